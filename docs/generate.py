@@ -1,0 +1,406 @@
+"""Generate: write docs/reference/ from the package, so that it says what the package does.
+
+python docs/generate.py           write the pages
+python docs/generate.py --check   tell which are not current, and end with 1 if any is
+"""
+
+# ruff: noqa: E501 - a table reads best with a row a line
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Any, get_args
+
+import pegboard
+from pegboard.base.bounds import Bounds
+from pegboard.base.errors import ERROR_KINDS, CallError
+from pegboard.base.model import Code, EventType, HookKind
+from pegboard.cli import main as run_command
+from pegboard.cli.app import COMMANDS
+from pegboard.config import json_schema
+from pegboard.config.not_yet import NOT_YET
+from pegboard.sources.options import ToolKeywords
+
+PAGES = Path(__file__).resolve().parent / "reference"
+# Their constructors are not for callers, or would repeat another page.
+_MADE_FOR_YOU = ("Bounds", "CallContext", "View")
+HEAD = "<!-- Written by docs/generate.py. Do not edit: run it again. -->\n<!-- fmt: off -->\n"
+
+KINDS = {
+    "not_found": ("No such tool for this caller: unknown, hidden, denied and internal-only read the same.", "List the tools."),
+    "invalid_arguments": ("The arguments do not fit the schema. `details.problems` has each with its path.", "Correct them and call again."),
+    "rate_limited": ("The limit is reached. The call cost nothing.", "Wait `retry_after_s`, or use another tool."),
+    "ratelimit_unavailable": ("The shared store of limits is away, and the tool is not read-only.", "Try again later."),
+    "consent_required": ("A person must agree first, and nobody could be asked.", "Use a client that can ask, or give `approve=` in the context."),
+    "consent_declined": ("A person said no.", "Do not ask again; choose another way."),
+    "consent_expired": ("Nobody answered in time.", "Ask again when somebody is there."),
+    "consent_mismatch": ("The arguments or the tool changed after the yes.", "Ask again for the call as it is now."),
+    "hook_refused": ("A before-hook denied the call, failed, or hung.", "Read the reason; change the call."),
+    "timeout": ("The tool took longer than its timeout.", "Ask for less, or raise `timeout_s`. Check `outcome_unknown`."),
+    "cancelled": ("The call was cancelled.", "Call again if it is still wanted."),
+    "busy": ("Too many calls are running, in the process or of this tool.", "Try again."),
+    "budget_exceeded": ("The request has made all the calls it may.", "Finish with what is known."),
+    "recursion_limit": ("Agents called agents too deep.", "Do it at this level."),
+    "upstream_unavailable": ("A source is away.", "Try again, or use another tool."),
+    "upstream_lost": ("A source went away during the call. The action may have happened.", "Check before you repeat it."),
+    "upstream_error": ("A service answered with an error.", "Read the message."),
+    "upstream_auth": ("A service wants other credentials.", "The operator mends them."),
+    "protocol_error": ("The other side broke its protocol.", "Report it to the operator."),
+    "blocked_destination": ("The address may not be called.", "Name a public address, or have it allowed."),
+    "result_too_large": ("The result is larger than the limit.", "Ask for less."),
+    "output_invalid": ("The tool's result does not fit its output schema.", "A fault of the tool: report it."),
+    "template_error": ("A template could not be filled in.", "The operator mends it."),
+    "read_only": ("This would write, and only reading is allowed.", "Read only."),
+    "schema_too_complex": ("A schema is deeper or larger than the limits.", "Simplify it."),
+    "needs_review": ("The definition of a foreign tool changed since it was accepted.", "The operator reviews it."),
+    "storage_unavailable": ("Something could not be stored. The old content is kept.", "Try again later."),
+    "audit_unavailable": ("The audit log is required and away.", "Try again later."),
+    "shutting_down": ("The server is stopping.", "Connect again."),
+    "tool_error": ("The tool failed. What it raised is in the log, under the id of the call.", "Try another way."),
+    "config_invalid": ("The configuration cannot be honoured.", "`pegboard check` says where and why."),
+}  # fmt: skip
+
+CODES = {
+    "unknown": ("No tool has this name.", "Correct the name."),
+    "internal": ("The tool is `internal_only`.", "Host code names it: `view(ctx, internal=[…])`."),
+    "group": ("None of its groups is included.", "Include one of them."),
+    "policy": ("Denied, or not on the allow list.", "Take it off `deny`, or add it to `allow`."),
+    "quarantine": ("New or suspicious since its source was pinned.", "Accept it."),
+    "source": ("Its source is down.", "Bring it up."),
+    "factory": ("The context has no such factory.", "Supply it: `ToolContext(factories={…})`."),
+    "available": ("Its condition does not hold now.", "Make it hold."),
+    "builder": ("Its builder failed.", "Mend the builder."),
+    "visible": ("The caller may use it.", "–"),
+}
+
+HOOKS = {
+    "before": (
+        "`hook(call) -> Verdict \\| None`",
+        "Allow, deny, ask, or replace the arguments. One that fails denies.",
+    ),
+    "around": (
+        "`hook(call, proceed) -> value`",
+        "Awaits `proceed()` and returns a value. One that fails fails the call.",
+    ),
+    "after": ("`hook(call, result) -> value \\| None`", "After a success. A value replaces the result."),
+    "on_error": ("`hook(call, result)`", "After a failure. Changes nothing."),
+    "on_complete": ("`hook(call, result)`", "After every call, however it ended. Changes nothing."),
+}
+
+EVENTS = {
+    "on_tool_call": "A call began.",
+    "on_tool_result": "It ended: exactly once a call, whatever happened. `ok` tells how.",
+    "on_sub_agent_start": "A sub-agent began inside of a call.",
+    "on_sub_agent_chunk": "It wrote some text.",
+    "on_sub_agent_tool_call": "It called a tool.",
+    "on_sub_agent_tool_result": "That call ended.",
+    "on_sub_agent_end": "The sub-agent ended.",
+    "on_progress": "A tool said how far it is.",
+    "on_batch_started": "Several calls began together.",
+    "on_batch_completed": "All of them ended.",
+}
+
+
+# ---------------------------------------------------------------- pages
+
+
+def errors_page() -> Iterator[str]:
+    """Yield the lines of errors.md."""
+    yield from _opening(
+        "Error kinds and codes", "You will be able to look up what an error means, and what to do next."
+    )
+    yield "A failed call is a `ToolResult` with `is_error` and a `ToolError`. Its `kind` is one of these, and no other."
+    yield "*Again* tells whether the same call may work later (`retryable`).\n"
+    rows = [(f"`{kind}`", *KINDS[kind], "yes" if CallError(kind, "").error.retryable else "") for kind in KINDS]  # type: ignore[arg-type]
+    yield from _table(("Kind", "What happened", "What to do", "Again"), rows)
+    yield "Over MCP, `not_found` is the JSON-RPC error −32602. The others are results with `isError: true`.\n"
+    yield "## Why a tool is hidden\n"
+    yield "`view.why(name)` and `pegboard why` answer with the first code that is met, in this order.\n"
+    yield from _table(("Code", "Meaning", "Smallest change"), [(f"`{code}`", *CODES[code]) for code in CODES])
+
+
+def config_page() -> Iterator[str]:
+    """Yield the lines of config.md."""
+    yield from _opening("Configuration", "You will be able to look up every key of `pegboard.yaml`.")
+    yield "`pegboard schema` prints the same as JSON Schema, for completion in your editor."
+    yield "`${NAME}` and `${NAME:-default}` in a value come from the environment; `$${` is the plain text `${`.\n"
+    schema = json_schema()
+    yield "## The file\n"
+    yield from _keys(schema)
+    for name, part in schema["$defs"].items():
+        if name == "Limits":
+            yield "## limits\n\nThe names and defaults stand in [Limits](limits.md).\n"
+        elif "properties" in part:
+            yield f"## {_spaced(name)}\n"
+            yield f"{_in_a_line(part.get('description', ''))}\n"
+            yield from _keys(part)
+    yield "## Not in this version\n"
+    yield "These are refused by name, with file, line and column.\n"
+    rows = [(f"`{key.replace('.*', '[]')}`", reason) for key, reason in NOT_YET.items()]
+    yield from _table(("Key", "What holds instead"), rows)
+
+
+def cli_page() -> Iterator[str]:
+    """Yield the lines of cli.md."""
+    yield from _opening("Command line", "You will be able to look up every command and option of `pegboard`.")
+    yield "Exit codes: 0 done, 1 the tool or the judge said no, 2 wrong usage or configuration.\n"
+    yield from _fenced(_help([]))
+    for name, summary in COMMANDS.items():
+        yield f"## pegboard {name}\n"
+        yield f"{summary}\n"
+        yield from _fenced(_help([name]))
+
+
+def limits_page() -> Iterator[str]:
+    """Yield the lines of limits.md."""
+    yield from _opening("Limits", "You will be able to look up every limit, and change it.")
+    yield "They stand in one place, `pegboard.Bounds`. Change them with `Catalog(bounds=Bounds(…))` or `limits:` in the"
+    yield "config. Some belong to pieces that are not in this version; they change nothing yet.\n"
+    rows: list[tuple[str, ...]] = []
+    for line in inspect.getsource(Bounds).splitlines():
+        if line.startswith("    # "):
+            rows.append((f"**{line.strip('# ')}**", "", ""))
+        elif found := re.match(r"    (\w+): (?:int|float) = ", line):
+            value: float = getattr(Bounds(), found[1])
+            unit = "bytes" if found[1].endswith("_bytes") else "seconds" if found[1].endswith("_s") else ""
+            rows.append((f"`{found[1]}`", f"{value:,g}" if isinstance(value, float) else f"{value:,}", unit))
+    yield from _table(("Limit", "Default", "Unit"), rows)
+
+
+def python_page() -> Iterator[str]:
+    """Yield the lines of python.md."""
+    yield from _opening(
+        "Python", "You will be able to look up every public name of `pegboard`, every hook and every event."
+    )
+    yield "## Hook points\n"
+    yield 'The same words serve as `@catalog.before("glob")`, as methods of a class tool, and as `on:` in the config.\n'
+    yield from _table(("Point", "Signature", "What it may do"), [(f"`{name}`", *HOOKS[name]) for name in HOOKS])
+    yield "## Events\n"
+    yield "`catalog.observe(observer)` sends them to any object that has methods of these names, each taking an `Event`.\n"
+    yield from _table(("Event", "When"), [(f"`{name}`", EVENTS[name]) for name in EVENTS])
+    yield "## Options of a tool\n"
+    yield "Keywords of `@catalog.tool(…)`, `@catalog.builder(…)` and of class tools, `class X(Tool, …)`.\n"
+    rows = [
+        (f"`{name}`", f"`{_escaped(str(_annotation(kind)))}`") for name, kind in ToolKeywords.__annotations__.items()
+    ]
+    yield from _table(("Option", "Type"), rows)
+    for name in pegboard.__all__:
+        yield from _described(name, getattr(pegboard, name))
+
+
+GENERATED = {
+    "errors.md": errors_page,
+    "config.md": config_page,
+    "cli.md": cli_page,
+    "limits.md": limits_page,
+    "python.md": python_page,
+}
+
+
+# ---------------------------------------------------------------- parts of pages
+
+
+def _opening(title: str, goal: str) -> Iterator[str]:
+    yield HEAD
+    yield f"# {title}\n"
+    yield f"{goal}\n"
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+    yield ""
+
+
+def _fenced(text: str, language: str = "text") -> Iterator[str]:
+    yield f"```{language}\n{text.rstrip()}\n```\n"
+
+
+def _keys(schema: dict[str, Any]) -> Iterator[str]:
+    required = schema.get("required", [])
+    rows = [
+        (f"`{key}`", _kind(part) + (" *" if key in required else ""), _in_a_line(part.get("description", "")))
+        for key, part in schema["properties"].items()
+    ]
+    yield from _table(("Key (* required)", "Value", "Meaning"), [(a, _escaped(b), _escaped(c)) for a, b, c in rows])
+
+
+def _kind(part: dict[str, Any]) -> str:
+    """Return what may stand at a key, in a few words."""
+    if "const" in part:
+        return str(part["const"])
+    if "enum" in part:
+        return " | ".join(map(str, part["enum"]))
+    if "$ref" in part:
+        name = part["$ref"].rpartition("/")[2]
+        return "" if name == "FromEnvironment" else _spaced(name)
+    for key in ("anyOf", "oneOf"):
+        if key in part:
+            return " | ".join(dict.fromkeys(filter(None, map(_kind, part[key]))))
+    if part.get("type") == "array":
+        inner = _kind(part.get("items", {}))
+        return f"list of {inner}" if inner else "list"
+    if part.get("type") == "object" and isinstance(part.get("additionalProperties"), dict):
+        inner = _kind(part["additionalProperties"])
+        return f"mapping to {inner}" if inner else "mapping"
+    return {"object": "mapping", "string": "text", "boolean": "true | false"}.get(
+        part.get("type", ""), part.get("type", "any")
+    )
+
+
+def _help(words: list[str]) -> str:
+    """Return the help of a command, at a fixed width."""
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "100"
+    shown = StringIO()
+    try:
+        with redirect_stdout(shown):
+            run_command([*words, "--help"])
+    finally:
+        if before is None:
+            del os.environ["COLUMNS"]
+        else:
+            os.environ["COLUMNS"] = before
+    return "\n".join(line.rstrip() for line in shown.getvalue().splitlines())
+
+
+def _described(name: str, thing: Any) -> Iterator[str]:
+    yield f"## {name}\n"
+    if not (inspect.isclass(thing) or inspect.isfunction(thing)):
+        yield f"The `{type(thing).__name__}` on which class tools register themselves.\n"
+        return
+    if name not in _MADE_FOR_YOU:
+        yield from _fenced(_signature(name, thing))
+    if own := _own_doc(thing):
+        yield from _prose(own)
+    if not inspect.isclass(thing):
+        return
+    for attribute, value in _members(thing):
+        if isinstance(value, property):
+            yield f"**`.{attribute}`** {_own_doc(value.fget)}\n"
+            continue
+        bare = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+        yield from _fenced(
+            _signature(f"{name}.{attribute}", bare, is_method=not isinstance(value, staticmethod)), "text"
+        )
+        if words := _own_doc(bare):
+            yield from _prose(words)
+
+
+def _members(cls: type) -> Iterator[tuple[str, Any]]:
+    """Yield the public methods and properties that a class, or a base of ours, defines."""
+    seen: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        if base.__module__.startswith("pegboard") and (base is cls or base.__name__ not in pegboard.__all__):
+            seen.update(vars(base))
+    for attribute, value in seen.items():
+        is_method = inspect.isfunction(value) or isinstance(value, property | classmethod | staticmethod)
+        if is_method and not attribute.startswith("_") and attribute != "of_call":
+            yield attribute, value
+
+
+def _own_doc(thing: Any) -> str:
+    text = inspect.getdoc(thing) or ""
+    # A dataclass without a docstring gets its signature for one, a NamedTuple the word alias.
+    return "" if re.match(r"^(\w+\(|Alias for field)", text) else text
+
+
+def _prose(text: str) -> Iterator[str]:
+    """Yield a docstring as Markdown: its sections become text blocks, so that nothing in them is read as markup."""
+    words, *sections = re.split(r"\n(?=(?:Args|Raises|Returns|Source):\n)", text)
+    yield f"{words.strip()}\n"
+    for section in sections:
+        yield from _fenced(section)
+
+
+def _signature(name: str, thing: Any, *, is_method: bool = False) -> str:
+    try:
+        parameters = list(inspect.signature(thing).parameters.values())
+    except ValueError:
+        return name
+    shown = [_parameter(item) for item in (parameters[1:] if is_method else parameters)]
+    kinds = [item.kind for item in (parameters[1:] if is_method else parameters)]
+    if inspect.Parameter.KEYWORD_ONLY in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
+        shown.insert(kinds.index(inspect.Parameter.KEYWORD_ONLY), "*")
+    returns = getattr(thing, "__annotations__", {}).get("return")
+    arrow = f" -> {_annotation(returns)}" if returns is not None and not inspect.isclass(thing) else ""
+    whole = f"{name}({', '.join(shown)}){arrow}"
+    return whole if len(whole) <= 110 else f"{name}(\n    " + ",\n    ".join(shown) + f",\n){arrow}"
+
+
+def _parameter(item: inspect.Parameter) -> str:
+    marks = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}.get(item.kind, "")
+    text = marks + item.name
+    if item.annotation is not inspect.Parameter.empty:
+        text += f": {_annotation(item.annotation)}"
+    if item.default is inspect.Parameter.empty:
+        return text
+    default = repr(item.default)
+    is_plain = isinstance(item.default, str | int | float | bool | tuple | None) and "<" not in default
+    return f"{text} = {default if is_plain else '…'}"
+
+
+def _annotation(kind: Any) -> Any:
+    found = getattr(kind, "__forward_arg__", kind)
+    return found if isinstance(found, str) else getattr(found, "__name__", found)
+
+
+def _spaced(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name.removesuffix("Form")).lower()
+
+
+def _in_a_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+# ---------------------------------------------------------------- run
+
+
+def check_complete() -> None:
+    """Refuse to write pages that leave something out."""
+    for words, known in (
+        (KINDS, ERROR_KINDS),
+        (CODES, set(get_args(Code))),
+        (HOOKS, set(get_args(HookKind))),
+        (EVENTS, set(get_args(EventType))),
+    ):
+        if set(words) != set(known):
+            raise SystemExit(
+                f"docs/generate.py must describe each of {sorted(known)}; now {sorted(set(words) ^ set(known))}."
+            )
+    assert dataclasses.is_dataclass(Bounds)
+
+
+def main(words: list[str]) -> int:
+    """Write the pages, or check them. Return the exit code."""
+    check_complete()
+    stale: list[str] = []
+    for name, page in GENERATED.items():
+        text = "\n".join(page()).rstrip() + "\n"
+        path = PAGES / name
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        stale.append(name)
+        if "--check" not in words:
+            path.write_text(text, encoding="utf-8")
+    verb = "not current: run python docs/generate.py" if "--check" in words else "written"
+    print("\n".join(f"{name}: {verb}" for name in stale) or "Every page is current.")
+    return 1 if stale and "--check" in words else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,57 @@
+"""Bounds: every limit, in one place. Config `limits:` changes them by these names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bounds:
+    """The limits of one process. Sizes in bytes, times in seconds."""
+
+    # What comes in
+    request_body_bytes: int = 4 * MIB
+    json_depth: int = 64
+    integer_digits: int = 1_000
+    object_keys: int = 10_000
+    json_keys: int = 50_000
+    header_s: float = 10.0
+    body_s: float = 30.0
+    message_line_bytes: int = 16 * MIB
+    upload_bytes: int = 100 * MIB
+    invalid_calls_per_minute: int = 300
+
+    # What is declared
+    schema_depth: int = 32
+    subschemas: int = 2_000
+    description_bytes: int = 4 * KIB
+
+    # What a call may use
+    calls_in_flight: int = 1_000
+    agent_depth: int = 8
+    calls_per_request: int = 100
+    use_tools_calls: int = 50
+    tool_timeout_s: float = 30.0
+    agent_timeout_s: float = 120.0
+    predicate_s: float = 1.0
+    hook_s: float = 1.0
+    argument_rewrites: int = 3
+    result_bytes: int = 1 * MIB
+    ratelimit_keys: int = 100_000
+
+    # What comes back from outside
+    upstream_list_bytes: int = 8 * MIB
+    upstream_pages: int = 100
+    upstream_tools: int = 1_000
+    http_response_bytes: int = 5 * MIB
+    http_redirects: int = 5
+    stderr_ring_bytes: int = 64 * KIB
+    sql_s: float = 5.0
+    sql_rows: int = 1_000
+    sql_result_bytes: int = 1 * MIB
+
+
+DEFAULT_BOUNDS = Bounds()

@@ -1,0 +1,19 @@
+"""Digests: one hash for equal JSON values."""
+
+from __future__ import annotations
+
+import hashlib
+
+import orjson
+
+from pegboard.base.model import JSONValue
+
+
+def canonical_json(value: JSONValue) -> bytes:
+    """Return JSON bytes that are equal for equal values, whatever the order of keys."""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
+
+
+def digest(value: JSONValue) -> str:
+    """Return the SHA-256 of the canonical JSON of `value`, in hexadecimal."""
+    return hashlib.sha256(canonical_json(value)).hexdigest()

@@ -1,0 +1,120 @@
+"""Errors: one tree for three audiences (developer, model, log)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+ErrorKind = Literal[
+    "not_found", "invalid_arguments", "rate_limited", "ratelimit_unavailable",
+    "consent_required", "consent_declined", "consent_expired", "consent_mismatch",
+    "hook_refused", "timeout", "cancelled", "busy", "budget_exceeded", "recursion_limit",
+    "upstream_unavailable", "upstream_lost", "upstream_error", "upstream_auth", "protocol_error",
+    "blocked_destination", "result_too_large", "output_invalid", "template_error", "read_only",
+    "schema_too_complex", "needs_review", "storage_unavailable", "audit_unavailable",
+    "shutting_down", "tool_error", "config_invalid",
+]  # fmt: skip
+ERROR_KINDS: frozenset[str] = frozenset(get_args(ErrorKind))
+
+# Waiting or trying again unchanged may help with these; with the others only a change does.
+_RETRYABLE: frozenset[str] = frozenset({
+    "rate_limited", "ratelimit_unavailable", "timeout", "busy", "upstream_unavailable",
+    "upstream_lost", "storage_unavailable", "audit_unavailable", "shutting_down",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolError:
+    """Why a call failed, safe to show the model.
+
+    `message` says what failed and what to do next; `details` is JSON (for `invalid_arguments`:
+    `{"problems": [{"path", "rule", "message", "value"}]}`). `outcome_unknown` means that the
+    action may have happened although no result came back.
+    """
+
+    kind: ErrorKind
+    message: str
+    hint: str = ""
+    retryable: bool = False
+    retry_after_s: float | None = None
+    outcome_unknown: bool = False
+    details: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+class PegboardError(Exception):
+    """Base of every error that Pegboard raises on purpose."""
+
+
+class CallError(PegboardError):
+    """One guarded call failed. Raise it in a handler to choose the kind the caller sees.
+
+    Raises:
+        ValueError: `kind` is not one of the closed set.
+    """
+
+    def __init__(
+        self,
+        kind: ErrorKind,
+        message: str,
+        *,
+        hint: str = "",
+        retryable: bool | None = None,
+        retry_after_s: float | None = None,
+        outcome_unknown: bool = False,
+        details: Mapping[str, object] | None = None,
+    ) -> None:
+        if kind not in ERROR_KINDS:
+            raise ValueError(f"{kind!r} is no error kind; the kinds are: {', '.join(sorted(ERROR_KINDS))}.")
+        super().__init__(message)
+        self.error = ToolError(
+            kind=kind,
+            message=message,
+            hint=hint,
+            retryable=kind in _RETRYABLE if retryable is None else retryable,
+            retry_after_s=retry_after_s,
+            outcome_unknown=outcome_unknown,
+            details=details or {},
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Problem:
+    """One fault of a declaration: where it stands (`file:line:column` or `module:line`), what, and what is right."""
+
+    message: str
+    where: str = ""
+    path: str = ""
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.where, self.path, self.message) if part)
+
+
+class DefinitionError(PegboardError):
+    """A declaration cannot be honoured. `problems` has all of them, in file order."""
+
+    def __init__(self, problems: str | Problem | Sequence[Problem]) -> None:
+        if isinstance(problems, str):
+            problems = Problem(message=problems)
+        self.problems: tuple[Problem, ...] = (problems,) if isinstance(problems, Problem) else tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class DuplicateToolError(DefinitionError):
+    """Two declarations have one qualified id; the message names both origins."""
+
+    def __init__(self, qualified_id: str, *, first: str, second: str) -> None:
+        super().__init__(
+            f"Tool {qualified_id!r} is declared twice: at {first} and at {second}. "
+            "Rename one, or pass replace=True to take the later one."
+        )
+
+
+class AsyncPredicateError(PegboardError):
+    """A synchronous question met an async predicate that has no answer yet in this context."""
+
+    def __init__(self, predicate: str) -> None:
+        super().__init__(
+            f"Predicate {predicate!r} is async and not answered yet in this context: "
+            "use `await catalog.aview(ctx, …)`, which answers such predicates first."
+        )

@@ -1,0 +1,213 @@
+"""Waiting: run foreign code to its end or to a limit, in the caller's own task.
+
+A coroutine is stepped by hand. One that never really waits costs neither task nor timer. One that
+does gets a timer, and is given up when it ignores its cancellation: the caller is answered at the
+deadline whatever the code does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from time import perf_counter
+from types import CoroutineType
+from typing import Any, Literal, cast
+
+log = logging.getLogger("pegboard")
+Reason = Literal["timeout", "cancelled", "shutting_down"]
+# What code may still do after it was told to stop, before it is left alone.
+GRACE_S = 0.25
+# Async code that holds the loop longer than this stops every other call.
+BLOCKED_S = 0.1
+
+
+class InterruptedWaitError(Exception):
+    """The code was stopped: at its time limit, by a cancellation from outside, or at shutdown."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason)
+        self.reason: Reason = reason
+
+
+class Watch:
+    """What somebody may interrupt: the wait that runs now, or the next one. `reason` is why it was told to stop."""
+
+    reason: Reason | None = None
+    _stop: Callable[[], None] | None = None
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def interrupt(self, reason: Reason) -> None:
+        """Stop it, once. Call this from the loop's own thread."""
+        if self.reason is None:
+            self.reason = reason
+            if self._stop is not None:
+                self._stop()
+
+    def attach(self, stop: Callable[[], None] | None) -> None:
+        """Name what stops the wait that runs now; `None` when there is none."""
+        self._stop = stop
+
+
+def is_cancelled() -> bool:
+    """Tell whether the running task was told to stop, and not only some code in it raised `CancelledError`."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+async def coroutine_of(value: Awaitable[Any]) -> Any:
+    """Return a coroutine for any awaitable."""
+    return await value
+
+
+def begin(code: Awaitable[Any], *, timeout_s: float, watch: Watch) -> Any:
+    """Take the first step. Returns the value of code that is done already, or else a `Rest` to await.
+
+    Raises:
+        InterruptedWaitError: it was stopped before it began.
+        BaseException: whatever the code raised.
+    """
+    steps = cast("Coroutine[Any, Any, Any]", code if type(code) is CoroutineType else coroutine_of(code))
+    if watch.reason is not None:
+        steps.close()
+        raise InterruptedWaitError(watch.reason)
+    started = perf_counter()
+    try:
+        waited = steps.send(None)
+    except StopIteration as stop:
+        if perf_counter() - started > BLOCKED_S:
+            _warn_blocked(started, watch.name)
+        return stop.value
+    if perf_counter() - started > BLOCKED_S:
+        _warn_blocked(started, watch.name)
+    return Rest(steps, waited, timeout_s, watch)
+
+
+def _warn_blocked(started: float, name: str) -> None:
+    log.warning("%r held the event loop for %.0f ms, and every other call with it: make it a plain `def`, "
+                "which runs in a worker thread.", name, (perf_counter() - started) * 1e3)  # fmt: skip
+
+
+class Rest:
+    """The rest of a coroutine that has begun to wait: steps it whenever what it waits for is done.
+
+    Awaiting it raises `InterruptedWaitError` when it was stopped, and `CancelledError` when the
+    caller's own task was cancelled.
+    """
+
+    __slots__ = (
+        "_cancelled", "_cancelling", "_code", "_given_up", "_loop", "_task", "_timeout_s", "_timer", "_told", "_waited",
+        "_waker", "_watch",
+    )  # fmt: skip
+
+    def __init__(self, code: Coroutine[Any, Any, Any], waited: Any, timeout_s: float, watch: Watch) -> None:
+        self._code, self._waited, self._timeout_s, self._watch = code, waited, timeout_s, watch
+        self._loop = asyncio.get_running_loop()
+        self._waker = self._loop.create_future()
+        self._given_up = self._told = False
+        self._cancelled: asyncio.CancelledError | None = None
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        watch = self._watch
+        self._task = cast("asyncio.Task[Any]", asyncio.current_task())
+        self._cancelling = self._task.cancelling()
+        self._timer = self._loop.call_later(self._timeout_s, watch.interrupt, "timeout")
+        watch.attach(self._stop)
+        try:
+            while True:
+                thrown = yield from self._until_done()
+                if self._given_up:
+                    self._leave()
+                    raise self._cancelled or InterruptedWaitError(watch.reason or "timeout")
+                started = perf_counter()
+                try:
+                    self._waited = self._code.send(None) if thrown is None else self._code.throw(thrown)
+                finally:
+                    if perf_counter() - started > BLOCKED_S:
+                        _warn_blocked(started, watch.name)
+        except StopIteration as stop:
+            return stop.value
+        except asyncio.CancelledError:
+            # Cancelled from outside counts first: then our caller must hear of it as such.
+            if watch.reason is None or self._task.cancelling() > self._cancelling:
+                raise
+            raise InterruptedWaitError(watch.reason) from None
+        except GeneratorExit:
+            self._code.close()
+            raise
+        finally:
+            watch.attach(None)
+            self._timer.cancel()
+
+    def _until_done(self) -> Generator[Any, None, BaseException | None]:
+        """Wait until what the code waits for is done, or the code is given up; return what to throw into it."""
+        waited = self._waited
+        if waited is None:
+            # A bare yield, as of `sleep(0)`: let the loop turn once.
+            try:
+                yield None
+            except asyncio.CancelledError as error:
+                self._cancel_by(error)
+                return error
+            return self._tell()
+        waited._asyncio_future_blocking = False
+        if self._watch.reason is not None and not self._told:
+            # It was told to stop just when its last wait was over, so that wait could not be cancelled.
+            self._told = waited.cancel()
+        waited.add_done_callback(self._wake)
+        while True:
+            self._waker = self._loop.create_future()
+            if waited.done() or self._given_up:
+                return None
+            try:
+                yield from self._waker
+            except asyncio.CancelledError as error:
+                # The caller, or a scope of the code itself, cancels: pass it on with its words, which scopes read.
+                self._cancel_by(error)
+                if not waited.cancel(*error.args[:1]):
+                    return error
+            else:
+                return None
+
+    def _tell(self) -> BaseException | None:
+        """Return what tells the code to stop, once: told again, its clean-up would be cut."""
+        if self._watch.reason is None or self._told:
+            return None
+        self._told = True
+        return asyncio.CancelledError()
+
+    def _wake(self, _done: object) -> None:
+        if not self._waker.done():
+            self._waker.set_result(None)
+
+    def _stop(self) -> None:
+        """Tell the code to stop, and give it up if it has not ended after a grace."""
+        self._start_grace()
+        if self._waited is not None:
+            self._told = self._waited.cancel()
+
+    def _start_grace(self) -> None:
+        self._timer.cancel()
+        self._timer = self._loop.call_later(GRACE_S, self._give_up)
+
+    def _cancel_by(self, error: asyncio.CancelledError) -> None:
+        self._cancelled = error
+        self._loop.call_later(GRACE_S, self._give_up_cancelled)
+
+    def _give_up_cancelled(self) -> None:
+        """Give the code up if its caller is cancelled still; a scope of its own has undone that by then."""
+        if self._task.cancelling() > self._cancelling:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        self._given_up = True
+        self._wake(None)
+
+    def _leave(self) -> None:
+        log.warning("%r ignored its cancellation and was left alone; what it holds may leak.", self._watch.name)
+        try:
+            self._code.close()
+        except BaseException:  # boundary: foreign code that refuses to end
+            log.warning("%r refused to be closed.", self._watch.name, exc_info=True)

@@ -1,0 +1,426 @@
+"""Catalog: the public face. Puts registry, doors in, executor and doors out together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+
+from pegboard.base.errors import DefinitionError
+from pegboard.base.loading import Later
+from pegboard.base.policies import OPEN_POLICY, Policy
+from pegboard.core.context import ToolContext
+from pegboard.sources.class_ import Tool
+
+if TYPE_CHECKING:
+    from pegboard.base.bounds import Bounds
+    from pegboard.base.content import ToolResult
+    from pegboard.base.model import Handler, Hook, HookKind, Profile, Runs, ToolEntry, ToolSpec
+    from pegboard.base.secrets import Secret
+    from pegboard.core.executor import Executor, Guards
+    from pegboard.core.ports import LimitStore, Source
+    from pegboard.core.registry import Registry, Snapshot
+    from pegboard.core.view import View, ViewParts
+    from pegboard.sources.options import ToolKeywords
+
+availability = Later("pegboard.core.availability")
+bounding = Later("pegboard.base.bounds")
+declaring = Later("pegboard.declaring")
+executing = Later("pegboard.core.executor")
+exporting = Later("pegboard.export")
+globs = Later("pegboard.globs")
+model = Later("pegboard.base.model")
+logging = Later("logging")
+naming = Later("pegboard.base.names")
+registering = Later("pegboard.core.registry")
+viewing = Later("pegboard.core.view")
+
+F = TypeVar("F", bound=Callable[..., Any])
+Names = str | Sequence[str] | Callable[[], Sequence[str]]
+
+
+class Catalog:
+    """Every tool, declared once. Views select from it per caller; calls on a view are guarded.
+
+    Args:
+        name: shown to clients, and the `server` of SDK allow-lists.
+        bounds: the limits of this process; `DEFAULT_BOUNDS` by default.
+        context_type: your own subclass of ToolContext, whose methods and properties serve as predicates.
+        limit_store: where rate limits are counted; in memory by default.
+        clock: a monotonic clock in seconds, for tests.
+    """
+
+    def __init__(
+        self,
+        name: str = "pegboard",
+        *,
+        bounds: Bounds | None = None,
+        context_type: type[ToolContext] = ToolContext,
+        limit_store: LimitStore | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = name
+        self.secrets: list[Secret] = []
+        self._given_bounds, self._context_type, self._clock = bounds, context_type, clock
+        self._limit_store = limit_store
+        self._default_loaders: list[Callable[[Catalog], object]] = []
+
+    # What is made when it is first needed: importing Pegboard and making a Catalog stay cheap.
+
+    @cached_property
+    def _bounds(self) -> Bounds:
+        return self._given_bounds or bounding.DEFAULT_BOUNDS
+
+    @cached_property
+    def registry(self) -> Registry:
+        """What is declared."""
+        return registering.Registry(
+            read_built=declaring.read_built, context_type=self._context_type, bounds=self._bounds
+        )
+
+    @cached_property
+    def guards(self) -> Guards:
+        """What the stages of a call share."""
+        given = {} if self._limit_store is None else {"limits": self._limit_store}
+        return executing.Guards(
+            bounds=self._bounds, clock=self._clock, states=self.registry.states, secrets=lambda: self.secrets, **given
+        )
+
+    @cached_property
+    def executor(self) -> Executor:
+        """The only door to a handler."""
+        return executing.Executor(self.guards)
+
+    @cached_property
+    def _parts(self) -> ViewParts:
+        return viewing.ViewParts(registry=self.registry, caller=self.executor, exporters=exporting.EXPORTERS)
+
+    # ------------------------------------------------------------ declare
+
+    @overload
+    def tool(self, fn: F, /) -> F: ...
+    @overload
+    def tool(self, /, *, replace: bool = False, **options: Unpack[ToolKeywords]) -> Callable[[F], F]: ...
+    def tool(
+        self, fn: Callable[..., Any] | None = None, /, *, replace: bool = False, **options: Unpack[ToolKeywords]
+    ) -> Any:
+        """Declare a function as a tool; returns the function. The options are those of `ToolKeywords`.
+
+        Raises:
+            DefinitionError: an option or annotation that cannot be honoured.
+            DuplicateToolError: the name is taken; `replace=True` takes it over.
+        """
+        said = declaring.ToolOptions.of(options)
+
+        def declare(declared: Callable[..., Any]) -> Callable[..., Any]:
+            self.registry.add(declaring.function_entry(declared, said), replace_existing=replace)
+            return declared
+
+        return declare if fn is None else declare(fn)
+
+    def builder(
+        self, names: Names, /, *, description: str | Mapping[str, str] = "", **options: Any
+    ) -> Callable[[F], F]:
+        """Declare tools that are made for each context, by `build(ctx)`, which gives one tool or several.
+
+        `names` are what it builds: a name, a list, or a callable evaluated when names are asked. With
+        `full_names=[]` it is a bundle: it may build any tools, and none of its names is listed by `names()`.
+        A built tool is a function, a `Tool` class, or `ToolSpec.bind(handler)`.
+        """
+        said = declaring.ToolOptions.of(options)
+
+        def declare(build: Callable[..., Any]) -> Callable[..., Any]:
+            if callable(names):
+                self.registry.add_dynamic(names, lambda _: declaring.named_later(build, names, description, said))
+            else:
+                listed = (names,) if isinstance(names, str) else tuple(names)
+                self.registry.add(*declaring.builder_entries(build, listed, description, said))
+            return build
+
+        return declare  # pyright: ignore[reportReturnType] - gives back what it was given
+
+    def register(
+        self,
+        tool: type[Tool] | ToolSpec | ToolEntry,
+        handler: Handler | Callable[..., Any] | None = None,
+        *,
+        runs: Runs | None = None,
+        replace: bool = False,
+    ) -> None:
+        """Declare a `Tool` class, or a `ToolSpec` with its handler `(ctx, args) -> value`.
+
+        Raises:
+            DefinitionError: something else was given, or a spec without a handler.
+            DuplicateToolError: the name is taken; `replace=True` takes it over.
+        """
+        self.registry.add(declaring.read_registered(tool, handler, runs), replace_existing=replace)
+
+    def unregister(self, name: str) -> None:
+        """Take back a tool, by name or qualified id; `KeyError` when there is none."""
+        self.registry.remove(name)
+
+    def add_source(self, source: Source) -> None:
+        """Take the tools of a source, now and after each of its changes."""
+        self.registry.add_source(source)
+
+    def mirror(self, name: str, groups: str | Sequence[str] = "core", *, full_names: object = None) -> None:
+        """Declare a name for allow-lists only, e.g. an SDK's own tool. It is no tool: it cannot be called here."""
+        self.registry.mirrors[name] = (tuple(as_list(groups)) or ("core",), full_names)
+        self.registry.changed()
+
+    def group(self, name: str, description: str = "") -> None:
+        """Declare a group, also one that has no tool at present."""
+        self.registry.groups[name] = description
+
+    def profile(self, profile: Profile) -> None:
+        """Declare a profile.
+
+        Raises:
+            DefinitionError: it includes an unknown group, or its policy names an undeclared namespace.
+        """
+        self._check_groups(profile.include)
+        self.registry.profiles[profile.name] = profile
+
+    @overload
+    def predicate(self, fn: F, /) -> F: ...
+    @overload
+    def predicate(self, /, *, name: str | None = None, blocking: bool = False) -> Callable[[F], F]: ...
+    def predicate(
+        self, fn: Callable[..., Any] | None = None, /, *, name: str | None = None, blocking: bool = False
+    ) -> Any:
+        """Name an availability question `(ctx) -> bool`, sync or async; `blocking=True` runs it in a thread.
+
+        Raises:
+            DefinitionError: the name is taken.
+        """
+
+        def declare(asked: Callable[..., Any]) -> Callable[..., Any]:
+            called = name or asked.__name__
+            if called in self.registry.predicates:
+                raise DefinitionError(f"{declaring.origin_of(asked)}: there is a predicate {called!r} already.")
+            self.registry.predicates[called] = availability.predicate(called, asked, blocking=blocking)
+            self.registry.changed()
+            return asked
+
+        return declare if fn is None else declare(fn)
+
+    def before(self, match: str = "*") -> Callable[[F], F]:
+        """Run `hook(call) -> Verdict | None` before each tool that the glob names; if it fails, the call is refused."""
+        return self._hook("before", match, required=True)
+
+    def around(self, match: str = "*") -> Callable[[F], F]:
+        """Run `hook(call, proceed)` around them; it awaits `proceed()` and returns a value."""
+        return self._hook("around", match, required=True)
+
+    def after(self, match: str = "*", *, required: bool = False) -> Callable[[F], F]:
+        """Run `hook(call, result) -> value | None` after a success; a value replaces the result."""
+        return self._hook("after", match, required=required)
+
+    def on_error(self, match: str = "*") -> Callable[[F], F]:
+        """Run `hook(call, result)` after a failure."""
+        return self._hook("on_error", match, required=False)
+
+    def on_complete(self, match: str = "*") -> Callable[[F], F]:
+        """Run `hook(call, result)` after every call, however it ended."""
+        return self._hook("on_complete", match, required=False)
+
+    def _hook(self, kind: HookKind, match: str, *, required: bool) -> Callable[[F], F]:
+        def declare(run: F) -> F:
+            self.add_hook(
+                model.Hook(kind=kind, run=run, match=match, required=required, name=getattr(run, "__qualname__", ""))
+            )
+            return run
+
+        return declare
+
+    def add_hook(self, hook: Hook) -> None:
+        """Declare a hook that is already a record."""
+        self.registry.hooks.append(hook)
+        self.registry.changed()
+
+    def observe(self, observer: object) -> Callable[[], None]:
+        """Send every event of every call to `observer`; returns the function that ends it."""
+        guards = self.guards
+        guards.observers = (*guards.observers, observer)
+
+        def end() -> None:
+            guards.observers = tuple(known for known in guards.observers if known is not observer)
+
+        return end
+
+    def on_tool_defined(self, notify: Callable[[ToolEntry], object]) -> None:
+        """Call `notify` with every tool that is declared from now on."""
+        self.registry.on_defined(notify)
+
+    def subscribe(self, notify: Callable[[], object]) -> Callable[[], None]:
+        """Call `notify` after every change of the catalog; returns the function that ends it."""
+        return self.registry.subscribe(notify)
+
+    # ------------------------------------------------------------ whole
+
+    def snapshot(self) -> Snapshot:
+        """Return all tools at this moment, immutable and hashable.
+
+        Raises:
+            DefinitionError: an unknown predicate; with all faults at once.
+        """
+        return self.registry.snapshot()
+
+    def reset(self) -> None:
+        """Forget everything declared; `load_defaults` runs the default loaders again."""
+        self.registry.clear()
+
+    def default_loader(self, load: Callable[[Catalog], object]) -> Callable[[Catalog], object]:
+        """Register a function that declares the defaults on a catalog; returns it."""
+        self._default_loaders.append(load)
+        return load
+
+    def load_defaults(self) -> None:
+        """Run the registered default loaders."""
+        for load in self._default_loaders:
+            load(self)
+
+    async def start(self) -> None:
+        """Start the sources. A source that cannot start is down, and no reason to fail."""
+        for source in self.registry.sources.values():
+            try:
+                await source.start()
+            except Exception:  # noqa: BLE001 - boundary: a source is down then, and the others are not
+                logging.getLogger("pegboard").exception("Source %r could not be started.", source.name)
+
+    async def close(self, *, grace_s: float = 10.0) -> None:
+        """Refuse new calls, let running ones end for `grace_s`, stop the rest, then the sources."""
+        await self.executor.close(grace_s=grace_s)
+        for source in self.registry.sources.values():
+            try:
+                await source.stop()
+            except Exception:  # noqa: BLE001 - boundary: the others must be stopped too
+                logging.getLogger("pegboard").exception("Source %r could not be stopped.", source.name)
+
+    # ------------------------------------------------------------ select
+
+    def view(
+        self,
+        ctx: ToolContext,
+        *,
+        include: Iterable[str] | None = None,
+        profile: str | None = None,
+        internal: Iterable[str] = (),
+        extra_tools: Iterable[object] = (),
+    ) -> View:
+        """Return what one caller may use now. Cheap: nothing is decided before it is asked.
+
+        `include` names groups, `profile` a profile; neither takes all groups, for host code only.
+        `internal` opens internal-only tools by name. `extra_tools` are one-off tools, exempt from
+        groups but not from policy.
+
+        Raises:
+            DefinitionError: an unknown group, profile or namespace; both include and profile.
+            DuplicateToolError: an extra tool's name is taken.
+        """
+        if profile is not None and include is not None:
+            raise DefinitionError(f"Give include= or profile={profile!r}, not both: a profile has its own groups.")
+        found = None if profile is None else self.registry.profile(profile)
+        groups = found.include if found is not None else None if include is None else tuple(as_list(include))
+        if found is None:
+            self._check_groups(groups)
+        policy = found.policy if found is not None else OPEN_POLICY
+        self._check_policies(policy, ctx.policy)
+        extra = [entry for tool in extra_tools for entry in declaring.read_built(tool, None)]
+        selection = viewing.Selection(
+            include=groups,
+            policy=policy,
+            internal=frozenset(as_list(internal)),
+            extra=frozenset(entry.qualified_id for entry in extra),
+            profile=profile,
+            origin=found.origin if found is not None else "",
+        )
+        view = viewing.View(self._parts, ctx, selection, profile=found, extra=extra)
+        if extra:
+            self.registry.build(extra)
+        return view
+
+    async def aview(
+        self,
+        ctx: ToolContext,
+        *,
+        include: Iterable[str] | None = None,
+        profile: str | None = None,
+        internal: Iterable[str] = (),
+        extra_tools: Iterable[object] = (),
+    ) -> View:
+        """Return the view after answering the async predicates of the selected tools, together."""
+        view = self.view(ctx, include=include, profile=profile, internal=internal, extra_tools=extra_tools)
+        return await view.prepare()
+
+    def _check_groups(self, include: Sequence[str] | None) -> None:
+        if include is None:
+            return
+        unknown = [group for group in include if group not in self.registry.groups]
+        known = self.registry.known_groups() if unknown else frozenset[str]()
+        for group in unknown:
+            if group not in known:
+                raise DefinitionError(f"Unknown group {group!r}.{naming.nearest(group, known, label='Groups')}")
+
+    def _check_policies(self, *policies: Policy) -> None:
+        for policy in policies:
+            if policy is OPEN_POLICY or policy == OPEN_POLICY:
+                continue
+            errors = self.policy_faults(policy)[0]
+            if errors:
+                raise DefinitionError(f"Policy {policy.origin or ''}: " + "; ".join(errors))
+
+    def policy_faults(self, policy: Policy) -> tuple[list[str], list[str]]:
+        """Return (errors, warnings) of a policy: globs of undeclared namespaces, and globs that match nothing now."""
+        snapshot = self.snapshot()
+        found = snapshot.cache.get(("policy", policy))
+        if found is None:
+            found = snapshot.cache[("policy", policy)] = globs.unmatched(
+                policy, snapshot.entries, self.registry.namespaces()
+            )
+        return found
+
+    # ------------------------------------------------------------ one-line forms
+
+    def build_tools(self, ctx: ToolContext, *, include: Iterable[str] | None = None) -> tuple[ToolEntry, ...]:
+        """Return the visible tools of a context, built."""
+        return self.view(ctx, include=include).tools()
+
+    def tool_names(
+        self, ctx: ToolContext, *, include: Iterable[str] | None = None, server: str | None = None
+    ) -> list[str]:
+        """Return their names, for an allow-list."""
+        return self.view(ctx, include=include).names(server)
+
+    def available_tools(self, ctx: ToolContext) -> tuple[ToolEntry, ...]:
+        """Return the visible tools of all groups."""
+        return self.view(ctx).tools()
+
+    async def execute(
+        self, name: str, args: object, ctx: ToolContext, callbacks: object = None, *, raise_errors: bool = False
+    ) -> ToolResult:
+        """Run one guarded call on the view of all groups."""
+        return await self.view(ctx).call(name, args, callbacks=callbacks, raise_errors=raise_errors)
+
+    def cancel(self, call_id: str) -> bool:
+        """Stop a running call by its id; `False` when there is none."""
+        return self.executor.cancel(call_id)
+
+
+def as_list(names: Iterable[str]) -> list[str]:
+    """Return names as a list; a single string is one name, not letters."""
+    return [names] if isinstance(names, str) else list(names)
+
+
+default_catalog = Catalog()
+
+
+def _define(tool: type[Tool], former: str | None) -> None:
+    """Take a class that was just defined; one that was renamed, wherever it is registered."""
+    default_catalog.register(tool)
+    if former is not None:
+        default_catalog.unregister(former)
+
+
+Tool.on_define.append(_define)

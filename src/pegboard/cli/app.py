@@ -1,0 +1,71 @@
+"""app: the commands and the options they share; a command's own module is loaded when it is used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Group, Parameter
+
+from pegboard.cli.faults import CommandError
+from pegboard.cli.options import Identity, Options
+from pegboard.cli.terminal import Terminal
+
+# In the order in which somebody new needs them. Each is the first line of its function's docstring.
+COMMANDS = {
+    "init": "Write a first configuration, with comments.",
+    "check": "Check the configuration and print all its problems.",
+    "list": "List the tools that a caller may use.",
+    "show": "Show the whole declaration of one tool.",
+    "why": "Tell why a caller may use a tool or not, and what would change that.",
+    "call": "Call one tool, through every guard.",
+    "export": "Print the tools in the form of a model provider.",
+    "serve": "Serve the tools over MCP.",
+    "demo": "Show on a running server what Pegboard does.",
+    "schema": "Print the JSON Schema of the configuration file.",
+}
+NOT_YET = frozenset("lint search tokens run ingest workspace tasks consent audit keys lock refs plan doctor".split())
+
+_CONFIG = "Configuration file; by default pegboard.yaml, here or in a folder above."
+_PROFILE = "See the tools as this profile; without one, all groups."
+_AS = "Act as somebody: user=ann,space=s1,roles=operator,profile=chat."
+_SHARED = Group("Options of every command", sort_key=99)
+
+
+def build_app(terminal: Terminal) -> App:
+    """Return the command line; call its `meta` with the words."""
+    app = App(
+        name="pegboard",
+        help="Hang every tool once: see, explain, call and serve the tools of your agents.",
+        # Plain text needs neither a Markdown reader nor a highlighter, which cost more than all the rest.
+        help_format="plaintext",
+        default_parameter=Parameter(negative="", show_default=False),
+    )
+    for place, (name, summary) in enumerate(COMMANDS.items()):
+        app.command(f"pegboard.cli.commands.{name}:{name}_command", name=name, help=summary, sort_key=place)
+
+    @app.meta.default
+    def launch(  # pyright: ignore[reportUnusedFunction] - cyclopts calls it
+        *words: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
+        config: Annotated[
+            Path | None, Parameter(name=["--config", "-c"], env_var="PEGBOARD_CONFIG", group=_SHARED, help=_CONFIG)
+        ] = None,
+        profile: Annotated[str | None, Parameter(group=_SHARED, help=_PROFILE)] = None,
+        identity: Annotated[str | None, Parameter(name="--as", env_var="PEGBOARD_AS", group=_SHARED, help=_AS)] = None,
+        json: Annotated[bool, Parameter(group=_SHARED, help="Print one JSON document instead of tables.")] = False,
+    ) -> Any:
+        if words and words[0] in NOT_YET:
+            raise CommandError(f"`pegboard {words[0]}` is not in this version yet.", kind="not_yet")
+        command, bound, given = app.parse_args(words, exit_on_error=False, print_error=False)
+        if "options" not in given:
+            return command(*bound.args, **bound.kwargs)
+        options = Options(
+            config=config,
+            profile=profile,
+            identity=Identity() if identity is None else Identity.parse(identity),
+            json=json,
+            terminal=terminal,
+        )
+        return command(*bound.args, **bound.kwargs, options=options)
+
+    return app

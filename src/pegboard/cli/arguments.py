@@ -1,0 +1,157 @@
+"""Arguments: the words of a command line, as the arguments that a tool's schema describes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import orjson
+
+from pegboard.base.model import JSON, JSONValue, ToolSpec
+from pegboard.cli.faults import CommandError
+
+_MAX_REF_STEPS = 32
+
+
+def read_arguments(pairs: Sequence[str], text: str | None, *, spec: ToolSpec | None) -> JSON | bytes:
+    """Return the arguments of a call; the JSON text as it is where it stands alone, for the door to judge.
+
+    Args:
+        pairs: `key=value`, read by the type the schema gives it, and `key:=json`. They win over `text`.
+        text: a JSON object, `@file` or `-` for standard input.
+        spec: the tool's; without one every value is a string.
+
+    Raises:
+        CommandError: a word of another form, JSON that is none or no object, a key given twice.
+    """
+    base = "{}" if text is None else _read_text(text)
+    whole = _object(base)
+    if not pairs:
+        return base.encode("utf-8", "surrogatepass")
+    given: JSON = {}
+    for pair in pairs:
+        key, value, is_list_item = _read_pair(pair, spec)
+        if key in given and is_list_item:
+            given[key] = [*given[key], *value]
+        elif key in given:
+            raise CommandError(f"{key!r} is given twice, and is no list.")
+        else:
+            given[key] = value
+    return {**whole, **given}
+
+
+def _read_text(text: str) -> str:
+    try:
+        if text == "-":
+            return sys.stdin.read()
+        if text.startswith("@"):
+            return Path(text[1:]).read_text(encoding="utf-8")  # raw: the operator's file, named on the command line
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"--args {text!r} cannot be read: {error}.") from None
+    return text
+
+
+def _object(text: str) -> JSON:
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise CommandError(f'--args is no JSON: {error}. Write for example --args \'{{"text": "a b"}}\'.') from None
+    if not isinstance(value, dict):
+        raise CommandError(f'--args needs a JSON object, such as {{"text": "a b"}}; this is a {type(value).__name__}.')
+    return value  # pyright: ignore[reportUnknownVariableType] - keys of a JSON object are strings
+
+
+def _read_pair(pair: str, spec: ToolSpec | None) -> tuple[str, JSONValue, bool]:
+    """Return key, value, and whether it is an item for a list that the key may be given several times for."""
+    key, found, value = pair.partition("=")
+    if not found or not key.rstrip(":"):
+        raise CommandError(f"{pair!r} is no argument; write key=value, or key:=JSON, or --args JSON.")
+    if key.endswith(":"):
+        try:
+            return key[:-1], orjson.loads(value), False
+        except orjson.JSONDecodeError as error:
+            raise CommandError(f"{pair!r}: what follows := is no JSON: {error}. Use = for plain text.") from None
+    root: JSON = {} if spec is None else spec.input_schema
+    name = key if spec is None else spec.aliases.get(key, key)
+    declared = _object_or_empty(root.get("properties")).get(name)
+    types = _types(declared, root)
+    read = _typed(value, types)
+    if "array" in types and "string" not in types and not isinstance(read, list):
+        item: JSONValue = _typed(value, _types(_resolved(declared, root).get("items"), root))
+        return key, [item], True
+    return key, read, False  # pyright: ignore[reportUnknownVariableType] - JSON, narrowed above
+
+
+def _typed(text: str, types: frozenset[str]) -> JSONValue:
+    """Return the value that `text` spells in one of the types; the text itself where it may be, or must be judged."""
+    if "string" in types or not types:
+        return text
+    fits = {
+        "integer": True,
+        "number": True,
+        "boolean": text in ("true", "false"),
+        "null": text == "null",
+        "object": text.startswith("{"),
+        "array": text.startswith("["),
+    }
+    if not any(fits.get(name) for name in types):
+        return text
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
+    return value if _type_of(value) in types or (isinstance(value, int) and "number" in types) else text
+
+
+def _object_or_empty(value: JSONValue) -> JSON:
+    return cast("JSON", value) if isinstance(value, dict) else {}
+
+
+def _resolved(schema: JSONValue, root: JSON) -> JSON:
+    """Return a schema with its local `$ref` followed; empty where it leads nowhere."""
+    found = _object_or_empty(schema)
+    for _ in range(_MAX_REF_STEPS):
+        ref = found.get("$ref")
+        if not isinstance(ref, str) or not ref.startswith("#/"):
+            return found
+        found = root
+        for step in ref[2:].split("/"):
+            found = _object_or_empty(found.get(step.replace("~1", "/").replace("~0", "~")))
+    return {}
+
+
+def _types(schema: JSONValue, root: JSON, *, depth: int = 0) -> frozenset[str]:
+    """Return the JSON types that a property may have; empty where the schema does not say."""
+    found = _resolved(schema, root)
+    named = found.get("type")
+    if isinstance(named, str):
+        return frozenset({named})
+    if named:
+        return frozenset(named)
+    values = found.get("enum") or ([found["const"]] if "const" in found else [])
+    if values:
+        return frozenset(_type_of(value) for value in values)
+    if depth >= _MAX_REF_STEPS:
+        return frozenset()
+    options = [item for key in ("anyOf", "oneOf", "allOf") for item in found.get(key, ())]
+    return frozenset(name for option in options for name in _types(option, root, depth=depth + 1))
+
+
+def _type_of(value: JSONValue) -> str:
+    match value:
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case dict():
+            return "object"
+        case _:
+            return "null"

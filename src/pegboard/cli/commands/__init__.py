@@ -1,0 +1,1 @@
+"""commands: one file each, loaded when it is used."""

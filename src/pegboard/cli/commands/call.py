@@ -1,0 +1,125 @@
+"""call: one guarded call from the keyboard."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import orjson
+from cyclopts import Parameter
+
+from pegboard.base.content import TextContent, ToolResult
+from pegboard.base.model import JSON, Approve, ConsentRequest
+from pegboard.cli.arguments import read_arguments
+from pegboard.cli.faults import Exit
+from pegboard.cli.options import Given, Options, ToolName
+from pegboard.cli.project import opened
+from pegboard.cli.terminal import Terminal, json_text, safe
+from pegboard.export.mcp import mcp_content
+
+_PAIRS = "Arguments: key=value, read by the type that the schema gives; key:=JSON for raw JSON."
+_ARGS = "Arguments as a JSON object; @FILE reads a file, - standard input. Pairs win over it."
+
+
+async def call_command(
+    name: ToolName,
+    /,
+    *pairs: Annotated[str, Parameter(help=_PAIRS)],
+    args: Annotated[str | None, Parameter(allow_leading_hyphen=True, help=_ARGS)] = None,
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"], help="Agree in advance to what the tool asks.")] = False,
+    options: Given,
+) -> Exit:
+    """Call one tool, through every guard.
+
+    Ends with 0 if the tool succeeded, else with 1. A tool that needs a yes asks for it on a terminal.
+    """
+    async with opened(options, approve=_approval(options.terminal, yes=yes)) as (_, view):
+        entry = await view.afind(name)
+        result = await view.call(name, read_arguments(pairs, args, spec=entry and entry.spec))
+    if options.json:
+        options.terminal.json(_as_json(name, result))
+    elif result.is_error:
+        _print_error(options, result)
+    else:
+        options.terminal.say(_shown(result))
+    return Exit.REFUSED if result.is_error else Exit.DONE
+
+
+def _approval(terminal: Terminal, *, yes: bool) -> Approve | None:
+    """Return who answers when the tool needs a yes; nobody, where there is no person to ask."""
+    if yes:
+        return lambda request: True
+    if not (sys.stdin.isatty() and terminal.err.isatty()):
+        return None
+    return lambda request: _ask(request, terminal)
+
+
+def _ask(request: ConsentRequest, terminal: Terminal) -> bool:
+    terminal.note(f"{request.reason}:\n{request.tool} {json_text(dict(request.arguments))}")
+    terminal.err.write("Go ahead? [y/N] ")
+    terminal.err.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _as_json(name: str, result: ToolResult) -> JSON:
+    """Return the whole result; `structured` only where there is such a value, `error` only where it failed."""
+    shown: JSON = {
+        "tool": name,
+        "is_error": result.is_error,
+        "content": [mcp_content(block) for block in result.content],
+    }
+    if result.has_structured:
+        shown["structured"] = result.structured
+    if result.error is not None:
+        error = result.error
+        shown["error"] = {
+            "kind": error.kind,
+            "message": error.message,
+            "hint": error.hint,
+            "retryable": error.retryable,
+            "retry_after_s": error.retry_after_s,
+            "outcome_unknown": error.outcome_unknown,
+            "details": dict(error.details),
+        }
+    shown["meta"] = dict(result.meta)
+    return shown
+
+
+def _shown(result: ToolResult) -> str:
+    """Return the result in words: the text, the structured value where the text only mirrors it, a line for a block."""
+    if result.has_structured and (not result.content or _mirrors(result)):
+        value = result.structured
+        return value if isinstance(value, str) else json_text(value)
+    return "\n".join(
+        block.text if isinstance(block, TextContent) else safe(_in_a_line(mcp_content(block)))
+        for block in result.content
+    )
+
+
+def _mirrors(result: ToolResult) -> bool:
+    try:
+        return len(result.content) == 1 and orjson.loads(result.text) == result.structured
+    except orjson.JSONDecodeError:
+        return False
+
+
+def _in_a_line(block: JSON) -> str:
+    kind, inner = block["type"], block.get("resource", block)
+    named = inner.get("uri") or inner.get("mimeType")
+    size = f", {len(block['data']) * 3 // 4} bytes" if "data" in block else ""
+    return f"[{kind} {named}{size}; --json has it whole]"
+
+
+def _print_error(options: Options, result: ToolResult) -> None:
+    error, terminal = result.error, options.terminal
+    if error is None:
+        terminal.note(f"error: {result.text}")
+        return
+    terminal.note(f"error ({error.kind}): {error.message}")
+    problems = error.details.get("problems", ())
+    for problem in problems if isinstance(problems, list | tuple) else ():  # pyright: ignore[reportUnknownVariableType] - JSON
+        line = f"{problem['path']}: {problem['message']}"
+        if line not in error.message:
+            terminal.note(safe(f"  {line}"))
+    if error.hint:
+        terminal.note(error.hint)

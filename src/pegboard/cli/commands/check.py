@@ -1,0 +1,68 @@
+"""check: read the configuration as `serve` would, and print all that is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pegboard.base.errors import DefinitionError, Problem
+from pegboard.base.model import JSON
+from pegboard.cli.faults import Exit
+from pegboard.cli.options import Given, Options
+from pegboard.cli.project import load
+
+if TYPE_CHECKING:
+    from pegboard.catalog import Catalog
+
+
+def check_command(*, options: Given) -> Exit:
+    """Check the configuration and print all its problems.
+
+    Each is a line `file:line:column: path: what is wrong`. Policy entries that match no tool are warnings.
+    """
+    counts: dict[str, int] = {}
+    problems: Sequence[Problem] = ()
+    warnings: Sequence[Problem] = ()
+    try:
+        project = load(options)
+        counts, warnings = _counts(project.catalog), project.warnings()
+    except DefinitionError as error:
+        problems = error.problems
+    if options.json:
+        told: JSON = {"ok": not problems, "counts": counts}
+        options.terminal.json({**told, "problems": _as_json(problems), "warnings": _as_json(warnings)})
+    else:
+        _print(options, problems=problems, warnings=warnings, counts=counts)
+    return Exit.USAGE if problems else Exit.DONE
+
+
+def _counts(catalog: Catalog) -> dict[str, int]:
+    registry = catalog.registry
+    return {
+        "tools": len(catalog.snapshot().entries),
+        "profiles": len(registry.profiles),
+        "groups": len(registry.known_groups()),
+        "predicates": len(registry.predicates),
+        "sources": len(registry.sources),
+    }
+
+
+def _print(
+    options: Options, *, problems: Sequence[Problem], warnings: Sequence[Problem], counts: dict[str, int]
+) -> None:
+    for problem in problems:
+        options.terminal.say(str(problem))
+    for warning in warnings:
+        options.terminal.say(f"warning: {warning}")
+    if problems:
+        options.terminal.note(_many(len(problems), "problems") + " found.")
+    else:
+        options.terminal.say("OK: " + ", ".join(_many(count, name) for name, count in counts.items()))
+
+
+def _as_json(problems: Sequence[Problem]) -> list[JSON]:
+    return [{"where": item.where, "path": item.path, "message": item.message} for item in problems]
+
+
+def _many(count: int, plural: str) -> str:
+    return f"{count} {plural if count != 1 else plural.removesuffix('s')}"

@@ -1,0 +1,79 @@
+"""list: the tools that a caller may use, and on request those that are hidden from it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from pegboard.base.model import JSON
+from pegboard.cli.declaration import row
+from pegboard.cli.options import Given, Options
+from pegboard.cli.project import opened
+from pegboard.cli.terminal import Column
+from pegboard.core.policy import VISIBLE
+from pegboard.core.view import View
+
+_VISIBLE = (
+    Column(head="Tool", style="bold"),
+    Column(head="Namespace"),
+    Column(head="Groups"),
+    Column(head="Description"),
+    Column(head="Hints", style="dim"),
+)
+_HIDDEN = (Column(head="Hidden", style="bold"), Column(head="Code", style="yellow"), Column(head="Reason"))
+_ALL = "Show hidden tools as well, each with the code and the reason."
+
+
+async def list_command(
+    *,
+    hidden_too: Annotated[bool, Parameter(name=["--all", "-a"], help=_ALL)] = False,
+    options: Given,
+) -> None:
+    """List the tools that a caller may use."""
+    async with opened(options) as (project, view):
+        await view.prepare()
+        tools: list[JSON] = project.clean(await _rows(view, hidden_too=hidden_too), view.ctx)
+        profiles = sorted(project.catalog.registry.profiles)
+    if options.json:
+        options.terminal.json({"profile": options.chosen_profile, "user": options.identity.user, "tools": tools})
+    else:
+        _print(options, tools, profiles, hidden_too=hidden_too)
+
+
+async def _rows(view: View, *, hidden_too: bool) -> list[JSON]:
+    """Return a row a tool, in the order of the snapshot; what bundles built comes last."""
+    shown = {entry.qualified_id: entry for entry in view.tools()}
+    rows: list[JSON] = []
+    for entry in view.snapshot.entries:
+        if entry.qualified_id in shown:
+            rows.append(row(shown.pop(entry.qualified_id), VISIBLE))
+        elif hidden_too:
+            decision = await view.awhy(entry.wire_name)
+            if not decision.visible:
+                rows.append(row(entry, decision))
+    return rows + [row(entry, VISIBLE) for entry in shown.values()]
+
+
+def _print(options: Options, tools: list[JSON], profiles: list[str], *, hidden_too: bool) -> None:
+    terminal = options.terminal
+    visible = [tool for tool in tools if tool["visible"]]
+    hidden = [tool for tool in tools if not tool["visible"]]
+    if visible:
+        terminal.table(_VISIBLE, [_cells(tool) for tool in visible])
+        terminal.say("")
+    if hidden:
+        terminal.table(_HIDDEN, [[tool["name"], tool["code"], tool["reason"]] for tool in hidden])
+        terminal.say("")
+    said = f"{len(visible)} tool{'' if len(visible) == 1 else 's'} {options.seen_by}"
+    if hidden_too:
+        said += f", {len(hidden)} hidden"
+    elif not visible:
+        said += "; --all shows the hidden ones and why"
+    terminal.say(said + ".")
+    if profiles and options.chosen_profile is None:
+        terminal.say(f"What a caller sees: --profile {'|'.join(profiles)}")
+
+
+def _cells(tool: JSON) -> list[str]:
+    return [tool["name"], tool["namespace"], ", ".join(tool["groups"]), tool["description"], ", ".join(tool["hints"])]

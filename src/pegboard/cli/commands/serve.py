@@ -1,0 +1,97 @@
+"""serve: open the door for MCP clients."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from pegboard.base.loading import Later
+from pegboard.cli.faults import CommandError
+from pegboard.cli.options import Given
+from pegboard.cli.project import Project, load
+
+if TYPE_CHECKING:
+    from pegboard.catalog import Catalog
+    from pegboard.config import Config
+    from pegboard.config.reload import Reloader
+    from pegboard.core.context import ToolContext
+    from pegboard.serve.identity import ContextFor, Visit
+
+_RELOAD = "Take good changes of the config's files while serving; keep the old on bad ones."
+_STDIO = "Speak on standard input and output, to the program that started this one."
+
+# uvicorn logs why it cannot have the address, and ends the process with this code.
+_UVICORN_STARTUP_FAILURE = 3
+
+_serve = Later("pegboard.serve")
+_identity = Later("pegboard.serve.identity")
+_reload = Later("pegboard.config.reload")
+
+
+def serve_command(
+    *,
+    stdio: Annotated[bool, Parameter(help=_STDIO)] = False,
+    host: Annotated[str, Parameter(help="Address to listen on.", show_default=True)] = "127.0.0.1",
+    port: Annotated[int, Parameter(help="Port to listen on.", show_default=True)] = 8420,
+    reload: Annotated[bool, Parameter(help=_RELOAD)] = False,
+    options: Given,
+) -> Any:
+    """Serve the tools over MCP."""
+    who = options.identity
+    if not stdio and (who.user or who.space or who.roles or who.session):
+        raise CommandError("--as names the caller of --stdio; over HTTP every caller is asked who it is.")
+    project = load(options)
+    profile = options.chosen_profile
+    project.check_profile(profile)
+    if stdio and reload:
+        raise CommandError("--reload is for HTTP: a client of --stdio starts the program anew.")
+    if stdio:
+        return _serve.run_stdio(project.catalog, project.config, profile=profile, identity=who)
+    try:
+        if reload:
+            return _run_reloading(project, host=host, port=port, profile=profile)
+        return _serve.run_http(project.catalog, project.config, host=host, port=port, profile=profile)
+    except OSError as error:
+        raise _not_listening(host, port, f": {error.strerror or error}") from error
+    except SystemExit as stopped:
+        if stopped.code != _UVICORN_STARTUP_FAILURE:
+            raise
+        raise _not_listening(host, port, "") from None
+
+
+def _run_reloading(project: Project, *, host: str, port: int, profile: str | None) -> None:
+    catalog, tasks = project.catalog, list[asyncio.Task[None]]()
+    make_context: ContextFor = _identity.context_maker(project.config)
+
+    def on_reload(config: Config) -> None:
+        nonlocal make_context
+        make_context = _identity.context_maker(config)
+        sys.stderr.write(f"Reloaded {str(config.path)!r}.\n")
+        sys.stderr.flush()
+
+    def check(made: Catalog) -> None:
+        _identity.choose_profile(made.registry.profiles, profile)
+
+    reloader: Reloader = _reload.Reloader(
+        project.config.path, os.environ, catalog, config=project.config, check=check, on_reload=on_reload
+    )
+
+    def context_of(visit: Visit) -> ToolContext:
+        return make_context(visit)
+
+    def ready(address: str) -> None:
+        sys.stderr.write(f"Serving MCP on {address}, and reloading what changes\n")
+        sys.stderr.flush()
+        tasks.append(asyncio.get_running_loop().create_task(reloader.run()))
+
+    _serve.run_http(catalog, context_of, host=host, port=port, profile=profile, on_ready=ready)
+
+
+def _not_listening(host: str, port: int, why: str) -> CommandError:
+    return CommandError(
+        f"{host}:{port} cannot be listened on{why}. Choose another with --host and --port.", kind="address"
+    )

@@ -1,0 +1,36 @@
+"""Faults: what went wrong for the person at the keyboard, and how a command ends because of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+
+from pegboard.base.errors import PegboardError, Problem
+
+
+class Exit(IntEnum):
+    """How a command ended. `BUG` is ours alone; it never stands for something the user did."""
+
+    DONE = 0
+    REFUSED = 1
+    USAGE = 2
+    BUG = 70
+    INTERRUPTED = 130
+
+
+class CommandError(PegboardError):
+    """A command cannot be done as asked. The message says what happened and what to do next.
+
+    `kind` is a stable word for `--json`; `problems` are the faults of a declaration, one by one.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: str = "usage",
+        code: Exit = Exit.USAGE,
+        problems: Sequence[Problem] = (),
+    ) -> None:
+        super().__init__(message)
+        self.kind, self.code, self.problems = kind, code, tuple(problems)

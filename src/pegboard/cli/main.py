@@ -1,0 +1,117 @@
+"""main: run one command line and say how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+
+from cyclopts import CycloptsError
+
+from pegboard.base.errors import DefinitionError, PegboardError
+from pegboard.cli.app import build_app
+from pegboard.cli.faults import CommandError, Exit
+from pegboard.cli.terminal import Terminal, safe
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `pegboard` with the given words, by default those of the process. Return the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    terminal = Terminal()
+    with _log_to(terminal):
+        try:
+            result = build_app(terminal).meta(
+                words, exit_on_error=False, print_error=False, result_action="return_value"
+            )
+            code = asyncio.run(result) if inspect.iscoroutine(result) else result
+            terminal.out.flush()
+        except SystemExit as stopped:
+            return stopped.code if isinstance(stopped.code, int) else int(Exit.REFUSED)
+        except KeyboardInterrupt:
+            terminal.note("\nStopped.")
+            return int(Exit.INTERRUPTED)
+        except BrokenPipeError:
+            # The reader has what it wanted. Closed now, or Python would complain once more at exit.
+            with suppress(BrokenPipeError):
+                terminal.out.close()
+            return int(Exit.DONE)
+        except Exception as error:  # noqa: BLE001 - boundary: the outermost handler of the command line
+            return _report(error, terminal, as_json="--json" in words)
+    return 0 if code is None else int(code)
+
+
+def _report(error: Exception, terminal: Terminal, *, as_json: bool) -> int:
+    """Say on stderr what went wrong, and with `--json` in a document on stdout too. Return the exit code."""
+    match error:
+        case CommandError():
+            fault = error
+        case DefinitionError() if any(problem.where for problem in error.problems):
+            fault = CommandError(_counted(error), kind="config_invalid", problems=error.problems)
+        case CycloptsError():
+            fault = CommandError(f"{error} See `pegboard --help`.")
+        case PegboardError():
+            fault = CommandError(str(error), kind="config_invalid")
+        case _:
+            fault = _bug(error, terminal)
+    for problem in fault.problems:
+        terminal.note(safe(problem))
+    terminal.note(f"pegboard: {fault}")
+    if as_json:
+        problems = [{"where": item.where, "path": item.path, "message": item.message} for item in fault.problems]
+        terminal.json({"error": {"kind": fault.kind, "message": str(fault), "problems": problems}})
+    return int(fault.code)
+
+
+def _counted(error: DefinitionError) -> str:
+    count = len(error.problems)
+    return f"{count} problem{'s' if count != 1 else ''} in the configuration; nothing was started."
+
+
+def _bug(error: Exception, terminal: Terminal) -> CommandError:
+    text = "".join(traceback.format_exception(error))
+    kind = type(error).__name__
+    if os.environ.get("PEGBOARD_DEBUG"):
+        terminal.note(text)
+        return CommandError(f"internal error ({kind}). This is a bug in Pegboard.", kind="bug", code=Exit.BUG)
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="pegboard-", suffix=".log", delete=False, encoding="utf-8", errors="backslashreplace"
+    ) as file:
+        file.write(text)
+    return CommandError(
+        f"internal error ({kind}). This is a bug in Pegboard; its traceback is in {file.name!r}, "
+        "and PEGBOARD_DEBUG=1 shows it.",
+        kind="bug",
+        code=Exit.BUG,
+    )
+
+
+class _OneLine(logging.Formatter):
+    """Writes a log record as one safe line; the traceback only for those who debug."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = f"{record.levelname.lower()}: {record.getMessage()}"
+        if record.exc_info and record.exc_info[1] is not None:
+            text = f"{text}\n{''.join(traceback.format_exception(record.exc_info[1]))}"
+        if os.environ.get("PEGBOARD_DEBUG"):
+            return safe(text.rstrip(), lines=True)
+        first, *rest = filter(None, text.splitlines())
+        return safe(f"{first} {rest[-1]}" if rest else first)
+
+
+@contextmanager
+def _log_to(terminal: Terminal) -> Generator[None]:
+    """Send the warnings of Pegboard to the terminal while a command runs."""
+    log, handler = logging.getLogger("pegboard"), logging.StreamHandler(terminal.err)
+    handler.setFormatter(_OneLine())
+    handler.setLevel(logging.WARNING)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)

@@ -1,0 +1,76 @@
+"""Options: what every command is told beside its own words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from pegboard.base.names import nearest
+from pegboard.cli.faults import CommandError
+from pegboard.cli.terminal import Terminal
+
+_WORDS = ("user", "space", "roles", "profile", "session")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Identity:
+    """Who the command acts as, in the words of `--as user=ann,space=s1,roles=operator,profile=chat`."""
+
+    user: str | None = None
+    space: str | None = None
+    roles: tuple[str, ...] = ()
+    profile: str | None = None
+    session: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Identity:
+        """Read `name=value` pairs, separated by commas; `roles` may come several times.
+
+        Raises:
+            CommandError: another form, an unknown name, or a name given twice.
+        """
+        words: dict[str, str] = {}
+        roles: list[str] = []
+        for pair in filter(None, (part.strip() for part in text.split(","))):
+            name, found, value = (part.strip() for part in pair.partition("="))
+            if not found or not value:
+                raise CommandError(f"--as {text!r}: {pair!r} is no name=value; write --as user=ann,space=s1.")
+            if name not in _WORDS:
+                raise CommandError(f"--as {text!r}: unknown name {name!r}.{nearest(name, _WORDS, label='Names')}")
+            if name == "roles":
+                roles.append(value)
+            elif name in words:
+                raise CommandError(f"--as {text!r}: {name!r} is given twice.")
+            else:
+                words[name] = value
+        return cls(roles=tuple(roles), **words)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """The global options, read, and the terminal to write to."""
+
+    config: Path | None = None
+    profile: str | None = None
+    identity: Identity = Identity()
+    json: bool = False
+    terminal: Terminal = field(default_factory=Terminal)
+
+    @property
+    def chosen_profile(self) -> str | None:
+        """The profile to look through: `--profile`, else that of `--as`, else none, which sees all groups."""
+        return self.profile or self.identity.profile
+
+    @property
+    def seen_by(self) -> str:
+        """Who looks, in words."""
+        profile = f"for profile {self.chosen_profile!r}" if self.chosen_profile else "in all groups"
+        return f"{profile}, as {self.identity.user!r}" if self.identity.user else profile
+
+
+# Given to a command by the launcher, never read from its words.
+Given = Annotated[Options, Parameter(parse=False)]
+ToolName = Annotated[str, Parameter(help="Name on the wire, or the qualified id namespace.tool.")]

@@ -1,0 +1,132 @@
+"""Project: the configured catalog that a command works on, found, loaded and opened."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pegboard.base.errors import DefinitionError, Problem
+from pegboard.base.loading import Later
+from pegboard.base.model import Approve, JSONValue
+from pegboard.cli.faults import CommandError
+from pegboard.cli.options import Identity, Options
+from pegboard.core.context import ToolContext
+from pegboard.core.view import View
+
+if TYPE_CHECKING:
+    from pegboard.catalog import Catalog
+    from pegboard.config import Config
+
+CONFIG_NAME = "pegboard.yaml"
+_STOP_GRACE_S = 1.0
+
+config_module = Later("pegboard.config")
+
+
+def find_config(named: Path | None, *, start: Path) -> Path:
+    """Return the config file: the one named, or the first `pegboard.yaml` in `start` or above it.
+
+    Raises:
+        CommandError: there is none, or the one found above belongs to somebody else.
+    """
+    if named is not None:
+        path = named / CONFIG_NAME if named.is_dir() else named
+        if not path.is_file():
+            raise CommandError(
+                f"The config file {str(path)!r} does not exist. Name another with --config, or run `pegboard init`.",
+                kind="config_missing",
+            )
+        return path
+    for folder in (start, *start.parents):
+        path = folder / CONFIG_NAME
+        if path.is_file():
+            # The file names modules to import: one that somebody left in a shared folder above must not run as us.
+            if folder != start and path.stat().st_uid not in (os.getuid(), 0):
+                raise CommandError(
+                    f"{str(path)!r} belongs to another user and is not used. Name it with --config if you trust it.",
+                    kind="config_missing",
+                )
+            return path if folder != start else Path(CONFIG_NAME)
+    raise CommandError(
+        f"There is no {CONFIG_NAME} here or in a folder above. Run `pegboard init` to write one, "
+        "or name one with --config PATH.",
+        kind="config_missing",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """A loaded config and its catalog."""
+
+    catalog: Catalog
+    config: Config
+
+    def context(self, identity: Identity, *, approve: Approve | None = None) -> ToolContext:
+        """Return the context of the person that the command acts as."""
+        return config_module.context_for(
+            self.config,
+            user=identity.user,
+            space=identity.space,
+            roles=identity.roles,
+            session=identity.session or "cli",
+            approve=approve,
+        )
+
+    def warnings(self) -> list[Problem]:
+        """Return what is odd in the config but allowed, such as policy entries that match no tool."""
+        return config_module.warnings(self.config, self.catalog)
+
+    def check_profile(self, name: str | None) -> None:
+        """Raise `CommandError`, with the near ones, if there is no such profile."""
+        if name is not None:
+            try:
+                self.catalog.registry.profile(name)
+            except DefinitionError as error:
+                raise CommandError(str(error), kind="unknown_profile") from None
+
+    def clean(self, value: JSONValue, ctx: ToolContext) -> JSONValue:
+        """Return what is about to be printed without the secrets of the config and the context."""
+        redactor = self.catalog.guards.redactor(ctx)
+        return value if redactor is None else redactor.value(value)
+
+
+def load(options: Options) -> Project:
+    """Find and load the config.
+
+    Raises:
+        CommandError: there is no config file.
+        DefinitionError: it cannot be honoured; with all problems.
+    """
+    path = find_config(options.config, start=Path.cwd())
+    # A module of the user's that prints while it is imported must not end up in our answer.
+    with redirect_stdout(sys.stderr):
+        catalog, config = config_module.load_catalog(path, env=os.environ)
+    return Project(catalog=catalog, config=config)
+
+
+@asynccontextmanager
+async def opened(options: Options, *, approve: Approve | None = None) -> AsyncGenerator[tuple[Project, View]]:
+    """Load the config, start its sources, and give the view of the person and profile that are asked for.
+
+    Without a profile the view has all groups: the person who has the config file may see what is in it.
+
+    Raises:
+        CommandError: there is no config file, or no such profile.
+        DefinitionError: a config that cannot be honoured.
+    """
+    project = load(options)
+    catalog = project.catalog
+    project.check_profile(options.chosen_profile)
+    # Tools and predicates may print too.
+    with redirect_stdout(sys.stderr):
+        await catalog.start()
+        try:
+            ctx = project.context(options.identity, approve=approve)
+            yield project, catalog.view(ctx, profile=options.chosen_profile)
+        finally:
+            await catalog.close(grace_s=_STOP_GRACE_S)

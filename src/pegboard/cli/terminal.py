@@ -1,0 +1,128 @@
+"""Terminal: the only place that writes. Nothing that comes from outside reaches a screen as more than letters."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TextIO
+
+import orjson
+
+from pegboard.base.loading import Later
+from pegboard.base.model import JSONValue
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+# Tables and colours are for people; `--json`, `serve` and `init` do without.
+_rich_box, _rich_console, _rich_table, _rich_text = (
+    Later(f"rich.{name}") for name in ("box", "console", "table", "text")
+)
+
+# Control characters (ESC and CSI among them), and what is invisible or turns the direction of text. The two joiners
+# U+200C and U+200D stay: scripts and emoji need them, and no terminal obeys them.
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff"
+    "\ufff9-\ufffb\U000e0000-\U000e0fff]"
+)
+_LINES = re.compile("[\t\n]")
+WIDTH_WITHOUT_TERMINAL = 120
+
+
+def safe(text: object, *, lines: bool = False) -> str:
+    r"""Return `text` with nothing in it that a terminal obeys or hides: such characters are spelled out, as `\x1b`.
+
+    With `lines`, line breaks and tabs stay; without, the result is one line, so that it cannot pass for two.
+    Colour markup such as `[red]` needs no escaping: the console here reads none.
+    """
+    clean = _UNSAFE.sub(_spelled, str(text))
+    return clean if lines else _LINES.sub(_spelled, clean)
+
+
+def _spelled(found: re.Match[str]) -> str:
+    character = found.group()
+    short = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(character)
+    if short is not None:
+        return short
+    number = ord(character)
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+
+
+def json_text(value: JSONValue, *, indent: bool = True) -> str:
+    """Return JSON that means `value` and is safe on a terminal: what `safe` would spell out is a JSON escape."""
+    option = orjson.OPT_NON_STR_KEYS | (orjson.OPT_INDENT_2 if indent else 0)
+    return _UNSAFE.sub(_json_escaped, orjson.dumps(value, default=str, option=option).decode())
+
+
+def _json_escaped(found: re.Match[str]) -> str:
+    # The line breaks of indentation are not in the class, those inside of strings orjson has escaped already.
+    units = found.group().encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column of a table: its head, and how its cells look."""
+
+    head: str
+    style: str = ""
+
+
+@dataclass(kw_only=True)
+class Terminal:
+    """Where a command writes: its answer to `out`, everything else to `err`."""
+
+    out: TextIO = field(default_factory=lambda: sys.stdout)
+    err: TextIO = field(default_factory=lambda: sys.stderr)
+
+    def __post_init__(self) -> None:
+        for stream in (self.out, self.err):
+            # A terminal that cannot show a character must not end the command.
+            reconfigure: Any = getattr(stream, "reconfigure", None)
+            if reconfigure is not None:
+                reconfigure(errors="backslashreplace")
+
+    def json(self, value: JSONValue) -> None:
+        """Write one JSON document."""
+        self.out.write(json_text(value) + "\n")
+
+    def say(self, text: str) -> None:
+        """Write plain lines of the answer."""
+        self.out.write(safe(text, lines=True) + "\n")
+
+    def note(self, text: str) -> None:
+        """Write plain lines beside the answer."""
+        self.err.write(safe(text, lines=True) + "\n")
+
+    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
+        """Write a table as wide as the terminal; a cell that is too long goes on below, never lost."""
+        table = _rich_table.Table(box=_rich_box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        for column in columns:
+            table.add_column(column.head, style=column.style, overflow="fold")
+        for row in rows:
+            table.add_row(*(safe(cell) for cell in row))
+        self._print(table)
+
+    def pairs(self, rows: Iterable[tuple[str, str]]) -> None:
+        """Write names and what they are, one below the other; the text may have several lines."""
+        grid = _rich_table.Table.grid(padding=(0, 2, 0, 0))
+        grid.add_column(style="bold", no_wrap=True)
+        grid.add_column(overflow="fold")
+        for name, text in rows:
+            grid.add_row(safe(name), safe(text, lines=True))
+        self._print(grid)
+
+    def styled(self, text: str, style: str) -> None:
+        """Write a line of the answer in a style, where the terminal has any."""
+        self._print(_rich_text.Text(safe(text, lines=True), style=style), soft_wrap=True)
+
+    def _print(self, drawn: object, *, soft_wrap: bool = False) -> None:
+        width = None if self.out.isatty() or os.environ.get("COLUMNS") else WIDTH_WITHOUT_TERMINAL
+        console: Console = _rich_console.Console(file=self.out, width=width, markup=False, emoji=False, highlight=False)
+        with console.capture() as captured:
+            console.print(drawn, soft_wrap=soft_wrap)
+        # Tables are padded to their full width; what is copied or piped should not be.
+        self.out.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))

@@ -1,0 +1,94 @@
+"""Config: what the files of an operator say, validated, with the place of everything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from pegboard.base.bounds import DEFAULT_BOUNDS, Bounds
+from pegboard.base.errors import Problem
+from pegboard.base.model import JSONValue, RateLimit
+from pegboard.base.secrets import Secret
+from pegboard.config.models import HookForm, ModelForm, PredicateForm, ProfileForm
+from pegboard.config.tree import At
+from pegboard.core.context import ToolContext
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Declared(Generic[T_co]):
+    """Something that a file says, and where."""
+
+    said: T_co
+    at: At
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refused:
+    """The names that refused tools and predicates would have brought: whoever uses one is not at fault as well."""
+
+    groups: set[str] = field(default_factory=set[str])
+    namespaces: set[str] = field(default_factory=set[str])
+    predicates: set[str] = field(default_factory=set[str])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class Config:
+    """One pegboard.yaml with the files that it names. Made by `load`; `build` makes a catalog of it.
+
+    `files` are all files that were read, the main one first, and `globs` what leads to the others: those to watch.
+    `secrets` has every environment variable that was used and is not empty. `warnings` are no reason to refuse it.
+    """
+
+    path: Path
+    files: tuple[Path, ...]
+    globs: tuple[str, ...] = ()
+    name: str = "pegboard"
+    python: tuple[Declared[str], ...] = ()
+    settings: Mapping[str, JSONValue] = field(default_factory=dict[str, JSONValue])
+    secrets: Mapping[str, Secret] = field(default_factory=dict[str, Secret])
+    predicates: Mapping[str, Declared[PredicateForm]] = field(default_factory=dict[str, Declared[PredicateForm]])
+    groups: Mapping[str, str] = field(default_factory=dict[str, str])
+    tools: tuple[Declared[Any], ...] = ()
+    profiles: Mapping[str, Declared[ProfileForm]] = field(default_factory=dict[str, Declared[ProfileForm]])
+    hooks: tuple[Declared[HookForm], ...] = ()
+    models: Mapping[str, Declared[ModelForm | str]] = field(default_factory=dict[str, Declared[ModelForm | str]])
+    bounds: Bounds = DEFAULT_BOUNDS
+    default_limit: RateLimit | None = None
+    limit_store: Declared[str | Secret] | None = None
+    warnings: tuple[Problem, ...] = ()
+    refused: Refused = field(default_factory=Refused)
+
+    def __repr__(self) -> str:
+        return f"<Config {str(self.path)!r}: {len(self.tools)} tools, {len(self.profiles)} profiles>"
+
+
+def context_for(
+    config: Config,
+    *,
+    user: str | None = None,
+    space: str | None = None,
+    roles: Sequence[str] | frozenset[str] = (),
+    session: str | None = None,
+    context_type: type[ToolContext] = ToolContext,
+    **fields: Any,
+) -> ToolContext:
+    """Return the context of one request, with the settings and secrets of the config.
+
+    `fields` are other fields of the context, e.g. `agent=` or `factories=`; `settings=` and `secrets=`
+    are added to those of the config and win over them.
+    """
+    settings = {**config.settings, **fields.pop("settings", {})}
+    secrets = {**config.secrets, **fields.pop("secrets", {})}
+    return context_type(
+        user_id=user,
+        space_id=space,
+        roles=frozenset(roles),
+        session_id=session,
+        settings=settings,
+        secrets=secrets,
+        **fields,
+    )

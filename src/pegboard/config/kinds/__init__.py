@@ -1,0 +1,29 @@
+"""Kinds: the types of tools that a config may declare. A new kind is one module, and one row here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from pegboard.config.config import Declared
+from pegboard.config.kinds import builtin, internal, mcp
+from pegboard.config.kinds.tool import ToolForm
+from pegboard.config.wiring import Wiring
+
+F = TypeVar("F", bound=ToolForm)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[F]):
+    """One type of tools: the keys that one may have, and what puts it into the catalog that is being wired."""
+
+    form: type[F]
+    declare: Callable[[Declared[F], Wiring], None]
+
+
+KINDS: Final[Mapping[str, Kind[Any]]] = {
+    "builtin": Kind(builtin.BuiltinForm, builtin.declare),
+    "internal": Kind(internal.InternalForm, internal.declare),
+    "mcp": Kind(mcp.McpForm, mcp.declare),
+}

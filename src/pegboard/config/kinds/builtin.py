@@ -1,0 +1,64 @@
+"""Builtin: one of the tools that come with Pegboard, with a config of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pydantic import Field, ValidationError
+
+from pegboard.base.errors import CallError, DefinitionError
+from pegboard.base.names import nearest
+from pegboard.config.config import Declared
+from pegboard.config.kinds.tool import ToolForm, check_aliases, check_examples, overlaid
+from pegboard.config.language import models_of
+from pegboard.config.problems import explain
+from pegboard.config.values import Concealed, Maybe, Text, ToolName
+from pegboard.config.wiring import Wiring
+from pegboard.sources.builtin import BUILTINS
+from pegboard.sources.builtin.kind import Services, builtin_kind
+
+
+class BuiltinForm(ToolForm):
+    """A tool that comes with Pegboard; `name` says which."""
+
+    as_: Maybe[ToolName] = Field(None, alias="as", description="Another name for it, where it stands more than once.")
+    config: Mapping[Text, Concealed] = Field(
+        default_factory=dict[str, object], description="Its settings; each tool has its own."
+    )
+
+    @property
+    def called(self) -> str:
+        """The name that callers use."""
+        return self.as_ or self.name
+
+
+def declare(tool: Declared[BuiltinForm], wiring: Wiring) -> None:
+    """Put the tool into the catalog, once its config can be honoured."""
+    said, at = tool.said, tool.at
+    if said.name not in BUILTINS:
+        unknown = f"there is no built-in tool {said.name!r}.{nearest(said.name, BUILTINS, label='Built-in tools')}"
+        wiring.report.add((at / "name").problem(unknown))
+        return
+    kind = builtin_kind(said.name)
+    folder = wiring.config.path.absolute().parent
+    services = Services(
+        folder=folder, clock=wiring.catalog.guards.clock, bounds=wiring.config.bounds, models=models_of(wiring)
+    )
+    try:
+        settings = kind.configured(said.config)
+        entry = kind.entry(settings, services)
+    except ValidationError as error:
+        wiring.report.add(*explain(error, at / "config" if (at / "config").exists else at, kind.config))
+        return
+    except DefinitionError as error:
+        wiring.refused(error, at / "config")
+        return
+    wiring.catalog.secrets.extend(settings.secrets())
+    spec = replace(overlaid(entry.spec, tool, wiring), name=said.called)
+    entry = replace(entry, spec=check_aliases(spec, tool, wiring), fingerprint="", wire_name="")
+    try:
+        wiring.catalog.registry.add(entry)
+        check_examples(entry, tool, wiring)
+    except (DefinitionError, CallError) as error:
+        wiring.refused(error, at)

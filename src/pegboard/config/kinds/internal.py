@@ -1,0 +1,114 @@
+"""Internal: a tool whose work a Python function of the operator does."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from pydantic import Field
+
+from pegboard.base.errors import CallError, DefinitionError
+from pegboard.base.model import ToolEntry
+from pegboard.base.names import fold, nearest_one
+from pegboard.config.config import Declared
+from pegboard.config.kinds.tool import ToolForm, check_aliases, check_examples, overlaid
+from pegboard.config.parameters import misfits, read_parameters
+from pegboard.config.values import Anything, Flag, Maybe, Reference, Text
+from pegboard.config.wiring import Wiring
+from pegboard.sources.class_ import Tool
+from pegboard.sources.function import ToolOptions, function_entry
+
+
+class InternalForm(ToolForm):
+    """A tool whose work a Python function does."""
+
+    handler: Maybe[Reference] = Field(
+        None,
+        description="The function, as `python:module:function`; else the one that a module under `python:` registers.",
+    )
+    parameters: Maybe[Mapping[Text, Anything]] = Field(
+        None,
+        description="The arguments: `{query: {type: string, required: true}}`, or a JSON Schema; else the function's.",
+    )
+    inline: Maybe[Flag] = Field(None, description="Run a plain function in the event loop: for those that never wait.")
+
+
+def declare(tool: Declared[InternalForm], wiring: Wiring) -> None:
+    """Put the tool into the catalog, on the function that it names or that is registered under its name."""
+    base = _base(tool, wiring)
+    if base is None:
+        return
+    entry = replace(base, spec=overlaid(base.spec, tool, wiring), fingerprint="", wire_name="")
+    if tool.said.inline is not None and base.runs != "async":
+        entry = replace(entry, runs="inline" if tool.said.inline else "thread")
+    entry = _with_parameters(entry, tool, wiring)
+    if entry is None:
+        return
+    entry = replace(entry, spec=check_aliases(entry.spec, tool, wiring))
+    try:
+        wiring.catalog.registry.add(entry)
+        check_examples(entry, tool, wiring)
+    except (DefinitionError, CallError) as error:
+        wiring.refused(error, tool.at / "parameters" if tool.said.parameters is not None else tool.at)
+
+
+def _base(tool: Declared[InternalForm], wiring: Wiring) -> ToolEntry | None:
+    """Return the function as a tool, still with the words of its own declaration; `None` where there is none."""
+    said, at = tool.said, tool.at
+    registered = wiring.registered.get(fold(said.name))
+    if said.handler is not None:
+        if registered is not None:
+            wiring.report.add(
+                (at / "name").problem(
+                    f"the tool {said.name!r} is declared twice: at {at.origin} and at {registered.spec.origin}. "
+                    "Rename one, or remove `handler:` to describe that function here"
+                )
+            )
+            return None
+        found = wiring.resolve(said.handler, at / "handler")
+        return None if found is None else _entry(found, tool, wiring)
+    if registered is None:
+        if not wiring.missed:
+            near = nearest_one(fold(said.name), wiring.registered)
+            wiring.report.add(
+                (at / "handler").problem(
+                    f"nothing runs {said.name!r}: give `handler: python:module:function`, or register that function "
+                    "in a module under `python:`" + (f" (there is {near!r})" if near else "")
+                )
+            )
+        return None
+    if registered.handler is None:
+        wiring.report.add(
+            (at / "name").problem(f"{said.name!r} is made by a builder ({registered.spec.origin}); describe it there")
+        )
+        return None
+    wiring.catalog.registry.remove(registered.qualified_id)
+    return registered
+
+
+def _entry(found: Callable[..., Any] | ToolEntry, tool: Declared[InternalForm], wiring: Wiring) -> ToolEntry | None:
+    """Return the tool for what `handler:` names: a function, a class of tools, or a bound specification."""
+    if isinstance(found, ToolEntry):
+        return found
+    if inspect.isclass(found) and issubclass(found, Tool) and not found.is_abstract:
+        return found.tool_entry
+    try:
+        return function_entry(found, ToolOptions())
+    except DefinitionError as error:
+        wiring.refused(error, tool.at / "handler")
+        return None
+
+
+def _with_parameters(entry: ToolEntry, tool: Declared[InternalForm], wiring: Wiring) -> ToolEntry | None:
+    """Return the entry with the declared parameters, once they fit the function; without any it keeps its own."""
+    said, at = tool.said.parameters, tool.at / "parameters"
+    if said is None:
+        return entry
+    schema, problems = read_parameters(said, at)
+    spec = entry.spec
+    problems = problems or list(misfits(schema, spec.input_schema, takes_extra=spec.allow_unknown, at=at))
+    wiring.report.add(*problems)
+    # The function may take anything; what the config declares is all that a call may bring.
+    return None if problems else replace(entry, spec=replace(spec, input_schema=schema, allow_unknown=False))

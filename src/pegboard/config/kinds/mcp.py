@@ -1,0 +1,172 @@
+"""Mcp: the tools of an MCP server, under the name of the entry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from pegboard.base.errors import DefinitionError
+from pegboard.base.model import ToolSpec
+from pegboard.config.config import Declared
+from pegboard.config.interpolate import concealed
+from pegboard.config.kinds.tool import ToolForm, overlaid
+from pegboard.config.tree import At
+from pegboard.config.values import FilledText, Flag, Form, Maybe, Names, PositiveNumber, Text, ToolName
+from pegboard.config.wiring import Wiring
+from pegboard.sources.mcp.lock import LockFile
+from pegboard.sources.mcp.settings import ServerSettings
+from pegboard.sources.mcp.source import McpSource
+
+LOCK_NAME = "pegboard.lock"
+_OF_ONE_TRANSPORT = {
+    "command": "stdio",
+    "args": "stdio",
+    "env": "stdio",
+    "cwd": "stdio",
+    "url": "http",
+    "headers": "http",
+}
+# What is said of one tool, and so cannot be said of all tools of a server.
+_OF_ONE_TOOL = ("annotations", "aliases", "output", "examples")
+_OF_EACH = ("available", "rate_limit", "consent", "internal_only")
+
+
+def _text(value: object) -> object:
+    if not isinstance(value, str):
+        raise PydanticCustomError("text", "expected a text; put it in quotes")
+    return value
+
+
+# What came from the environment is a Secret, which pydantic has no schema for.
+ConcealedText: TypeAlias = Annotated[
+    Any, BeforeValidator(concealed), AfterValidator(_text), WithJsonSchema({"type": "string"})
+]
+
+
+class McpToolsForm(Form):
+    """Which tools of a server are taken, and what becomes of their names and groups."""
+
+    only: Maybe[Names] = Field(None, description="Globs over the server's own names: only these tools.")
+    skip: Names = Field((), description="Globs over the server's own names: never these tools.")
+    rename: Mapping[FilledText, ToolName] = Field(
+        default_factory=dict[str, str], description="Other names for single tools: `their name: our name`."
+    )
+    groups: Mapping[FilledText, Names] = Field(
+        default_factory=dict[str, tuple[str, ...]],
+        description="Groups for the tools that a glob fits; of all globs together.",
+    )
+
+
+class ServerForm(Form):
+    """An MCP server: how it is reached and how far it is trusted."""
+
+    transport: Literal["stdio", "sse", "http"] = Field(description="How it is spoken to: stdio, http or sse.")
+    command: Maybe[FilledText] = Field(None, description="The program to start (stdio). No shell reads it.")
+    args: tuple[Text, ...] = Field((), description="The arguments of the program (stdio).")
+    env: Mapping[FilledText, ConcealedText] = Field(
+        default_factory=dict[str, Any], description="What its environment has beside PATH, HOME, LANG and TERM (stdio)."
+    )
+    cwd: Maybe[FilledText] = Field(None, description="Its working directory (stdio); else the folder of this file.")
+    url: Maybe[FilledText] = Field(None, description="Its address (http, sse).")
+    headers: Mapping[FilledText, ConcealedText] = Field(
+        default_factory=dict[str, Any], description="Headers of every request, e.g. its credentials (http, sse)."
+    )
+    tools: McpToolsForm = Field(
+        default_factory=lambda: McpToolsForm.model_validate({}), description="Which of its tools are taken."
+    )
+    timeout: PositiveNumber = Field(30.0, description="How long one call may take, in seconds.")
+    start: Literal["eager", "lazy"] = Field(
+        "eager", description="Whether it is connected at start or when first asked."
+    )
+    grace: PositiveNumber = Field(60.0, description="How long its tools stay listed after it is lost, in seconds.")
+    trust_annotations: Flag = Field(False, description="Whether its hints, such as read-only, may lower a guard.")
+    per_user: Flag = Field(False, description="Whether each user gets a connection of their own; not yet.")
+    trust: Maybe[Literal["first_use", "pinned", "any"]] = Field(
+        None, description="Which definitions are accepted: those first seen, those in pegboard.lock, or any."
+    )
+
+
+class McpForm(ToolForm):
+    """The tools of an MCP server."""
+
+    mcp: ServerForm = Field(description="The server.")
+
+
+def declare(tool: Declared[McpForm], wiring: Wiring) -> None:
+    """Add the server to the catalog as a source of tools; it is reached when the catalog starts."""
+    at = tool.at / "mcp"
+    problems = [*_misplaced(tool.said, tool.at), *_unfit(tool.said.mcp, at)]
+    wiring.report.add(*problems)
+    if problems:
+        return
+    try:
+        wiring.catalog.add_source(McpSource(_settings(tool, wiring), lock=_lock(wiring)))
+    except DefinitionError as error:
+        wiring.refused(error, tool.at / "name")
+
+
+def _settings(tool: Declared[McpForm], wiring: Wiring) -> ServerSettings:
+    said, server = tool.said, tool.said.mcp
+    spec = overlaid(ToolSpec(name=said.name), tool, wiring)
+    folder = wiring.config.path.absolute().parent
+    return ServerSettings(
+        name=said.name,
+        transport=server.transport,
+        command=server.command or "",
+        args=server.args,
+        env=server.env,
+        cwd=str(folder / server.cwd) if server.cwd else str(folder),
+        url=server.url or "",
+        headers=server.headers,
+        only=server.tools.only,
+        skip=server.tools.skip,
+        rename=server.tools.rename,
+        groups=spec.groups,
+        tool_groups=server.tools.groups,
+        own={key: getattr(spec, key) for key in _OF_EACH},
+        timeout_s=spec.timeout_s or server.timeout,
+        start=server.start,
+        grace_s=server.grace,
+        trust_annotations=server.trust_annotations,
+        trust=server.trust,
+        origin=tool.at.origin,
+        bounds=wiring.config.bounds,
+    )
+
+
+def _lock(wiring: Wiring) -> LockFile:
+    """Return the lock beside the config; one for all servers, as each writes the whole file."""
+    known = (source.lock for source in wiring.catalog.registry.sources.values() if isinstance(source, McpSource))
+    return next(known, None) or LockFile(wiring.config.path.absolute().parent / LOCK_NAME)
+
+
+def _misplaced(said: McpForm, at: At) -> list[Any]:
+    return [
+        (at / key).problem(
+            "is said of one tool; an MCP server has its own for each of its tools. Remove it", at_key=True
+        )
+        for key in _OF_ONE_TOOL
+        if getattr(said, key) is not None
+    ]
+
+
+def _unfit(server: ServerForm, at: At) -> list[Any]:
+    """Return what does not go with the transport, and what cannot be honoured yet."""
+    kind = "stdio" if server.transport == "stdio" else "http"
+    needed = "command" if kind == "stdio" else "url"
+    problems = [
+        (at / key).problem(f"does not go with `transport: {server.transport}`. Remove it", at_key=True)
+        for key, needs in _OF_ONE_TRANSPORT.items()
+        if needs != kind and getattr(server, key)
+    ]
+    if not getattr(server, needed):
+        problems.append((at / needed).problem(f"`transport: {server.transport}` needs `{needed}:`"))
+    if server.url is not None and not server.url.startswith(("http://", "https://")):
+        problems.append((at / "url").problem(f"{server.url!r} is no http or https address"))
+    if server.per_user:
+        text = "`per_user: true` is not supported by this version of Pegboard yet: one connection serves all callers"
+        problems.append((at / "per_user").problem(text))
+    return problems

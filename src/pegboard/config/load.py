@@ -1,0 +1,270 @@
+"""Load: read pegboard.yaml and the files that it names, and collect everything that is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from pegboard.base.bounds import Bounds
+from pegboard.base.errors import DefinitionError, Problem
+from pegboard.base.model import JSON
+from pegboard.base.names import fold, nearest
+from pegboard.config.config import Config, Declared, Refused
+from pegboard.config.files import find_files, read_text
+from pegboard.config.interpolate import Interpolation, is_table
+from pegboard.config.kinds import KINDS, Kind
+from pegboard.config.models import Fragment, HookForm, MainFile, ModelForm, PredicateForm
+from pegboard.config.not_yet import refusal
+from pegboard.config.parse import parse
+from pegboard.config.problems import Report, explain, keys_of
+from pegboard.config.tree import At, Mark, Node, Scalar, Step, Table
+from pegboard.config.values import as_names, rate_limit
+
+M = TypeVar("M", bound=BaseModel)
+F = TypeVar("F", bound=Fragment)
+MAX_FILES: Final = 1_000
+
+
+def load(path: Path, *, env: Mapping[str, str]) -> Config:
+    """Read a config. `env` are the environment variables that its `${NAME}` may name.
+
+    Raises:
+        DefinitionError: with all problems, by file and line.
+    """
+    config, report = read(path, env=env)
+    if report:
+        raise DefinitionError(report.sorted(config.files, config.secrets))
+    return config
+
+
+def read(path: Path, *, env: Mapping[str, str]) -> tuple[Config, Report]:
+    """Return what could be read of a config, and the problems of the rest."""
+    reading = _Reading(path=path, interpolation=Interpolation(env))
+    main = reading.file(path, MainFile)
+    if main is None:
+        return reading.config(MainFile.model_validate({})), reading.report
+    reading.collect(main)
+    for fragment in reading.fragments(main):
+        reading.collect(fragment)
+    return reading.config(main.said, main.at), reading.report
+
+
+@dataclass(kw_only=True, slots=True)
+class _Reading:
+    """One load in progress: what has been collected of all files so far."""
+
+    path: Path
+    interpolation: Interpolation
+    report: Report = field(default_factory=Report)
+    files: list[Path] = field(default_factory=list[Path])
+    warnings: list[Problem] = field(default_factory=list[Problem])
+    python: list[Declared[str]] = field(default_factory=list[Declared[str]])
+    tools: list[Declared[Any]] = field(default_factory=list[Declared[Any]])
+    hooks: list[Declared[HookForm]] = field(default_factory=list[Declared[HookForm]])
+    named: dict[str, dict[str, Declared[Any]]] = field(default_factory=dict[str, dict[str, Declared[Any]]])
+    tool_names: dict[str, At] = field(default_factory=dict[str, At])
+    refused: Refused = field(default_factory=Refused)
+
+    # ------------------------------------------------------------ files
+
+    def file(self, path: Path, model: type[F]) -> Declared[F] | None:
+        """Read and validate one file; `None` when nothing can be made of it."""
+        self.files.append(path)
+        root = self._tree(path)
+        if root is None:
+            return None
+        at = At(root)
+        plain = self.interpolation.plain(at)
+        self.report.add(*self.interpolation.problems)
+        predicates = set(plain["predicates"]) if is_table(plain.get("predicates")) else set[str]()
+        file = self._validated(model, plain, at)
+        if file is not None:
+            self.refused.predicates.update(predicates - set(file.said.predicates))
+        return file
+
+    def _tree(self, path: Path) -> Node | None:
+        text = read_text(path)
+        if isinstance(text, Problem):
+            self.report.add(text)
+            return None
+        root, problems = parse(text, file=str(path))
+        self.report.add(*problems)
+        if not problems and (root is None or (isinstance(root, Scalar) and root.value is None)):
+            empty = "the file is empty; `pegboard init` writes one to start from"
+            self.report.add(Problem(where=str(Mark(str(path), 1, 1)), message=empty))
+            return None
+        if root is not None and not isinstance(root, Table):
+            self.report.add(At(root).problem(f"expected a mapping, such as `tools: […]`, not {At(root).shown}"))
+            return None
+        return root
+
+    def _validated(self, model: type[M], plain: Any, at: At) -> Declared[M] | None:
+        """Return the form of `plain`, and report its faults.
+
+        Where it has any, the faulty keys are left out, then the entries that hold them, so that the rest is checked
+        too; `None` where nothing remains.
+        """
+        try:
+            return Declared(said=model.model_validate(plain), at=at)
+        except ValidationError as error:
+            self.report.add(*explain(error, at, model))
+            faults = [keys_of(fault["loc"]) for fault in error.errors()]
+        for depth in (3, 2, 1) if is_table(plain) else ():
+            for steps in faults:
+                _drop(plain, steps[:depth])
+            with suppress(ValidationError):
+                return Declared(said=model.model_validate(plain), at=at)
+        return None
+
+    def fragments(self, main: Declared[MainFile]) -> Iterable[Declared[Fragment]]:
+        """Yield the files that the main one names, each once, in the order of the globs and then of their names."""
+        seen = {self.path.resolve()}
+        for index, pattern in enumerate(main.said.files):
+            at = main.at / "files" / index
+            for path in self._matching(pattern, at):
+                if path.resolve() in seen:
+                    continue
+                seen.add(path.resolve())
+                if len(seen) > MAX_FILES:
+                    self.report.add(at.problem(f"{pattern!r} leads to more than {MAX_FILES} files"))
+                    return
+                fragment = self.file(path, Fragment)
+                if fragment is not None:
+                    yield fragment
+
+    def _matching(self, pattern: str, at: At) -> list[Path]:
+        try:
+            found = find_files(pattern, beside=self.path)
+        except ValueError as error:
+            self.report.add(at.problem(str(error)))
+            return []
+        if not found:
+            self.warnings.append(at.problem(f"{pattern!r} matches no file at present"))
+        return found
+
+    # ------------------------------------------------------------ content
+
+    def collect(self, file: Declared[Fragment]) -> None:
+        """Add what one file says to what the others said."""
+        said, at = file.said, file.at
+        self.python += [Declared(said=name, at=at / "python" / i) for i, name in enumerate(said.python)]
+        for section in ("predicates", "groups", "profiles", "settings"):
+            entries: Mapping[str, Any] = getattr(said, section)
+            for name, entry in entries.items():
+                self._name(section, name, Declared(said=entry, at=at / section / name))
+        for index, plain in enumerate(said.tools):
+            self._tool(plain, at / "tools" / index)
+        for index, plain in enumerate(said.hooks):
+            hook = self._validated(HookForm, plain, at / "hooks" / index)
+            if hook is not None:
+                self.hooks.append(hook)
+
+    def _name(self, section: str, name: str, entry: Declared[Any]) -> None:
+        known = self.named.setdefault(section, {})
+        if name in known:
+            first = known[name].at.key_mark
+            self.report.add(entry.at.problem(f"{name!r} is declared twice: first at {first}. Remove one", at_key=True))
+        else:
+            known[name] = entry
+
+    def _tool(self, plain: Any, at: At) -> None:
+        if not is_table(plain):
+            self.report.add(at.problem(f"expected a mapping, such as {{name: …, type: internal}}, not {at.shown}"))
+            return
+        kind = self._kind(at / "type")
+        tool = None if kind is None else self._validated(kind.form, plain, at)
+        if tool is None:
+            self.refused.namespaces.add(str(plain.get("name")))
+            self.refused.groups.update(map(str, as_names(plain.get("groups"))))
+            return
+        first = self.tool_names.setdefault(fold(tool.said.called), at)
+        if first is at:
+            self.tools.append(tool)
+            return
+        place = at / "name"
+        message = f"the tool {tool.said.called!r} is declared twice: first at {(first / 'name').mark}. Rename one"
+        self.report.add(place.problem(message))
+
+    def _kind(self, at: At) -> Kind[Any] | None:
+        known = ", ".join(KINDS)
+        if not at.exists:
+            self.report.add(at.problem(f"the key 'type' is missing: what kind of tool it is ({known})"))
+            return None
+        said = at.text
+        if said in KINDS:
+            return KINDS[said]
+        unknown = f"{at.shown} is no type of tool.{nearest(said, KINDS, label='Types')}"
+        self.report.add(at.problem(refusal(at.steps, said) or unknown))
+        return None
+
+    # ------------------------------------------------------------ whole
+
+    def _models(self, main: MainFile, at: At | None) -> dict[str, Declared[ModelForm | str]]:
+        """Return the language models, and report those whose key is nowhere."""
+        if at is None:
+            return {}
+        found: dict[str, Declared[ModelForm | str]] = {}
+        for name, said in main.models.items():
+            found[name] = Declared(said=said, at=at / "models" / name)
+            if _needs_openai_key(said) and not self.interpolation.take("OPENAI_API_KEY"):
+                missing = "the variable 'OPENAI_API_KEY' is not set; set it, or write `api_key`"
+                self.report.add(found[name].at.problem(missing))
+        return found
+
+    def config(self, main: MainFile, at: At | None = None) -> Config:
+        """Return all that was collected."""
+        predicates: dict[str, Declared[PredicateForm]] = self.named.get("predicates", {})
+        for entry in predicates.values():
+            for name in secret_names(entry.said):
+                self.interpolation.take(name)
+        limits = main.limits.model_dump(exclude_none=True) if main.limits is not None else {}
+        store = None if main.rate_limits is None else main.rate_limits.store
+        return Config(
+            path=self.path,
+            files=tuple(self.files),
+            globs=main.files,
+            name=main.name,
+            python=tuple(self.python),
+            settings={name: entry.said for name, entry in self.named.get("settings", {}).items()},
+            secrets=dict(self.interpolation.secrets),
+            predicates=predicates,
+            groups={name: entry.said or "" for name, entry in self.named.get("groups", {}).items()},
+            tools=tuple(self.tools),
+            profiles=self.named.get("profiles", {}),
+            hooks=tuple(self.hooks),
+            models=self._models(main, at),
+            bounds=Bounds(**limits),
+            default_limit=None if main.rate_limits is None else rate_limit(main.rate_limits.default),
+            limit_store=None if store is None or at is None else Declared(said=store, at=at / "rate_limits" / "store"),
+            warnings=tuple(self.warnings),
+            refused=self.refused,
+        )
+
+
+def _needs_openai_key(said: ModelForm | str) -> bool:
+    return isinstance(said, str) or (said.provider == "openai" and said.api_key is None)
+
+
+def _drop(plain: JSON, steps: tuple[Step, ...]) -> None:
+    """Take away what stands at `steps`; a list as a whole, as what comes after would move up."""
+    for position, step in enumerate(steps):
+        inner = plain.get(str(step))
+        if position == len(steps) - 1 or not is_table(inner):
+            plain.pop(str(step), None)
+            return
+        plain = inner
+
+
+def secret_names(form: PredicateForm | str) -> Iterable[str]:
+    """Yield the names of the secrets that a predicate asks for."""
+    if isinstance(form, str):
+        return
+    if form.secret is not None:
+        yield form.secret
+    for part in (*(form.all or ()), *(form.any or ()), *(() if form.not_ is None else (form.not_,))):
+        yield from secret_names(part)

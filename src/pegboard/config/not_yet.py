@@ -1,0 +1,52 @@
+"""Not yet: what the contracts describe and this version does not do. Whoever brings a piece deletes its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from pegboard.config.tree import Step
+
+_SECTIONS_OF_MANY = frozenset({"tools", "profiles", "hooks"})
+
+# A key by its path, or `path=value` for one value of a key; `*` stands for an index or a chosen name.
+# The text says what the piece will bring, so that the reader knows what to do without it.
+NOT_YET: Final[Mapping[str, str]] = {
+    "plugins": "nothing is loaded from entry points; name modules under `python:`",
+    "workspace": "there is no document store",
+    "identity": "the server takes anonymous callers on loopback, one path a profile",
+    "audit": "calls are not recorded; observe them with `catalog.observe`",
+    "tasks": "no call outlives its request",
+    "apiVersion": "agent files cannot be read; list tool files under `files:`",
+    "kind": "agent files cannot be read; list tool files under `files:`",
+    "metadata": "agent files cannot be read; list tool files under `files:`",
+    "spec": "agent files cannot be read; put its tools under `tools:`",
+    "tools.*.type=webhook": "call the service from a Python function, with `type: internal`",
+    "tools.*.type=openapi": "call the service from a Python function, with `type: internal`",
+    "tools.*.type=rag": "there is no document store to search",
+    "tools.*.type=agent": "agents cannot be run",
+    "tools.*.type=client": "tools are executed here, not by the client",
+    "tools.*.task": "no call outlives its request",
+    "tools.*.repair": "arguments are taken as they are",
+    "tools.*.renamed_from": "a tool answers to its one name",
+    "tools.*.deprecated": "a tool has no end date",
+    "tools.*.replaced_by": "a tool has no successor",
+    "profiles.*.exposure=two_tool": "every tool is listed; write `direct` or `auto`",
+    "profiles.*.exposure=search": "every tool is listed; write `direct` or `auto`",
+    "profiles.*.token_budget": "every tool is listed, whatever it costs",
+    "profiles.*.pinned": "every tool is listed, so none needs pinning",
+    "profiles.*.rename": "there are no meta tools to rename",
+    "profiles.*.require_context": "there are no meta tools that take a context",
+    "profiles.*.limits": "limits hold for the process, under the top-level `limits:`",
+    "hooks.*.use=https": "name a function: `python:module:function`",
+}
+
+
+def refusal(steps: Sequence[Step], value: str | None = None) -> str | None:
+    """Return why a key, or one value of a key, is refused although it is documented; `None` where it is not."""
+    spot = ".".join("*" if i == 1 and steps[0] in _SECTIONS_OF_MANY else str(step) for i, step in enumerate(steps))
+    reason = NOT_YET.get(spot if value is None else f"{spot}={value}")
+    if reason is None:
+        return None
+    said = f"{steps[-1]}: {'' if value is None else value}".strip()
+    return f"`{said}` is not supported by this version of Pegboard yet: {reason}"

@@ -1,0 +1,163 @@
+"""Parameters: read `parameters:`, in shorthand or as JSON Schema, and fit them to the function that takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jsonschema_rs
+
+from pegboard.base.errors import Problem
+from pegboard.base.model import JSON, JSONValue
+from pegboard.base.names import nearest_one
+from pegboard.config.interpolate import is_list, is_table
+from pegboard.config.tree import At, Step
+
+# The vocabulary of JSON Schema 2020-12. In the shorthand another key is a slip of the pen: `requierd: true`.
+_KEYWORDS = frozenset(
+    "$anchor $comment $defs $dynamicAnchor $dynamicRef $id $ref $schema $vocabulary additionalProperties allOf anyOf "
+    "const contains contentEncoding contentMediaType contentSchema default dependentRequired dependentSchemas "
+    "deprecated description else enum examples exclusiveMaximum exclusiveMinimum format if items maxContains maxItems "
+    "maxLength maxProperties maximum minContains minItems minLength minProperties minimum multipleOf not oneOf pattern "
+    "patternProperties prefixItems properties propertyNames readOnly required then title type unevaluatedItems "
+    "unevaluatedProperties uniqueItems writeOnly".split()
+)
+# Keywords beside which the properties of an object are not all that may be given.
+_COMPOSED = frozenset({"allOf", "anyOf", "oneOf", "$ref", "if", "dependentSchemas", "patternProperties"})
+
+
+def is_schema(said: Mapping[str, Any]) -> bool:
+    """Tell whether `parameters:` is a whole JSON Schema: then its own `type` is a text, and it is `object`."""
+    return isinstance(said.get("type"), str)
+
+
+def read_parameters(said: Mapping[str, Any], at: At) -> tuple[JSON, list[Problem]]:
+    """Return the JSON Schema of `parameters:`, and what is wrong with it.
+
+    In the shorthand each key is a parameter, and `required: true` stands on it.
+    """
+    problems: list[Problem] = []
+    if is_schema(said):
+        schema = dict(said)
+        if schema["type"] != "object":
+            problems.append(
+                (at / "type").problem("a schema of parameters has `type: object`: arguments are given by name")
+            )
+    else:
+        schema = _from_shorthand(said, at, problems)
+    problems += problems or _schema_problems(schema, at, is_shorthand=not is_schema(said))
+    return schema, problems
+
+
+def read_schema(said: Mapping[str, Any], at: At) -> tuple[JSON, list[Problem]]:
+    """Return a JSON Schema that is written out, and what is wrong with it."""
+    return dict(said), _schema_problems(dict(said), at, is_shorthand=False)
+
+
+def _from_shorthand(said: Mapping[str, Any], at: At, problems: list[Problem]) -> JSON:
+    properties: JSON = {}
+    required: list[str] = []
+    for name, inner in said.items():
+        here = at / name
+        if not is_table(inner):
+            problems.append(
+                here.problem(
+                    f"expected a mapping, such as {{type: string, required: true}}, not {here.shown}; "
+                    "a whole JSON Schema starts with `type: object`"
+                )
+            )
+            continue
+        properties[name] = _property(inner, here, problems)
+        if inner.get("required") is True:
+            required.append(name)
+    schema: JSON = {"type": "object", "properties": properties}
+    return {**schema, "required": required} if required else schema
+
+
+def _property(said: Mapping[str, Any], at: At, problems: list[Problem]) -> JSON:
+    """Return one property without the shorthand's `required`; an object's own properties may use the shorthand too."""
+    for key in said:
+        if key not in _KEYWORDS and not key.startswith("x-"):
+            near = nearest_one(key, _KEYWORDS)
+            hint = f" Did you mean {near!r}?" if near else " Keys of your own start with 'x-'."
+            problems.append((at / key).problem(f"unknown key {key!r} of a parameter.{hint}", at_key=True))
+    required: JSONValue = said.get("required")
+    if not (required is None or isinstance(required, bool) or is_list(required)):
+        problems.append((at / "required").problem(f"expected true or false, not {(at / 'required').shown}"))
+    made = {key: value for key, value in said.items() if key != "required" or is_list(value)}
+    inner = said.get("properties")
+    if is_table(inner) and not is_list(required):
+        nested = _from_shorthand(inner, at / "properties", problems)
+        made["properties"] = nested["properties"]
+        if "required" in nested:
+            made["required"] = nested["required"]
+    return made
+
+
+def _schema_problems(schema: JSON, at: At, *, is_shorthand: bool) -> list[Problem]:
+    """Judge a schema by the meta schema, and say where in the file it fails."""
+    try:
+        jsonschema_rs.meta.validate(schema)
+    except jsonschema_rs.ValidationError as error:
+        steps: tuple[Step, ...] = tuple(error.instance_path)
+        if is_shorthand and steps[:1] == ("properties",):
+            steps = steps[1:]
+        here = at.under(steps)
+        return [here.problem(f"{here.shown} is no valid JSON Schema here: {str(error.message).splitlines()[0][:200]}")]
+    except ValueError as error:
+        return [at.problem(f"no valid JSON Schema: {str(error).splitlines()[0][:200]}")]
+    return []
+
+
+# ---------------------------------------------------------------- the function behind
+
+
+def misfits(schema: JSON, taken: JSON, *, takes_extra: bool, at: At) -> Iterator[Problem]:
+    """Yield what the parameters declare and the function does not take, and what it needs and they do not give.
+
+    Args:
+        schema: the declared parameters.
+        taken: the schema of the function's own signature.
+        takes_extra: the function takes arguments of any name.
+        at: where the parameters stand.
+    """
+    declared: Mapping[str, Any] = schema.get("properties", {})
+    parameters: Mapping[str, Any] = taken.get("properties", {})
+    place = at / "properties" if (at / "properties").exists and (at / "type").exists and is_schema(schema) else at
+    for name, inner in declared.items():
+        here = place / name if (place / name).exists else at
+        if name not in parameters:
+            if not takes_extra:
+                near = nearest_one(name, parameters)
+                hint = f" Did you mean {near!r}?" if near else f" It takes: {', '.join(parameters) or 'nothing'}."
+                yield here.problem(f"the handler has no parameter {name!r}.{hint}", at_key=True)
+        elif not _fits(inner, parameters[name]):
+            yield here.problem(f"the handler takes {_type(parameters[name])} as {name!r}, not {_type(inner)}")
+    if not takes_extra and (schema.get("additionalProperties", False) is not False or "patternProperties" in schema):
+        yield at.problem("the schema lets any argument in, but the handler takes only its own; give it **arguments")
+    if not _COMPOSED & set(schema):
+        given = {
+            *schema.get("required", ()),
+            *(name for name, inner in declared.items() if is_table(inner) and "default" in inner),
+        }
+        for name in taken.get("required", ()):
+            if name not in given:
+                what = "neither `required` here nor has it a default" if name in declared else "not declared here"
+                yield (place / name).problem(f"the handler needs {name!r}, which is {what}")
+
+
+def _fits(declared: Any, taken: Any) -> bool:
+    """Tell whether each value of the declared type is one of the taken type, as far as both name their types."""
+    said, wanted = _types(declared), _types(taken)
+    if not said or not wanted:
+        return True
+    return said <= wanted | ({"integer"} if "number" in wanted else set[str]())
+
+
+def _types(schema: Any) -> set[str]:
+    said = schema.get("type") if is_table(schema) else None
+    return {said} if isinstance(said, str) else set(map(str, said)) if is_list(said) else set()
+
+
+def _type(schema: Any) -> str:
+    return " or ".join(sorted(_types(schema)))

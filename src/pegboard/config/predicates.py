@@ -1,0 +1,164 @@
+"""Predicates: make the questions of `predicates:` that tools name under `available:`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from typing import Any
+
+from pegboard.base.errors import DefinitionError
+from pegboard.base.memo import Question
+from pegboard.base.names import nearest
+from pegboard.config.config import Declared
+from pegboard.config.models import PredicateForm, PredicateRef
+from pegboard.config.tree import At
+from pegboard.config.wiring import Wiring
+from pegboard.core.availability import YES, Answer, Availability, compile_availability, predicate
+from pegboard.core.context import ToolContext
+
+_WORDS_FOR_NO = frozenset({"", "false", "no", "off", "0"})
+
+
+def declare_predicates(wiring: Wiring) -> None:
+    """Register every predicate of the config, in the order in which they need each other."""
+    making = _Making(wiring)
+    for name in wiring.config.refused.predicates:
+        making.stand_in(name)
+    for name, declared in wiring.config.predicates.items():
+        making.make(name, declared)
+
+
+class _Making:
+    """Turns forms into what core reads; the questions that stand in them unnamed are kept aside, by their words."""
+
+    def __init__(self, wiring: Wiring) -> None:
+        self._wiring = wiring
+        self._registry = wiring.catalog.registry
+        self._from_python = frozenset(self._registry.predicates)
+        self._unnamed: dict[str, Question] = {}
+        self._open: list[str] = []
+
+    def stand_in(self, name: str) -> None:
+        """Register a no under the name of a predicate that was refused, so that only its own fault is reported."""
+        self._registry.predicates.setdefault(name, self._composed(name, form=False))
+
+    def make(self, name: str, declared: Declared[PredicateForm]) -> None:
+        """Register one predicate, after those that it names."""
+        if name in self._from_python:
+            self._report(
+                declared.at, f"a Python module registers a predicate {name!r} already; rename one", at_key=True
+            )
+        elif name in self._open:
+            chain = " → ".join([*self._open[self._open.index(name) :], name])
+            self._report(declared.at, f"the predicate asks for itself: {chain}", at_key=True)
+        elif name not in self._registry.predicates:
+            self._open.append(name)
+            form = self._form(declared.said, declared.at)
+            self._open.pop()
+            leaf = self._unnamed.get(form) if isinstance(form, str) else None
+            self._registry.predicates[name] = leaf._replace(name=name) if leaf else self._composed(name, form)
+
+    def _form(self, said: PredicateRef, at: At) -> object:
+        """Return a form as core reads it; `False` for what is reported, so that nothing else is."""
+        match said:
+            case str(name):
+                return self._named(name, at)
+            case PredicateForm(secret=str(name)):
+                return self._unless(f"secret {name}", f"the secret {name} is missing or empty", self._secret(name))
+            case PredicateForm(context=str(name)):
+                return self._context(name, at / "context")
+            case PredicateForm(setting=str(name)):
+                return self._setting(name, at / "setting")
+            case PredicateForm(python=str(reference)):
+                return self._python(reference, at / "python")
+            case PredicateForm(all=tuple(parts)):
+                return {"all": [self._form(part, at / "all" / index) for index, part in enumerate(parts)]}
+            case PredicateForm(any=tuple(parts)):
+                return {"any": [self._form(part, at / "any" / index) for index, part in enumerate(parts)]}
+            case _:
+                return {"not": self._form(said.not_, at / "not") if said.not_ is not None else False}
+
+    def _named(self, name: str, at: At) -> object:
+        declared = self._wiring.config.predicates.get(name)
+        if declared is not None:
+            self.make(name, declared)
+        try:
+            self._compiled(name)
+        except DefinitionError as error:
+            if declared is None:
+                self._wiring.refused(error, at)
+            return False
+        return name
+
+    def _secret(self, name: str) -> Callable[[ToolContext], bool]:
+        from_environment = self._wiring.config.secrets.get(name)
+        return lambda ctx: bool(ctx.secrets.get(name, from_environment))
+
+    def _context(self, name: str, at: At) -> object:
+        known = {item.name for kind in _kinds(ToolContext) for item in fields(kind) if item.init}
+        if name not in known:
+            self._report(at, f"the context has no field {name!r}.{nearest(name, known, label='Fields')}")
+            return False
+        # Presence, not truth: an empty queue is there. An empty text names nobody.
+        return self._unless(
+            f"context {name}", f"the context has no {name}", lambda ctx: getattr(ctx, name, None) not in (None, "")
+        )
+
+    def _setting(self, name: str, at: At) -> object:
+        settings = self._wiring.config.settings
+        if name not in settings:
+            hint = nearest(name, settings, label="Settings")
+            self._report(at, f"there is no setting {name!r} under `settings:`.{hint}")
+            return False
+        value = settings[name]
+        return self._unless(
+            f"setting {name}", f"the setting {name} is off", lambda ctx: _is_on(ctx.settings.get(name, value))
+        )
+
+    def _python(self, reference: str, at: At) -> object:
+        found = self._wiring.resolve(reference, at)
+        if found is None:
+            return False
+        self._unnamed[reference] = predicate(reference.removeprefix("python:"), found)
+        return reference
+
+    def _unless(self, words: str, why_not: str, is_yes: Callable[[ToolContext], bool]) -> str:
+        def ask(ctx: ToolContext) -> Answer:
+            return YES if is_yes(ctx) else Answer(False, why_not)
+
+        return self._unnamed.setdefault(words, Question(key=ask, name=words, ask=ask)).name
+
+    def _compiled(self, form: object) -> Availability:
+        predicates = {**self._registry.predicates, **self._unnamed}
+        sources = frozenset(self._registry.sources)
+        return compile_availability(form, predicates=predicates, sources=sources, context_type=ToolContext)
+
+    def _composed(self, name: str, form: object) -> Question:
+        """Return one question for several; each of them still runs at most once a context."""
+        tree, states = self._compiled(form), self._registry.states
+        waiting = [question for question in tree.questions if question.waits]
+        timeout_s = self._registry.bounds.predicate_s
+
+        def ask(ctx: ToolContext) -> Answer:
+            return tree.answer(ctx, states())
+
+        async def ask_async(ctx: ToolContext) -> Answer:
+            await asyncio.gather(*(ctx.memo.answer_async(question, ctx, timeout_s=timeout_s) for question in waiting))
+            return ask(ctx)
+
+        return Question(key=ask, name=name, ask=ask_async if waiting else ask, is_async=bool(waiting))
+
+    def _report(self, at: At, message: str, *, at_key: bool = False) -> None:
+        self._wiring.report.add(at.problem(message, at_key=at_key))
+
+
+def _is_on(value: Any) -> bool:
+    # The environment gives texts: a text that says no must not open a tool.
+    return value.strip().casefold() not in _WORDS_FOR_NO if isinstance(value, str) else bool(value)
+
+
+def _kinds(kind: type[ToolContext]) -> Iterator[type[ToolContext]]:
+    yield kind
+    for child in kind.__subclasses__():
+        yield from _kinds(child)

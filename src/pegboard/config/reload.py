@@ -1,0 +1,164 @@
+"""Reload: watch the files of a config, and swap what a good change declares into the running catalog, in one step."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from pegboard.base.errors import DefinitionError, PegboardError, Problem
+from pegboard.catalog import Catalog
+from pegboard.config.config import Config
+from pegboard.config.files import find_files
+from pegboard.config.load import read
+from pegboard.config.modules import brought_files
+from pegboard.config.wire import load_catalog
+from pegboard.core.ports import Source
+
+log = logging.getLogger("pegboard")
+INTERVAL_S: Final = 0.25
+_RETIRE_S: Final = 60.0
+# What tells two contents of a file apart without reading it; `None` where there is none.
+Mark = tuple[int, int, int, int] | None
+
+
+class Reloader:
+    """Keeps a running catalog equal to its files.
+
+    A good change is swapped in between two steps of the loop: a list is of the old config or of the new one, and calls
+    in flight finish on the handlers they began with. A bad one changes nothing; `problems` says where it is wrong until
+    a good one comes. What lives in the process stays: who subscribes and observes, what has been counted for limits
+    in memory, the secrets seen so far, which are still kept out of results.
+
+    Args:
+        path: the config file.
+        env: the environment variables that it may name.
+        catalog: the running one, whose declarations are replaced.
+        config: what it was made of.
+        check: called with each new catalog; a `DefinitionError` that it raises refuses the change.
+        on_reload: called with the new config after each swap.
+        on_refused: called with the problems of a change that was refused.
+        interval_s: how often the files are looked at. A change is taken when two looks agree: nobody is still writing.
+        sleep: waits between the looks.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        env: Mapping[str, str],
+        catalog: Catalog,
+        *,
+        config: Config,
+        check: Callable[[Catalog], object] = lambda _: None,
+        on_reload: Callable[[Config], object] = lambda _: None,
+        on_refused: Callable[[Sequence[Problem]], object] = lambda _: None,
+        interval_s: float = INTERVAL_S,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self.config = config
+        self.problems: tuple[Problem, ...] = ()
+        self._path, self._env, self._catalog = path, env, catalog
+        self._check, self._on_reload, self._on_refused = check, on_reload, on_refused
+        self._interval_s, self._sleep = interval_s, sleep
+        self._watched = config
+        self._known = self._marks()
+        self._retiring: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Look at the files until cancelled."""
+        last = self._known
+        while True:
+            await self._sleep(self._interval_s)
+            now = self._marks()
+            if now != self._known and now == last:
+                await self.reload()
+                now = self._known
+            last = now
+
+    async def reload(self) -> bool:
+        """Load the files now; tell whether they were taken."""
+        before = self._marks()
+        try:
+            # In a thread: modules may take long to import, and the callers of now must not wait for it.
+            made, config = await asyncio.to_thread(load_catalog, self._path, env=self._env)
+            self._check(made)
+        except PegboardError as error:
+            problems = error.problems if isinstance(error, DefinitionError) else (Problem(message=str(error)),)
+            self._refuse(problems, before)
+            return False
+        except Exception as error:  # noqa: BLE001 - boundary: whatever a load runs into, the old config goes on serving
+            self._refuse([Problem(where=str(self._path), message=f"{type(error).__name__}: {error}")], before)
+            return False
+        for source in made.registry.sources.values():
+            await source.start()
+        self._swap(made, config)
+        self._remember(config, before)
+        return True
+
+    def _swap(self, made: Catalog, config: Config) -> None:
+        """Replace everything without giving up the loop in between."""
+        catalog, retired = self._catalog, tuple(self._catalog.registry.sources.values())
+        guards = catalog.guards
+        is_store_new = _uri(config) != _uri(self.config)
+        self.config, self.problems = config, ()
+        catalog.name = made.name
+        # Calls in flight may still hold the old ones.
+        catalog.secrets.extend(secret for secret in made.secrets if secret not in catalog.secrets)
+        guards.bounds, guards.default_limit = made.guards.bounds, made.guards.default_limit
+        if is_store_new:
+            guards.limits = made.guards.limits
+        catalog.registry.bounds = made.registry.bounds
+        self._on_reload(config)
+        catalog.registry.take(made.registry)
+        log.info("config_reloaded: %s", self._path)
+        if retired:
+            task = asyncio.get_running_loop().create_task(self._retire(retired, set(guards.in_flight)))
+            self._retiring.add(task)
+            task.add_done_callback(self._retiring.discard)
+
+    async def _retire(self, sources: Sequence[Source], calls: set[str]) -> None:
+        """Stop sources that are no longer declared when the calls that may use them have ended."""
+        for _ in range(int(_RETIRE_S / self._interval_s)):
+            if calls.isdisjoint(self._catalog.guards.in_flight):
+                break
+            await self._sleep(self._interval_s)
+        for source in sources:
+            await source.stop()
+
+    def _refuse(self, problems: Sequence[Problem], before: Mapping[Path, Mark]) -> None:
+        self.problems = tuple(problems)
+        for problem in self.problems:
+            log.error("config_reload_refused: %s (the config of before goes on serving)", problem)
+        # What the bad files name is watched too: the fault may be mended there.
+        self._remember(read(self._path, env=self._env)[0], before)
+        self._on_refused(self.problems)
+
+    def _remember(self, config: Config, before: Mapping[Path, Mark]) -> None:
+        self._watched = config
+        # Taken before the load where there is one: what was written while it ran is a change.
+        self._known = {path: before.get(path, mark) for path, mark in self._marks().items()}
+
+    def _marks(self) -> dict[Path, Mark]:
+        """Return every file that matters with its mark: those read, those that globs find now, and Python modules."""
+        config, folder = self._watched, self._path.absolute().parent
+        paths = {self._path, *config.files, *self.config.files, *brought_files(), *folder.glob("*.py")}
+        for pattern in config.globs:
+            try:
+                paths.update(find_files(pattern, beside=self._path))
+            except ValueError:
+                paths.add(self._path.parent / pattern)
+        return {path: _mark(path) for path in paths}
+
+
+def _mark(path: Path) -> Mark:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+
+
+def _uri(config: Config) -> object:
+    return None if config.limit_store is None else config.limit_store.said

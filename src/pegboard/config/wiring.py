@@ -1,0 +1,96 @@
+"""Wiring: the catalog in the making, with what its parts need: the config, the problems, the way to Python objects."""
+
+from __future__ import annotations
+
+import importlib
+import traceback
+from dataclasses import dataclass, field
+from typing import Any
+
+from pegboard.base.errors import CallError, DefinitionError
+from pegboard.base.model import ToolEntry
+from pegboard.base.names import nearest
+from pegboard.catalog import Catalog
+from pegboard.config.config import Config
+from pegboard.config.modules import registering_on
+from pegboard.config.problems import Report
+from pegboard.config.tree import At
+
+# The frames of an import that are not of the module itself.
+_NOT_THEIRS = ("<", __file__, importlib.__file__)
+
+
+@dataclass(kw_only=True, slots=True)
+class Wiring:
+    """One catalog in the making.
+
+    `registered` are the tools that `python:` modules registered in namespace `main`, by folded name;
+    `collected` are the modules that `python:` names and those that registered something; `missed` says that one of
+    `python:` failed, so that what it would have registered is not missed a second time.
+    """
+
+    config: Config
+    catalog: Catalog
+    report: Report
+    collected: set[str]
+    registered: dict[str, ToolEntry] = field(default_factory=dict[str, ToolEntry])
+    missed: bool = False
+    _aside: Catalog = field(default_factory=Catalog)
+
+    def module(self, name: str, at: At, *, collect: bool = False) -> Any:
+        """Import a module; `None`, and a problem, when that fails.
+
+        What it registers goes to the catalog when `collect` says so, and nowhere otherwise: a module that is only
+        the home of one function declares no tools by the way.
+        """
+        if collect:
+            self.collected.add(name)
+        try:
+            with registering_on(self.catalog if collect else self._aside):
+                return importlib.import_module(name)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - boundary: foreign code; a module may raise anything, SystemExit too
+            self.report.add(at.problem(f"the module {name!r} cannot be imported: {_fault(error, name)}"))
+            return None
+
+    def resolve(self, reference: str, at: At) -> Any:
+        """Return what `python:module:name` means; `None`, and a problem, when there is no such callable."""
+        _, module_name, path = reference.split(":")
+        found = self.module(module_name, at)
+        if found is None:
+            return None
+        for step in path.split("."):
+            if not hasattr(found, step):
+                known = [name for name in dir(found) if not name.startswith("_")]
+                self.report.add(at.problem(f"{module_name!r} has no {path!r}.{nearest(step, known, label='It has')}"))
+                return None
+            found = getattr(found, step)
+        if not callable(found) and not isinstance(found, ToolEntry):
+            self.report.add(at.problem(f"{reference!r} is a {type(found).__name__}, not a function"))
+            return None
+        return found
+
+    def refused(self, error: DefinitionError | CallError, at: At) -> None:
+        """Report at `at` what core refused."""
+        said = error.error.message if isinstance(error, CallError) else "; ".join(p.message for p in error.problems)
+        self.report.add(at.problem(said))
+
+
+def _fault(error: BaseException, module: str) -> str:
+    """Return what an import raised and, where it is the fault of the file itself, in which line."""
+    if (
+        isinstance(error, ModuleNotFoundError)
+        and error.name
+        and (module == error.name or module.startswith(f"{error.name}."))
+    ):
+        return f"there is no module {error.name!r} beside this file or among the installed packages"
+    kind = type(error).__name__
+    said = "; ".join(str(error).splitlines())
+    if isinstance(error, SyntaxError):
+        return f"{kind}: {error.msg} (line {error.lineno})"
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_NOT_THEIRS)
+    ]
+    place = f" ({frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
+    return f"{kind}: {said}{place}"

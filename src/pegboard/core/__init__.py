@@ -1,0 +1,1 @@
+"""core: the idea itself; knows no framework."""

@@ -1,0 +1,229 @@
+"""Availability: is a tool usable now, as yes/no questions on the context."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, NamedTuple, Protocol
+
+from pegboard.base.bounds import DEFAULT_BOUNDS
+from pegboard.base.errors import DefinitionError
+from pegboard.base.memo import Question
+from pegboard.base.model import SourceState
+from pegboard.base.names import nearest
+from pegboard.base.waiting import is_cancelled
+from pegboard.core.context import ToolContext
+
+log = logging.getLogger("pegboard")
+DOWN = SourceState(is_up=False)
+
+
+class States(Protocol):
+    """How each source is now; a dict will do."""
+
+    def get(self, name: str, default: SourceState, /) -> SourceState: ...
+
+
+class Answer(NamedTuple):
+    """Yes or no, and for a no the words why. `is_known` is false where a check failed: then `not` is no yes."""
+
+    yes: bool
+    why: str = ""
+    is_known: bool = True
+
+
+YES = Answer(True)
+OFF = Answer(False, "it is switched off (available: false)")
+
+
+class Availability(NamedTuple):
+    """A condition, ready to be asked: its words, the predicates in it, and the answer for a context.
+
+    `answer` raises `AsyncPredicateError` when it meets a predicate that nobody has awaited.
+    """
+
+    words: str
+    questions: tuple[Question, ...]
+    answer: Callable[[ToolContext, States], Answer]
+
+
+def predicate(name: str, ask: Callable[[Any], Any], *, blocking: bool = False, key: object = None) -> Question:
+    """Return the question for a function `(ctx) -> bool`, sync or async; `blocking` runs it in a thread.
+
+    Whatever goes wrong in `ask` is a no: a failed check must not open a door.
+    """
+    is_async = inspect.iscoroutinefunction(ask) or inspect.iscoroutinefunction(getattr(ask, "__call__", None))
+
+    def judge(value: object) -> Answer:
+        if not isinstance(value, bool):
+            return no(f"gave {type(value).__name__}, not a bool")
+        return YES if value else Answer(False, f"predicate {name!r} answered no")
+
+    def no(fault: str, error: BaseException | None = None) -> Answer:
+        log.warning("Predicate %r %s: its tools are hidden.", name, fault, exc_info=error)
+        return Answer(False, f"predicate {name!r} {fault}", is_known=False)
+
+    def ask_now(ctx: ToolContext) -> Answer:
+        started = time.monotonic()
+        try:
+            found = judge(ask(ctx))
+        except BaseException as error:  # noqa: BLE001 - boundary: foreign code
+            return no(f"raised {type(error).__name__}", error)
+        late = not blocking and time.monotonic() - started > DEFAULT_BOUNDS.predicate_s
+        return no(f"took more than {DEFAULT_BOUNDS.predicate_s:g} s") if late else found
+
+    async def ask_later(ctx: ToolContext) -> Answer:
+        try:
+            return judge(await ask(ctx))
+        except asyncio.CancelledError as error:
+            if is_cancelled():
+                raise
+            return no("cancelled itself", error)
+        except BaseException as error:  # noqa: BLE001 - boundary: foreign code
+            return no(f"raised {type(error).__name__}", error)
+
+    return Question(key or ask, name, ask_later if is_async else ask_now, is_async, blocking)
+
+
+def compile_availability(
+    form: Any, *, predicates: Mapping[str, Question], sources: frozenset[str], context_type: type[ToolContext]
+) -> Availability:
+    """Read one of the accepted forms.
+
+    `None`, `True`, `"always"` · `False` · a predicate's name · a callable `(ctx) -> bool` ·
+    `{"all": […]}` · `{"any": […]}` · `{"not": …}` · `{"source": name}`.
+
+    Raises:
+        DefinitionError: an unknown predicate or source, or another form.
+    """
+
+    def read(inner: object) -> Availability:
+        return compile_availability(inner, predicates=predicates, sources=sources, context_type=context_type)
+
+    match form:
+        case None | True | "always":
+            return Availability("always", (), _always)
+        case False:
+            return Availability("never", (), _never)
+        case str():
+            return _asking(predicates.get(form) or _attribute_question(form, context_type, known=predicates))
+        case {"all": [*parts]} if len(form) == 1:
+            return _all(list(map(read, parts)))
+        case {"any": [*parts]} if len(form) == 1:
+            return _any(list(map(read, parts)))
+        case {"not": part} if len(form) == 1:
+            return _not(read(part))
+        case {"source": str(name)} if len(form) == 1:
+            if name not in sources:
+                raise DefinitionError(f"available: no source {name!r}.{nearest(name, sources, label='Sources')}")
+            return _source_up(name)
+        case _ if callable(form):
+            return _asking(predicate(getattr(form, "__qualname__", repr(form)), form))
+        case _:
+            raise DefinitionError(
+                f"available={form!r}: write a predicate's name, a callable, true, false, or one of "
+                "{all: […]}, {any: […]}, {not: …}, {source: name}."
+            )
+
+
+def _always(_ctx: ToolContext, _states: States) -> Answer:
+    return YES
+
+
+def _never(_ctx: ToolContext, _states: States) -> Answer:
+    return OFF
+
+
+def _asking(question: Question) -> Availability:
+    def answer(ctx: ToolContext, states: States) -> Answer:
+        try:
+            return ctx.memo.answer(question, ctx)
+        except (TimeoutError, RecursionError) as error:
+            return Answer(False, f"predicate {question.name!r}: {error}", is_known=False)
+
+    return Availability(question.name, (question,), answer)
+
+
+def _all(parts: Sequence[Availability]) -> Availability:
+    def answer(ctx: ToolContext, states: States) -> Answer:
+        noes: list[Answer] = []
+        for part in parts:
+            found = part.answer(ctx, states)
+            if not found.yes and found.is_known:
+                return found
+            if not found.yes:
+                noes.append(found)
+        return noes[0] if noes else YES
+
+    return Availability(" and ".join(part.words for part in parts), _questions(parts), answer)
+
+
+def _any(parts: Sequence[Availability]) -> Availability:
+    def answer(ctx: ToolContext, states: States) -> Answer:
+        noes: list[Answer] = []
+        for part in parts:
+            found = part.answer(ctx, states)
+            if found.yes:
+                return YES
+            noes.append(found)
+        words = "none of: " + "; ".join(no.why for no in noes)
+        return Answer(False, words, is_known=all(no.is_known for no in noes))
+
+    return Availability(" or ".join(part.words for part in parts), _questions(parts), answer)
+
+
+def _not(part: Availability) -> Availability:
+    def answer(ctx: ToolContext, states: States) -> Answer:
+        found = part.answer(ctx, states)
+        if not found.is_known:
+            return found
+        return Answer(False, f"not: {part.words}") if found.yes else YES
+
+    return Availability(f"not {part.words}", part.questions, answer)
+
+
+def _source_up(name: str) -> Availability:
+    def answer(ctx: ToolContext, states: States) -> Answer:
+        return YES if states.get(name, DOWN).is_up else Answer(False, f"source {name!r} is not up")
+
+    return Availability(f"source {name!r} is up", (), answer)
+
+
+def _questions(parts: Sequence[Availability]) -> tuple[Question, ...]:
+    return tuple(question for part in parts for question in part.questions)
+
+
+def _attribute_question(name: str, context_type: type[ToolContext], *, known: Mapping[str, Question]) -> Question:
+    """Return the question for a method, property or field of the context (or of a subclass the host defined)."""
+    owner = next((kind for kind in _with_subclasses(context_type) if _has(kind, name)), None)
+    if owner is None or name.startswith("_"):
+        raise DefinitionError(
+            f"Unknown predicate {name!r}.{nearest(name, known, label='Predicates')} "
+            "Register it with @catalog.predicate or under `predicates:`, or make it a member of your context class."
+        )
+    is_field = any(item.name == name for item in fields(owner))
+
+    def ask(ctx: ToolContext) -> Any:
+        value = getattr(ctx, name)
+        # Presence, not truth: an empty queue is there.
+        return value is not None if is_field else value() if callable(value) else value
+
+    async def ask_async(ctx: ToolContext) -> Any:
+        return await getattr(ctx, name)()
+
+    is_async = inspect.iscoroutinefunction(getattr(owner, name, None))
+    return predicate(name, ask_async if is_async else ask, key=f"attribute:{name}")
+
+
+def _with_subclasses(kind: type[ToolContext]) -> Iterator[type[ToolContext]]:
+    yield kind
+    for child in kind.__subclasses__():
+        yield from _with_subclasses(child)
+
+
+def _has(kind: type[ToolContext], name: str) -> bool:
+    return hasattr(kind, name) or any(item.name == name for item in fields(kind))

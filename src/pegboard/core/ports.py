@@ -1,0 +1,181 @@
+"""Ports: the protocols that other packages fill, so that core need not know them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from pegboard.base.content import ToolResult
+from pegboard.base.model import JSON, ConsentRequest, JSONValue, RateLimit, SourceState, ToolEntry
+
+if TYPE_CHECKING:
+    from pegboard.core.context import ToolContext
+    from pegboard.core.view import View
+
+
+class Source(Protocol):
+    """Where tools come from. It owns its connections and supervises them itself."""
+
+    @property
+    def name(self) -> str: ...
+
+    def entries(self) -> Sequence[ToolEntry]:
+        """Return the last good listing. Must be quick: a snapshot is made from it."""
+        ...
+
+    def groups(self) -> frozenset[str]:
+        """Return the groups that its tools may have, also while it is down."""
+        ...
+
+    def state(self) -> SourceState: ...
+
+    def subscribe(self, on_change: Callable[[], None]) -> None:
+        """Call `on_change` after each change of `entries`."""
+        ...
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+class ViewSource(Protocol):
+    """Gives the view of a profile for a context; what doors hold instead of a Catalog."""
+
+    def view(self, ctx: ToolContext, *, profile: str) -> View: ...
+
+    async def aview(self, ctx: ToolContext, *, profile: str) -> View: ...
+
+
+class Caller(Protocol):
+    """Runs one guarded call on a View; the Executor."""
+
+    async def call(
+        self,
+        view: View,
+        name: str,
+        args: object = None,
+        *,
+        callbacks: object = None,
+        raise_errors: bool = False,
+        call_id: str | None = None,
+    ) -> ToolResult: ...
+
+
+class Exporter(Protocol):
+    """Turns a view's tools into what one target wants."""
+
+    def __call__(self, view: View) -> list[JSON]: ...
+
+    def to_bytes(self, view: View) -> bytes: ...
+
+
+class LimitStore(Protocol):
+    """Counts accepted calls in moving windows, exactly."""
+
+    def wait_s(
+        self, hits: Sequence[tuple[tuple[str | None, ...], RateLimit]], *, charge: bool
+    ) -> float | Awaitable[float | None] | None:
+        """Return seconds until one more call fits all windows, 0.0 if it fits now, `None` if it never will.
+
+        With `charge`, a call that fits is recorded in all windows, in one atomic step.
+
+        Raises:
+            OSError: the store does not answer.
+        """
+        ...
+
+
+class ClientBridge(Protocol):
+    """What the client at the other end of this call can do for us."""
+
+    @property
+    def supports_ui(self) -> bool: ...
+
+    async def elicit(self, message: str, schema: JSONValue = None) -> JSONValue: ...
+
+    async def approve(self, request: ConsentRequest) -> bool | None:
+        """Ask the person for a yes; `None` when the client cannot be asked now."""
+        ...
+
+
+class ConsentInbox(Protocol):
+    """Durable questions to people: files one, and spends a grant that was given."""
+
+    async def spend(self, request: ConsentRequest) -> bool | None:
+        """Return the recorded answer, using it up; `None` when there is none yet."""
+        ...
+
+    async def file(self, request: ConsentRequest) -> str:
+        """Record the question and return its id."""
+        ...
+
+
+class StepRunner(Protocol):
+    """The durable side of one task, behind `CallContext.step` and `ask`."""
+
+    async def step(
+        self, name: str, run: Callable[..., object], args: tuple[object, ...], *, retries: int
+    ) -> object: ...
+
+    async def ask(self, question: str, schema: JSONValue) -> JSONValue: ...
+
+
+class TaskEngine(Protocol):
+    """Runs long calls as durable tasks."""
+
+    async def start(self, view: View, name: str, args: JSON) -> str: ...
+
+
+class AuditLog(Protocol):
+    """Takes one record a call, without making the call wait."""
+
+    @property
+    def is_up(self) -> bool: ...
+
+    def record(self, entry: Mapping[str, JSONValue]) -> None: ...
+
+
+class Telemetry(Protocol):
+    """Counts and times finished calls."""
+
+    def finished(self, *, tool: str, kind: str, duration_s: float) -> None: ...
+
+
+class AgentRunner(Protocol):
+    """Runs another agent; fills the kind `agent`."""
+
+    async def run(
+        self, agent: str, query: str, *, ctx: ToolContext, context: Mapping[str, JSONValue]
+    ) -> ToolResult: ...
+
+
+class Model(Protocol):
+    """A language model that completes text; fills `text_summarize` and its like."""
+
+    async def complete(self, prompt: str, *, max_words: int) -> str: ...
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors of one dimension."""
+
+    @property
+    def model_id(self) -> str: ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]: ...
+
+
+class DocumentStore(Protocol):
+    """Searches and takes in documents of a space; fills the kind `rag`."""
+
+    async def search(self, query: str, *, space: str | None, collection: str, top_k: int) -> list[JSON]: ...
+
+    async def ingest(self, text: str, *, space: str, collection: str, name: str, metadata: JSON) -> JSON: ...
+
+
+class TemplateRenderer(Protocol):
+    """Renders an untrusted template in a sandbox that can be killed."""
+
+    async def render(self, template: str, values: Mapping[str, JSONValue]) -> str: ...

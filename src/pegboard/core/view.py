@@ -1,0 +1,266 @@
+"""View: the tools that one caller may use now."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pegboard.base.bounds import DEFAULT_BOUNDS
+from pegboard.base.content import ToolResult
+from pegboard.base.errors import AsyncPredicateError, DefinitionError
+from pegboard.base.model import JSON, Decision, Profile, ToolEntry
+from pegboard.base.names import nearest, nearest_one
+from pegboard.core.context import ToolContext
+from pegboard.core.policy import Selection, decide_entry, dynamic_code, static_code, without_builder
+from pegboard.core.ports import Caller, Exporter
+from pegboard.core.registry import Registry, Snapshot
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ViewParts:
+    """What the catalog injects into its views."""
+
+    registry: Registry
+    caller: Caller
+    exporters: Mapping[str, Exporter]
+
+
+class View:
+    """The tools one caller may use now. Lazy: every question asks the judge, on the newest snapshot.
+
+    Made by `Catalog.view`; cheap, and good for one request, as its context is. Synchronous
+    questions raise `AsyncPredicateError` when they meet an async predicate (or builder) that has no
+    answer in this context yet; `Catalog.aview` answers those first, `afind` and `awhy` as they go.
+    """
+
+    __slots__ = ("_extended", "_extra", "_parts", "ctx", "profile", "selection")
+
+    def __init__(
+        self, parts: ViewParts, ctx: ToolContext, selection: Selection, *, profile: Profile | None = None,
+        extra: Sequence[ToolEntry] = (),
+    ) -> None:  # fmt: skip
+        self.ctx, self.selection, self.profile = ctx, selection, profile
+        self._parts, self._extra = parts, tuple(extra)
+        self._extended: Snapshot | None = None
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The newest snapshot, with this view's extra tools."""
+        newest = self._parts.registry.snapshot()
+        if not self._extra:
+            return newest
+        if self._extended is None or self._extended.generation != newest.generation:
+            self._extended = self._parts.registry.build(self._extra)
+        return self._extended
+
+    # -- the list
+
+    def tools(self) -> tuple[ToolEntry, ...]:
+        """Return the visible tools as this caller gets them, built ones built, in a fixed order."""
+        snapshot, states = self.snapshot, self._parts.registry.states()
+        selected, conditional = snapshot.judged(self.selection, self.ctx.policy)
+        # Most tools hang on nothing that could change: only what hides or is built makes another list.
+        others: dict[int, Iterable[ToolEntry]] = {}
+        for place in conditional:
+            entry = selected[place]
+            if dynamic_code(entry, snapshot, self.ctx, states) is not None:
+                others[place] = ()
+            elif entry.builder is not None:
+                others[place] = self._as_built(entry, snapshot)
+        if not others:
+            return selected
+        shown = [made for place, entry in enumerate(selected) for made in others.get(place, (entry,))]
+        # Two bundles may build one name: the first has it, here as in `find`.
+        return (
+            tuple({entry.wire_name: entry for entry in reversed(shown)}.values())[::-1]
+            if snapshot.bundles
+            else tuple(shown)
+        )
+
+    def names(self, server: str | None = None) -> list[str]:
+        """Return wire names; with `server`, the names an SDK's allow-list wants: `mcp__<server>__<tool>`.
+
+        No builder runs. Mirrored names are among them, `full_names` replaces a tool's own.
+        """
+        names: list[str] = []
+        for entry in self._unbuilt():
+            names.extend(self._full_names(entry.spec.full_names, entry.wire_name, server))
+        for name, (groups, full_names) in self._parts.registry.mirrors.items():
+            if self.selection.include is None or not set(self.selection.include).isdisjoint(groups):
+                names.extend(self._full_names(full_names, name, None))
+        return list(dict.fromkeys(names))
+
+    def _unbuilt(self) -> Iterator[ToolEntry]:
+        """Yield the visible tools as far as that can be told without running a builder."""
+        snapshot, states = self.snapshot, self._parts.registry.states()
+        for entry in snapshot.selected(self.selection, self.ctx.policy):
+            is_built = entry.builder is not None and self.ctx.memo.has(snapshot.build_question(entry).key)
+            asked = entry if is_built else without_builder(entry)
+            if dynamic_code(asked, snapshot, self.ctx, states) is None:
+                yield entry
+
+    def _full_names(self, form: object, wire_name: str, server: str | None) -> list[str]:
+        given: Any = form(self.ctx) if callable(form) else form
+        if given is None:
+            return [wire_name if server is None else f"mcp__{server}__{wire_name}"]
+        if not isinstance(given, str | list | tuple):
+            raise DefinitionError(f"full_names={given!r} of {wire_name!r}: a string, a list or a callable is needed.")
+        return [given] if isinstance(given, str) else [str(name) for name in cast("Iterable[object]", given)]
+
+    def _as_built(self, entry: ToolEntry, snapshot: Snapshot) -> Iterable[ToolEntry]:
+        """Return what an entry is in this context: itself, what its builder made of it, or all of a bundle."""
+        if entry.builder is None:
+            return (entry,)
+        made: dict[str, ToolEntry] = self.ctx.memo.answer(snapshot.build_question(entry), self.ctx)
+        if not entry.builder.is_bundle:
+            return (made[entry.spec.name],)
+        # Each tool of a bundle is judged too, and never takes the name of a declared one.
+        return (
+            item
+            for item in made.values()
+            if static_code(item, self.selection, self.ctx.policy) is None
+            and snapshot.find(item.wire_name) is None
+            and snapshot.find(item.qualified_id) is None
+        )
+
+    # -- one tool
+
+    def __contains__(self, name: str) -> bool:
+        return self.find(name) is not None
+
+    def __getitem__(self, name: str) -> ToolEntry:
+        """Return a visible tool; `KeyError` for every other name, in the same words."""
+        found = self.find(name)
+        if found is None:
+            raise KeyError(f"No tool named {name!r} is available to this caller.{self.hint(name)}")
+        return found
+
+    def find(self, name: str) -> ToolEntry | None:
+        """Return the tool if this caller may use it now, else `None`, whatever the reason."""
+        snapshot = self.snapshot
+        entry = snapshot.find(name)
+        if entry is None:
+            return self._find_in_bundles(name, snapshot)
+        if static_code(entry, self.selection, self.ctx.policy) is not None:
+            return None
+        if not entry.is_conditional:
+            return entry
+        if dynamic_code(entry, snapshot, self.ctx, self._parts.registry.states()) is not None:
+            return None
+        return next((made for made in self._as_built(entry, snapshot) if made.spec.name == entry.spec.name), None)
+
+    def _find_in_bundles(self, name: str, snapshot: Snapshot) -> ToolEntry | None:
+        for entry in snapshot.bundles:
+            if self._decide(entry, snapshot).visible:
+                for made in self._as_built(entry, snapshot):
+                    if name in (made.wire_name, made.qualified_id):
+                        return made
+        return None
+
+    def why(self, name: str) -> Decision:
+        """Return whether and why this caller may use `name`, the smallest fix, and what would come next."""
+        snapshot = self.snapshot
+        entry = snapshot.find(name)
+        if entry is not None:
+            return self._decide(entry, snapshot)
+        if self._find_in_bundles(name, snapshot) is not None:
+            return Decision("visible", "built by a bundle that is in the selection, allowed and available")
+        bundle = next((item for item in snapshot.bundles if name in (item.wire_name, item.qualified_id)), None)
+        if bundle is not None:
+            decided = self._decide(bundle, snapshot)
+            return Decision("unknown", f"{name!r} is a bundle, not a tool.") if decided.visible else decided
+        known = [item.wire_name for item in snapshot.entries]
+        return Decision("unknown", f"No tool named {name!r} is declared.{nearest(name, known, label='Declared')}")
+
+    def _decide(self, entry: ToolEntry, snapshot: Snapshot) -> Decision:
+        return decide_entry(entry, snapshot, self.ctx, self.selection, self._parts.registry.states())
+
+    def schema(self, name: str) -> JSON:
+        """Return the input schema of a visible tool; `KeyError` for every other name."""
+        return self[name].spec.input_schema
+
+    def hint(self, name: str) -> str:
+        """Return the end of a not-found text: a near name among those this caller sees, or what to do instead."""
+        near = None
+        with suppress(AsyncPredicateError):
+            near = nearest_one(name, (entry.wire_name for entry in self._unbuilt() if entry.wire_name != name))
+        return f" Did you mean {near!r}?" if near else " List the tools to see what is available."
+
+    # -- awaiting
+
+    async def afind(self, name: str) -> ToolEntry | None:
+        """Return the tool as `find` does, awaiting what its answer needs."""
+        try:
+            return self.find(name)
+        except AsyncPredicateError:
+            await self._answer(self._asked(name))
+            return self.find(name)
+
+    async def awhy(self, name: str) -> Decision:
+        """Return what `why` does, awaiting what its answer needs."""
+        try:
+            return self.why(name)
+        except AsyncPredicateError:
+            await self._answer(self._asked(name))
+            return self.why(name)
+
+    async def prepare(self) -> View:
+        """Have every async predicate and builder of the selected tools answered, together. Returns the view."""
+        await self._answer(self.snapshot.selected(self.selection, self.ctx.policy))
+        return self
+
+    def _asked(self, name: str) -> Sequence[ToolEntry]:
+        entry = self.snapshot.find(name)
+        return self.snapshot.bundles if entry is None else (entry,)
+
+    async def _answer(self, entries: Sequence[ToolEntry]) -> None:
+        """Await the open predicates of these tools, then the async builders of those that are available."""
+        snapshot, memo = self.snapshot, self.ctx.memo
+        conditions = [snapshot.availability(entry) for entry in entries if entry.spec.available is not None]
+        asked = {
+            question.key: question for condition in conditions for question in condition.questions if question.waits
+        }
+        await asyncio.gather(
+            *(memo.answer_async(q, self.ctx, timeout_s=DEFAULT_BOUNDS.predicate_s) for q in asked.values())
+        )
+        states = self._parts.registry.states()
+        for entry in entries:
+            if entry.builder is not None and dynamic_code(without_builder(entry), snapshot, self.ctx, states) is None:
+                question = snapshot.build_question(entry)
+                if question.waits:
+                    await memo.answer_async(question, self.ctx, timeout_s=DEFAULT_BOUNDS.tool_timeout_s)
+
+    # -- doors out
+
+    def call(
+        self, name: str, args: object = None, *, callbacks: object = None, raise_errors: bool = False
+    ) -> Coroutine[Any, Any, ToolResult]:
+        """Run one guarded call; await it. `args` is a dict, or JSON text as bytes.
+
+        Never raises for what the model, the tool or a guard did: the result says so. With
+        `raise_errors`, an error result is raised as `CallError`.
+        """
+        return self._parts.caller.call(self, name, args, callbacks=callbacks, raise_errors=raise_errors)
+
+    def export(self, target: str) -> list[JSON]:
+        """Return the tools in the form of one target: `openai`, `anthropic`, `gemini` or `mcp`.
+
+        Raises:
+            DefinitionError: an unknown target.
+        """
+        return self._exporter(target)(self)
+
+    def export_bytes(self, target: str) -> bytes:
+        """Return what `export` does as a JSON array; made once for callers who see the same."""
+        return self._exporter(target).to_bytes(self)
+
+    def _exporter(self, target: str) -> Exporter:
+        found = self._parts.exporters.get(target)
+        if found is None:
+            raise DefinitionError(
+                f"Unknown export target {target!r}.{nearest(target, self._parts.exporters, label='Targets')}"
+            )
+        return found

@@ -1,0 +1,239 @@
+"""Demo: serve the quickstart, visit it over MCP as two callers, and tell what each of them meets."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import mcp_types as types
+from mcp import Client, MCPError
+
+from pegboard.base.errors import DefinitionError
+from pegboard.cli.faults import CommandError
+from pegboard.cli.terminal import Terminal, json_text
+from pegboard.config import context_for, load_catalog
+from pegboard.serve import run_http
+
+if TYPE_CHECKING:
+    from mcp.client.context import ClientRequestContext
+
+    from pegboard.catalog import Catalog
+    from pegboard.config import Config
+    from pegboard.core.context import ToolContext
+    from pegboard.serve.identity import Visit
+
+# In a wheel the example lies inside of the package, in a clone beside it.
+_PLACES = (Path(__file__).parent / "_quickstart", Path(__file__).parents[2] / "examples" / "quickstart")
+_LOOPBACK = "127.0.0.1"
+_SHOWN_CHARS = 600
+_REPLACEMENT = {"page": "glossary.md", "old": "# Glossary", "new": "# Words"}
+_DECISION = {"page": "decisions/0001-order-of-the-stages.md", "old": "before", "new": "after"}
+
+
+def main(*, once: bool = False, port: int | None = None) -> int:
+    """Run the demo; return the exit code. Without `once` it serves on until Ctrl-C. No `port` takes a free one.
+
+    Raises:
+        CommandError: the port is taken.
+        DefinitionError: the example is not there.
+    """
+    config_file = _short(find_quickstart())
+    catalog, config = load_catalog(config_file, env=os.environ)
+    # The client that comes with the demo talks to this machine alone; no proxy has a part in that.
+    os.environ["NO_PROXY"] = os.environ["no_proxy"] = _LOOPBACK
+    show = Show(catalog, config, Terminal(), config_file=config_file, once=once)
+    try:
+        run_http(catalog, show.context, host=_LOOPBACK, port=port or 0, on_ready=show.begin)
+    except OSError as error:
+        text = f"{_LOOPBACK}:{port or 0} cannot be listened on: {error.strerror or error}. Choose another --port."
+        raise CommandError(text, kind="address") from error
+    show.end()
+    return 0
+
+
+def find_quickstart() -> Path:
+    """Return the config of the example.
+
+    Raises:
+        DefinitionError: it did not come with this installation.
+    """
+    for place in _PLACES:
+        if (place / "pegboard.yaml").is_file():
+            return place / "pegboard.yaml"
+    raise DefinitionError("The demo needs examples/quickstart, which is missing here. Run it in a clone: make demo.")
+
+
+class Show:
+    """The visits of two callers to one server, and what they print. It runs in the loop of the server."""
+
+    def __init__(self, catalog: Catalog, config: Config, terminal: Terminal, *, config_file: Path, once: bool) -> None:
+        self._catalog, self._config, self._terminal, self._once = catalog, config, terminal, once
+        self._file = config_file
+        self._task: asyncio.Task[None] | None = None
+        self._error: BaseException | None = None
+        self._published: list[str] = []
+
+    # ------------------------------------------------------------ begin and end
+
+    def context(self, visit: Visit) -> ToolContext:
+        """Return the context of one request: who asks, and what the host lends to callers of that profile."""
+        factories = {"publisher": self._publisher} if visit.profile == "operator" else {}
+        return context_for(self._config, user=visit.profile, factories=factories)
+
+    def _publisher(self, _ctx: ToolContext) -> Callable[[str, str], None]:
+        def publish(page: str, text: str) -> None:
+            self._published.append(f"{page} ({len(text)} characters)")
+
+        return publish
+
+    def begin(self, address: str) -> None:
+        """Start the visits; the server answers now."""
+        self._task = asyncio.ensure_future(self._visits(address))
+        self._task.add_done_callback(self._on_done)
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if self._catalog.guards.closing:
+            # Somebody has stopped the server already; that the visits end with it is no error.
+            return
+        self._error = error
+        if self._once or error is not None:
+            # The same as Ctrl-C: running calls end, then the server.
+            signal.raise_signal(signal.SIGINT)
+
+    def end(self) -> None:
+        """Raise what went wrong on the visits, if anything."""
+        if self._error is not None:
+            raise _cause(self._error)
+        self._say("Stopped.")
+
+    # ------------------------------------------------------------ the visits
+
+    async def _visits(self, address: str) -> None:
+        say = self._say
+        say(f"Serving {self._file} over MCP at {address}/reader, {address}/editor and {address}/operator")
+        async with _visit(f"{address}/reader") as reader, _visit(f"{address}/editor") as editor:
+            await self._lists(reader, editor)
+            await self._reasons()
+            await self._guards(reader, editor)
+        await self._consent(address)
+        await self._afterwards()
+        if not self._once:
+            say(f"\nStill serving. Connect a client of yours to {address}/editor, or look in another terminal:")
+            say(f"  pegboard --config {self._file} list --profile editor --all")
+            say("Ctrl-C ends it.")
+
+    async def _lists(self, reader: Client, editor: Client) -> None:
+        self._head("What two callers see")
+        for name, client in (("reader", reader), ("editor", editor)):
+            tools = [tool.name for tool in (await client.list_tools()).tools]
+            self._say(f"  {name:<6} {len(tools)} tools: {', '.join(tools)}")
+
+    async def _reasons(self) -> None:
+        self._head("Why is a tool hidden, and what would change that?")
+        for profile, tool in (("reader", "replace_text"), ("editor", "publish"), ("editor", "show_changes")):
+            ctx = context_for(self._config, user=profile)
+            decision = await self._catalog.view(ctx, profile=profile).awhy(tool)
+            self._say(f"  {profile}: {tool} is hidden, code '{decision.code}': {decision.reason}")
+            if decision.fix is not None:
+                self._say(f"    fix:  {decision.fix.text}")
+            if decision.next is not None:
+                then = "visible" if decision.next == "visible" else f"code '{decision.next}': {decision.next_reason}"
+                self._say(f"    then: {then}")
+
+    async def _guards(self, reader: Client, editor: Client) -> None:
+        self._head("Guarded calls")
+        await self._call("reader", reader, "search_docs", {"query": "one judge"}, note="valid")
+        await self._call("reader", reader, "outline", {"page": "glossary.md", "depth": 9}, note="bad arguments")
+        await self._call("reader", reader, "replace_text", _REPLACEMENT, note="hidden from this caller")
+        await self._call("reader", reader, "no_such_tool", {}, note="unknown: the same words")
+        await self._call("editor", editor, "replace_text", _DECISION, note="refused by a hook of the config")
+        self._say("\n  reader calls search_docs until its limit of 5 calls in 30 seconds is reached:")
+        for number in range(2, 7):
+            result = await reader.call_tool("search_docs", {"query": "view"})
+            self._say(f"    call {number}: {'ok' if not result.is_error else _text(result)}")
+
+    async def _consent(self, address: str) -> None:
+        self._head("A call that needs a person's yes")
+        where = f"{address}/editor"
+        async with _visit(where) as editor:
+            await self._call("editor", editor, "replace_text", _REPLACEMENT, note="a client that cannot ask")
+        async with _visit(where, answer=self._person("decline")) as editor:
+            await self._call("editor", editor, "replace_text", _REPLACEMENT, note="the person says no")
+        async with _visit(where, answer=self._person("accept")) as editor:
+            await self._call("editor", editor, "replace_text", _REPLACEMENT, note="the person says yes")
+            tools = [tool.name for tool in (await editor.list_tools()).tools]
+            self._say(f"\n  Now there is something to show, so the editor sees {len(tools)} tools:")
+            await self._call("editor", editor, "show_changes", {}, note="available since the change")
+        async with _visit(f"{address}/operator") as operator:
+            await self._call("operator", operator, "publish", {}, note="the host lends the operator a publisher")
+        self._say(f"    the publisher was given: {', '.join(self._published)}")
+
+    async def _afterwards(self) -> None:
+        self._head("What the host knows")
+        self._say("  call_tally is internal-only: no caller sees it, and host code opens it by name.")
+        view = self._catalog.view(context_for(self._config), internal=["call_tally"])
+        tally: dict[str, int] = (await view.call("call_tally")).unwrap()
+        for outcome, count in tally.items():
+            self._say(f"    {count} × {outcome}")
+
+    # ------------------------------------------------------------ what is printed
+
+    def _say(self, text: str) -> None:
+        self._terminal.say(text)
+        # Whoever reads this through a pipe sees it while it happens.
+        self._terminal.out.flush()
+
+    def _head(self, text: str) -> None:
+        self._say("")
+        self._terminal.styled(text, "bold")
+
+    async def _call(self, who: str, client: Client, tool: str, arguments: Mapping[str, Any], *, note: str) -> None:
+        self._say(f"\n  {who} calls {tool} {json_text(dict(arguments), indent=False)}   ({note})")
+        try:
+            result = await client.call_tool(tool, dict(arguments))
+        except MCPError as error:
+            self._say(f"    JSON-RPC error {error.code}: {error.message}")
+            return
+        mark = "error" if result.is_error else "ok"
+        text = "\n".join(f"      {line}" for line in _text(result).splitlines())
+        self._say(f"    {mark}:\n{text}")
+
+    def _person(self, action: str) -> Any:
+        """Return what answers the questions of the server, and prints them as a client would show them."""
+
+        async def answer(_ctx: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
+            self._say(f"\n    the server asks: {params.message}")
+            self._say(f"    the person answers: {action}")
+            return types.ElicitResult.model_validate({"action": action, "content": {} if action == "accept" else None})
+
+        return answer
+
+
+def _visit(address: str, *, answer: Any = None) -> Client:
+    """Return a client that keeps nothing of its own, so that every list is the server's; `answer` is its person."""
+    return Client(address, elicitation_callback=answer, cache=None)
+
+
+def _cause(error: BaseException) -> BaseException:
+    """Return what went wrong, without the task groups of the client around it."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    first, *others = group.exceptions
+    return group if others else _cause(first)
+
+
+def _text(result: types.CallToolResult) -> str:
+    """Return the text of a result, cut where it is long."""
+    text = "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+
+
+def _short(path: Path) -> Path:
+    """Return a path relative to the current folder, where it lies below it."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

@@ -1,0 +1,1 @@
+"""Discovery: find the right tool among thousands."""

@@ -1,0 +1,84 @@
+"""Postings: which tools contain which term, and how strongly, as flat arrays."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TermWeights:
+    """The distinct terms of one tool and the weight of each, pooled over its fields."""
+
+    terms: tuple[str, ...]
+    weights: array[float]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Postings:
+    """The inverted index. Term number `t` stands at `starts[t]:starts[t + 1]` of `tools` and `weights`."""
+
+    vocabulary: Mapping[str, int]
+    starts: NDArray[np.int32]
+    tools: NDArray[np.int32]
+    weights: NDArray[np.float32]
+    trigrams: Mapping[str, tuple[str, ...]]
+
+    def span(self, term: str) -> slice:
+        """Return where the postings of a term stand; an empty slice when no tool has it."""
+        number = self.vocabulary.get(term)
+        return slice(0, 0) if number is None else slice(int(self.starts[number]), int(self.starts[number + 1]))
+
+
+def post(documents: Sequence[TermWeights]) -> Postings:
+    """Return the postings of the tools, numbered in the order given."""
+    vocabulary: dict[str, int] = {}
+    number = vocabulary.setdefault
+    numbers = np.fromiter((number(term, len(vocabulary)) for each in documents for term in each.terms), dtype=np.int32)
+    weights = np.fromiter((weight for each in documents for weight in each.weights), dtype=np.float32)
+    counts = np.fromiter((len(each.terms) for each in documents), dtype=np.int32)
+    order = np.argsort(numbers, kind="stable")
+    starts = np.zeros(len(vocabulary) + 1, dtype=np.int32)
+    np.cumsum(np.bincount(numbers, minlength=len(vocabulary)), out=starts[1:])
+    return Postings(
+        vocabulary=vocabulary,
+        starts=starts,
+        tools=np.repeat(np.arange(len(documents), dtype=np.int32), counts)[order],
+        weights=weights[order],
+        trigrams=_trigram_table(vocabulary),
+    )
+
+
+def spellings_near(
+    term: str, postings: Postings, *, known: Callable[[str], bool], least: float, count: int
+) -> list[tuple[str, float]]:
+    """Return up to `count` known terms that share at least `least` of their trigrams (Dice), nearest first."""
+    grams = _trigrams_of(term)
+    shared = Counter(other for gram in grams for other in postings.trigrams.get(gram, ()))
+    near = [(other, 2.0 * hits / (len(grams) + len(_trigrams_of(other)))) for other, hits in shared.items() if hits > 1]
+    near = [(other, share) for other, share in near if share >= least and _alike_long(term, other) and known(other)]
+    return sorted(near, key=lambda pair: (-pair[1], pair[0]))[:count]
+
+
+def _alike_long(term: str, other: str) -> bool:
+    # Runs of one character make one trigram however long they are.
+    return 2 * min(len(term), len(other)) >= max(len(term), len(other))
+
+
+def _trigrams_of(term: str) -> set[str]:
+    marked = f"^{term}$"
+    return {marked[i : i + 3] for i in range(len(marked) - 2)}
+
+
+def _trigram_table(vocabulary: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    table: dict[str, list[str]] = {}
+    for term in vocabulary:
+        if len(term) > 3:
+            for gram in _trigrams_of(term):
+                table.setdefault(gram, []).append(term)
+    return {gram: tuple(terms) for gram, terms in table.items()}

@@ -1,0 +1,169 @@
+"""Words: turn any text, in any script, into the terms that are indexed and searched.
+
+An identifier is split on case, `_`, `-` and digits and kept whole besides (`createIssue` → creat, issu, createissu);
+scripts that put no spaces between words become overlapping pairs of characters; the rest is stemmed by its languages.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, Protocol
+
+import Stemmer
+from bm25s import stopwords  # pyright: ignore[reportMissingTypeStubs] - it has none
+
+ENGLISH = "english"
+Languages = tuple[str, ...]
+
+# Marks that combine with a letter belong to its word, though Python's `\w` leaves them out: vowel signs, Hebrew points.
+_MARKS = r"\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u109f\u1780-\u17ff"
+_WORD = re.compile(rf"[^\W_](?:[^\W_]|[{_MARKS}])*(?:['’][^\W\d_]+)*")
+_ELISION = re.compile(r"^[^\W\d_]{1,2}['’]|['’][^\W\d_]{1,2}$")  # l'été → été, it's → it
+_UNSPACED = re.compile(  # Thai and Lao, Burmese, Khmer, kana, Han, Hangul
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+    r"\U00020000-\U0003ffff]+"
+)
+_SCRIPTS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(f"[{letters}]"), language)
+    for letters, language in (
+        (r"\u0400-\u04ff", "russian"),
+        (r"\u0370-\u03ff", "greek"),
+        (r"\u0600-\u06ff", "arabic"),
+        (r"\u0900-\u097f", "hindi"),
+        (r"\u0530-\u058f", "armenian"),
+        (r"\u0b80-\u0bff", "tamil"),
+    )
+)
+_LISTS: Mapping[str, Any] = vars(stopwords)
+_STOP_WORDS: dict[str, frozenset[str]] = {
+    ENGLISH: frozenset(_LISTS["STOPWORDS_EN_PLUS"]),
+    **{
+        language: frozenset(_LISTS[f"STOPWORDS_{language.upper()}"])
+        for language in (
+            *("danish", "dutch", "french", "german", "italian", "norwegian"),
+            *("portuguese", "russian", "spanish", "swedish", "turkish"),
+        )
+    },
+}
+LANGUAGES: Languages = tuple(dict.fromkeys((*_STOP_WORDS, *(language for _, language in _SCRIPTS))))
+
+
+class _Stemmer(Protocol):
+    """What we use of PyStemmer, which has no types."""
+
+    maxCacheSize: int  # noqa: N815 - their name
+
+    def stemWord(self, word: str) -> str: ...  # noqa: N802 - their name
+
+
+def _stemmer(language: str) -> _Stemmer:
+    stemmer: _Stemmer = vars(Stemmer)["Stemmer"](language)
+    stemmer.maxCacheSize = 0  # its own cache is not safe between threads; `_stem` has one that is
+    return stemmer
+
+
+_STEMMERS = {language: _stemmer(language) for language in LANGUAGES}
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text as written, after Unicode normalisation (full-width letters become plain ones)."""
+    return _WORD.findall(text if text.isascii() else unicodedata.normalize("NFKC", text))
+
+
+def languages_of(words: Iterable[str], *, among: Collection[str] | None = None) -> Languages:
+    """Return the languages whose stop words (or script) a prose shows most, several on a tie; English when in doubt.
+
+    Args:
+        words: of sentences, not of identifiers.
+        among: the only languages to consider beside English; all when omitted.
+    """
+    said = {word.lower() for word in words}
+    foreign = "".join(word for word in said if not word.isascii())
+    for letters, language in _SCRIPTS:
+        if foreign and letters.search(foreign):
+            return (language,)
+    hits = {
+        language: len(said & stop_words)
+        for language, stop_words in _STOP_WORDS.items()
+        if among is None or language in among or language == ENGLISH
+    }
+    most = max(hits.values())
+    return (ENGLISH,) if hits[ENGLISH] == most else tuple(language for language, count in hits.items() if count == most)
+
+
+def terms_of(words: Iterable[str], languages: Languages = (ENGLISH,)) -> list[str]:
+    """Return the index terms of words, in order and with repetitions, each word in English and in `languages`."""
+    return [term for word in words for term in _word_terms(word, languages)]
+
+
+@lru_cache(maxsize=1 << 15)
+def _word_terms(word: str, languages: Languages) -> tuple[str, ...]:
+    spoken = (ENGLISH, *languages)
+    return tuple(stem for part in word_parts(word, languages) for stem in stems(part, spoken))
+
+
+def word_parts(word: str, languages: Languages = (ENGLISH,)) -> tuple[str, ...]:
+    """Return the parts of a word, in lower case and without stop words, then the whole where it has several."""
+    bare = word if word.isalnum() else _ELISION.sub("", word)
+    if not bare.isascii() and _UNSPACED.search(bare):
+        return tuple(_unspaced_parts(bare, languages))
+    parts = split_identifier(bare)
+    silent = _stop_words(languages)
+    spoken = tuple(part for part in parts if part not in silent)
+    return spoken if len(parts) == 1 else (*spoken, bare.lower())
+
+
+def stems(word: str, languages: Iterable[str]) -> tuple[str, ...]:
+    """Return the distinct stems of a lower-case word in `languages`, without accents: people leave them out."""
+    return tuple({_stem(word, language): None for language in languages})
+
+
+def stem(word: str) -> str:
+    """Return the English stem of a lower-case word."""
+    return _stem(word, ENGLISH)
+
+
+def split_identifier(word: str) -> list[str]:
+    """Return the lower-case parts of a word, cut between digits and letters and at changes of case.
+
+    >>> split_identifier("createHTTPIssue2")
+    ['create', 'http', 'issue', '2']
+    """
+    if word.isalpha() and (word[1:].islower() or word.islower() or word.isupper()):
+        return [word.lower()]
+    cuts = [0]
+    for i, (before, after) in enumerate(pairwise(word), start=1):
+        starts_word = after.isupper() and (before.islower() or (before.isupper() and word[i + 1 : i + 2].islower()))
+        if starts_word or before.isdigit() != after.isdigit():
+            cuts.append(i)
+    return [word[start:end].lower() for start, end in pairwise([*cuts, len(word)])]
+
+
+@lru_cache(maxsize=1 << 8)
+def _stop_words(languages: Languages) -> frozenset[str]:
+    return frozenset(word for language in (ENGLISH, *languages) for word in _STOP_WORDS.get(language, ()))
+
+
+@lru_cache(maxsize=1 << 15)
+def _stem(word: str, language: str) -> str:
+    cut = _STEMMERS[language].stemWord(word)
+    if cut.isascii():
+        return cut
+    plain = "".join(c for c in unicodedata.normalize("NFD", cut) if not "\u0300" <= c <= "\u036f")
+    return unicodedata.normalize("NFC", plain)
+
+
+def _unspaced_parts(word: str, languages: Languages) -> Iterator[str]:
+    start = 0
+    for run in _UNSPACED.finditer(word):
+        if run.start() > start:
+            yield from word_parts(word[start : run.start()], languages)
+        text = run.group()
+        yield from [text] if len(text) == 1 else (text[i : i + 2] for i in range(len(text) - 1))
+        start = run.end()
+    if start < len(word):
+        yield from word_parts(word[start:], languages)

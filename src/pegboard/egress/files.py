@@ -1,0 +1,293 @@
+"""Files: open, list and write below one folder, and nowhere else."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import secrets
+import stat
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from pegboard.base.errors import CallError, DefinitionError
+
+FileKind = Literal["file", "folder", "symlink", "special"]
+WriteMode = Literal["overwrite", "append", "create"]
+
+_PATH_CHARS = 4096
+_MARK = ".pegboard-"
+_LOCK_TRIES, _LOCK_PAUSE_S = 100, 0.02
+# Never follow, never wait for the other end of a FIFO, never become anyone's terminal.
+_SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_REASONS = {
+    errno.ENOENT: "does not exist",
+    errno.ENOTDIR: "leads through something that is not a folder",
+    errno.ELOOP: "leads through a symbolic link, which is not followed",
+    errno.EISDIR: "is a folder",
+    errno.EEXIST: "exists already",
+    errno.ENAMETOOLONG: "has a name that is too long",
+    errno.ENXIO: "is not an ordinary file",
+}
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileEntry:
+    """One thing in a folder. `path` is relative to the root; `size_bytes` is 0 for all but files."""
+
+    path: str
+    kind: FileKind
+    size_bytes: int
+    modified_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Root:
+    """A folder of the operator's, below which a caller may name files.
+
+    Every step of a path is opened relative to the handle of the one before, so nothing that changes meanwhile can lead
+    outside. Symbolic links are refused altogether, also those that stay inside; so are `..`, devices, FIFOs and
+    sockets. `path` itself may be a link: it is the operator's.
+
+    Args:
+        write_hidden: whether names with a leading dot may be written; they configure programs (`.git/hooks`, `.env`).
+
+    Raises:
+        DefinitionError: `path` is not a folder.
+    """
+
+    path: Path
+    write_hidden: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.path.is_dir():
+            raise DefinitionError(f"The root {str(self.path)!r} is not a folder. Create it, or correct the path.")
+
+    def relative(self, path: str) -> str | None:
+        """Return an absolute path relative to this root, a relative one as it is, or None when it lies elsewhere."""
+        if not path.startswith("/"):
+            return path
+        for own in (self.path.absolute(), self.path.resolve()):
+            with suppress(ValueError):
+                return str(Path(path).relative_to(own))
+        return None
+
+    @contextmanager
+    def open_read(self, path: str) -> Generator[BinaryIO]:
+        """Open an ordinary file for reading.
+
+        Raises:
+            CallError: invalid_arguments when the path is not one of an ordinary file below the root.
+        """
+        with self._parent(path) as (folder, name), _explained(path):
+            _require_kind(folder, name, path)
+            file = os.fdopen(os.open(name, os.O_RDONLY | _SAFELY, dir_fd=folder), "rb")
+        with file:
+            # The name may have been given to something else since it was looked at; the handle cannot be.
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise _refusal(path, "is not an ordinary file")
+            yield file
+
+    def stat(self, path: str) -> FileEntry:
+        """Describe what is at a path, without opening it.
+
+        Raises:
+            CallError: invalid_arguments when there is nothing, or the path leaves the root.
+        """
+        if not _parts(path):
+            with self._folder((), path) as folder:
+                return _entry(".", os.fstat(folder))
+        with self._parent(path) as (folder, name), _explained(path):
+            return _entry("/".join(_parts(path)), os.stat(name, dir_fd=folder, follow_symlinks=False))
+
+    def listing(self, path: str = ".", *, max_entries: int = 1_000) -> tuple[FileEntry, ...]:
+        """Describe what is in a folder, by name, at most `max_entries`.
+
+        Raises:
+            CallError: invalid_arguments when it is no folder below the root.
+        """
+        parts = _parts(path)
+        found: list[FileEntry] = []
+        with self._folder(parts, path) as folder, _explained(path):
+            for name in sorted(os.listdir(folder))[:max_entries]:  # noqa: PTH208  (a handle, not a path):
+                with suppress(FileNotFoundError):
+                    found.append(_entry("/".join((*parts, name)), os.stat(name, dir_fd=folder, follow_symlinks=False)))
+        return tuple(found)
+
+    def write(self, path: str, content: bytes, *, mode: WriteMode = "overwrite", max_bytes: int) -> int:
+        """Put content into a file so that others see the old file or the new one, never a part. Returns its size.
+
+        `create` refuses a file that exists, `append` keeps what is there. The folder must exist.
+
+        Raises:
+            CallError: invalid_arguments when the path or the size is not allowed; storage_unavailable when the disk
+                is full; busy when another writer holds the folder for more than 2 s.
+        """
+        if not self.write_hidden and any(part.startswith(".") for part in _parts(path)):
+            raise _refusal(path, "is hidden (a name starts with a dot), which this tool does not write")
+        with self._parent(path) as (folder, name), _explained(path), _locked(folder, path):
+            old = _require_kind(folder, name, path, may_be_missing=True)
+            if old is not None and mode == "create":
+                raise FileExistsError(errno.EEXIST, "exists")
+            if mode == "append" and old is not None:
+                content = _read_up_to(folder, name, max_bytes) + content
+            if len(content) > max_bytes:
+                raise _refusal(path, f"would have {len(content)} bytes or more; at most {max_bytes} are allowed")
+            permissions = None if old is None else old.st_mode & 0o777
+            _put(folder, name, content, permissions=permissions, is_new=mode == "create")
+        return len(content)
+
+    def sweep(self, *, older_than_s: float = 600.0) -> int:
+        """Remove what writers that were killed have left below the root. Returns how many files it removed."""
+        removed = 0
+        limit = time.time() - older_than_s
+        for _where, _folders, names, handle in os.fwalk(self.path):
+            for name in names:
+                if name.startswith(_MARK) and name.endswith(".tmp"):
+                    with suppress(FileNotFoundError):
+                        if os.stat(name, dir_fd=handle, follow_symlinks=False).st_mtime <= limit:
+                            os.unlink(name, dir_fd=handle)
+                            removed += 1
+        return removed
+
+    @contextmanager
+    def _parent(self, path: str) -> Generator[tuple[int, str]]:
+        *folders, name = _parts(path) or ("",)
+        if not name:
+            raise _refusal(path, "is a folder")
+        with self._folder(folders, path) as folder:
+            yield folder, name
+
+    @contextmanager
+    def _folder(self, parts: Sequence[str], path: str) -> Generator[int]:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        with _explained(path):
+            handle = os.open(self.path, flags)
+        try:
+            for part in parts:
+                with _explained(path):
+                    inner = os.open(part, flags | os.O_NOFOLLOW, dir_fd=handle)
+                os.close(handle)
+                handle = inner
+            yield handle
+        finally:
+            os.close(handle)
+
+
+def locate(path: str, roots: Sequence[Root]) -> tuple[Root, str]:
+    """Return the root that a path belongs to, and the path relative to it; a relative path belongs to the first.
+
+    Raises:
+        CallError: invalid_arguments when it belongs to none.
+    """
+    for root in roots:
+        inside = root.relative(path)
+        if inside is not None:
+            return root, inside
+    raise _refusal(path, "is outside the folders that this tool may use")
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    """Split a relative path, or refuse it before the file system sees it."""
+    if "\0" in path:
+        raise _refusal(path, "has a NUL character")
+    if len(path) > _PATH_CHARS:
+        raise _refusal(path[:80] + "…", "is too long")
+    if path.startswith("/"):
+        raise _refusal(path, "is outside the folders that this tool may use")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        raise _refusal(path, "has a character that file names cannot hold") from None
+    parts = tuple(part for part in path.split("/") if part not in ("", "."))
+    if ".." in parts:
+        raise _refusal(path, "has a '..' step")
+    return parts
+
+
+def _require_kind(folder: int, name: str, path: str, *, may_be_missing: bool = False) -> os.stat_result | None:
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        if may_be_missing:
+            return None
+        raise
+    if stat.S_ISDIR(found.st_mode):
+        raise _refusal(path, "is a folder")
+    if stat.S_ISLNK(found.st_mode):
+        raise _refusal(path, "is a symbolic link, which is not followed")
+    if not stat.S_ISREG(found.st_mode):
+        raise _refusal(path, "is not an ordinary file")
+    return found
+
+
+def _read_up_to(folder: int, name: str, max_bytes: int) -> bytes:
+    with os.fdopen(os.open(name, os.O_RDONLY | _SAFELY, dir_fd=folder), "rb") as file:
+        return file.read(max_bytes + 1)
+
+
+def _put(folder: int, name: str, content: bytes, *, permissions: int | None, is_new: bool) -> None:
+    """Write beside the name, then take it; `is_new` fails when somebody else took it meanwhile."""
+    temporary = f"{_MARK}{secrets.token_hex(8)}.tmp"
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFELY, 0o666, dir_fd=folder)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            if permissions is not None:
+                os.fchmod(handle, permissions)
+            file.write(content)
+            file.flush()
+            os.fsync(handle)
+        if is_new:
+            os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+        else:
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=folder)
+    os.fsync(folder)
+
+
+@contextmanager
+def _locked(folder: int, path: str) -> Generator[None]:
+    """Hold the folder against other writers of ours, so that two appends both arrive."""
+    for _ in range(_LOCK_TRIES):
+        with suppress(BlockingIOError):
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        time.sleep(_LOCK_PAUSE_S)
+    else:
+        raise CallError("busy", f"The folder of {path!r} is being written to. Try again.")
+    try:
+        yield
+    finally:
+        fcntl.flock(folder, fcntl.LOCK_UN)
+
+
+@contextmanager
+def _explained(path: str) -> Generator[None]:
+    """Turn what the system says into what the caller can do; the message has the path as the caller wrote it."""
+    try:
+        yield
+    except OSError as exc:
+        if exc.errno in _FULL:
+            text = f"{path!r} could not be stored: {exc.strerror}. The old content is kept."
+            raise CallError("storage_unavailable", text) from None
+        if exc.errno in _REASONS:
+            raise _refusal(path, _REASONS[exc.errno]) from None
+        raise CallError("tool_error", f"{path!r} cannot be used: {exc.strerror}.") from None
+
+
+def _refusal(path: str, reason: str) -> CallError:
+    return CallError("invalid_arguments", f"The path {path!r} {reason}. Name an ordinary file below the root.")
+
+
+def _entry(path: str, found: os.stat_result) -> FileEntry:
+    kinds: dict[int, FileKind] = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "symlink"}
+    kind = kinds.get(stat.S_IFMT(found.st_mode), "special")
+    size_bytes = found.st_size if kind == "file" else 0
+    return FileEntry(path=path, kind=kind, size_bytes=size_bytes, modified_s=found.st_mtime)

@@ -1,0 +1,281 @@
+"""HTTP: the guarded client through which every tool calls out."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal, Self
+
+import httpx2
+
+from pegboard.base.bounds import DEFAULT_BOUNDS, Bounds
+from pegboard.egress.destinations import Destinations
+from pegboard.egress.failures import EgressError, Exchange, timed_out
+from pegboard.egress.network import Resolve, system_resolve
+from pegboard.egress.redirects import REDIRECT_STATUSES, Hop, next_hop
+from pegboard.egress.transport import CAP_EXTENSION, EXCHANGE_EXTENSION, CountedBody, GuardedTransport, origin_of
+from pegboard.egress.urls import parse_url
+
+OnOverflow = Literal["raise", "truncate"]
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = re.compile(r"[\t\x20-\x7e]*")
+# They frame the message or name its receiver: a caller that sets them could smuggle a second request.
+_NEVER_SET = frozenset({
+    "host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade", "expect",
+    "accept-encoding",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Response:
+    """An answer, read to its end or to the cap.
+
+    `headers` has lower-case names; repeated ones are joined with ", ". `body` is unpacked. `url` is where the answer
+    came from, after redirects. `truncated` says that the body went on behind the cap.
+    """
+
+    status_code: int
+    headers: Mapping[str, str]
+    body: bytes
+    url: str
+    truncated: bool
+    elapsed_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Deadline:
+    """When the whole exchange must be over, on the clock of the event loop."""
+
+    at: float
+    after_s: float
+
+    @asynccontextmanager
+    async def holds(self, exchange: Exchange) -> AsyncGenerator[None]:
+        try:
+            async with asyncio.timeout_at(self.at):
+                yield
+        except TimeoutError:
+            raise timed_out(exchange, after_s=self.after_s) from None
+
+
+class StreamedResponse:
+    """An answer whose body is read piece by piece: `async for piece in response`."""
+
+    def __init__(self, response: httpx2.Response, *, url: str, exchange: Exchange, deadline: _Deadline) -> None:
+        self.status_code = response.status_code
+        self.headers: Mapping[str, str] = dict(response.headers.items())
+        self.url = url
+        assert isinstance(response.stream, CountedBody)
+        self._pieces = response.stream.pieces()
+        self._exchange = exchange
+        self._deadline = deadline
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        """Return the next piece of the unpacked body, under the cap and the deadline.
+
+        Raises:
+            EgressError: result_too_large after the last byte that fits; timeout; upstream_lost; protocol_error.
+        """
+        async with self._deadline.holds(self._exchange):
+            piece = await anext(self._pieces, None)
+        if piece is None:
+            raise StopAsyncIteration
+        return piece
+
+    async def aclose(self) -> None:
+        """Stop reading."""
+        await self._pieces.aclose()
+
+
+class GuardedClient:
+    """Sends requests to judged destinations only. Keeps connections, but no cookies; share one per configuration.
+
+    Args:
+        destinations: where it may connect; public addresses alone by default.
+        headers: configured headers, sent to the first origin only. Callers cannot override them.
+        connect_s: seconds to resolve and connect, each attempt.
+        read_s: seconds of silence allowed while reading; the deadline of the request holds in any case.
+        resolve: looks host names up.
+    """
+
+    def __init__(
+        self,
+        destinations: Destinations | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        bounds: Bounds = DEFAULT_BOUNDS,
+        connect_s: float = 10.0,
+        read_s: float | None = None,
+        resolve: Resolve = system_resolve,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        self._headers = _checked_headers(headers or {})
+        self._bounds = bounds
+        self._timeouts = {"connect": connect_s, "pool": connect_s, "read": read_s, "write": read_s}
+        self._transport = GuardedTransport(destinations or Destinations(), resolve=resolve, ssl_context=ssl_context)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._transport.aclose()
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        timeout_s: float = DEFAULT_BOUNDS.tool_timeout_s,
+        max_response_bytes: int | None = None,
+        max_redirects: int | None = None,
+        on_overflow: OnOverflow = "raise",
+    ) -> Response:
+        """Send one request, follow its redirects and read the answer. 4xx and 5xx are answers, not errors.
+
+        `timeout_s` is for everything together: connecting, redirects, the last byte. `max_response_bytes` counts the
+        unpacked body (the bound `http_response_bytes` by default). With `max_redirects=0` a redirect is returned as
+        it is.
+
+        Raises:
+            EgressError: blocked_destination, invalid_arguments, upstream_unavailable, upstream_lost, timeout,
+                protocol_error, upstream_error (too many redirects), result_too_large.
+        """
+        started_s = asyncio.get_running_loop().time()
+        content, truncated = bytearray(), False
+        async with self.stream(
+            method,
+            url,
+            headers=headers,
+            body=body,
+            timeout_s=timeout_s,
+            max_response_bytes=max_response_bytes,
+            max_redirects=max_redirects,
+        ) as response:
+            try:
+                async for piece in response:
+                    content += piece
+            except EgressError as exc:
+                if on_overflow == "raise" or exc.error.kind != "result_too_large":
+                    raise
+                truncated = True
+        return Response(
+            status_code=response.status_code,
+            headers=response.headers,
+            body=bytes(content),
+            url=response.url,
+            truncated=truncated,
+            elapsed_s=asyncio.get_running_loop().time() - started_s,
+        )
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        timeout_s: float = DEFAULT_BOUNDS.tool_timeout_s,
+        max_response_bytes: int | None = None,
+        max_redirects: int | None = None,
+    ) -> AsyncGenerator[StreamedResponse]:
+        """Send one request as `request` does and hand out the answer before its body is read.
+
+        The connection is closed or given back when the block ends.
+        """
+        deadline = _Deadline(at=asyncio.get_running_loop().time() + timeout_s, after_s=timeout_s)
+        hop = self._first_hop(method, url, headers or {}, body)
+        cap = self._bounds.http_response_bytes if max_response_bytes is None else max_response_bytes
+        limit = self._bounds.http_redirects if max_redirects is None else max_redirects
+        for followed in range(limit + 1):
+            exchange = Exchange(origin=origin_of(hop.url))
+            try:
+                async with deadline.holds(exchange):
+                    response = await self._transport.handle_async_request(self._build(hop, exchange, cap))
+            except EgressError as exc:
+                raise _at_hop(exc, followed) from exc
+            try:
+                location = response.headers.get("location")
+                if response.status_code not in REDIRECT_STATUSES or location is None or limit == 0:
+                    streamed = StreamedResponse(response, url=str(hop.url), exchange=exchange, deadline=deadline)
+                    async with aclosing(streamed):
+                        yield streamed
+                    return
+            finally:
+                await response.aclose()
+            try:
+                hop = next_hop(hop, status=response.status_code, location=location)
+            except EgressError as exc:
+                raise _at_hop(exc, followed + 1) from exc
+        raise EgressError("upstream_error", f"{origin_of(hop.url)!r} redirects more than {limit} times.")
+
+    def _first_hop(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Hop:
+        if not _TOKEN.fullmatch(method) or method.upper() in ("CONNECT", "TRACE"):
+            raise EgressError("invalid_arguments", f"The method {method[:40]!r} is not allowed. Use GET or POST.")
+        if body is not None and len(body) > self._bounds.request_body_bytes:
+            text = f"The body has {len(body)} bytes; at most {self._bounds.request_body_bytes} are sent. Send less."
+            raise EgressError("invalid_arguments", text)
+        given = _checked_headers(headers)
+        taken = sorted(given.keys() & self._headers.keys())
+        if taken:
+            text = f"The header {taken[0]!r} is set by the configuration of this tool. Leave it out."
+            raise EgressError("invalid_arguments", text)
+        merged = {"user-agent": "pegboard", "accept": "*/*"} | given | self._headers
+        return Hop(method=method.upper(), url=parse_url(url), headers=merged, body=body)
+
+    def _build(self, hop: Hop, exchange: Exchange, cap: int) -> httpx2.Request:
+        return httpx2.Request(
+            hop.method,
+            hop.url,
+            headers=dict(hop.headers),
+            content=hop.body,
+            extensions={"timeout": self._timeouts, EXCHANGE_EXTENSION: exchange, CAP_EXTENSION: cap},
+        )
+
+
+def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers with lower-case names, or refuse those that could change the message itself."""
+    checked: dict[str, str] = {}
+    for name, value in headers.items():
+        plain = name.lower()
+        if not _TOKEN.fullmatch(name):
+            raise EgressError("invalid_arguments", f"{name[:80]!r} is not a header name. Use letters, digits and '-'.")
+        if plain in _NEVER_SET or plain.startswith("proxy-"):
+            raise EgressError("invalid_arguments", f"The header {name!r} cannot be set. Leave it out.")
+        if not _VALUE.fullmatch(value):
+            text = f"The header {name!r} has a line break or another character that headers cannot hold. Remove it."
+            raise EgressError("invalid_arguments", text)
+        if plain in checked:
+            raise EgressError("invalid_arguments", f"The header {name!r} is given twice. Give it once.")
+        checked[plain] = value
+    return checked
+
+
+def _at_hop(exc: EgressError, followed: int) -> EgressError:
+    if followed == 0:
+        return exc
+    error = exc.error
+    return EgressError(
+        error.kind,
+        f"Redirect {followed}: {error.message}",
+        hint=error.hint,
+        retryable=error.retryable,
+        outcome_unknown=error.outcome_unknown,
+    )

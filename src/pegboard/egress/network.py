@@ -1,0 +1,106 @@
+"""Network: resolve a name once, judge every address, connect to a judged address."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import cast
+
+import httpcore2
+from httpcore2 import SOCKET_OPTION
+
+from pegboard.egress.destinations import Destinations
+from pegboard.egress.failures import EgressError
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Looks a host name up: `(host, port)` to literal addresses, in the order to try them. Raises OSError."""
+
+# Threads of our own: a name server that hangs must not use up the pool in which tools run.
+_LOOKUPS = ThreadPoolExecutor(max_workers=8, thread_name_prefix="pegboard-lookup")
+_ADDRESSES_TRIED = 4
+
+
+async def system_resolve(host: str, port: int) -> Sequence[str]:
+    """Ask the system's resolver, which also reads every spelling of an address (`127.1`, `0x7f.1`, `2130706433`)."""
+    loop = asyncio.get_running_loop()
+    found = await loop.run_in_executor(_LOOKUPS, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+class GuardedBackend(httpcore2.AsyncNetworkBackend):
+    """The network as httpcore2 sees it.
+
+    What is connected to is the address that was judged, so that a name which changes its answer between the check and
+    the connection gains nothing; TLS and `Host` keep the name.
+    """
+
+    def __init__(self, destinations: Destinations, resolve: Resolve = system_resolve) -> None:
+        self._destinations = destinations
+        self._resolve = resolve
+        self._sockets = cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109  (the signature is httpcore2's)
+        local_address: str | None = None,
+        socket_options: Iterable[SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        """Connect to the first address that answers, all of them judged before.
+
+        Raises:
+            EgressError: blocked_destination, upstream_unavailable, or timeout.
+        """
+        self._destinations.check_name(host, port)
+        started = asyncio.get_running_loop().time()
+        addresses = await self._look_up(host, port, timeout)
+        self._destinations.check_addresses(host, port, addresses)
+        # The first ones only, each with a fair share of the time: a dead address must not eat all of it.
+        tried = addresses[:_ADDRESSES_TRIED]
+        for position, address in enumerate(tried):
+            share = None
+            if timeout is not None:
+                left = started + timeout - asyncio.get_running_loop().time()
+                share = max(left / (len(tried) - position), 0.001)
+            try:
+                return await self._sockets.connect_tcp(
+                    address, port, timeout=share, local_address=local_address, socket_options=socket_options
+                )
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
+                if position == len(tried) - 1:
+                    raise
+        raise EgressError("upstream_unavailable", f"The host {host!r} has no address. Check the name.")
+
+    async def connect_unix_socket(
+        self,
+        path: str,
+        timeout: float | None = None,  # noqa: ASYNC109  (the signature is httpcore2's)
+        socket_options: Iterable[SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        """Refuse: no request may leave through a socket file."""
+        raise EgressError(
+            "blocked_destination", f"The socket file {path!r} is refused: only http and https are allowed."
+        )
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait; httpcore2 asks for it between attempts."""
+        await asyncio.sleep(seconds)
+
+    async def _look_up(self, host: str, port: int, timeout_s: float | None) -> Sequence[str]:
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._resolve(host.rstrip("."), port)
+        except TimeoutError:
+            raise EgressError("timeout", f"The host name {host!r} was not resolved in time. Try again later.") from None
+        except (OSError, UnicodeError):
+            text = f"The host name {host!r} cannot be found. Check the name."
+            raise EgressError("upstream_unavailable", text) from None
+
+
+def default_ssl_context() -> ssl.SSLContext:
+    """Build the context that trusts what the system trusts (or the operator's `SSL_CERT_FILE`)."""
+    return httpcore2.default_ssl_context()

@@ -1,0 +1,245 @@
+"""Process: the one launcher of other programs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import AsyncIterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pegboard.base.bounds import DEFAULT_BOUNDS
+from pegboard.base.errors import CallError
+from pegboard.egress.kin import Kin, find_kin, living, reap, signal_kin
+from pegboard.egress.wire import Wire
+
+_log = logging.getLogger(__name__)
+_INHERITED = ("PATH", "HOME", "LANG", "TERM")
+_POLL_S = 0.02
+_LAST_RESORT_S = 2.0
+# Reading the process table takes milliseconds; a thread of our own cannot be starved by tools that hang.
+_LOOKERS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="pegboard-kin")
+
+
+def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return PATH, HOME, LANG and TERM of our own environment and what `extra` names; nothing else."""
+    kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    return kept | dict(extra or {})
+
+
+async def launch(
+    command: str,
+    args: Sequence[str] = (),
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+    line_bytes: int = DEFAULT_BOUNDS.message_line_bytes,
+    stderr_bytes: int = DEFAULT_BOUNDS.stderr_ring_bytes,
+) -> Process:
+    """Start a program without a shell, in a session of its own, with a clean environment and only its three pipes.
+
+    `env` is what the program gets beside PATH, HOME, LANG and TERM. `line_bytes` limits a line of its stdout;
+    `stderr_bytes` is how much of its stderr is kept, the newest.
+
+    Raises:
+        CallError: upstream_unavailable when it cannot be started.
+    """
+    popen = _spawn(command, args, clean_environment(env), cwd)
+    wire = Wire(command, line_bytes=line_bytes, stderr_bytes=stderr_bytes)
+    # Never cancelled half-way: the event loop would go on to watch a pipe that is closed by then.
+    starting = asyncio.create_task(_attach(wire, popen))
+    try:
+        await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await asyncio.shield(asyncio.create_task(_abandon(starting, Process(wire, popen))))
+        raise
+    return Process(wire, popen)
+
+
+async def _attach(wire: Wire, popen: subprocess.Popen[bytes]) -> None:
+    assert popen.stdin is not None
+    assert popen.stdout is not None
+    assert popen.stderr is not None
+    try:
+        _watch(popen, wire)
+        await wire.attach(popen.stdin, popen.stdout, popen.stderr)
+    except OSError as exc:
+        popen.kill()
+        popen.wait()
+        for pipe in (popen.stdin, popen.stdout, popen.stderr):
+            pipe.close()
+        text = f"The command {popen.args!r} cannot be started: {exc.strerror}. Try again later."
+        raise CallError("upstream_unavailable", text) from None
+
+
+async def _abandon(starting: asyncio.Task[None], process: Process) -> None:
+    with suppress(CallError):
+        await starting
+        await process.stop(grace_s=0)
+
+
+def _watch(popen: subprocess.Popen[bytes], wire: Wire) -> None:
+    """Tell the wire when the program is gone, and take its exit status."""
+    loop = asyncio.get_running_loop()
+    if not hasattr(os, "pidfd_open"):
+        threading.Thread(target=lambda: (popen.wait(), loop.call_soon_threadsafe(wire.on_exit)), daemon=True).start()
+        return
+    handle = os.pidfd_open(popen.pid)
+
+    def ended() -> None:
+        loop.remove_reader(handle)
+        os.close(handle)
+        popen.wait()
+        wire.on_exit()
+
+    loop.add_reader(handle, ended)
+
+
+def _spawn(
+    command: str, args: Sequence[str], env: Mapping[str, str], cwd: str | Path | None
+) -> subprocess.Popen[bytes]:
+    if cwd is not None and not Path(cwd).is_dir():
+        text = f"{command!r} cannot be started: its working directory {str(cwd)!r} does not exist. Create it."
+        raise CallError("upstream_unavailable", text, retryable=False)
+    try:
+        return subprocess.Popen(  # noqa: S603  (an argument list from the operator, never a shell)
+            [command, *args],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=env,
+            cwd=cwd,
+            bufsize=0,
+            close_fds=True,
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        text = f"The command {command!r} is not found. Install it, or give its whole path."
+        raise CallError("upstream_unavailable", text, retryable=False) from None
+    except (OSError, ValueError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else str(exc)
+        text = f"The command {command!r} cannot be started: {reason}. Correct it."
+        raise CallError("upstream_unavailable", text, retryable=False) from None
+
+
+class Process:
+    """A running program: lines out, bytes in, and an end that leaves nothing behind.
+
+    `stop` must be called in the end, also when the program died by itself; `async with` does. One task reads.
+    """
+
+    def __init__(self, wire: Wire, popen: subprocess.Popen[bytes]) -> None:
+        self.pid = popen.pid
+        self._wire = wire
+        self._popen = popen
+        self._stopping: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit status, negative for a signal; None while the program runs."""
+        return self._popen.returncode
+
+    @property
+    def stderr_tail(self) -> str:
+        """The newest part of what the program wrote to stderr. Foreign text: clean it before showing it."""
+        return self._wire.stderr.decode("utf-8", "replace")
+
+    async def write(self, payload: bytes) -> None:
+        """Send bytes to stdin; waits while the program does not read.
+
+        Raises:
+            CallError: upstream_lost when the program ended or closed its stdin; the bytes may have arrived.
+        """
+        await self._wire.write(payload)
+
+    def close_stdin(self) -> None:
+        """Tell the program that nothing more will come."""
+        self._wire.close_stdin()
+
+    async def read_line(self) -> bytes | None:
+        """Return the next line of stdout without its line end, or None when the program has no more.
+
+        Raises:
+            CallError: protocol_error when a line is longer than `line_bytes`; then and ever after.
+        """
+        return await self._wire.read_line()
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Yield the lines of stdout until it ends."""
+        while (line := await self.read_line()) is not None:
+            yield line
+
+    async def exited(self) -> int:
+        """Wait until the program itself is gone, whoever still holds its pipes. Returns its exit status."""
+        await self._wire.exited.wait()
+        return self.returncode or 0
+
+    async def stop(self, *, grace_s: float = 2.0) -> None:
+        """End the program and all its descendants: close stdin, wait, SIGTERM, wait, SIGKILL.
+
+        Each wait lasts at most `grace_s`; with 0 everything is killed at once. May be called again, and goes on to its
+        end when the caller is cancelled.
+        """
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop(grace_s), name=f"stop-{self.pid}")
+        await asyncio.shield(self._stopping)
+
+    async def _stop(self, grace_s: float) -> None:
+        pipes = self._wire.output_pipes()
+        # Looked at before anything dies: afterwards a child that left the session has no parent to find it by.
+        kin = await self._look(frozenset(), pipes)
+        self._wire.close_stdin()
+        if grace_s > 0:
+            await self._until_gone(frozenset(), grace_s)
+            kin = await self._look(kin, pipes)
+            if kin or self.returncode is None:
+                self._signal(kin, signal.SIGTERM)
+                await self._until_gone(kin, grace_s)
+                kin = await self._look(kin, pipes)
+        ended_at = asyncio.get_running_loop().time() + _LAST_RESORT_S
+        everyone = kin
+        while kin or self.returncode is None:
+            self._signal(kin, signal.SIGKILL)
+            await self._until_gone(kin, _POLL_S * 5)
+            kin = await self._look(kin, pipes)
+            everyone |= kin
+            if asyncio.get_running_loop().time() > ended_at:
+                _log.warning("process %d or its descendants survive SIGKILL; they are left alone", self.pid)
+                break
+        reap(one for one in everyone if one.pid != self.pid)
+        await self._wire.close()
+
+    async def _look(self, known: frozenset[Kin], pipes: frozenset[int]) -> frozenset[Kin]:
+        search = partial(find_kin, self.pid, known=known, pipes=pipes)
+        return await asyncio.get_running_loop().run_in_executor(_LOOKERS, search)
+
+    def _signal(self, kin: frozenset[Kin], signum: signal.Signals) -> None:
+        # Each gets it once: a second SIGTERM would break into the tidying up that the first one started.
+        if kin:
+            signal_kin(kin, signum)
+        elif self.returncode is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signum)
+
+    async def _until_gone(self, kin: frozenset[Kin], within_s: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._wire.exited.wait()
+                while living(kin):  # noqa: ASYNC110  (what is not our child sends no event)
+                    await asyncio.sleep(_POLL_S)

@@ -1,0 +1,15 @@
+"""offers: what a catalog has beside tools: resources, prompts, completions. Judged and read as tools are called.
+
+Each is kept as an entry of a registry of its own, under the namespaces `resource`, `prompt` and
+`completion`. So groups, policy, predicates, limits, hooks, events and audit hold for them by the
+same code: there is no second judge and no second door.
+"""
+
+from pegboard.offers.messages import Message
+from pegboard.offers.registry import Offers
+from pegboard.offers.specs import CompletionSpec, PromptArgument, PromptSpec, ResourceSpec, Spec
+
+NAMESPACES = ("resource", "prompt", "completion")
+__all__ = [
+    "NAMESPACES", "CompletionSpec", "Message", "Offers", "PromptArgument", "PromptSpec", "ResourceSpec", "Spec",
+]  # fmt: skip

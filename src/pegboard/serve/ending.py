@@ -1,0 +1,28 @@
+"""Ending: leave the process, whatever still runs in it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+
+_THREAD_GRACE_S = 0.5
+
+
+def leave_if_held() -> None:
+    """End the process if worker threads are still running: a tool that never returns must not keep it alive."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for thread in threading.enumerate():
+        if thread.name.startswith("pegboard-tool"):
+            thread.join(_THREAD_GRACE_S)
+            if thread.is_alive():
+                leave()
+
+
+def leave() -> None:
+    """End the process now, with exit code 0."""
+    logging.shutdown()
+    sys.stderr.flush()
+    os._exit(0)

@@ -1,0 +1,146 @@
+"""http: a catalog as an ASGI app, and a server for it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from pegboard.base.loading import Later
+from pegboard.serve.gate import LOOPBACK_HOSTS, Gate, hosts_of
+from pegboard.serve.identity import choose_profile
+from pegboard.serve.mcp.desk import desk_of
+
+if TYPE_CHECKING:
+    from pegboard.catalog import Catalog
+    from pegboard.serve.mcp.endpoint import Endpoint
+
+GRACE_S = 10.0
+_endpoint = Later("pegboard.serve.mcp.endpoint")
+_listener = Later("pegboard.serve.listener")
+
+
+def http_app(
+    catalog: Catalog,
+    *,
+    config: object = None,
+    profile: str | None = None,
+    allowed_hosts: Sequence[str] = LOOPBACK_HOSTS,
+    keys: tuple[bytes, ...] = (),
+    grace_s: float = GRACE_S,
+) -> Starlette:
+    """Return an ASGI app that serves the catalog's tools over MCP at `/mcp` and `/mcp/{profile}`.
+
+    Everybody who reaches it may use the profiles' tools: put it behind something that knows its callers.
+    The app's lifespan starts and closes the catalog; an app that mounts it must run that lifespan
+    (`app.router.lifespan_context`).
+
+    Args:
+        catalog: the tools.
+        config: makes the context of each request: a loaded config, or a callable that takes the `Visit`.
+        profile: the profile behind `/mcp`; by default `default`, or the first declared. A catalog without profiles
+            serves all groups there.
+        allowed_hosts: names, without port, by which clients reach the server.
+        keys: secrets of 32 bytes or more that seal what clients carry for us; the same for all workers.
+        grace_s: how long running calls may go on when the app is shut down.
+
+    Raises:
+        DefinitionError: there is no such profile.
+    """
+    choose_profile(catalog.registry.profiles, profile)
+    endpoint: Endpoint = _endpoint.Endpoint(desk_of(catalog, config), Gate(allowed_hosts), profile=profile, keys=keys)
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
+        await catalog.start()
+        try:
+            async with endpoint.running():
+                yield
+        finally:
+            await catalog.close(grace_s=grace_s)
+
+    async def ready(_request: Request) -> Response:
+        is_ready = endpoint.is_running and not catalog.guards.closing
+        return PlainTextResponse("ready" if is_ready else "not ready", status_code=200 if is_ready else 503)
+
+    routes = [
+        Route("/mcp", endpoint=endpoint),
+        Route("/mcp/{profile}", endpoint=endpoint),
+        Route("/healthz", endpoint=_healthy),
+        Route("/readyz", endpoint=ready),
+    ]
+    app = ShortWay(endpoint, routes=routes, lifespan=lifespan)
+    app.state.end_streams = endpoint.end_streams
+    return app
+
+
+class ShortWay(Starlette):
+    """The app. Requests for `/mcp` pass by Starlette's middleware and routes, which cost as much as a call."""
+
+    def __init__(self, endpoint: Endpoint, **options: Any) -> None:
+        super().__init__(**options)
+        self._endpoint = endpoint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Where it is mounted below another path, the routes find their way.
+        if scope["type"] == "http" and scope["path"] == "/mcp" and not scope.get("root_path"):
+            scope["path_params"] = {}
+            await self._endpoint(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+
+async def _healthy(_request: Request) -> Response:
+    return PlainTextResponse("ok")
+
+
+def run_http(
+    catalog: Catalog,
+    config: object = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8420,
+    profile: str | None = None,
+    on_ready: Callable[[str], None] | None = None,
+    allow_anonymous_from_anywhere: bool = False,
+    allowed_hosts: Sequence[str] = (),
+    keys: tuple[bytes, ...] = (),
+    grace_s: float = GRACE_S,
+) -> None:
+    """Serve the catalog over HTTP until SIGTERM or SIGINT, then let running calls end for `grace_s`.
+
+    A second signal ends it at once. `on_ready` is told the address of `/mcp` when it answers; by
+    default it is written to standard error. `port=0` takes a free one.
+
+    Raises:
+        DefinitionError: no such profile, or an address that would let strangers call.
+        OSError: the address cannot be had.
+    """
+    hosts = hosts_of(host, allowed_hosts, anonymous_anywhere=allow_anonymous_from_anywhere)
+    app = http_app(catalog, config=config, profile=profile, allowed_hosts=hosts, keys=keys, grace_s=grace_s)
+    _listener.listen(
+        app,
+        host=host,
+        port=port,
+        bounds=catalog.registry.bounds,
+        on_ready=on_ready or _say_where,
+        drain=lambda: _drain(catalog, app, grace_s),
+        grace_s=grace_s,
+    )
+
+
+async def _drain(catalog: Catalog, app: Starlette, grace_s: float) -> None:
+    app.state.end_streams()
+    await catalog.executor.close(grace_s=grace_s)
+
+
+def _say_where(address: str) -> None:
+    sys.stderr.write(f"Serving MCP on {address}\n")
+    sys.stderr.flush()

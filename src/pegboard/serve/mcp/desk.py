@@ -1,0 +1,138 @@
+"""Desk: what MCP asks of a catalog, answered in wire form. Knows the protocol's words, but not the SDK."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from pegboard.base.content import ToolResult
+from pegboard.base.model import JSON, ToolEntry
+from pegboard.core.context import ToolContext
+from pegboard.core.view import View
+from pegboard.export.mcp import mcp_result
+from pegboard.offers import Offers
+from pegboard.serve.identity import ContextFor, Visit, context_maker
+from pegboard.serve.mcp.bridge import Bridge
+from pegboard.serve.mcp.progress import Progress
+from pegboard.serve.mcp.rounds import RoundBridge
+
+if TYPE_CHECKING:
+    from pegboard.catalog import Catalog
+
+INVALID_PARAMS = -32602
+MISSING_CAPABILITY = -32021
+LIST_TTL_MS = 60_000
+
+
+class RpcError(Exception):
+    """The request is answered with a JSON-RPC error."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code, self.message, self.data = code, message, data
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Desk:
+    """Lists and calls the tools of a catalog for the one who visits."""
+
+    catalog: Catalog
+    context_for: ContextFor
+    offers: Offers
+
+    def context(self, visit: Visit, bridge: Bridge | None = None) -> ToolContext:
+        """Return a fresh context for one request."""
+        ctx = self.context_for(visit)
+        if bridge is not None and ctx.client is None:
+            # Nobody else has seen this context yet; copying its thirty fields would cost as much as a call.
+            object.__setattr__(ctx, "client", bridge)
+        return ctx
+
+    # -- lists
+
+    async def view(self, visit: Visit) -> View:
+        """Return the view of the one who visits, with every question for a list answered."""
+        return await self.catalog.aview(self.context(visit), profile=visit.profile)
+
+    async def tool_list(self, visit: Visit) -> bytes:
+        """Return the caller's tools as a JSON array, in the form of 2026-07-28."""
+        return (await self.view(visit)).export_bytes("mcp")
+
+    # -- calls
+
+    async def call(self, visit: Visit, name: str, arguments: JSON, bridge: Bridge, *, is_earlier: bool = False) -> JSON:
+        """Run one guarded call and return its result in wire form.
+
+        Raises:
+            RpcError: no such tool for this caller, in the same words whatever the reason; a client
+                that lacks what the call needs.
+        """
+        view = self.catalog.view(self.context(visit, bridge), profile=visit.profile)
+        result = await self.run(view, name, arguments, bridge)
+        if not isinstance(result, ToolResult):
+            return result
+        schema = None
+        if is_earlier and result.has_structured:
+            entry = await view.afind(name)
+            schema = None if entry is None else entry.spec.output_schema
+        shown = mcp_result(result, output_schema=schema, wrap_structured=is_earlier)
+        shown.setdefault("isError", False)
+        return shown
+
+    async def run(
+        self, view: View, name: str, arguments: JSON, bridge: Bridge, *, absent: RpcError | None = None
+    ) -> ToolResult | JSON:
+        """Run one guarded call; return its result, or the questions it waits for, in wire form.
+
+        Raises:
+            RpcError: nothing of that name for this caller (`absent`, when given); a client that lacks what is needed.
+        """
+        callbacks = Progress(bridge) if bridge.wants_progress else None
+        result = await view.call(name, arguments, callbacks=callbacks)
+        error = result.error
+        if error is None:
+            return result
+        if error.kind == "not_found" and await view.afind(name) is None:
+            raise absent or RpcError(INVALID_PARAMS, error.message)
+        if error.kind != "consent_required":
+            return result
+        if bridge.missing:
+            raise RpcError(MISSING_CAPABILITY, error.message, {"requiredCapabilities": bridge.missing})
+        if isinstance(bridge, RoundBridge) and bridge.questions:
+            return {"resultType": "input_required", "inputRequests": bridge.questions, "requestState": bridge.state()}
+        return result
+
+    # -- headers that mirror arguments
+
+    def may_mirror(self, name: str) -> bool:
+        """Tell whether a tool of this name has arguments that are mirrored in headers, or may turn out to."""
+        snapshot = self.catalog.snapshot()
+        mirroring: frozenset[str] | None = snapshot.cache.get("mirroring")
+        if mirroring is None:
+            names = (
+                n for e in snapshot.entries if _mirrors(e) for n in (e.wire_name, e.qualified_id, *e.spec.renamed_from)
+            )
+            mirroring = snapshot.cache["mirroring"] = frozenset(names)
+        return name in mirroring or (bool(snapshot.bundles) and snapshot.find(name) is None)
+
+    async def mirrored_schema(self, visit: Visit, name: str) -> JSON | None:
+        """Return the input schema of a visible tool, by which its mirrored headers are checked."""
+        view = self.catalog.view(self.context(visit), profile=visit.profile)
+        entry = await view.afind(name)
+        return None if entry is None else entry.spec.input_schema
+
+
+def desk_of(catalog: Catalog, config: object) -> Desk:
+    """Return the desk of a catalog, with its offers and its kind of context."""
+    context_type: type[ToolContext] = vars(catalog).get("_context_type", ToolContext)
+    offers: Offers | None = getattr(catalog, "offers", None)
+    if offers is None:
+        offers = vars(catalog)["offers"] = Offers(catalog.registry, catalog.executor, context_type=context_type)
+    return Desk(catalog=catalog, context_for=context_maker(config, context_type=context_type), offers=offers)
+
+
+def _mirrors(entry: ToolEntry) -> bool:
+    """Tell whether a tool has, or may turn out to have, arguments that are mirrored in headers."""
+    return entry.builder is not None or b"x-mcp-header" in orjson.dumps(entry.spec.input_schema)

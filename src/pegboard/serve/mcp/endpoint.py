@@ -1,0 +1,173 @@
+"""Endpoint: `/mcp` and `/mcp/{profile}` over streamable HTTP. Checks a request, then the door or the SDK answers it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.types import Receive, Scope, Send
+
+from pegboard.base.model import JSON, JSONValue
+from pegboard.serve.gate import Gate
+from pegboard.serve.identity import Identity, Visit, choose_profile
+from pegboard.serve.intake import ClientLeftError, Intake, IntakeError, replay
+from pegboard.serve.mcp.desk import Desk
+from pegboard.serve.mcp.door import Door, Plan, server_words
+from pegboard.serve.mcp.handlers import Visits
+from pegboard.serve.mcp.head import Head, HeadReader
+from pegboard.serve.mcp.jsonrpc import as_object, called_tool, error_message
+from pegboard.serve.mcp.server import MIRRORED, PAGE_TOOLS, Protocol, accepts, build
+from pegboard.serve.mcp.sessions import SessionManager
+from pegboard.serve.mcp.watch import answer
+
+_RETRY_MS = 500
+_BUSY = -32000
+
+
+class Endpoint:
+    """One ASGI app for all profiles of a catalog.
+
+    Args:
+        desk: the catalog's answers.
+        gate: whose Host and Origin come in.
+        profile: the profile behind `/mcp`; by default `default`, or the first.
+        keys: the secrets that seal states and cursors; give several workers the same.
+    """
+
+    def __init__(self, desk: Desk, gate: Gate, *, profile: str | None, keys: tuple[bytes, ...]) -> None:
+        self._desk, self._gate, self._profile, self._keys = desk, gate, profile, keys
+        self._intake = Intake(desk.catalog.registry.bounds)
+        self._heads = HeadReader(gate)
+        self._visits: dict[str | None, Visit] = {}
+        self._open, self._max_open = 0, desk.catalog.registry.bounds.calls_in_flight
+        self.is_running = False
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Serve for the time of the block; may be entered again after it has ended."""
+        self._protocol = build(self._desk, keys=self._keys)
+        self._door = Door(
+            self._desk,
+            server=server_words(self._desk.catalog.name),
+            page_tools=PAGE_TOOLS,
+            seal=self._protocol.seal,
+            accepts=accepts,
+        )
+        self._sessions = self._manager(self._protocol)
+        self._protocol.start()
+        try:
+            async with self._sessions.run():
+                self.is_running = True
+                yield
+        finally:
+            self.is_running = False
+            self.end_streams()
+
+    def _manager(self, protocol: Protocol) -> SessionManager:
+        names = self._gate.hosts
+        origins = [f"{scheme}://{name}" for scheme in ("http", "https") for name in names]
+        return SessionManager(
+            app=protocol.server,
+            retry_interval=_RETRY_MS,
+            # The gate has looked already; what the SDK would let in beyond it never gets here.
+            security_settings=TransportSecuritySettings(
+                allowed_hosts=[form for name in names for form in (name, f"{name}:*")],
+                allowed_origins=[form for origin in origins for form in (origin, f"{origin}:*")],
+            ),
+            max_request_body_size=self._desk.catalog.registry.bounds.request_body_bytes,
+        )
+
+    def end_streams(self) -> None:
+        """End every open listen stream with its result; a server that shuts down would wait for them."""
+        self._protocol.stop()
+
+    # -- one request
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        head = self._heads.read(scope["headers"])
+        if head.refusal is not None:
+            await _refuse(send, head.refusal.status, -32600, head.refusal.text)
+            return
+        visit = self._visit(scope["path_params"].get("profile"))
+        if visit is None:
+            await _refuse(send, 404, -32600, "Not found")
+            return
+        scope[Visits.KEY], scope["headers"] = visit, head.headers
+        if scope["method"] != "POST":
+            await self._to_sdk(scope, receive, send, visit)
+        elif self._open >= self._max_open:
+            await _refuse(send, 503, _BUSY, "The server is busy. Try again in a moment.", (b"retry-after", b"1"))
+        else:
+            self._open += 1
+            try:
+                await self._post(scope, receive, send, visit, head)
+            finally:
+                self._open -= 1
+
+    async def _post(self, scope: Scope, receive: Receive, send: Send, visit: Visit, head: Head) -> None:
+        try:
+            body = await self._intake.body(head.by_name, receive)
+            message = self._intake.message(body)
+        except IntakeError as error:
+            closing = () if error.status == 400 else ((b"connection", b"close"),)
+            await _refuse(send, error.status, error.code, error.text, *closing)
+            return
+        except ClientLeftError:
+            return
+        plan = self._plan(head, message, visit)
+        if plan is not None:
+            await answer(plan, receive, send)
+            return
+        mirrored = MIRRORED.set(await self._mirrored(message, visit))
+        # A stream that listens is counted by the SDK; it must not keep others from calling.
+        listens = (as_object(message) or {}).get("method") == "subscriptions/listen"
+        self._open -= listens
+        try:
+            await self._to_sdk(scope, replay(body, receive), send, visit)
+        finally:
+            self._open += listens
+            MIRRORED.reset(mirrored)
+
+    def _visit(self, named: str | None) -> Visit | None:
+        """Return the visit of an anonymous caller to a profile; `None` when there is no such profile."""
+        profiles = self._desk.catalog.registry.profiles
+        profile = named or choose_profile(profiles, None if self._profile not in profiles else self._profile)
+        if named is not None and named not in profiles:
+            return None
+        visit = self._visits.get(profile)
+        if visit is None:
+            who = Identity()
+            visit = self._visits[profile] = Visit(identity=who, profile=profile, session=who.credential)
+        return visit
+
+    def _plan(self, head: Head, message: JSONValue, visit: Visit) -> Plan | None:
+        """Return the work for a plain request whose headers say what its body says; `None` for all others."""
+        request = as_object(message)
+        if request is None or not head.method or request.get("method") != head.method:
+            return None
+        if head.tool and called_tool(message) != head.tool:
+            return None
+        return self._door.plan(message, visit)
+
+    async def _mirrored(self, message: JSONValue, visit: Visit) -> JSON | None:
+        """Return the schema by which the SDK checks mirrored headers: only of a tool that this caller may use."""
+        name = called_tool(message)
+        if name is None or not self._desk.may_mirror(name):
+            return None
+        return await self._desk.mirrored_schema(visit, name)
+
+    async def _to_sdk(self, scope: Scope, receive: Receive, send: Send, visit: Visit) -> None:
+        # The SDK gives a session to whoever opened it, and to nobody else.
+        scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=visit.owner, scopes=[]))
+        await self._sessions.handle_request(scope, receive, send)
+
+
+async def _refuse(send: Send, status: int, code: int, text: str, *more: tuple[bytes, bytes]) -> None:
+    """Answer with a JSON-RPC error that belongs to no request."""
+    body = error_message(code, text)
+    headers = [(b"content-length", b"%d" % len(body)), (b"content-type", b"application/json"), *more]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,193 @@
+"""Offering: resources, prompts and completions over MCP, on what the catalog offers."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel.server import Server
+
+from pegboard.base.content import AudioContent, Content, ImageContent, ResourceContent, TextContent, ToolResult
+from pegboard.base.digests import digest
+from pegboard.base.model import JSON
+from pegboard.core.view import View
+from pegboard.export.mcp import mcp_content
+from pegboard.offers import CompletionSpec, PromptSpec, ResourceSpec
+from pegboard.serve.identity import Visit
+from pegboard.serve.mcp.bridge import Bridge
+from pegboard.serve.mcp.desk import INVALID_PARAMS, LIST_TTL_MS, Desk, RpcError
+from pegboard.serve.mcp.handlers import ToolHandlers, complete, isolated
+from pegboard.serve.mcp.seals import Seals
+from pegboard.serve.mcp.sessions import Sessions
+
+Ctx = ServerRequestContext[Any, Any]
+INTERNAL_ERROR = -32603
+_PAGE = 1_000
+_MAX_SUGGESTIONS = 100
+
+
+class OfferHandlers:
+    """resources/*, prompts/* and completion/complete."""
+
+    def __init__(
+        self, desk: Desk, seals: Seals, sessions: Sessions, tools: ToolHandlers, visit_of: Callable[[Ctx], Visit]
+    ) -> None:
+        self._desk, self._offers, self._seals, self._sessions = desk, desk.offers, seals, sessions
+        self._bridge, self._visit_of = tools.bridge, visit_of
+        self._is_registered = False
+
+    def register(self, server: Server[Any]) -> None:
+        """Add the handlers to a server, once there is something to offer; until then it announces nothing of it."""
+        if self._is_registered or not any(True for _ in self._offers.specs):
+            return
+        self._is_registered = True
+        add = server.add_request_handler
+        add("resources/list", types.PaginatedRequestParams, self.list_resources)
+        add("resources/templates/list", types.PaginatedRequestParams, self.list_templates)
+        add("resources/read", types.ReadResourceRequestParams, self.read)
+        add("resources/subscribe", types.SubscribeRequestParams, self.subscribe)
+        add("resources/unsubscribe", types.UnsubscribeRequestParams, self.unsubscribe)
+        add("prompts/list", types.PaginatedRequestParams, self.list_prompts)
+        add("prompts/get", types.GetPromptRequestParams, self.get_prompt)
+        add("completion/complete", types.CompleteRequestParams, self.complete)
+
+    # -- lists
+
+    async def _view(self, ctx: Ctx) -> tuple[Visit, View]:
+        visit = self._visit_of(ctx)
+        return visit, await self._offers.view(self._desk.context(visit), profile=visit.profile).prepare()
+
+    def _page(self, ctx: Ctx, visit: Visit, kind: str, items: Sequence[JSON], cursor: str | None) -> JSON:
+        first, end, following = self._seals.page(
+            visit.owner, kind, digest(items), size=_PAGE, length=len(items), cursor=cursor
+        )
+        page: JSON = {kind: list(items[first:end]), "ttlMs": LIST_TTL_MS, "cacheScope": "private"}
+        return complete(ctx, page if following is None else {**page, "nextCursor": following})
+
+    async def list_resources(self, ctx: Ctx, params: types.PaginatedRequestParams) -> JSON:
+        visit, view = await self._view(ctx)
+        items = [_resource(spec, "uri") for _, spec in self._offers.resources(view) if not spec.variables]
+        return self._page(ctx, visit, "resources", items, params.cursor)
+
+    async def list_templates(self, ctx: Ctx, params: types.PaginatedRequestParams) -> JSON:
+        visit, view = await self._view(ctx)
+        items = [_resource(spec, "uriTemplate") for _, spec in self._offers.resources(view) if spec.variables]
+        return self._page(ctx, visit, "resourceTemplates", items, params.cursor)
+
+    async def list_prompts(self, ctx: Ctx, params: types.PaginatedRequestParams) -> JSON:
+        visit, view = await self._view(ctx)
+        items = [_prompt(spec) for _, spec in self._offers.prompts(view)]
+        return self._page(ctx, visit, "prompts", items, params.cursor)
+
+    # -- one of them
+
+    async def read(self, ctx: Ctx, params: types.ReadResourceRequestParams) -> JSON:
+        uri = str(params.uri)
+        absent = RpcError(INVALID_PARAMS, f"No resource {uri!r} is available to this caller.", {"uri": uri})
+        found = self._offers.find_resource(uri)
+        if found is None:
+            raise absent
+        key, spec, values = found
+        result = await self._run(ctx, key, dict(values), self._bridge(ctx, params), absent)
+        if not isinstance(result, ToolResult):
+            return result
+        contents = [_contents(uri, spec, block, result) for block in result.content]
+        return complete(ctx, {"contents": contents, "ttlMs": LIST_TTL_MS, "cacheScope": "private"})
+
+    async def get_prompt(self, ctx: Ctx, params: types.GetPromptRequestParams) -> JSON:
+        absent = RpcError(INVALID_PARAMS, f"No prompt {params.name!r} is available to this caller.")
+        key = f"prompt.{params.name}"
+        result = await self._run(ctx, key, dict(params.arguments or {}), self._bridge(ctx, params), absent)
+        if not isinstance(result, ToolResult):
+            return result
+        roles: Any = result.structured
+        messages = [
+            {"role": role, "content": mcp_content(block)} for role, block in zip(roles, result.content, strict=True)
+        ]
+        return complete(ctx, {"messages": messages})
+
+    async def complete(self, ctx: Ctx, params: types.CompleteRequestParams) -> JSON:
+        named = params.ref.name if isinstance(params.ref, types.PromptReference) else params.ref.uri
+        is_prompt = isinstance(params.ref, types.PromptReference)
+        view = (await self._view(ctx))[1]
+        visible = self._offers.prompts(view) if is_prompt else self._offers.resources(view)
+        if not any((spec.name if isinstance(spec, PromptSpec) else spec.uri) == named for _, spec in visible):
+            what = "prompt" if is_prompt else "resource"
+            raise RpcError(INVALID_PARAMS, f"No {what} {named!r} is available to this caller.")
+        words: list[str] = []
+        for entry in view.tools():
+            spec = self._offers.spec(entry)
+            if isinstance(spec, CompletionSpec) and spec.completes(named, params.argument.name):
+                known = entry.spec.input_schema.get("properties", {})
+                others = {} if params.context is None else (params.context.arguments or {})
+                given = {name: value for name, value in others.items() if name in known and name != "value"}
+                result = await self._run(ctx, entry.qualified_id, {**given, "value": params.argument.value})
+                structured: Any = result.structured if isinstance(result, ToolResult) else None
+                words.extend(str(word) for word in structured or ())
+        shown = words[:_MAX_SUGGESTIONS]
+        completion = {"values": shown, "total": len(words), "hasMore": len(words) > len(shown)}
+        return complete(ctx, {"completion": completion})
+
+    async def _run(
+        self, ctx: Ctx, key: str, arguments: JSON, bridge: Bridge | None = None, absent: RpcError | None = None
+    ) -> ToolResult | JSON:
+        visit, bridge = self._visit_of(ctx), bridge or Bridge({})
+        view = self._offers.view(self._desk.context(visit, bridge), profile=visit.profile)
+        result = await isolated(self._desk.run(view, key, arguments, bridge, absent=absent))
+        if isinstance(result, ToolResult) and result.error is not None:
+            error = result.error
+            code = INVALID_PARAMS if error.kind == "invalid_arguments" else INTERNAL_ERROR
+            raise RpcError(code, error.message, {"kind": error.kind, "retryable": error.retryable})
+        return result
+
+    # -- subscriptions of the earlier revisions
+
+    async def subscribe(self, ctx: Ctx, params: types.SubscribeRequestParams) -> JSON:
+        uri = str(params.uri)
+        found = self._offers.find_resource(uri)
+        view = (await self._view(ctx))[1]
+        if found is None or await view.afind(found[0]) is None:
+            raise RpcError(INVALID_PARAMS, f"No resource {uri!r} is available to this caller.", {"uri": uri})
+        self._sessions.subscribe(ctx, uri)
+        return {}
+
+    async def unsubscribe(self, ctx: Ctx, params: types.UnsubscribeRequestParams) -> JSON:
+        self._sessions.unsubscribe(ctx, str(params.uri))
+        return {}
+
+
+def _resource(spec: ResourceSpec, uri_key: str) -> JSON:
+    shown = {"name": spec.name, "title": spec.title, "description": spec.description, "mimeType": spec.mime_type}
+    return _without_empty({uri_key: spec.uri, **shown, "icons": list(spec.icons), "_meta": spec.meta})
+
+
+def _prompt(spec: PromptSpec) -> JSON:
+    arguments = [
+        _without_empty({"name": one.name, "description": one.description, "required": one.is_required})
+        for one in spec.arguments
+    ]
+    shown = {"name": spec.name, "title": spec.title, "description": spec.description, "arguments": arguments}
+    return _without_empty({**shown, "icons": list(spec.icons), "_meta": spec.meta})
+
+
+def _without_empty(shown: JSON) -> JSON:
+    return {key: value for key, value in shown.items() if value not in (None, "", [])}
+
+
+def _contents(uri: str, spec: ResourceSpec, block: Content, result: ToolResult) -> JSON:
+    """Return one part of a resource's contents."""
+    match block:
+        case TextContent(text):
+            plain = "application/json" if result.has_structured else "text/plain"
+            return {"uri": uri, "mimeType": spec.mime_type or plain, "text": text}
+        case ImageContent(data, mime_type) | AudioContent(data, mime_type):
+            blob = base64.b64encode(data).decode()
+            return {"uri": uri, "mimeType": spec.mime_type or mime_type, "blob": blob}
+        case ResourceContent():
+            inner: JSON = mcp_content(block)["resource"]
+            return {**inner, "uri": uri, **({"mimeType": spec.mime_type} if spec.mime_type else {})}
+        case _:
+            raise RpcError(INTERNAL_ERROR, f"The resource {uri!r} gave a link; it must give contents.")

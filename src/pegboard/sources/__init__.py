@@ -1,0 +1,1 @@
+"""sources: the doors in, one file a kind."""

@@ -1,0 +1,167 @@
+"""cache_store: keep values between calls, apart for each space."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import orjson
+from pydantic import Field
+
+from pegboard.base.bounds import MIB
+from pegboard.base.errors import CallError
+from pegboard.base.model import JSON, Annotations, Handler, JSONValue
+from pegboard.core.call_context import CallContext
+from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, tool_spec
+
+
+class CacheConfig(BuiltinConfig):
+    """How much is kept, and who shares it."""
+
+    max_entries: int = Field(10_000, gt=0, description="How many values one scope holds; the longest unused goes.")
+    max_value_bytes: int = Field(1 * MIB, gt=0, alias="max_value", description="How large one value may be, as JSON.")
+    max_total_bytes: int = Field(256 * MIB, gt=0, description="How much all scopes hold together.")
+    scope: Literal["space", "user", "session"] = Field("space", description="Who sees the same values.")
+
+
+SPEC = tool_spec(
+    "cache_store",
+    "Keep a value under a key for later calls, get it back, or delete it. A missing key gives null and found false.",
+    arguments={
+        "action": {"type": "string", "enum": ["get", "set", "delete"]},
+        "key": {"type": "string", "minLength": 1, "maxLength": 512},
+        "value": {"description": "Any JSON; for set."},
+        "ttl_s": {"type": "number", "exclusiveMinimum": 0, "description": "Forget it after so many seconds; for set."},
+    },
+    required=("action", "key"),
+    result={
+        "key": {"type": "string"},
+        "found": {"type": "boolean", "description": "Whether the key was there before this call."},
+        "value": {"description": "The value, for get; null where there is none."},
+    },
+    always=("key", "found"),
+    annotations=Annotations(read_only=False, destructive=True, idempotent=True, open_world=False),
+    examples=(
+        {"action": "set", "key": "draft", "value": {"title": "Plan"}, "ttl_s": 3600},
+        {"action": "get", "key": "draft"},
+    ),
+)
+
+Scope = tuple[str | None, ...]
+
+
+class Kept(NamedTuple):
+    """A value as JSON, and when it is to be forgotten on the cache's clock."""
+
+    text: bytes
+    expires_s: float | None
+
+    def is_expired(self, now_s: float) -> bool:
+        return self.expires_s is not None and self.expires_s <= now_s
+
+
+class Cache:
+    """Values by scope and key, in memory. The key of a scope is never seen from another one."""
+
+    def __init__(self, config: CacheConfig, clock: Callable[[], float]) -> None:
+        self._config = config
+        self._clock = clock
+        self._scopes: dict[Scope, OrderedDict[str, Kept]] = {}
+        self._bytes: Counter[Scope] = Counter()
+        self._total_bytes = 0
+
+    def get(self, scope: Scope, key: str) -> Kept | None:
+        """Return what is kept, unless it is too old; it counts as used now."""
+        values = self._scopes.get(scope)
+        kept = None if values is None else values.get(key)
+        if values is None or kept is None:
+            return None
+        if kept.is_expired(self._clock()):
+            self.delete(scope, key)
+            return None
+        values.move_to_end(key)
+        return kept
+
+    def set(self, scope: Scope, key: str, text: bytes, ttl_s: float | None) -> None:
+        """Keep a value; older ones of the same scope make room for it.
+
+        Raises:
+            CallError: storage_unavailable when the values of other scopes leave no room.
+        """
+        self.delete(scope, key)
+        size, cap = len(key) + len(text), self._config.max_total_bytes
+        if self._total_bytes + size > cap:
+            self._forget_expired()
+        if self._total_bytes - self._bytes[scope] + size > cap:
+            raise CallError("storage_unavailable", f"There is no room to keep {key!r}. Try again later.")
+        while self._total_bytes + size > cap or len(self._scopes.get(scope, ())) >= self._config.max_entries:
+            self.delete(scope, next(iter(self._scopes[scope])))
+        expires_s = None if ttl_s is None else self._clock() + ttl_s
+        self._scopes.setdefault(scope, OrderedDict())[key] = Kept(text, expires_s)
+        self._count(scope, size)
+
+    def delete(self, scope: Scope, key: str) -> None:
+        """Forget a value, if there is one."""
+        values = self._scopes.get(scope)
+        kept = None if values is None else values.pop(key, None)
+        if kept is not None:
+            self._count(scope, -len(key) - len(kept.text))
+        if not values:
+            self._scopes.pop(scope, None)
+            self._bytes.pop(scope, None)
+
+    def _count(self, scope: Scope, size: int) -> None:
+        self._bytes[scope] += size
+        self._total_bytes += size
+
+    def _forget_expired(self) -> None:
+        now = self._clock()
+        found = [(scope, key) for scope, kept in self._scopes.items() for key in kept if kept[key].is_expired(now)]
+        for scope, key in found:
+            self.delete(scope, key)
+
+
+def make(config: CacheConfig, services: Services) -> Handler:
+    """Return the handler, on a cache of its own."""
+    cache = Cache(config, services.clock)
+
+    def store(ctx: CallContext, args: JSON) -> JSON:
+        scope, key = _scope(ctx, config.scope), args["key"]
+        if args["action"] == "set":
+            text = _as_json(args, config.max_value_bytes)
+            found = cache.get(scope, key) is not None
+            cache.set(scope, key, text, args.get("ttl_s"))
+            return {"key": key, "found": found}
+        if "value" in args or "ttl_s" in args:
+            text = f"'value' and 'ttl_s' belong to action 'set', not {args['action']!r}. Leave them out."
+            raise CallError("invalid_arguments", text)
+        kept = cache.get(scope, key)
+        if args["action"] == "delete":
+            cache.delete(scope, key)
+            return {"key": key, "found": kept is not None}
+        value: JSONValue = None if kept is None else orjson.loads(kept.text)
+        return {"key": key, "found": kept is not None, "value": value}
+
+    return store
+
+
+def _scope(ctx: CallContext, scope: str) -> Scope:
+    parts = {"space": (), "user": (ctx.user_id,), "session": (ctx.user_id, ctx.session_id)}[scope]
+    if parts and parts[-1] is None:
+        text = f"This cache is kept apart for each {scope}, and this caller has none. Ask the operator."
+        raise CallError("tool_error", text)
+    return (ctx.space_id, *parts)
+
+
+def _as_json(args: JSON, max_bytes: int) -> bytes:
+    if "value" not in args:
+        raise CallError("invalid_arguments", "Action 'set' needs 'value'. Give it.")
+    text = orjson.dumps(args["value"])
+    if len(text) > max_bytes:
+        refusal = f"The value has {len(text)} bytes as JSON; at most {max_bytes} are kept. Keep less."
+        raise CallError("invalid_arguments", refusal)
+    return text
+
+
+KIND = BuiltinKind(spec=SPEC, config=CacheConfig, make=make, runs="inline")

@@ -1,0 +1,34 @@
+"""Documents: what rag_query and rag_ingest share: the store of the context, and its space."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, cast
+
+from pydantic import Field
+
+from pegboard.base.errors import CallError
+from pegboard.base.model import ToolSpec
+from pegboard.core.context import ToolContext
+from pegboard.core.ports import DocumentStore
+from pegboard.sources.builtin.asking import asked
+from pegboard.sources.builtin.kind import BuiltinConfig, Services
+
+COLLECTION: Final = "^[A-Za-z0-9_.-]{1,64}$"
+Collection = Annotated[str, Field(pattern=COLLECTION)]
+
+
+def store_of(ctx: ToolContext) -> DocumentStore:
+    """Return the store that the host supplied.
+
+    Raises:
+        CallError: there is none.
+    """
+    store = ctx.services.get("documents")
+    if store is None:
+        raise CallError("upstream_unavailable", "There is no document store.", retryable=False)
+    return cast("DocumentStore", store)
+
+
+def hidden_without_store(config: BuiltinConfig, spec: ToolSpec, services: Services) -> ToolSpec:
+    """Return the declaration, hidden while there is no store."""
+    return asked(spec, "there is a document store (workspace:)", lambda ctx: ctx.services.get("documents") is not None)

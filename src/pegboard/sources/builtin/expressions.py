@@ -1,0 +1,125 @@
+"""Expressions: evaluate JMESPath with a limit on time and on the size of every value on the way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any, cast
+
+import jmespath.exceptions
+import jmespath.functions
+import jmespath.parser
+import jmespath.visitor
+
+from pegboard.base.errors import CallError
+from pegboard.base.model import JSONValue, is_list, is_object
+
+_CHECK_EVERY = 64
+_VISITORS: dict[str, Any] = {
+    name.removeprefix("visit_"): getattr(jmespath.visitor.TreeInterpreter, name)
+    for name in dir(jmespath.visitor.TreeInterpreter)
+    if name.startswith("visit_")
+}
+# The others give a part of what they are given, or a truth.
+_GROWING = frozenset(kind for kind in _VISITORS if "projection" in kind or "multi_select" in kind or "function" in kind)
+
+
+class _Meter:
+    """Measures values as if each were written out, and watches the time.
+
+    JMESPath shares parts: `[@, @] | [@, @] | …` is small in memory, and doubles with every step once something
+    writes or compares it. So every container made on the way is measured, with the sizes of its parts known already.
+    """
+
+    def __init__(self, *, timeout_s: float, max_size: int) -> None:
+        self._until = time.monotonic() + timeout_s
+        self._timeout_s = timeout_s
+        self._max_size = max_size
+        # By id; the values are kept, so that no id is given away again.
+        self._sizes: dict[int, tuple[int, object]] = {}
+        self._ticks = 0
+
+    def tick(self) -> None:
+        self._ticks += 1
+        if self._ticks % _CHECK_EVERY == 0 and time.monotonic() > self._until:
+            text = f"The expression did not finish within {self._timeout_s:g} s. Use less data or a simpler expression."
+            raise CallError("timeout", text)
+
+    def size(self, value: Any) -> int:
+        """Return about how many characters a value has as JSON.
+
+        Raises:
+            CallError: result_too_large; timeout.
+        """
+        self.tick()
+        if isinstance(value, str):
+            size = len(value) + 2
+        elif not (is_list(value) or is_object(value)):
+            return 8
+        else:
+            known = self._sizes.get(id(value))
+            if known is not None:
+                return known[0]
+            size = 2
+            for item in value:
+                size += self.size(item) + 1
+            if is_object(value):
+                size += sum([self.size(item) + 1 for item in value.values()])
+            self._sizes[id(value)] = (size, value)
+        if size > self._max_size:
+            text = f"A value of the expression has more than {self._max_size} characters. Select less."
+            raise CallError("result_too_large", text)
+        return size
+
+
+class _Functions(jmespath.functions.Functions):
+    """The functions of JMESPath; what goes into one is measured first."""
+
+    def __init__(self, meter: _Meter) -> None:
+        self._meter = meter
+
+    def call_function(self, function_name: str, resolved_args: Iterable[Any]) -> Any:
+        for argument in resolved_args:
+            self._meter.size(argument)
+        return super().call_function(function_name, resolved_args)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - untyped
+
+
+class _Interpreter(jmespath.visitor.TreeInterpreter):
+    """Walks an expression; every value that a step gives is measured before the next one sees it."""
+
+    def __init__(self, meter: _Meter) -> None:
+        super().__init__(jmespath.visitor.Options(custom_functions=_Functions(meter)))  # pyright: ignore[reportUnknownMemberType] - untyped
+        self._meter = meter
+
+    def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
+        self._meter.tick()
+        kind: str = node["type"]
+        value: Any = _VISITORS[kind](self, node, *args, **kwargs)
+        if kind in _GROWING:
+            self._meter.size(value)
+        return value
+
+
+def evaluate(expression: str, data: JSONValue, *, timeout_s: float, max_size: int) -> JSONValue:
+    """Return what the expression finds in the data.
+
+    The data itself may have up to 4 times `max_size`; every value on the way must stay within that too.
+
+    Raises:
+        CallError: invalid_arguments for a faulty expression; timeout; result_too_large.
+    """
+    meter = _Meter(timeout_s=timeout_s, max_size=max_size * 4)
+    try:
+        parsed = cast("Any", jmespath.parser.Parser()).parse(expression)
+        found = _Interpreter(meter).visit(parsed.parsed, data)
+        if meter.size(found) > max_size:
+            raise CallError("result_too_large", f"The result has more than {max_size} characters. Select less.")
+    except jmespath.exceptions.JMESPathError as exc:
+        text = " ".join(str(exc).split())[:500]
+        raise CallError("invalid_arguments", f"The expression is refused: {text}. Correct it.") from None
+    except RecursionError:
+        raise CallError("invalid_arguments", "The expression or the data is nested too deeply. Simplify it.") from None
+    except (TypeError, ValueError, OverflowError) as exc:
+        text = f"The expression cannot be computed: {str(exc)[:200]}. Correct it."
+        raise CallError("invalid_arguments", text) from None
+    return found

@@ -1,0 +1,60 @@
+"""Extracting: find the main text of a page; runs in a killable child, and nowhere else."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from typing import Any, Final, cast
+
+import trafilatura
+
+_UNSEEN: Final = frozenset({"script", "style", "noscript", "template", "title"})
+_LINES: Final = frozenset({"p", "div", "br", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "table", "section"})
+
+
+def extract(order: dict[str, Any], payload: bytes) -> dict[str, str]:
+    """Return title and content of the page in `payload` (UTF-8), as `order["format"]` says."""
+    text = payload.decode("utf-8", "replace")
+    page = _Page()
+    page.feed(text)
+    page.close()
+    is_markdown = order["format"] == "markdown"
+    content = cast("Any", trafilatura).extract(
+        text,
+        url=order["url"],
+        output_format="markdown" if is_markdown else "txt",
+        include_comments=False,
+        include_tables=True,
+        include_links=is_markdown,
+        include_formatting=is_markdown,
+        favor_recall=True,
+    )
+    # No main part was found: all of it is better than nothing.
+    found = content or re.sub(r"\s*\n\s*", "\n", re.sub(r"[ \t]+", " ", "".join(page.text))).strip()
+    return {"title": " ".join("".join(page.title).split()), "content": found[: order["max_chars"]]}
+
+
+class _Page(HTMLParser):
+    """Takes the title and all visible text of a page."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.title: list[str] = []
+        self.text: list[str] = []
+        self._unseen = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in _UNSEEN and not self._unseen:
+            self._unseen = tag
+        if tag in _LINES:
+            self.text.append("\n")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == self._unseen:
+            self._unseen = ""
+
+    def handle_data(self, data: str) -> None:
+        if not self._unseen:
+            self.text.append(data)
+        elif self._unseen == "title" and len(self.title) < 10:
+            self.title.append(data)

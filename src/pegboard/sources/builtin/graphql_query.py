@@ -1,0 +1,104 @@
+"""graphql_query: ask a GraphQL endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self, cast
+
+import orjson
+from pydantic import Field, model_validator
+
+from pegboard.base.errors import CallError
+from pegboard.base.model import JSON, Annotations, Handler, is_list, is_object
+from pegboard.core.call_context import CallContext
+from pegboard.sources.builtin.kind import BuiltinKind, SecretText, Services, tool_spec
+from pegboard.sources.builtin.network import NetworkConfig, check_status, json_of, web
+
+_CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization", "content-type"})
+_WHO = "The GraphQL server"
+
+
+class GraphqlConfig(NetworkConfig):
+    """Where queries may go, and the headers that each of them carries."""
+
+    headers: Mapping[str, SecretText] = Field(
+        default_factory=dict[str, SecretText], description="Sent with each query, e.g. a key. Needs `allow_hosts`."
+    )
+
+    @model_validator(mode="after")
+    def _headers_stay_with_their_hosts(self) -> Self:
+        if self.headers and not self.allow_hosts:
+            raise ValueError("`headers` would go to any host that the model names; say `allow_hosts` too")
+        return self
+
+
+SPEC = tool_spec(
+    "graphql_query",
+    "Send a GraphQL query or mutation with its variables and return its data.",
+    arguments={
+        "endpoint": {"type": "string", "minLength": 1, "maxLength": 8192, "description": "The URL of the GraphQL API."},
+        "query": {"type": "string", "minLength": 1},
+        "variables": {"type": "object"},
+        "headers": {"type": "object", "additionalProperties": {"type": "string"}, "maxProperties": 50},
+    },
+    required=("endpoint", "query"),
+    result={"data": {"description": "What the query asked for."}},
+    always=("data",),
+    annotations=Annotations(read_only=False, destructive=True, idempotent=False, open_world=True),
+    examples=(
+        {
+            "endpoint": "https://api.example.com/graphql",
+            "query": "query($id: ID!) { user(id: $id) { name } }",
+            "variables": {"id": "7"},
+        },
+    ),
+)
+
+
+def make(config: GraphqlConfig, services: Services) -> Handler:
+    """Return the handler."""
+    out = web(config, services, {name: value.reveal() for name, value in config.headers.items()})
+
+    async def ask(ctx: CallContext, args: JSON) -> JSON:
+        headers: dict[str, str] = dict(args.get("headers", {}))
+        for name in headers:
+            if name.lower() in _CREDENTIALS:
+                text = f"The header {name!r} is set by this tool or its configuration. Leave it out."
+                raise CallError("invalid_arguments", text)
+        headers |= {"content-type": "application/json", "accept": "application/graphql-response+json, application/json"}
+        body = orjson.dumps({"query": args["query"], "variables": args.get("variables", {})})
+        response = await out.request("POST", args["endpoint"], headers=headers, body=body)
+        if response.status_code in (401, 403, 429):
+            check_status(response, _WHO)
+        try:
+            answer = json_of(response, _WHO)
+        except CallError:
+            check_status(response, _WHO)
+            raise
+        return _data(answer, lambda: check_status(response, _WHO))
+
+    return ask
+
+
+def _data(answer: Any, check: Any) -> JSON:
+    """Return the data of an answer, or raise what the server says went wrong."""
+    if is_object(answer) and is_list(answer.get("errors")) and answer["errors"]:
+        messages = [_message(error) for error in cast("list[Any]", answer["errors"])[:5]]
+        raise CallError(
+            "upstream_error",
+            f"{_WHO} refused the query: {'; '.join(messages)}. Correct it and call again.",
+            details={"errors": messages},
+            outcome_unknown=answer.get("data") is not None,
+        )
+    check()
+    if not is_object(answer) or "data" not in answer:
+        raise CallError("protocol_error", f"{_WHO} gave neither 'data' nor 'errors'. Check the endpoint.")
+    return {"data": answer["data"]}
+
+
+def _message(error: Any) -> str:
+    said = error.get("message") if is_object(error) else error
+    return str(said)[:500]
+
+
+KIND = BuiltinKind(spec=SPEC, config=GraphqlConfig, make=make, needs_context=False)

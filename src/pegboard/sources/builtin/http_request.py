@@ -1,0 +1,126 @@
+"""http_request: send one HTTP request and return the answer, whatever its status."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Self
+
+import orjson
+from pydantic import Field, model_validator
+
+from pegboard.base.bounds import KIB
+from pegboard.base.errors import CallError
+from pegboard.base.model import JSON, Annotations, Handler, JSONValue
+from pegboard.core.call_context import CallContext
+from pegboard.egress.http import Response
+from pegboard.sources.builtin.kind import BuiltinKind, SecretText, Services, tool_spec
+from pegboard.sources.builtin.network import NetworkConfig, fitting, size_of, text_of, web
+
+# What the rest of the result may need beside the body.
+_ROOM_BYTES = 128 * KIB
+_CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization"})
+
+
+class RequestConfig(NetworkConfig):
+    """Where requests may go, and the headers that each of them carries."""
+
+    headers: Mapping[str, SecretText] = Field(
+        default_factory=dict[str, SecretText], description="Sent with each request, e.g. a key. Needs `allow_hosts`."
+    )
+
+    @model_validator(mode="after")
+    def _headers_stay_with_their_hosts(self) -> Self:
+        if self.headers and not self.allow_hosts:
+            raise ValueError("`headers` would go to any host that the model names; say `allow_hosts` too")
+        return self
+
+
+SPEC = tool_spec(
+    "http_request",
+    "Send an HTTP request to a URL and return status, headers and body. A status of 400 or more is a result too.",
+    arguments={
+        "method": {"type": "string", "enum": ["GET", "POST", "PUT", "DELETE", "PATCH"]},
+        "url": {"type": "string", "minLength": 1, "maxLength": 8192, "description": "An http or https URL."},
+        "headers": {"type": "object", "additionalProperties": {"type": "string"}, "maxProperties": 50},
+        "body": {"description": "Text is sent as it is; any other JSON as JSON."},
+    },
+    required=("method", "url"),
+    result={
+        "status_code": {"type": "integer"},
+        "ok": {"type": "boolean", "description": "Whether the status is below 400."},
+        "headers": {"type": "object", "additionalProperties": {"type": "string"}},
+        "body": {"description": "JSON if the answer is JSON, else text; base64 where `encoding` says so."},
+        "encoding": {"type": "string", "enum": ["json", "text", "base64"]},
+        "truncated": {"type": "boolean", "description": "Whether the body was longer than what is returned."},
+        "url": {"type": "string", "description": "Where the answer came from, after redirects."},
+    },
+    always=("status_code", "ok", "headers", "body", "encoding", "truncated", "url"),
+    annotations=Annotations(read_only=False, destructive=True, idempotent=False, open_world=True),
+    examples=({"method": "GET", "url": "https://api.example.com/items?limit=5"},),
+)
+
+
+def make(config: RequestConfig, services: Services) -> Handler:
+    """Return the handler."""
+    out = web(config, services, {name: value.reveal() for name, value in config.headers.items()})
+
+    async def request(ctx: CallContext, args: JSON) -> JSON:
+        headers, body = _message(args)
+        response = await out.request(args["method"], args["url"], headers=headers, body=body, on_overflow="truncate")
+        return result(response, max_bytes=services.bounds.result_bytes - _ROOM_BYTES)
+
+    return request
+
+
+def _message(args: JSON) -> tuple[dict[str, str], bytes | None]:
+    """Return the headers and the body of the request."""
+    headers: dict[str, str] = dict(args.get("headers", {}))
+    for name in headers:
+        if name.lower() in _CREDENTIALS:
+            text = f"The header {name!r} carries credentials, which come from the configuration alone. Leave it out."
+            raise CallError("invalid_arguments", text)
+    given: JSONValue = args.get("body")
+    if given is None:
+        return headers, None
+    if args["method"] == "GET":
+        raise CallError("invalid_arguments", "A GET request has no body. Leave it out, or use POST.")
+    is_typed = any(name.lower() == "content-type" for name in headers)
+    if isinstance(given, str):
+        return headers, given.encode("utf-8", "replace")
+    return (headers if is_typed else {**headers, "content-type": "application/json"}), orjson.dumps(given)
+
+
+def result(response: Response, *, max_bytes: int) -> JSON:
+    """Return an answer as this tool gives it, its body cut where it would not fit into `max_bytes` of JSON."""
+    body, encoding, truncated = _body(response, max_bytes)
+    return {
+        "status_code": response.status_code,
+        "ok": response.status_code < 400,
+        "headers": dict(response.headers),
+        "body": body,
+        "encoding": encoding,
+        "truncated": truncated,
+        "url": response.url,
+    }
+
+
+def _body(response: Response, max_bytes: int) -> tuple[JSONValue, str, bool]:
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not response.truncated and (kind == "application/json" or kind.endswith("+json")):
+        try:
+            value = orjson.loads(response.body)
+        except ValueError:
+            value = None
+        else:
+            if size_of(value) <= max_bytes:
+                return value, "json", False
+    if b"\0" in response.body[:1024]:
+        kept = response.body[: max_bytes * 3 // 4 - 4]
+        return base64.b64encode(kept).decode(), "base64", response.truncated or len(kept) < len(response.body)
+    text = text_of(response)
+    shown = fitting(text, max_bytes)
+    return shown, "text", response.truncated or len(shown) < len(text)
+
+
+KIND = BuiltinKind(spec=SPEC, config=RequestConfig, make=make, needs_context=False)

@@ -1,0 +1,135 @@
+"""json_transform: compute a value from JSON by an expression, or by a template where the config allows it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from dataclasses import replace
+from typing import Any
+
+from pydantic import Field
+
+from pegboard.base.bounds import MIB
+from pegboard.base.errors import CallError
+from pegboard.base.loading import Later
+from pegboard.base.model import JSON, Annotations, Handler, ToolSpec
+from pegboard.core.call_context import CallContext
+from pegboard.egress.killable import ChildError, run_killable
+from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, tool_spec
+
+jmespath = Later("pegboard.sources.builtin.expressions")
+
+# What takes longer than this is begun again in a thread, where it does not hold up anybody.
+_INLINE_S = 0.01
+# What the child may need to start, on a busy machine.
+_START_S = 4.0
+_RENDER = "pegboard.sources.builtin.rendering:render"
+
+
+class TransformConfig(BuiltinConfig):
+    """How long a transformation may take, and whether templates may be used."""
+
+    timeout_seconds: float = Field(1.0, gt=0, le=60, description="How long one transformation may take.")
+    template: bool = Field(False, description="Whether `language: template` (sandboxed Jinja2) may be used.")
+    max_output_bytes: int = Field(1 * MIB, gt=0, description="How large the result may be.")
+    max_memory_bytes: int = Field(256 * MIB, ge=64 * MIB, description="What a template may use.")
+
+
+SPEC = tool_spec(
+    "json_transform",
+    "Select, filter or reshape JSON with a JMESPath expression, such as `people[?age > `30`].name`.",
+    arguments={
+        "data": {"description": "Any JSON to start from."},
+        "expression": {"type": "string", "minLength": 1, "maxLength": 10_000, "description": "A JMESPath expression."},
+    },
+    required=("data", "expression"),
+    result={"result": {"description": "The value; null where nothing matches."}},
+    always=("result",),
+    annotations=Annotations(read_only=True, destructive=False, idempotent=True, open_world=False),
+    examples=({"data": {"people": [{"name": "Ann", "age": 31}]}, "expression": "people[?age > `30`].name"},),
+)
+_LANGUAGE: JSON = {
+    "type": "string",
+    "enum": ["jmespath", "template"],
+    "default": "jmespath",
+    "description": "`template`: a Jinja2 template that sees the value as `data` and gives text.",
+}
+
+
+def make(config: TransformConfig, services: Services) -> Handler:
+    """Return the handler: expressions at once where they are quick, templates in a child process."""
+
+    def transform(ctx: CallContext, args: JSON) -> Any:
+        if args.get("language", "jmespath") == "template":
+            return _rendered(config, args)
+        data, expression = args["data"], args["expression"]
+        try:
+            return {
+                "result": jmespath.evaluate(expression, data, timeout_s=_INLINE_S, max_size=config.max_output_bytes)
+            }
+        except CallError as exc:
+            if exc.error.kind != "timeout":
+                raise
+        return _evaluated(config, args)
+
+    return transform
+
+
+async def _evaluated(config: TransformConfig, args: JSON) -> JSON:
+    def run() -> JSON:
+        found = jmespath.evaluate(
+            args["expression"], args["data"], timeout_s=config.timeout_seconds, max_size=config.max_output_bytes
+        )
+        return {"result": found}
+
+    context = contextvars.copy_context()
+    return await asyncio.get_running_loop().run_in_executor(None, context.run, run)
+
+
+async def _rendered(config: TransformConfig, args: JSON) -> JSON:
+    order = {
+        "template": args["expression"],
+        "data": args["data"],
+        "max_chars": config.max_output_bytes,
+        "timeout_s": config.timeout_seconds,
+    }
+    try:
+        text = await run_killable(
+            _RENDER,
+            order,
+            timeout_s=config.timeout_seconds + _START_S,
+            memory_bytes=config.max_memory_bytes,
+            # Every character may be six in JSON (a \\u escape).
+            output_bytes=6 * config.max_output_bytes + 100,
+        )
+    except ChildError as exc:
+        raise _refusal(exc, config) from None
+    except CallError as exc:
+        if exc.error.kind == "timeout":
+            raise _too_slow(config) from None
+        text = "The template needed more memory than it may use. Give it less to do."
+        raise CallError("template_error", text) from None
+    return {"result": text}
+
+
+def _refusal(exc: ChildError, config: TransformConfig) -> CallError:
+    if exc.type_name == "OutputTooLargeError":
+        return CallError("result_too_large", exc.text)
+    if exc.type_name == "TimeoutError":
+        return _too_slow(config)
+    return CallError("template_error", f"The template is refused: {exc.text} Correct it.")
+
+
+def _too_slow(config: TransformConfig) -> CallError:
+    return CallError("timeout", f"The template did not finish within {config.timeout_seconds:g} s. Give it less to do.")
+
+
+def adapt(config: TransformConfig, spec: ToolSpec, services: Services) -> ToolSpec:
+    """Return the declaration; the choice of a language is in it where there is one."""
+    if not config.template:
+        return spec
+    longer = replace(spec, timeout_s=(spec.timeout_s or 0.0) + _START_S)
+    return longer.extended(extra_properties={"language": _LANGUAGE})
+
+
+KIND = BuiltinKind(spec=SPEC, config=TransformConfig, make=make, runs="inline", needs_context=False, adapt=adapt)

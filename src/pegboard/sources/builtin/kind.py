@@ -1,0 +1,221 @@
+"""Kind: what a built-in tool is made of, and how a config makes a tool of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Generic, TypeVar, cast
+
+from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError, WithJsonSchema, model_validator
+
+from pegboard.base.bounds import DEFAULT_BOUNDS, Bounds
+from pegboard.base.errors import DefinitionError, Problem
+from pegboard.base.model import JSON, Annotations, Handler, JSONValue, Runs, ToolEntry, ToolSpec, is_list, is_object
+from pegboard.base.names import nearest
+from pegboard.base.secrets import Secret
+from pegboard.core.ports import Model
+from pegboard.egress.network import Resolve, system_resolve
+from pegboard.sources.builtin import BUILTINS
+from pegboard.sources.builtin.seal import sealed
+
+# What the executor waits on top of the tool's own deadline, so that the tool tells what ran out of time.
+_GRACE_S = 1.0
+
+
+def _secret(value: object) -> Secret:
+    if not isinstance(value, str):
+        raise ValueError("expected text")
+    return Secret(value)
+
+
+SecretText = Annotated[Secret, PlainValidator(_secret), WithJsonSchema({"type": "string", "writeOnly": True})]
+
+
+def _revealed(value: Any) -> Any:
+    """Return a config value whose texts from the environment are plain; the fields decide what is secret."""
+    if isinstance(value, Secret):
+        return value.reveal()
+    if is_object(value):
+        return {key: _revealed(item) for key, item in value.items()}
+    if is_list(value):
+        return [_revealed(item) for item in value]
+    return value
+
+
+class BuiltinConfig(BaseModel):
+    """The settings of one built-in tool. Unknown keys are refused; messages never quote a value."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _reveal(cls, given: Any) -> Any:
+        return _revealed(given)
+
+    def deadline_s(self) -> float | None:
+        """Return how long one call may take; `None` leaves it to the executor."""
+        seconds: float | None = getattr(self, "timeout_seconds", None)
+        return seconds
+
+    def secrets(self) -> Iterator[Secret]:
+        """Yield every secret in it, for the redaction of what the tool says."""
+        for name in type(self).model_fields:
+            value: Any = getattr(self, name)
+            yield from _secrets_in(value)
+
+
+def _secrets_in(value: Any) -> Iterator[Secret]:
+    if isinstance(value, Secret):
+        yield value
+    elif is_object(value):
+        for item in value.values():
+            yield from _secrets_in(item)
+
+
+class NoConfig(BuiltinConfig):
+    """A tool with nothing to set."""
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Services:
+    """What a built-in tool gets from the one who wires it.
+
+    `folder` is where relative paths of the config start; `clock` counts seconds, `now` tells the time of day;
+    `resolve` looks host names up; `models` are those of the config, by name.
+    """
+
+    folder: Path = field(default_factory=Path)
+    clock: Callable[[], float] = time.monotonic
+    now: Callable[[], datetime] = _utc_now
+    resolve: Resolve = system_resolve
+    bounds: Bounds = DEFAULT_BOUNDS
+    models: Mapping[str, Model] = field(default_factory=dict[str, Model])
+
+
+C = TypeVar("C", bound=BuiltinConfig)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BuiltinKind(Generic[C]):
+    """One built-in tool: its declaration, its settings, and what makes its handler of them.
+
+    `adapt` changes the declaration where the settings decide about it, e.g. whether it only reads.
+    """
+
+    spec: ToolSpec
+    config: type[C]
+    make: Callable[[C, Services], Handler]
+    runs: Runs = "async"
+    needs_context: bool = True
+    adapt: Callable[[C, ToolSpec, Services], ToolSpec] | None = None
+
+    def configured(self, given: Mapping[str, JSONValue]) -> C:
+        """Return the settings that a config gives.
+
+        Raises:
+            ValidationError: an unknown key, a missing one, or a value that cannot stand there.
+        """
+        return self.config.model_validate(dict(given))
+
+    def entry(self, config: C, services: Services) -> ToolEntry:
+        """Return the tool with these settings.
+
+        Raises:
+            DefinitionError: they cannot be honoured here, e.g. a folder that does not exist.
+        """
+        deadline_s = config.deadline_s()
+        spec = self.spec if deadline_s is None else replace(self.spec, timeout_s=deadline_s + _GRACE_S)
+        if self.adapt is not None:
+            spec = self.adapt(config, spec, services)
+        handler = self.make(config, services)
+        secrets = tuple(config.secrets())
+        if secrets:
+            handler = sealed(handler, secrets)
+        return ToolEntry(spec=spec, handler=handler, runs=self.runs, needs_context=self.needs_context)
+
+
+def builtin_kind(name: str) -> BuiltinKind[Any]:
+    """Return a built-in tool by its name.
+
+    Raises:
+        DefinitionError: there is none of this name.
+    """
+    if name not in BUILTINS:
+        raise DefinitionError(f"There is no built-in tool {name!r}.{nearest(name, BUILTINS, label='Built-in tools')}")
+    return BUILTINS[name].KIND
+
+
+def builtin_entry(
+    name: str,
+    *,
+    config: Mapping[str, JSONValue] | None = None,
+    as_name: str | None = None,
+    services: Services | None = None,
+    **said: Any,
+) -> ToolEntry:
+    """Return the built-in tool `name` with a config, ready to register.
+
+    `as_name` calls it otherwise, so that one tool may stand there with several configs. `said` are other fields of
+    its declaration, e.g. `groups`.
+
+    Raises:
+        DefinitionError: an unknown name, an unknown or missing key of the config, or one that cannot be honoured.
+    """
+    kind = builtin_kind(name)
+    try:
+        settings = kind.configured(config or {})
+    except ValidationError as error:
+        raise DefinitionError([_problem(name, kind, fault) for fault in error.errors(include_input=False)]) from None
+    entry = kind.entry(settings, services or Services())
+    return replace(entry, spec=replace(entry.spec, name=as_name or name, **said), fingerprint="", wire_name="")
+
+
+def _problem(name: str, kind: BuiltinKind[Any], fault: Any) -> Problem:
+    path = ".".join(str(step) for step in fault["loc"])
+    if fault["type"] == "extra_forbidden":
+        known = [field.alias or key for key, field in kind.config.model_fields.items()]
+        message = f"unknown key {path!r}.{nearest(path, known, label='Keys')}"
+    elif fault["type"] == "missing":
+        message = f"the key {path!r} is missing"
+    elif fault["type"] == "value_error":
+        message = str(fault["ctx"]["error"])
+    else:
+        message = str(fault["msg"])
+    return Problem(where=f"builtin {name!r}", path=path, message=message)
+
+
+def tool_spec(
+    name: str,
+    description: str,
+    *,
+    arguments: Mapping[str, JSON],
+    required: Sequence[str] = (),
+    result: Mapping[str, JSON],
+    always: Sequence[str] = (),
+    annotations: Annotations,
+    examples: Sequence[JSON],
+    available: object = None,
+) -> ToolSpec:
+    """Return the declaration of a built-in tool whose arguments and result are these properties."""
+    taken: JSON = {"type": "object", "properties": dict(arguments)}
+    if required:
+        taken["required"] = list(required)
+    given: JSON = {"type": "object", "properties": dict(result), "required": list(always)}
+    return ToolSpec(
+        name=name,
+        namespace="builtin",
+        description=description,
+        input_schema=taken,
+        output_schema=given,
+        annotations=annotations,
+        examples=tuple(cast("Sequence[JSONValue]", examples)),
+        available=available,
+        origin=f"pegboard.sources.builtin.{name}",
+    )

@@ -1,0 +1,187 @@
+"""Network: what the tools that call out share: their settings, one request, and reading what came back."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import orjson
+from pydantic import Field, model_validator
+
+from pegboard.base.bounds import MIB
+from pegboard.base.errors import CallError, DefinitionError
+from pegboard.base.model import JSONValue
+from pegboard.base.secrets import Secret
+from pegboard.egress.destinations import Destinations
+from pegboard.egress.http import GuardedClient, OnOverflow, Response
+from pegboard.sources.builtin.kind import BuiltinConfig, Services
+
+_CHARSET = re.compile(r"charset\s*=\s*\"?([\w.:-]{1,40})", re.IGNORECASE)
+_TRANSPORT_ONLY = frozenset({"base64_codec", "bz2_codec", "hex_codec", "idna", "punycode", "zlib_codec"})
+
+
+class NetworkConfig(BuiltinConfig):
+    """Where a tool may call out, and how much it waits and takes in."""
+
+    timeout_seconds: float = Field(30.0, gt=0, le=600, description="For everything together, redirects too.")
+    max_response_bytes: int = Field(5 * MIB, gt=0, description="How much of an answer is read, unpacked.")
+    allow_hosts: tuple[str, ...] = Field(
+        (), description="Only these: `api.example.com`, `*.example.com`, `10.0.0.0/8`."
+    )
+    allow_private: bool = Field(False, description="Whether private and loopback addresses may be reached.")
+
+    @model_validator(mode="after")
+    def _hosts_can_be_read(self) -> Self:
+        self.destinations()
+        return self
+
+    def destinations(self) -> Destinations:
+        """Return where it may connect.
+
+        Raises:
+            ValueError: an entry of `allow_hosts` cannot be read.
+        """
+        try:
+            return Destinations(allow_private=self.allow_private, allow_hosts=self.allow_hosts)
+        except DefinitionError as exc:
+            raise ValueError(str(exc)) from None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Web:
+    """The way out of one tool: its settings, and the headers that it always sends."""
+
+    config: NetworkConfig
+    services: Services
+    headers: Mapping[str, str]
+    destinations: Destinations
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        max_redirects: int | None = None,
+        on_overflow: OnOverflow = "raise",
+    ) -> Response:
+        """Send one request through the guarded client and return the whole answer."""
+        # A client of its own for each call: nothing is left open between calls, and no cookie or
+        # connection of one caller serves another.
+        async with GuardedClient(
+            self.destinations,
+            headers=self.headers,
+            bounds=self.services.bounds,
+            resolve=self.services.resolve,
+        ) as client:
+            return await client.request(
+                method,
+                url,
+                headers=headers,
+                body=body,
+                timeout_s=self.config.timeout_seconds,
+                max_response_bytes=self.config.max_response_bytes,
+                max_redirects=max_redirects,
+                on_overflow=on_overflow,
+            )
+
+
+def web(
+    config: NetworkConfig,
+    services: Services,
+    headers: Mapping[str, str] | None = None,
+    *,
+    fixed_url: str | None = None,
+) -> Web:
+    """Return the way out of a tool. With a `fixed_url`, which the operator wrote, it leads to that host alone."""
+    own = config.destinations()
+    destinations = own if fixed_url is None or config.allow_hosts else only_there(fixed_url)
+    return Web(config=config, services=services, headers=headers or {}, destinations=destinations)
+
+
+def only_there(url: str) -> Destinations:
+    """Return the host of an operator's own URL, which may be a private one, as the only destination.
+
+    Raises:
+        DefinitionError: it is no http or https URL.
+    """
+    split = urlsplit(re.sub(r"\{\w+\}", "*", url))
+    port = {"http": 80, "https": 443}.get(split.scheme)
+    try:
+        port = split.port or port
+    except ValueError:
+        port = None
+    if port is None or not split.hostname or split.username is not None:
+        raise DefinitionError(f"{Secret(url)!r} is no http or https URL; write 'https://host/path'.")
+    host = f"[{split.hostname}]" if ":" in split.hostname else split.hostname
+    return Destinations(allow_hosts=(f"{host}:{port}",), allow_private=True)
+
+
+def text_of(response: Response) -> str:
+    """Return the body as text, in the encoding that the answer names, else UTF-8; what cannot be read becomes `�`."""
+    named = _CHARSET.search(response.headers.get("content-type", ""))
+    try:
+        codec = codecs.lookup(named[1] if named else "utf-8")
+    except LookupError:
+        codec = codecs.lookup("utf-8")
+    name = codec.name if getattr(codec, "_is_text_encoding", False) and codec.name not in _TRANSPORT_ONLY else "utf-8"
+    return response.body.decode(name, "replace")
+
+
+def json_of(response: Response, who: str) -> Any:
+    """Return the body as JSON.
+
+    Raises:
+        CallError: protocol_error when it is none.
+    """
+    try:
+        return orjson.loads(response.body)
+    except ValueError:
+        text = f"{who} answered {response.status_code} with something that is no JSON. Try again later."
+        raise CallError("protocol_error", text) from None
+
+
+def check_status(response: Response, who: str) -> None:
+    """Raise what an answer of 400 or more means.
+
+    Raises:
+        CallError: upstream_auth, rate_limited, upstream_unavailable or upstream_error.
+    """
+    status = response.status_code
+    if status < 400:
+        return
+    if status in (401, 403):
+        raise CallError("upstream_auth", f"{who} refused our credentials ({status}). The operator must correct them.")
+    if status == 429:
+        raise CallError("rate_limited", f"{who} says: too many requests. Wait.", retry_after_s=_retry_after_s(response))
+    kind = "upstream_unavailable" if status in (502, 503, 504) else "upstream_error"
+    raise CallError(kind, f"{who} answered {status}: {text_of(response)[:200]!r}.")
+
+
+def _retry_after_s(response: Response) -> float | None:
+    said = response.headers.get("retry-after", "")
+    return float(said) if said.isascii() and said.isdigit() and len(said) < 7 else None
+
+
+def fitting(text: str, max_bytes: int) -> str:
+    """Return the longest beginning of a text that has at most `max_bytes` bytes as JSON."""
+    if len(text) * 6 + 2 <= max_bytes or len(orjson.dumps(text)) <= max_bytes:
+        return text
+    low, high = 0, min(len(text), max_bytes)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if len(orjson.dumps(text[:middle].encode("utf-8", "replace").decode())) <= max_bytes:
+            low = middle
+        else:
+            high = middle - 1
+    return text[:low]
+
+
+def size_of(value: JSONValue) -> int:
+    """Return how many bytes a value has as JSON."""
+    return len(orjson.dumps(value))

@@ -1,0 +1,163 @@
+"""Postgres: run one statement on PostgreSQL, in a transaction and a role that the server itself holds to reading."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from typing import Any, Final, cast
+
+import psycopg
+from psycopg import errors
+from psycopg.types.json import Jsonb
+
+from pegboard.base.errors import CallError
+from pegboard.base.model import JSONValue, is_object
+from pegboard.sources.builtin.query import Answer, Query, collected, one_statement_only, read_only_refusal
+from pegboard.sources.builtin.words import Word, words_of
+
+_CONNECT_S = 5
+# What may stand first, beside WITH and EXPLAIN: the rest changes the session, or copies to files and programs.
+_QUERIES: Final = frozenset({"select", "values", "table", "show"})
+# Volatile, but they only make values.
+_HARMLESS: Final = frozenset({"random", "random_normal", "clock_timestamp", "timeofday", "gen_random_uuid", "uuidv4",
+                              "uuidv7", "setseed"})  # fmt: skip
+# They hold passwords of other roles, which a role that may read everything would see.
+_SECRET_TABLES: Final = frozenset({"pg_authid", "pg_shadow", "pg_user_mapping", "pg_user_mappings", "pg_subscription"})
+
+
+def run(url: str, query: Query) -> Answer:
+    """Run the statement. Called in a worker thread.
+
+    Raises:
+        CallError: read_only; timeout; busy; invalid_arguments for a faulty statement; upstream_unavailable;
+            upstream_auth.
+    """
+    words = list(words_of(query.text))
+    if query.read_only:
+        _check(words)
+    with _explained(query), _opened(url, query) as connection:
+        if query.read_only:
+            is_mighty = confined(connection)
+            _check_names(connection, {word.text for word in words}, is_mighty=is_mighty)
+        return _answer(connection, query, words[0].text if words else "")
+
+
+@contextmanager
+def _opened(url: str, query: Query) -> Generator[psycopg.Connection[Any]]:
+    """Connect, with the deadlines as settings of the transaction, and roll back what may only read."""
+    try:
+        connection = psycopg.connect(url, connect_timeout=_CONNECT_S, application_name="pegboard")
+    except psycopg.OperationalError as exc:
+        if "password" in str(exc) or "authentication" in str(exc):
+            text = "The database refused our login. The operator must correct the connection string."
+            raise CallError("upstream_auth", text) from None
+        raise CallError("upstream_unavailable", "The database cannot be reached. Try again later.") from None
+    with connection:
+        connection.read_only = query.read_only
+        left_ms = str(max(int(query.left_s() * 1000), 1))
+        connection.execute(
+            "SELECT set_config('statement_timeout', %(ms)s, true), set_config('lock_timeout', %(ms)s, true),"
+            # How strings end must not depend on the server, or names could hide in them.
+            " set_config('standard_conforming_strings', 'on', true)",
+            {"ms": left_ms},
+        )
+        yield connection
+        if query.read_only:
+            connection.rollback()
+
+
+def confined(connection: psycopg.Connection[Any]) -> bool:
+    """Give up every right but reading, where the login has more. Returns whether it had.
+
+    A superuser, or whoever may use the server's files, goes on as `pg_read_all_data`.
+    """
+    found = connection.execute(
+        "SELECT rolsuper OR pg_has_role(oid, 'pg_read_server_files', 'MEMBER')"
+        " OR pg_has_role(oid, 'pg_write_server_files', 'MEMBER')"
+        " OR pg_has_role(oid, 'pg_execute_server_program', 'MEMBER') FROM pg_roles WHERE rolname = session_user"
+    ).fetchone()
+    is_mighty = found is None or bool(found[0])
+    if is_mighty:
+        connection.execute("SET LOCAL ROLE pg_read_all_data")
+    return is_mighty
+
+
+def _check_names(connection: psycopg.Connection[Any], names: set[str], *, is_mighty: bool) -> None:
+    """Refuse the functions that PostgreSQL itself calls volatile: they change something, wait, read files, or could
+    take back a role that was given up.
+    """
+    volatile = connection.execute(
+        "SELECT DISTINCT proname FROM pg_catalog.pg_proc WHERE provolatile = 'v' AND proname = ANY(%s)",
+        (sorted(names - _HARMLESS),),
+    ).fetchall()
+    if volatile:
+        listed = ", ".join(sorted(str(row[0]) for row in volatile))
+        raise read_only_refusal(f"{listed} may change something, wait or read files")
+    secret = sorted(names & _SECRET_TABLES)
+    if is_mighty and secret:
+        raise read_only_refusal(f"{secret[0]} holds credentials")
+
+
+def _answer(connection: psycopg.Connection[Any], query: Query, first: str) -> Answer:
+    cursor = connection.cursor()
+    text, params = cast("Any", query.text), _params(query)
+    # Both ways send the statement apart from its values, so that the server itself takes one statement only.
+    if query.read_only or first in _QUERIES:
+        rows = cursor.stream(text, params, size=1)
+        with closing(cast("Any", rows)):
+            answer = collected((), rows, query.limits)
+        if not answer.rows and query.read_only:
+            # A stream without rows does not tell its columns.
+            cursor.execute(text, params, prepare=True)
+    else:
+        cursor.execute(text, params, prepare=True)
+        if cursor.description is None:
+            return Answer(affected_rows=max(cursor.rowcount, 0))
+        answer = replace(collected((), cursor, query.limits), affected_rows=max(cursor.rowcount, 0))
+    return replace(answer, columns=[column.name for column in cursor.description or ()])
+
+
+def _params(query: Query) -> Any:
+    """Return the values as psycopg takes them; none at all where there are none, so that `%` needs no doubling."""
+    if not query.params:
+        return None
+    if isinstance(query.params, Mapping):
+        return {name: _adapted(value) for name, value in query.params.items()}
+    return [_adapted(value) for value in query.params]
+
+
+def _adapted(value: JSONValue) -> Any:
+    return Jsonb(value) if is_object(value) else value
+
+
+def _check(words: Sequence[Word]) -> None:
+    """Refuse what is no query, and names whose text is not known."""
+    first = words[0].text if words and not words[0].is_quoted else ""
+    if first not in _QUERIES | {"with", "explain"}:
+        raise read_only_refusal(f"{first.upper() or 'this'} is no query")
+    if any(word.is_hidden for word in words):
+        raise read_only_refusal("names written with U& are refused")
+
+
+@contextmanager
+def _explained(query: Query) -> Generator[None]:
+    """Turn what PostgreSQL says into what the caller can do."""
+    try:
+        yield
+    except (errors.QueryCanceled, errors.LockNotAvailable, errors.IdleInTransactionSessionTimeout):
+        raise query.too_slow() from None
+    except (errors.ReadOnlySqlTransaction, errors.InsufficientPrivilege) as exc:
+        raise read_only_refusal(_first_line(exc)) from None
+    except psycopg.Error as exc:
+        if "multiple commands" in str(exc):
+            raise one_statement_only() from None
+        if isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError):
+            text = "The connection to the database was lost. Try again later."
+            raise CallError("upstream_lost", text, outcome_unknown=not query.read_only) from None
+        text = f"PostgreSQL refuses the statement: {_first_line(exc)}. Correct it."
+        raise CallError("invalid_arguments", text) from None
+
+
+def _first_line(exc: BaseException) -> str:
+    return (str(exc).splitlines() or [""])[0][:300]

@@ -1,0 +1,72 @@
+"""rag_query: search the documents of the caller's space."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from pegboard.base.model import JSON, Annotations, Handler
+from pegboard.core.call_context import CallContext
+from pegboard.sources.builtin.documents import COLLECTION, Collection, hidden_without_store, store_of
+from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, tool_spec
+
+
+class QueryConfig(BuiltinConfig):
+    """Where it searches, and what counts as found."""
+
+    collection: Collection = Field("default", description="The collection of a query that names none.")
+    score_threshold: float = Field(0.0, ge=0, le=1, description="What scores lower is left out.")
+
+
+SPEC = tool_spec(
+    "rag_query",
+    "Search the documents of this space and return the passages that fit best.",
+    arguments={
+        "query": {"type": "string", "minLength": 1, "maxLength": 10_000},
+        "top_k": {"type": "integer", "minimum": 1, "maximum": 50, "default": 5},
+        "collection": {"type": "string", "pattern": COLLECTION},
+    },
+    required=("query",),
+    result={
+        "results": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "text": {"type": "string"},
+                    "score": {"type": "number"},
+                    "document_id": {"type": "string"},
+                    "source": {"type": "string"},
+                    "start": {"type": "integer"},
+                    "end": {"type": "integer"},
+                },
+                "required": ["text", "score", "document_id", "source", "start", "end"],
+            },
+        }
+    },
+    always=("results",),
+    annotations=Annotations(read_only=True, destructive=False, idempotent=True, open_world=False),
+    examples=({"query": "notice period of the lease", "top_k": 3},),
+)
+_KEYS = ("text", "score", "document_id", "source", "start", "end")
+
+
+def make(config: QueryConfig, services: Services) -> Handler:
+    """Return the handler; the store comes with the context."""
+
+    async def search(ctx: CallContext, args: JSON) -> JSON:
+        top_k: int = args.get("top_k", 5)
+        found: list[Any] = await store_of(ctx).search(
+            args["query"],
+            space=ctx.space_id,
+            collection=args.get("collection", config.collection),
+            top_k=top_k,
+        )
+        good = [hit for hit in found if hit["score"] >= config.score_threshold]
+        return {"results": [{key: hit[key] for key in _KEYS} for hit in good[:top_k]]}
+
+    return search
+
+
+KIND = BuiltinKind(spec=SPEC, config=QueryConfig, make=make, adapt=hidden_without_store)

@@ -1,0 +1,66 @@
+"""read_file: read a part of a text file below the folders that the config names."""
+
+from __future__ import annotations
+
+from pegboard.base.model import JSON, Annotations, Handler
+from pegboard.core.call_context import CallContext
+from pegboard.egress.files import locate
+from pegboard.egress.text import read_text
+from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, tool_spec
+from pegboard.sources.builtin.roots import Roots, opened
+
+
+class ReadConfig(BuiltinConfig):
+    """Which files may be read."""
+
+    roots: Roots
+
+
+SPEC = tool_spec(
+    "read_file",
+    "Read a text file, or a part of it. Long files come in parts: go on from next_start.",
+    arguments={
+        "path": {"type": "string", "minLength": 1, "description": "The file, relative to the root folder."},
+        "encoding": {"type": "string", "default": "utf-8"},
+        "start": {"type": "integer", "minimum": 0, "default": 0, "description": "The first character to read."},
+        "max_chars": {"type": "integer", "minimum": 1, "maximum": 200_000, "default": 50_000},
+    },
+    required=("path",),
+    result={
+        "content": {"type": "string"},
+        "path": {"type": "string"},
+        "size": {"type": "integer", "description": "Bytes of the whole file."},
+        "truncated": {"type": "boolean", "description": "Whether more follows."},
+        "next_start": {"type": ["integer", "null"], "description": "Where to go on; null at the end."},
+    },
+    always=("content", "path", "size", "truncated", "next_start"),
+    annotations=Annotations(read_only=True, destructive=False, idempotent=True, open_world=False),
+    examples=({"path": "notes/plan.md"}, {"path": "log.txt", "start": 50_000}),
+)
+
+
+def make(config: ReadConfig, services: Services) -> Handler:
+    """Return the handler; it runs in a thread."""
+    roots = opened(config.roots, services.folder)
+
+    def read(ctx: CallContext, args: JSON) -> JSON:
+        root, path = locate(args["path"], roots)
+        part = read_text(
+            root,
+            path,
+            encoding=args.get("encoding", "utf-8"),
+            start=args.get("start", 0),
+            max_chars=args.get("max_chars", 50_000),
+        )
+        return {
+            "content": part.content,
+            "path": path,
+            "size": part.size_bytes,
+            "truncated": part.next_start is not None,
+            "next_start": part.next_start,
+        }
+
+    return read
+
+
+KIND = BuiltinKind(spec=SPEC, config=ReadConfig, make=make, runs="thread", needs_context=False)

@@ -1,0 +1,31 @@
+"""Roots: the folders of a config, below which a tool may name files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from pegboard.egress.files import Root
+
+
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+Roots = Annotated[
+    tuple[Annotated[str, Field(min_length=1)], ...],
+    BeforeValidator(_as_list),
+    Field(min_length=1, description="The folders it may use, relative to the config file. There is no default."),
+]
+
+
+def opened(roots: Sequence[str], folder: Path, *, write_hidden: bool = False) -> tuple[Root, ...]:
+    """Return the roots that a config names.
+
+    Raises:
+        DefinitionError: one is not a folder.
+    """
+    return tuple(Root(path=folder / Path(root).expanduser(), write_hidden=write_hidden) for root in roots)

@@ -1,0 +1,154 @@
+"""send_email: send an e-mail through the SMTP server of the config."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from email import policy
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.utils import format_datetime, make_msgid
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from pegboard.base.bounds import MIB
+from pegboard.base.errors import CallError
+from pegboard.base.loading import Later
+from pegboard.base.model import JSON, Annotations, Handler
+from pegboard.core.call_context import CallContext
+from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, SecretText, Services, tool_spec
+
+smtp = Later("pegboard.sources.builtin.smtp")
+
+# Two plain parts: no quotes, comments, lists or line breaks, with which one address could become two.
+_ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&*+/=?^_`{|}~'-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+_MAX_RECIPIENTS = 50
+
+
+class EmailConfig(BuiltinConfig):
+    """The server that sends, and who the mail is from."""
+
+    smtp_host: str = Field(min_length=1, description="The SMTP server.")
+    port: int = Field(587, gt=0, le=65535)
+    user: str | None = Field(None, description="The login, if the server wants one.")
+    password: SecretText | None = None
+    from_address: str | None = Field(None, description="The sender; `user` without it.")
+    tls: Literal["starttls", "tls", "none"] = Field("starttls", description="How the connection is secured.")
+    timeout_seconds: float = Field(30.0, gt=0, le=600)
+    max_bytes: int = Field(10 * MIB, gt=0, description="How large one mail may be.")
+
+    @model_validator(mode="after")
+    def _has_a_sender(self) -> Self:
+        if not _ADDRESS.fullmatch(self.sender):
+            raise ValueError("`from_address` must be an address, such as reports@example.com")
+        if (self.user is None) != (self.password is None):
+            raise ValueError("`user` and `password` belong together")
+        if self.password is not None and self.tls == "none" and self.smtp_host not in ("localhost", "127.0.0.1", "::1"):
+            raise ValueError("a password would go out in the clear; say `tls: starttls` or `tls: tls`")
+        return self
+
+    @property
+    def sender(self) -> str:
+        """Who the mail is from."""
+        return self.from_address or self.user or ""
+
+
+_TO: JSON = {
+    "anyOf": [
+        {"type": "string", "minLength": 3},
+        {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": _MAX_RECIPIENTS},
+    ]
+}
+SPEC = tool_spec(
+    "send_email",
+    "Send an e-mail. It is sent once; the result says which recipients the server refused.",
+    arguments={
+        "to": _TO | {"description": "An address, or several."},
+        "subject": {"type": "string", "maxLength": 900},
+        "body": {"type": "string", "description": "Plain text."},
+        "cc": _TO,
+        "html": {
+            "type": ["string", "boolean"],
+            "description": "The same as HTML, shown where HTML can be; or true: `body` is HTML.",
+        },
+    },
+    required=("to", "subject", "body"),
+    result={
+        "accepted": {"type": "array", "items": {"type": "string"}},
+        "refused": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "address": {"type": "string"},
+                    "code": {"type": "integer"},
+                    "reason": {"type": "string"},
+                },
+            },
+        },
+        "message_id": {"type": "string"},
+    },
+    always=("accepted", "refused", "message_id"),
+    annotations=Annotations(read_only=False, destructive=True, idempotent=False, open_world=True),
+    examples=({"to": "ann@example.com", "subject": "Weekly report", "body": "All is well."},),
+)
+
+
+def make(config: EmailConfig, services: Services) -> Handler:
+    """Return the handler."""
+
+    async def send(ctx: CallContext, args: JSON) -> JSON:
+        to, cc = _addresses(args["to"], "to"), _addresses(args.get("cc", []), "cc")
+        recipients = list(dict.fromkeys([*to, *cc]))
+        if len(recipients) > _MAX_RECIPIENTS:
+            raise CallError("invalid_arguments", f"At most {_MAX_RECIPIENTS} recipients at once. Send several mails.")
+        message = _message(config, services, args, to, cc)
+        content = message.as_bytes()
+        if len(content) > config.max_bytes:
+            text = f"The mail has {len(content)} bytes; at most {config.max_bytes} are sent. Send less."
+            raise CallError("invalid_arguments", text)
+        refused: list[JSON] = await smtp.send(config, config.sender, recipients, content)
+        missing = {str(each["address"]) for each in refused}
+        return {
+            "accepted": [address for address in recipients if address not in missing],
+            "refused": refused,
+            "message_id": str(message["Message-ID"]),
+        }
+
+    return send
+
+
+def _addresses(said: Any, name: str) -> list[str]:
+    """Return addresses, each exactly one; several in one text may stand between commas."""
+    parts: Sequence[str] = said.split(",") if isinstance(said, str) else said
+    found = [part.strip(" ") for part in parts]
+    for address in found:
+        if not _ADDRESS.fullmatch(address):
+            text = f"{address[:100]!r} in {name!r} is no address. Write it as name@example.com."
+            raise CallError("invalid_arguments", text)
+    return found
+
+
+def _message(config: EmailConfig, services: Services, args: JSON, to: Sequence[str], cc: Sequence[str]) -> EmailMessage:
+    subject: str = args["subject"]
+    if any(ord(character) < 32 or ord(character) == 127 for character in subject):
+        text = "The subject has a line break or another control character. Remove it."
+        raise CallError("invalid_arguments", text)
+    message = EmailMessage(policy=policy.SMTP)
+    message["From"] = Address(addr_spec=config.sender)
+    message["To"] = [Address(addr_spec=address) for address in to]
+    if cc:
+        message["Cc"] = [Address(addr_spec=address) for address in cc]
+    message["Subject"] = subject.encode("utf-8", "replace").decode()
+    message["Date"] = format_datetime(services.now())
+    message["Message-ID"] = make_msgid(domain=config.sender.rpartition("@")[2])
+    body: str = args["body"].encode("utf-8", "replace").decode()
+    html: str | bool = args.get("html", False)
+    message.set_content(body, subtype="html" if html is True else "plain")
+    if isinstance(html, str) and html:
+        message.add_alternative(html.encode("utf-8", "replace").decode(), subtype="html")
+    return message
+
+
+KIND = BuiltinKind(spec=SPEC, config=EmailConfig, make=make, needs_context=False)

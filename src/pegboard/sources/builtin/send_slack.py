@@ -1,0 +1,110 @@
+"""send_slack: post a message to Slack."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import orjson
+from pydantic import Field, model_validator
+
+from pegboard.base.errors import CallError
+from pegboard.base.model import JSON, Annotations, Handler, is_object
+from pegboard.core.call_context import CallContext
+from pegboard.egress.http import Response
+from pegboard.sources.builtin.kind import BuiltinKind, SecretText, Services, tool_spec
+from pegboard.sources.builtin.network import NetworkConfig, check_status, json_of, text_of, web
+
+_WHO = "Slack"
+_JSON = {"content-type": "application/json; charset=utf-8"}
+_AUTH = frozenset({"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired", "missing_scope"})
+
+
+class SlackConfig(NetworkConfig):
+    """How Slack is reached: a webhook, which has its one channel, or a token."""
+
+    webhook_url: SecretText | None = Field(None, description="An incoming webhook; it posts to its own channel.")
+    token: SecretText | None = Field(None, description="A bot token, which may post to any channel it is in.")
+    base_url: str = Field("https://slack.com/api", min_length=1, description="Where Slack's API is, for a token.")
+    channel: str | None = Field(None, min_length=1, description="Where a message goes that names no channel.")
+
+    @model_validator(mode="after")
+    def _has_one_way(self) -> Self:
+        if (self.webhook_url is None) == (self.token is None):
+            raise ValueError("say one of `webhook_url` and `token`")
+        if self.webhook_url is not None and self.channel is not None:
+            raise ValueError("a webhook has its own channel; `channel` needs `token`")
+        return self
+
+
+SPEC = tool_spec(
+    "send_slack",
+    "Post a message to Slack.",
+    arguments={
+        "message": {"type": "string", "minLength": 1, "maxLength": 40_000},
+        "channel": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 100,
+            "description": "A channel, such as #team or its id; the configured one without it.",
+        },
+    },
+    required=("message",),
+    result={
+        "ok": {"type": "boolean"},
+        "channel": {"type": ["string", "null"], "description": "Where it was posted, if Slack says so."},
+        "ts": {"type": ["string", "null"], "description": "Slack's name of the message."},
+    },
+    always=("ok", "channel", "ts"),
+    annotations=Annotations(read_only=False, destructive=False, idempotent=False, open_world=True),
+    examples=({"message": "The build is green.", "channel": "#team"},),
+)
+
+
+def make(config: SlackConfig, services: Services) -> Handler:
+    """Return the handler."""
+    token = {"authorization": f"Bearer {config.token.reveal()}"} if config.token else {}
+    fixed = config.webhook_url.reveal() if config.webhook_url else None
+    if "base_url" in config.model_fields_set:
+        fixed = fixed or config.base_url
+    out = web(config, services, token, fixed_url=fixed)
+
+    async def send(ctx: CallContext, args: JSON) -> JSON:
+        if config.webhook_url is not None:
+            if "channel" in args:
+                text = "This tool posts to the channel of its webhook and to no other. Leave 'channel' out."
+                raise CallError("invalid_arguments", text)
+            body = orjson.dumps({"text": args["message"]})
+            return _of_webhook(await out.request("POST", config.webhook_url.reveal(), headers=_JSON, body=body))
+        channel = args.get("channel", config.channel)
+        if channel is None:
+            raise CallError("invalid_arguments", "No channel is configured. Name one in 'channel'.")
+        body = orjson.dumps({"channel": channel, "text": args["message"]})
+        url = f"{config.base_url.rstrip('/')}/chat.postMessage"
+        response = await out.request("POST", url, headers=_JSON, body=body)
+        check_status(response, _WHO)
+        return _of_api(json_of(response, _WHO))
+
+    return send
+
+
+def _of_webhook(response: Response) -> JSON:
+    check_status(response, _WHO)
+    said = text_of(response).strip()
+    if response.status_code != 200 or said != "ok":
+        raise CallError("upstream_error", f"{_WHO} answered {response.status_code}: {said[:100]!r}.")
+    return {"ok": True, "channel": None, "ts": None}
+
+
+def _of_api(answer: Any) -> JSON:
+    if not is_object(answer):
+        raise CallError("protocol_error", f"{_WHO} answered in a form that is not known. Try again later.")
+    if answer.get("ok") is not True:
+        said = str(answer.get("error"))[:100]
+        if said in _AUTH:
+            raise CallError("upstream_auth", f"{_WHO} refused our token: {said!r}. The operator must correct it.")
+        raise CallError("upstream_error", f"{_WHO} refused the message: {said!r}. Correct it and call again.")
+    found = {name: answer.get(name) for name in ("channel", "ts")}
+    return {"ok": True} | {name: None if value is None else str(value) for name, value in found.items()}
+
+
+KIND = BuiltinKind(spec=SPEC, config=SlackConfig, make=make, needs_context=False)

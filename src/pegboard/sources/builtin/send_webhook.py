@@ -1,0 +1,119 @@
+"""send_webhook: post a signed event to a URL."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+
+import orjson
+from pydantic import Field
+
+from pegboard.base.bounds import KIB
+from pegboard.base.errors import CallError
+from pegboard.base.model import JSON, Annotations, Handler
+from pegboard.base.secrets import Secret
+from pegboard.core.call_context import CallContext
+from pegboard.sources.builtin.http_request import result
+from pegboard.sources.builtin.kind import BuiltinKind, SecretText, Services, tool_spec
+from pegboard.sources.builtin.network import NetworkConfig, web
+
+_RESPONSE_BYTES = 64 * KIB
+_NOT_FROM_ARGUMENTS = frozenset({"authorization", "cookie", "proxy-authorization", "idempotency-key"})
+
+
+class WebhookConfig(NetworkConfig):
+    """Where events may go, and the key that they are signed with."""
+
+    max_response_bytes: int = Field(_RESPONSE_BYTES, gt=0, description="How much of the answer is read.")
+    secret: SecretText | None = Field(None, description="Signs each event (HMAC-SHA256); `whsec_…` is read as base64.")
+    idempotency_header: str = Field(
+        "Idempotency-Key", min_length=1, description="The header that names the event, the same for each repetition."
+    )
+
+
+SPEC = tool_spec(
+    "send_webhook",
+    "Post a JSON payload to a webhook URL, signed where a secret is configured. It is sent once and never repeated.",
+    arguments={
+        "url": {"type": "string", "minLength": 1, "maxLength": 8192},
+        "payload": {"description": "Any JSON."},
+        "headers": {"type": "object", "additionalProperties": {"type": "string"}, "maxProperties": 50},
+    },
+    required=("url", "payload"),
+    result={
+        "status_code": {"type": "integer"},
+        "ok": {"type": "boolean", "description": "Whether the status is below 300."},
+        "response": {"description": "What was answered: JSON or text, the beginning of it where it is long."},
+        "truncated": {"type": "boolean"},
+        "webhook_id": {"type": "string", "description": "The name of this event; the receiver got it too."},
+    },
+    always=("status_code", "ok", "response", "truncated", "webhook_id"),
+    annotations=Annotations(read_only=False, destructive=False, idempotent=False, open_world=True),
+    examples=({"url": "https://hooks.example.com/orders", "payload": {"event": "order.paid", "id": 7}},),
+)
+
+
+def make(config: WebhookConfig, services: Services) -> Handler:
+    """Return the handler."""
+    out = web(config, services)
+
+    async def send(ctx: CallContext, args: JSON) -> JSON:
+        body = orjson.dumps(args["payload"])
+        headers = _given(args, config.idempotency_header)
+        event_id = ctx.call_id or secrets.token_hex(16)
+        headers |= {"content-type": "application/json", config.idempotency_header: event_id}
+        if config.secret:
+            headers |= signature(config.secret, event_id, int(services.now().timestamp()), body)
+        # Not followed: the signed event is for this address alone.
+        response = await out.request(
+            "POST", args["url"], headers=headers, body=body, max_redirects=0, on_overflow="truncate"
+        )
+        answer = result(response, max_bytes=2 * _RESPONSE_BYTES)
+        return {
+            "status_code": response.status_code,
+            "ok": response.status_code < 300,
+            "response": answer["body"],
+            "truncated": answer["truncated"],
+            "webhook_id": event_id,
+        }
+
+    return send
+
+
+def _given(args: JSON, idempotency_header: str) -> dict[str, str]:
+    headers: dict[str, str] = dict(args.get("headers", {}))
+    for name in headers:
+        plain = name.lower()
+        ours = plain in _NOT_FROM_ARGUMENTS or plain == idempotency_header.lower() or plain == "content-type"
+        if ours or plain.startswith(("webhook-", "x-signature")):
+            raise CallError("invalid_arguments", f"The header {name!r} is set by this tool. Leave it out.")
+    return headers
+
+
+def signature(secret: Secret, event_id: str, timestamp: int, body: bytes) -> dict[str, str]:
+    """Return the headers that prove who sent an event.
+
+    `webhook-…`: over id, time and body, so that a copy sent later can be refused. `x-signature-256`: over the body
+    alone, for receivers that know only this form. Source: standardwebhooks.com.
+    """
+    plain = secret.reveal()
+    key = plain.encode()
+    if plain.startswith("whsec_"):
+        try:
+            key = base64.b64decode(plain.removeprefix("whsec_"), validate=True)
+        except binascii.Error:
+            key = plain.encode()
+    signed = f"{event_id}.{timestamp}.".encode() + body
+    mark = base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
+    return {
+        "webhook-id": event_id,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": f"v1,{mark}",
+        "x-signature-256": f"sha256={hmac.digest(key, body, hashlib.sha256).hex()}",
+    }
+
+
+KIND = BuiltinKind(spec=SPEC, config=WebhookConfig, make=make)

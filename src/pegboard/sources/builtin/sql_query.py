@@ -1,0 +1,133 @@
+"""sql_query: run one SQL statement on the database of the config."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from urllib.parse import quote, unquote, urlsplit
+
+from pydantic import Field
+
+from pegboard.base.bounds import DEFAULT_BOUNDS
+from pegboard.base.errors import CallError
+from pegboard.base.loading import Later
+from pegboard.base.model import JSON, Annotations, Handler, ToolSpec
+from pegboard.base.secrets import Secret
+from pegboard.core.call_context import CallContext
+from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, SecretText, Services, tool_spec
+from pegboard.sources.builtin.query import Answer, Limits, Query
+
+sqlite = Later("pegboard.sources.builtin.sqlite")
+postgres = Later("pegboard.sources.builtin.postgres")
+alchemy = Later("pegboard.sources.builtin.alchemy")
+
+_SPACE = "{space_id}"
+_POSTGRES = ("postgresql", "postgres", "postgresql+psycopg")
+
+
+class SqlConfig(BuiltinConfig):
+    """Which database, and what a query may do there."""
+
+    connection_string: SecretText = Field(
+        description="`sqlite:///file.db`, `postgresql://…` or another URL of SQLAlchemy; `{space_id}` in it keeps "
+        "each space on a database, file or login of its own."
+    )
+    read_only: bool = Field(True, description="Held by the engine, not by looking at the text.")
+    max_rows: int = Field(DEFAULT_BOUNDS.sql_rows, gt=0, le=100_000, description="How many rows come back.")
+    timeout_seconds: float = Field(DEFAULT_BOUNDS.sql_s, gt=0, le=600, description="How long a query may run.")
+
+    def secrets(self) -> Iterator[Secret]:
+        """Yield the connection string, and the password in it."""
+        yield self.connection_string
+        password = urlsplit(self.connection_string.reveal()).password
+        if password:
+            yield Secret(unquote(password))
+            yield Secret(password)
+
+
+SPEC = tool_spec(
+    "sql_query",
+    "Run one SQL statement, with its values as parameters, and return its rows.",
+    arguments={
+        "query": {"type": "string", "minLength": 1, "maxLength": 100_000, "description": "One statement."},
+        "params": {
+            "type": ["array", "object"],
+            "description": "Values for the placeholders: a list for ? (SQLite) or %s (PostgreSQL), or a mapping.",
+        },
+    },
+    required=("query",),
+    result={
+        "columns": {"type": "array", "items": {"type": "string"}},
+        "rows": {"type": "array", "items": {"type": "array"}, "description": "In the order of `columns`."},
+        "row_count": {"type": "integer"},
+        "truncated": {"type": "boolean", "description": "Whether there were more rows."},
+        "affected_rows": {"type": ["integer", "null"], "description": "Rows changed; null for a query."},
+    },
+    always=("columns", "rows", "row_count", "truncated", "affected_rows"),
+    annotations=Annotations(read_only=True, destructive=False, idempotent=True, open_world=False),
+    examples=({"query": "SELECT name, total FROM orders WHERE total > ? ORDER BY total", "params": [100]},),
+)
+
+
+def make(config: SqlConfig, services: Services) -> Handler:
+    """Return the handler, on the engine that the connection string names.
+
+    Raises:
+        DefinitionError: no engine can hold what the config asks.
+    """
+    scheme = urlsplit(config.connection_string.reveal()).scheme.lower()
+    engine = _engine(scheme, config, services)
+    limits = Limits(
+        max_rows=config.max_rows,
+        timeout_s=config.timeout_seconds,
+        max_bytes=min(services.bounds.sql_result_bytes, services.bounds.result_bytes) * 3 // 4,
+    )
+
+    def run(ctx: CallContext, args: JSON) -> JSON:
+        url = _for_space(config.connection_string.reveal(), ctx.space_id)
+        query = Query(text=args["query"], params=args.get("params"), read_only=config.read_only, limits=limits)
+        return result(engine(url, query))
+
+    return run
+
+
+def _engine(scheme: str, config: SqlConfig, services: Services) -> Callable[[str, Query], Answer]:
+    """Return what runs a query on a database."""
+    if scheme == "sqlite":
+        return lambda url, query: sqlite.run(sqlite.path_of(url, services.folder), query)
+    if scheme in _POSTGRES:
+        return lambda url, query: postgres.run(re.sub(r"^[a-z+]+", "postgresql", url, count=1), query)
+    alchemy.check(config.connection_string.reveal(), read_only=config.read_only)
+    return alchemy.run
+
+
+def _for_space(url: str, space_id: str | None) -> str:
+    if _SPACE not in url:
+        return url
+    # One name on every file system and in every URL: what is another word there must not be another space here.
+    if space_id is None or not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", space_id):
+        raise CallError("tool_error", "Each space has a database of its own here, and this caller has no such space.")
+    return url.replace(_SPACE, quote(space_id, safe=""))
+
+
+def result(answer: Answer) -> JSON:
+    """Return an answer as this tool gives it."""
+    return {
+        "columns": list(answer.columns),
+        "rows": [list(row) for row in answer.rows],
+        "row_count": len(answer.rows),
+        "truncated": answer.truncated,
+        "affected_rows": answer.affected_rows,
+    }
+
+
+def adapt(config: SqlConfig, spec: ToolSpec, services: Services) -> ToolSpec:
+    """Return the declaration; a tool that may write says so."""
+    if config.read_only:
+        return spec
+    hints = Annotations(read_only=False, destructive=True, idempotent=False, open_world=False)
+    return replace(spec, annotations=hints)
+
+
+KIND = BuiltinKind(spec=SPEC, config=SqlConfig, make=make, runs="thread", adapt=adapt)

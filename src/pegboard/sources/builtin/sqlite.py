@@ -1,0 +1,190 @@
+"""Sqlite: run one statement on an SQLite file, which SQLite itself opens and watches as the config says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, cast
+from urllib.parse import unquote, urlsplit
+
+import apsw
+
+from pegboard.base.bounds import MIB
+from pegboard.base.errors import CallError
+from pegboard.sources.builtin.query import Answer, Query, collected, one_statement_only, read_only_refusal
+
+# Steps of SQLite's machine between two looks at the clock.
+_PROGRESS_STEPS = 5_000
+_READING: Final = frozenset({apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE})
+# They leave the file that was opened, or end the savepoint around the statement.
+_LEAVING: Final = frozenset({apsw.SQLITE_ATTACH, apsw.SQLITE_DETACH, apsw.SQLITE_TRANSACTION, apsw.SQLITE_SAVEPOINT})
+_LOOKING: Final = frozenset({"table_info", "table_xinfo", "table_list", "index_list", "index_info", "foreign_key_list"})
+_FUNCTIONS: Final = frozenset({
+    "load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "fsdir", "sqlar_compress", "zipfile",
+})  # fmt: skip
+_MAX_VALUE_BYTES: Final = 4 * MIB
+_COMMENT = re.compile(r"--[^\n]*|/\*.*?(?:\*/|$)", re.DOTALL)
+_LIMITS: Final = {
+    apsw.SQLITE_LIMIT_LENGTH: _MAX_VALUE_BYTES,
+    apsw.SQLITE_LIMIT_SQL_LENGTH: 200_000,
+    apsw.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 100,
+    apsw.SQLITE_LIMIT_EXPR_DEPTH: 500,
+    apsw.SQLITE_LIMIT_COMPOUND_SELECT: 100,
+    apsw.SQLITE_LIMIT_ATTACHED: 0,
+    apsw.SQLITE_LIMIT_WORKER_THREADS: 0,
+    apsw.SQLITE_LIMIT_TRIGGER_DEPTH: 50,
+}
+
+
+def path_of(url: str, folder: Path) -> Path:
+    """Return the file that a `sqlite:` URL names; three slashes are relative to `folder`, four absolute."""
+    path = unquote(urlsplit(url).path)
+    return folder / (path.removeprefix("/") if url.partition(":")[2].startswith("//") else path)
+
+
+def run(path: Path, query: Query) -> Answer:
+    """Run the statement. Called in a worker thread; SQLite lets the other threads go on meanwhile.
+
+    Raises:
+        CallError: read_only; timeout; busy; invalid_arguments for a faulty statement; upstream_unavailable.
+    """
+    refused: list[str] = []
+    with closing(_opened(path, query)) as connection, _explained(query, refused):
+        _limit(connection, query)
+        if query.read_only:
+            return _judged(connection, query, refused)
+        # A savepoint: what fails half-way leaves nothing behind.
+        savepoint: Any = connection
+        with savepoint:
+            return _judged(connection, query, refused)
+
+
+def _opened(path: Path, query: Query) -> apsw.Connection:
+    flags = apsw.SQLITE_OPEN_READONLY if query.read_only else apsw.SQLITE_OPEN_READWRITE
+    try:
+        # Without SQLITE_OPEN_URI a name is a name, whatever is in it.
+        connection = apsw.Connection(str(path), flags=flags)
+    except apsw.Error:
+        text = "The database file cannot be opened. The operator must check the connection string."
+        raise CallError("upstream_unavailable", text, retryable=False) from None
+    connection.set_busy_timeout(int(query.limits.timeout_s * 1000))
+    return connection
+
+
+def _limit(connection: apsw.Connection, query: Query) -> None:
+    for limit, value in _LIMITS.items():
+        connection.limit(limit, value)
+    connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0)
+    # SQLite's own look at every place anew, and nothing can interrupt them: minutes for two long strings.
+    untyped: Any = connection
+    untyped.create_scalar_function("instr", _instr, 2, deterministic=True)
+    untyped.create_scalar_function("replace", _replace, 3, deterministic=True)
+    connection.set_progress_handler(lambda: query.left_s() <= 0, _PROGRESS_STEPS)
+
+
+def _instr(text: Any, part: Any) -> int | None:
+    if text is None or part is None:
+        return None
+    if isinstance(text, bytes) and isinstance(part, bytes):
+        return text.find(part) + 1
+    return _as_text(text).find(_as_text(part)) + 1
+
+
+def _replace(text: Any, old: Any, new: Any) -> str | None:
+    if text is None or old is None or new is None:
+        return None
+    whole, part, other = _as_text(text), _as_text(old), _as_text(new)
+    if not part:
+        return whole
+    if len(whole) + whole.count(part) * (len(other) - len(part)) > _MAX_VALUE_BYTES:
+        raise ValueError("string or blob too big")
+    return whole.replace(part, other)
+
+
+def _as_text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _judged(connection: apsw.Connection, query: Query, refused: list[str]) -> Answer:
+    connection.authorizer = _authorizer(query.read_only, refused)
+    try:
+        return _answer(connection, query)
+    finally:
+        connection.authorizer = None
+
+
+def _authorizer(read_only: bool, refused: list[str]) -> Callable[..., int]:
+    def judge(action: int, first: str | None, second: str | None, _database: str | None, _inner: str | None) -> int:
+        name = str(apsw.mapping_authorizer_function.get(action, action)).removeprefix("SQLITE_")
+        if action == apsw.SQLITE_FUNCTION:
+            allowed = str(second).lower() not in _FUNCTIONS
+            name = f"the function {second}"
+        elif read_only:
+            allowed = action in _READING
+        else:
+            allowed = action not in _LEAVING and (action != apsw.SQLITE_PRAGMA or str(first).lower() in _LOOKING)
+        if not allowed:
+            refused.append(f"{name} is refused")
+        return apsw.SQLITE_OK if allowed else apsw.SQLITE_DENY
+
+    return judge
+
+
+def _answer(connection: apsw.Connection, query: Query) -> Answer:
+    before = connection.total_changes()
+    cursor = connection.cursor()
+    cursor.exec_trace = cast("Any", lambda _cursor, first, _bindings: _only(str(first), query.text))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType] - apsw names no types
+    cursor.execute(query.text, cast("Any", query.params if query.params is not None else ()))  # pyright: ignore[reportUnknownMemberType] - the same
+    columns = _columns(cursor)
+    if not columns:
+        return Answer(affected_rows=connection.total_changes() - before)
+    answer = collected(columns, _rows(cursor), query.limits)
+    changed = connection.total_changes() - before
+    return replace(answer, affected_rows=changed) if changed else answer
+
+
+def _only(first: str, whole: str) -> bool:
+    """Refuse, before anything runs, what has more than the statement that SQLite is about to run."""
+    rest = whole[whole.index(first) + len(first) :] if first in whole else whole
+    if re.sub(_COMMENT, "", rest).strip(" \t\r\n\f;\0"):
+        raise one_statement_only()
+    return True
+
+
+def _columns(cursor: apsw.Cursor) -> list[str]:
+    try:
+        return [str(column[0]) for column in cursor.get_description()]
+    except apsw.ExecutionCompleteError:
+        return []
+
+
+def _rows(cursor: apsw.Cursor) -> Iterator[tuple[Any, ...]]:
+    yield from cursor
+
+
+@contextmanager
+def _explained(query: Query, refused: list[str]) -> Generator[None]:
+    """Turn what SQLite says into what the caller can do."""
+    try:
+        yield
+    except apsw.InterruptError:
+        raise query.too_slow() from None
+    except apsw.BusyError:
+        raise CallError("busy", "Another writer holds the database. Try again in a moment.") from None
+    except (apsw.AuthError, apsw.ReadOnlyError) as exc:
+        raise read_only_refusal(refused[-1] if refused else str(exc)) from None
+    except apsw.Error as exc:
+        if refused and "not authorized" in str(exc):
+            raise read_only_refusal(refused[-1]) from None
+        if query.left_s() <= 0:
+            raise query.too_slow() from None
+        text = f"SQLite refuses the statement: {str(exc)[:300]}. Correct it."
+        raise CallError("invalid_arguments", text) from None
+    except (TypeError, ValueError, OverflowError, UnicodeError) as exc:
+        text = f"The statement and its params do not fit together: {str(exc)[:300]}. Correct them."
+        raise CallError("invalid_arguments", text) from None

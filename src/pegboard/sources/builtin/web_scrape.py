@@ -1,0 +1,100 @@
+"""web_scrape: fetch a page and return its main text."""
+
+from __future__ import annotations
+
+import orjson
+from pydantic import Field
+
+from pegboard.base.bounds import MIB
+from pegboard.base.errors import CallError
+from pegboard.base.model import JSON, Annotations, Handler, is_object
+from pegboard.core.call_context import CallContext
+from pegboard.egress.http import Response
+from pegboard.egress.killable import run_killable
+from pegboard.sources.builtin.kind import BuiltinKind, Services, tool_spec
+from pegboard.sources.builtin.network import NetworkConfig, fitting, text_of, web
+
+_EXTRACT = "pegboard.sources.builtin.extracting:extract"
+_MARKUP = frozenset({"text/html", "application/xhtml+xml", "application/xml", "text/xml", ""})
+# What the reading of a page may take on top of fetching it; importing the reader is most of it.
+_EXTRACT_S = 15.0
+
+
+class ScrapeConfig(NetworkConfig):
+    """Which pages may be fetched, and how much is taken in."""
+
+    max_memory_bytes: int = Field(1024 * MIB, ge=256 * MIB, description="What the reading of one page may use.")
+
+    def deadline_s(self) -> float:
+        """Return the time for fetching and reading."""
+        return self.timeout_seconds + _EXTRACT_S
+
+
+SPEC = tool_spec(
+    "web_scrape",
+    "Fetch a web page and return its title and main text, without menus and adverts.",
+    arguments={
+        "url": {"type": "string", "minLength": 1, "maxLength": 8192, "description": "An http or https URL."},
+        "max_length": {"type": "integer", "minimum": 1, "maximum": 200_000, "default": 10_000},
+        "format": {"type": "string", "enum": ["text", "markdown"], "default": "text"},
+    },
+    required=("url",),
+    result={
+        "title": {"type": "string"},
+        "content": {"type": "string"},
+        "url": {"type": "string", "description": "Where the page came from, after redirects."},
+        "status_code": {"type": "integer"},
+        "truncated": {"type": "boolean"},
+    },
+    always=("title", "content", "url", "status_code", "truncated"),
+    annotations=Annotations(read_only=True, destructive=False, idempotent=True, open_world=True),
+    examples=({"url": "https://example.com/article", "format": "markdown"},),
+)
+
+
+def make(config: ScrapeConfig, services: Services) -> Handler:
+    """Return the handler."""
+    out = web(config, services)
+
+    async def scrape(ctx: CallContext, args: JSON) -> JSON:
+        accept = {"accept": "text/html,application/xhtml+xml,text/plain;q=0.9,*/*;q=0.5"}
+        response = await out.request("GET", args["url"], headers=accept, on_overflow="truncate")
+        title, content = await _read(response, args.get("format", "text"), config)
+        max_length: int = args.get("max_length", 10_000)
+        shown = fitting(content[:max_length], services.bounds.result_bytes // 2)
+        return {
+            "title": title,
+            "content": shown,
+            "url": response.url,
+            "status_code": response.status_code,
+            "truncated": response.truncated or len(shown) < len(content),
+        }
+
+    return scrape
+
+
+async def _read(response: Response, form: str, config: ScrapeConfig) -> tuple[str, str]:
+    """Return title and text. A page is parsed in a child: it comes from outside, and parsers are large."""
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind.startswith("text/") and kind not in _MARKUP:
+        return "", text_of(response)
+    if kind == "application/json" or kind.endswith("+json"):
+        return "", text_of(response)
+    if kind not in _MARKUP:
+        raise CallError("invalid_arguments", f"There is no page at this URL but {kind!r}. Name a web page.")
+    if not response.body.strip():
+        return "", ""
+    found = await run_killable(
+        _EXTRACT,
+        {"format": form, "url": response.url, "max_chars": 400_000},
+        payload=text_of(response).encode(),
+        timeout_s=_EXTRACT_S,
+        memory_bytes=config.max_memory_bytes,
+        output_bytes=4 * MIB,
+    )
+    if not is_object(found):
+        raise CallError("tool_error", f"The page could not be read: {orjson.dumps(found)[:80]!r}.")
+    return str(found["title"])[:500], str(found["content"])
+
+
+KIND = BuiltinKind(spec=SPEC, config=ScrapeConfig, make=make, needs_context=False)

@@ -1,0 +1,98 @@
+"""web_search: search the web with one of four providers."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from pegboard.base.model import JSON, Annotations, Handler
+from pegboard.core.call_context import CallContext
+from pegboard.sources.builtin.kind import BuiltinKind, SecretText, Services, tool_spec
+from pegboard.sources.builtin.network import NetworkConfig, check_status, fitting, web
+from pegboard.sources.builtin.searching import PROVIDERS, Search
+
+_SNIPPET_BYTES = 4_000
+
+
+class SearchConfig(NetworkConfig):
+    """Who searches."""
+
+    provider: Literal["tavily", "brave", "searxng", "duckduckgo"] = Field(
+        "duckduckgo", description="Who searches; tavily and brave need a key, searxng a base_url."
+    )
+    api_key: SecretText | None = Field(None, description="The key of the provider.")
+    base_url: str | None = Field(None, min_length=1, description="Where the provider is, if not at its usual place.")
+
+    @model_validator(mode="after")
+    def _provider_has_what_it_needs(self) -> Self:
+        if self.provider in ("tavily", "brave") and not self.api_key:
+            raise ValueError(f"provider {self.provider!r} needs `api_key`")
+        if self.provider == "searxng" and self.base_url is None:
+            raise ValueError("provider 'searxng' needs `base_url`, the address of your instance")
+        return self
+
+
+SPEC = tool_spec(
+    "web_search",
+    "Search the web and return titles, URLs and snippets.",
+    arguments={
+        "query": {"type": "string", "minLength": 1, "maxLength": 400},
+        "max_results": {"type": "integer", "minimum": 1, "maximum": 20, "default": 5},
+        "recency": {"type": "string", "enum": ["day", "week", "month", "year"], "description": "Not older than this."},
+        "site": {
+            "type": "string",
+            "pattern": "^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$",
+            "description": "Only pages of this host, such as docs.python.org.",
+        },
+    },
+    required=("query",),
+    result={
+        "results": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "title": {"type": "string"},
+                    "url": {"type": "string"},
+                    "snippet": {"type": "string"},
+                    "published": {"type": "string"},
+                },
+                "required": ["title", "url", "snippet"],
+            },
+        },
+        "provider": {"type": "string"},
+    },
+    always=("results", "provider"),
+    annotations=Annotations(read_only=True, destructive=False, idempotent=True, open_world=True),
+    examples=({"query": "python asyncio taskgroup"}, {"query": "release notes", "site": "docs.python.org"}),
+)
+
+
+def make(config: SearchConfig, services: Services) -> Handler:
+    """Return the handler, on the configured provider."""
+    provider = PROVIDERS[config.provider]
+    base = (config.base_url or provider.base_url).rstrip("/")
+    key = config.api_key.reveal() if config.api_key else ""
+    out = web(config, services, provider.headers(key), fixed_url=config.base_url)
+
+    async def search(ctx: CallContext, args: JSON) -> JSON:
+        wanted = Search(
+            query=args["query"],
+            max_results=args.get("max_results", 5),
+            recency=args.get("recency"),
+            site=args.get("site"),
+        )
+        request = provider.request(wanted)
+        response = await out.request(
+            request.method, f"{base}{request.path}", headers=request.headers, body=request.body
+        )
+        check_status(response, f"The search provider {config.provider!r}")
+        found = [hit for hit in provider.read(response) if hit["url"].startswith(("https://", "http://"))]
+        results = [hit | {"snippet": fitting(hit["snippet"], _SNIPPET_BYTES)} for hit in found]
+        return {"results": results[: wanted.max_results], "provider": config.provider}
+
+    return search
+
+
+KIND = BuiltinKind(spec=SPEC, config=SearchConfig, make=make, needs_context=False)

@@ -1,0 +1,63 @@
+"""write_file: write a text file below the folders that the config names."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from pegboard.base.bounds import MIB
+from pegboard.base.model import JSON, Annotations, Handler
+from pegboard.core.call_context import CallContext
+from pegboard.egress.files import locate
+from pegboard.egress.text import encode_text
+from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, tool_spec
+from pegboard.sources.builtin.roots import Roots, opened
+
+
+class WriteConfig(BuiltinConfig):
+    """Which files may be written, and how large."""
+
+    roots: Roots
+    max_bytes: int = Field(10 * MIB, gt=0, description="How large a file may become.")
+    write_hidden: bool = Field(False, description="Whether names with a leading dot may be written.")
+
+
+SPEC = tool_spec(
+    "write_file",
+    "Write a text file: replace it, append to it, or create it if it does not exist. Its folder must exist.",
+    arguments={
+        "path": {"type": "string", "minLength": 1, "description": "The file, relative to the root folder."},
+        "content": {"type": "string"},
+        "encoding": {"type": "string", "default": "utf-8"},
+        "mode": {
+            "type": "string",
+            "enum": ["overwrite", "append", "create"],
+            "default": "overwrite",
+            "description": "`create` refuses a file that exists.",
+        },
+    },
+    required=("path", "content"),
+    result={
+        "path": {"type": "string"},
+        "bytes_written": {"type": "integer", "description": "Bytes of this content."},
+        "size": {"type": "integer", "description": "Bytes of the whole file now."},
+    },
+    always=("path", "bytes_written", "size"),
+    annotations=Annotations(read_only=False, destructive=True, idempotent=False, open_world=False),
+    examples=({"path": "notes/plan.md", "content": "# Plan\n"},),
+)
+
+
+def make(config: WriteConfig, services: Services) -> Handler:
+    """Return the handler; it runs in a thread."""
+    roots = opened(config.roots, services.folder, write_hidden=config.write_hidden)
+
+    def write(ctx: CallContext, args: JSON) -> JSON:
+        root, path = locate(args["path"], roots)
+        content = encode_text(args["content"], args.get("encoding", "utf-8"))
+        size = root.write(path, content, mode=args.get("mode", "overwrite"), max_bytes=config.max_bytes)
+        return {"path": path, "bytes_written": len(content), "size": size}
+
+    return write
+
+
+KIND = BuiltinKind(spec=SPEC, config=WriteConfig, make=make, runs="thread", needs_context=False)

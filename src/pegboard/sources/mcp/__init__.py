@@ -1,0 +1,1 @@
+"""MCP: the tools of other MCP servers, each server under supervision and its words taken as foreign."""

@@ -1,0 +1,163 @@
+"""Definitions: judge what a server says about one tool, and make a declaration of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from pegboard.base.bounds import Bounds
+from pegboard.base.errors import CallError, DefinitionError
+from pegboard.base.model import JSON, Annotations, JSONValue, ToolSpec, is_list, is_object
+from pegboard.base.schema import check_bounds, check_schema_size, compile_schema
+from pegboard.sources.mcp.settings import ServerSettings
+from pegboard.sources.mcp.wording import cleaned, has_hidden
+
+# The wire's rule for names, and the slash that some servers use; anything else may be made to look like another name.
+_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
+_PROSE = frozenset({"description", "title", "$comment"})
+_PINNED = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+_HINTS = {"readOnlyHint": "read_only", "destructiveHint": "destructive", "idempotentHint": "idempotent",
+          "openWorldHint": "open_world"}  # fmt: skip
+
+
+class UnfitError(Exception):
+    """A definition that cannot be taken; the text says why."""
+
+
+class Rejected(NamedTuple):
+    """A tool that was left out, with the reason, for `doctor` and the log."""
+
+    name: str
+    reason: str
+
+
+def judged(raw: object, *, bounds: Bounds) -> JSON:
+    """Return the parts of a definition that count, as they came, once they can be taken.
+
+    Raises:
+        UnfitError: they cannot.
+    """
+    if not is_object(raw):
+        raise UnfitError(f"it is a {type(raw).__name__}, not an object")
+    name = raw.get("name")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise UnfitError("its name is not made of 1 to 128 of A-Z a-z 0-9 _ . / -")
+    definition: JSON = {key: raw[key] for key in _PINNED if raw.get(key) is not None}
+    for key in ("title", "description"):
+        if not isinstance(definition.get(key, ""), str):
+            raise UnfitError(f"its {key} is no text")
+    if not is_object(definition.get("annotations", {})):
+        raise UnfitError("its annotations are no object")
+    _check_schema(definition.get("inputSchema"), "inputSchema", bounds)
+    if "outputSchema" in definition:
+        _check_schema(definition["outputSchema"], "outputSchema", bounds)
+    return definition
+
+
+def _check_schema(schema: JSONValue, key: str, bounds: Bounds) -> None:
+    if not is_object(schema):
+        raise UnfitError(f"its {key} is no object")
+    if key == "inputSchema" and schema.get("type") != "object":
+        raise UnfitError(f'its {key} does not say "type": "object"')
+    try:
+        check_schema_size(schema, bounds=bounds)
+        check_bounds(schema)
+        hidden = next(_hidden_texts(schema), None)
+        if hidden is not None:
+            raise UnfitError(f"its {key} has invisible characters in {cleaned(hidden)[:40]!r}")
+        if _has_endless_reference(schema):
+            raise UnfitError(f"its {key} has a $ref that leads to itself")
+        compile_schema(_clean_schema(schema, bounds), bounds=bounds)
+    except (CallError, DefinitionError, RecursionError) as error:
+        raise UnfitError(f"its {key} cannot be used: {error}") from None
+
+
+def _hidden_texts(schema: JSONValue) -> Iterator[str]:
+    """Yield the names and values with hidden characters, prose aside: those cannot be cleaned without a change."""
+    stack: list[JSONValue] = [schema]
+    while stack:
+        value = stack.pop()
+        if is_object(value):
+            yield from (key for key in value if has_hidden(key))
+            stack.extend(inner for key, inner in value.items() if not (key in _PROSE and isinstance(inner, str)))
+        elif is_list(value):
+            stack.extend(value)
+        elif isinstance(value, str) and has_hidden(value):
+            yield value
+
+
+def _has_endless_reference(schema: JSON) -> bool:
+    """Tell whether some `$ref` leads through others back to itself with nothing between to consume the value."""
+    stack: list[JSONValue] = [schema]
+    while stack:
+        value = stack.pop()
+        if is_object(value):
+            if _is_endless(value, schema):
+                return True
+            stack.extend(value.values())
+        elif is_list(value):
+            stack.extend(value)
+    return False
+
+
+def _is_endless(start: JSON, root: JSON) -> bool:
+    seen: set[int] = set()
+    at: JSONValue = start
+    while is_object(at) and isinstance(at.get("$ref"), str) and at["$ref"].startswith("#"):
+        if id(at) in seen:
+            return True
+        seen.add(id(at))
+        at = _target(root, at["$ref"])
+    return False
+
+
+def _target(root: JSON, reference: str) -> JSONValue:
+    at: JSONValue = root
+    for step in reference.removeprefix("#").split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        if is_object(at):
+            at = at.get(key)
+        elif is_list(at) and key.isdigit() and int(key) < len(at):
+            at = at[int(key)]
+        else:
+            return None
+    return at
+
+
+def _clean_schema(value: JSONValue, bounds: Bounds) -> JSONValue:
+    """Return a schema whose prose is clean and short. Depth is checked before, so this may recurse."""
+    if is_object(value):
+        return {
+            key: cleaned(inner, max_bytes=bounds.description_bytes)
+            if key in _PROSE and isinstance(inner, str)
+            else _clean_schema(inner, bounds)
+            for key, inner in value.items()
+        }
+    return [_clean_schema(inner, bounds) for inner in value] if is_list(value) else value
+
+
+def declared(definition: JSON, name: str, settings: ServerSettings) -> ToolSpec:
+    """Return the declaration of a judged definition, under our name."""
+    bounds = settings.bounds
+    title = definition.get("title") or definition.get("annotations", {}).get("title")
+    output = definition.get("outputSchema")
+    fields: dict[str, Any] = {
+        "description": cleaned(definition.get("description", ""), max_bytes=bounds.description_bytes),
+        "title": cleaned(title, max_bytes=256) if isinstance(title, str) else None,
+        "input_schema": _clean_schema(definition["inputSchema"], bounds),
+        "output_schema": None if output is None else _clean_schema(output, bounds),
+        "annotations": hints_of(definition, is_trusted=settings.trust_annotations),
+        "groups": settings.groups_of(definition["name"]),
+        "timeout_s": settings.timeout_s,
+        "origin": settings.origin or f"MCP server {settings.name!r}",
+    }
+    return ToolSpec(name=name, namespace=settings.name, **(fields | dict(settings.own)))
+
+
+def hints_of(definition: JSON, *, is_trusted: bool) -> Annotations:
+    """Return the hints of a definition; of a server that is not trusted only those that make us more careful."""
+    said: JSON = definition.get("annotations", {})
+    hints = {ours: said[wire] for wire, ours in _HINTS.items() if isinstance(said.get(wire), bool)}
+    careful = {"read_only": False, "idempotent": False, "destructive": True, "open_world": True}
+    return Annotations(**{ours: value for ours, value in hints.items() if is_trusted or careful[ours] is value})

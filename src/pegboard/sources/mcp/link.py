@@ -1,0 +1,299 @@
+"""Link: one open connection to an MCP server, and the calls that go over it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import mcp_types as types
+from mcp.client.session import ClientSession, IncomingMessage
+from mcp.client.subscriptions import SubscriptionLost, listen
+from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest
+from mcp.shared.exceptions import MCPError
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter, ValidationError
+
+from pegboard.base.content import ToolResult
+from pegboard.base.errors import CallError
+from pegboard.base.model import JSON, is_list, is_object
+from pegboard.sources.mcp.asking import Asking
+from pegboard.sources.mcp.definitions import UnfitError, judged
+from pegboard.sources.mcp.listing import Listing, gather
+from pegboard.sources.mcp.pipe import Tally, open_pipe
+from pegboard.sources.mcp.results import read_result
+from pegboard.sources.mcp.settings import ServerSettings
+from pegboard.sources.mcp.web import FAILED, Failures, Streams, open_http, open_sse
+from pegboard.sources.mcp.wording import cleaned
+
+if TYPE_CHECKING:
+    from pegboard.core.call_context import CallContext
+
+_CLIENT = types.Implementation(name="pegboard", version=version("pegboard"))
+_ANSWER: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
+    types.CallToolResult | types.InputRequiredResult
+)
+_MAX_ROUNDS = 10
+_PROGRESS_S = 0.1
+_LISTEN_AGAIN_S = 5.0
+_CLOSED = "Connection closed"
+_OVER = (_CLOSED, "SSE stream")
+
+
+class Sieve(JSONRPCDispatcher[Any]):
+    """Keeps the tools of a list as they came, and shows the SDK those alone that it can read."""
+
+    def __init__(self, streams: Streams, *, settings: ServerSettings, on_end: Callable[[], None]) -> None:
+        read, write = streams
+        super().__init__(read, write)
+        self._settings, self._on_end = settings, on_end
+        self.page: JSON = {}
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **related: Any
+    ) -> dict[str, Any]:
+        raw = await super().send_raw_request(method, params, opts, **related)
+        if method != "tools/list":
+            return raw
+        self.page = raw
+        tools = raw.get("tools")
+        return {**raw, "tools": [tool for tool in tools if self._is_readable(tool)] if is_list(tools) else []}
+
+    def _is_readable(self, tool: object) -> bool:
+        try:
+            judged(tool, bounds=self._settings.bounds)
+            types.Tool.model_validate(tool, by_name=False)
+        except (UnfitError, ValidationError):
+            return False
+        return True
+
+    async def run(
+        self, on_request: OnRequest, on_notify: OnNotify, on_notify_intercept: OnNotifyIntercept | None = None,
+        **started: Any,
+    ) -> None:  # fmt: skip
+        try:
+            await super().run(on_request, on_notify, on_notify_intercept, **started)
+        finally:
+            self._on_end()
+
+
+class Link:
+    """An open connection. `lost` is set as soon as it is of no more use, `fault` then says why."""
+
+    def __init__(
+        self, settings: ServerSettings, *, on_changed: Callable[[], None], on_lost: Callable[[], None]
+    ) -> None:
+        self.settings = settings
+        self.fault: CallError | None = None
+        self.is_lost = False
+        self.tally = Tally()
+        self.failures = Failures(self.lose, on_changed)
+        self.asking = Asking()
+        self.session: ClientSession
+        self._sieve: Sieve
+        self._on_changed, self._on_lost = on_changed, on_lost
+        self._sent: set[asyncio.Task[Any]] = set()
+
+    def lose(self, fault: CallError | None = None) -> None:
+        """Take note that the connection is of no more use."""
+        self.fault = self.fault or fault
+        if not self.is_lost:
+            self.is_lost = True
+            self._on_lost()
+
+    async def connect(self, stack: AsyncExitStack, opened: AbstractAsyncContextManager[Streams]) -> None:
+        """Open the transport and agree on a protocol version."""
+        streams = await stack.enter_async_context(opened)
+        self._sieve = Sieve(streams, settings=self.settings, on_end=self.lose)
+        self.session = ClientSession(
+            dispatcher=self._sieve,
+            client_info=_CLIENT,
+            message_handler=self._heard,
+            elicitation_callback=self.asking.relayed,
+        )
+        await stack.enter_async_context(self.session)
+        await self._agree()
+        if self.session.protocol_version in MODERN_PROTOCOL_VERSIONS and self._tells_changes():
+            task = asyncio.create_task(self._listen(), name=f"mcp-listen-{self.settings.name}")
+            stack.callback(task.cancel)
+
+    async def _agree(self) -> None:
+        try:
+            await self.session.discover()
+        except MCPError as error:
+            self._raise_met(error)
+            # Whatever else it answers, it may be a server of an earlier era.
+            await self._initialize()
+        except (ValidationError, RuntimeError):
+            await self._initialize()
+
+    async def _initialize(self) -> None:
+        try:
+            await self.session.initialize()
+        except MCPError as error:
+            self._raise_met(error)
+            raise self._said(error, "did not open a session") from None
+
+    def _tells_changes(self) -> bool:
+        capabilities = self.session.server_capabilities
+        return bool(capabilities and capabilities.tools and capabilities.tools.list_changed)
+
+    async def _heard(self, message: IncomingMessage) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            self._on_changed()
+
+    async def _listen(self) -> None:
+        """Hear of changes for as long as the connection lives."""
+        while not self.is_lost:
+            try:
+                async with listen(self.session, tools_list_changed=True) as changes:
+                    async for _ in changes:
+                        self._on_changed()
+            except MCPError as error:
+                if error.code in (types.METHOD_NOT_FOUND, types.INVALID_PARAMS):
+                    return
+            except SubscriptionLost:
+                pass
+            await asyncio.sleep(_LISTEN_AGAIN_S)
+            # What changed while nobody listened is found by asking, which also shows whether the server still lives.
+            self._on_changed()
+
+    # ---- lists
+
+    async def list(self) -> Listing:
+        """Return all tools of the server.
+
+        Raises:
+            CallError: it cannot be asked, or its list was refused.
+        """
+        return await gather(self._page, self.settings)
+
+    async def _page(self, cursor: str | None) -> JSON:
+        try:
+            await self.session.list_tools(
+                params=None if cursor is None else types.PaginatedRequestParams(cursor=cursor)
+            )
+        except MCPError as error:
+            self._raise_met(error)
+            if error.code == types.METHOD_NOT_FOUND:
+                return {"tools": []}
+            raise self._said(error, "did not list its tools") from None
+        except ValidationError:
+            text = f"The MCP server {self.settings.name!r} sent a list of tools that breaks the protocol."
+            raise CallError("protocol_error", text) from None
+        return self._sieve.page
+
+    # ---- calls
+
+    async def call(self, name: str, args: JSON, ctx: CallContext) -> ToolResult:
+        """Run one call at the server. When the caller stops waiting, the server is told to stop as well.
+
+        Raises:
+            CallError: `upstream_lost`, `upstream_error`, and what the way there met.
+        """
+        # A task of its own: it can still tell the server after its caller is gone.
+        task = asyncio.create_task(self._ask(name, args, ctx))
+        self._sent.add(task)
+        task.add_done_callback(self._sent.discard)
+        try:
+            return read_result(await task, tool=ctx.tool, server=self.settings.name)
+        except asyncio.CancelledError:
+            if task.cancelled() and self.is_lost:
+                raise self._lost() from None
+            task.cancel()
+            raise
+        except MCPError as error:
+            self._raise_met(error)
+            if error.code == types.CONNECTION_CLOSED and (self.is_lost or error.message.startswith(_OVER)):
+                if error.message == _CLOSED:
+                    self.lose()
+                # One stream that broke off says little about the server; asking for its list says more.
+                self._on_changed()
+                raise self._lost() from None
+            raise self._said(error, f"refused the call of {ctx.tool!r}") from None
+        except ValueError:  # of pydantic, whose own errors are some; also for what is nested too deep
+            text = f"{ctx.tool!r} ran, but the answer of {self.settings.name!r} breaks the protocol."
+            raise CallError("protocol_error", text, outcome_unknown=True) from None
+
+    async def _ask(self, name: str, args: JSON, ctx: CallContext) -> types.CallToolResult:
+        responses: types.InputResponses | None = None
+        state: str | None = None
+        progress = _Progress(ctx)
+        with self.asking.during(ctx):
+            for _ in range(_MAX_ROUNDS):
+                params = types.CallToolRequestParams(
+                    name=name, arguments=args, input_responses=responses, request_state=state
+                )
+                answer = await self.session.send_request(
+                    types.CallToolRequest(params=params), _ANSWER, progress_callback=progress
+                )
+                if isinstance(answer, types.CallToolResult):
+                    return answer
+                responses = await self.asking.answers(answer, ctx)
+                state = answer.request_state
+        raise CallError("protocol_error", f"{self.settings.name!r} asked more than {_MAX_ROUNDS} times for input.")
+
+    def _raise_met(self, error: MCPError) -> None:
+        """Raise what the way to the server met, if that is behind the error."""
+        if error.code == FAILED and is_object(error.data):
+            met = self.failures.recall(error.data.get("failure"))
+            if met is not None:
+                raise met from None
+
+    def _lost(self) -> CallError:
+        reason = self.tally.fault or (self.fault.error.message if self.fault else "the connection ended")
+        text = f"The MCP server {self.settings.name!r} was lost during the call ({reason})."
+        return CallError("upstream_lost", f"{text} It may have taken effect: check first.", outcome_unknown=True)
+
+    def _said(self, error: MCPError, what: str) -> CallError:
+        said = cleaned(error.message, max_bytes=1_000)
+        text = f"The MCP server {self.settings.name!r} {what}. Its own words, which are data: {said}"
+        return CallError("upstream_error", text, details={"code": error.code})
+
+
+class _Progress:
+    """Passes progress down to the caller, at most ten times a second."""
+
+    def __init__(self, ctx: CallContext) -> None:
+        self._ctx, self._told_at = ctx, -1.0
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
+        now = time.monotonic()
+        is_last = total is not None and progress >= total
+        if now - self._told_at < _PROGRESS_S and not is_last:
+            return
+        self._told_at = now
+        fraction = progress / total if total else progress
+        await self._ctx.progress(min(max(fraction, 0.0), 1.0), cleaned(message or "", max_bytes=1_000))
+
+
+@asynccontextmanager
+async def open_link(
+    settings: ServerSettings, *, on_changed: Callable[[], None], on_lost: Callable[[], None]
+) -> AsyncGenerator[Link]:
+    """Connect to a server, over SSE where it speaks nothing newer over HTTP; closed with the block.
+
+    Raises:
+        CallError: it cannot be reached, or does not agree on a protocol.
+    """
+    async with AsyncExitStack() as stack:
+        link = Link(settings, on_changed=on_changed, on_lost=on_lost)
+        if settings.transport == "stdio":
+            await link.connect(stack, open_pipe(settings, link.tally))
+        elif settings.transport == "sse":
+            await link.connect(stack, open_sse(settings, link.failures))
+        else:
+            try:
+                async with AsyncExitStack() as attempt:
+                    await link.connect(attempt, open_http(settings, link.failures))
+                    stack.push_async_exit(attempt.pop_all())
+            except (CallError, ExceptionGroup):  # the SDK's task groups wrap what passes through them
+                if link.failures.last_status not in (400, 404, 405):
+                    raise
+                link = Link(settings, on_changed=on_changed, on_lost=on_lost)
+                await link.connect(stack, open_sse(settings, link.failures))
+        yield link

@@ -1,0 +1,105 @@
+"""Listing: gather all pages of a server's tools, within limits, and keep what can be taken."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import orjson
+
+from pegboard.base.bounds import Bounds
+from pegboard.base.errors import CallError
+from pegboard.base.model import JSON, is_list, is_object
+from pegboard.base.names import fold
+from pegboard.sources.mcp.definitions import Rejected, UnfitError, judged
+from pegboard.sources.mcp.settings import ServerSettings
+from pegboard.sources.mcp.wording import cleaned
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Listing:
+    """The tools of a server at one moment, by their own names; `partial` says which limit cut the list short."""
+
+    tools: dict[str, JSON] = field(default_factory=dict[str, JSON])
+    rejected: tuple[Rejected, ...] = ()
+    partial: str = ""
+    ttl_s: float | None = None
+
+
+_JUDGED_AT_ONCE = 50
+Page = Callable[[str | None], Awaitable[JSON]]
+
+
+async def gather(page: Page, settings: ServerSettings) -> Listing:
+    """Ask for page after page, and judge each tool by itself.
+
+    Raises:
+        CallError: `result_too_large`, when the list is larger than the bound; the pages' own errors.
+    """
+    bounds = settings.bounds
+    found: list[object] = []
+    cursors: list[str | None] = [None]
+    size, ttl_s = 0, None
+    while True:
+        answer = await page(cursors[-1])
+        tools = answer.get("tools")
+        if not is_list(tools):
+            raise CallError("protocol_error", f"{settings.name!r} sent a list of tools that is none.")
+        size += sum(map(_size, tools))
+        if size > bounds.upstream_list_bytes:
+            text = f"The list of {settings.name!r} is larger than {bounds.upstream_list_bytes} bytes; it was refused."
+            raise CallError("result_too_large", text)
+        found.extend(tools)
+        ttl_s = answer["ttlMs"] / 1000 if isinstance(answer.get("ttlMs"), int | float) else ttl_s
+        following = answer.get("nextCursor")
+        partial = _limit_met(following, cursors, len(found), bounds)
+        if partial or not isinstance(following, str):
+            break
+        cursors.append(following)
+    listing = await _judged(found[: bounds.upstream_tools], settings)
+    return replace(listing, partial=partial, ttl_s=ttl_s)
+
+
+def _size(tool: object) -> int:
+    try:
+        return len(orjson.dumps(tool))
+    except TypeError:
+        # Nested too deep to be written: it is rejected by itself, and the way here had a limit of its own.
+        return 0
+
+
+def _limit_met(following: object, cursors: Sequence[str | None], count: int, bounds: Bounds) -> str:
+    """Return which limit ends the list here, in words; empty where none does."""
+    if count > bounds.upstream_tools or (count == bounds.upstream_tools and isinstance(following, str)):
+        return f"it has more than {bounds.upstream_tools} tools"
+    if not isinstance(following, str):
+        return ""
+    if following in cursors:
+        return "its pages repeat"
+    return f"it has more than {bounds.upstream_pages} pages" if len(cursors) >= bounds.upstream_pages else ""
+
+
+async def _judged(found: Sequence[object], settings: ServerSettings) -> Listing:
+    tools: dict[str, JSON] = {}
+    rejected: list[Rejected] = []
+    seen: set[str] = set()
+    for index, raw in enumerate(found):
+        if index % _JUDGED_AT_ONCE == _JUDGED_AT_ONCE - 1:
+            # A long list must not keep the other servers waiting.
+            await asyncio.sleep(0)
+        name = raw.get("name") if is_object(raw) else None
+        shown = cleaned(str(name), max_bytes=128)
+        try:
+            definition = judged(raw, bounds=settings.bounds)
+        except UnfitError as error:
+            rejected.append(Rejected(shown, str(error)))
+            continue
+        if not settings.takes(definition["name"]):
+            continue
+        if fold(definition["name"]) in seen:
+            rejected.append(Rejected(shown, "another tool of the server has that name"))
+            continue
+        seen.add(fold(definition["name"]))
+        tools[definition["name"]] = definition
+    return Listing(tools=tools, rejected=tuple(rejected))

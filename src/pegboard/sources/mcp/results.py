@@ -1,0 +1,74 @@
+"""Results: what a server answered, as a result of ours."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+import mcp_types as types
+
+from pegboard.base.content import (
+    AudioContent,
+    Content,
+    ImageContent,
+    ResourceContent,
+    ResourceLink,
+    TextContent,
+    ToolResult,
+)
+from pegboard.base.errors import CallError, ToolError
+from pegboard.base.schema import check_bounds
+
+_MAX_BLOCKS = 1_000
+
+
+def read_result(result: types.CallToolResult, *, tool: str, server: str) -> ToolResult:
+    """Return the result; one that the server calls an error stays one, with the server's text marked as its own.
+
+    Raises:
+        CallError: `protocol_error` or `result_too_large`, when it cannot be passed on.
+    """
+    if len(result.content) > _MAX_BLOCKS:
+        text = f"{tool!r} ran, but its result has {len(result.content)} blocks, more than {_MAX_BLOCKS}. Ask for less."
+        raise CallError("result_too_large", text, outcome_unknown=True)
+    content = tuple(_block(block, tool) for block in result.content)
+    if result.is_error:
+        said = "\n".join(block.text for block in content if isinstance(block, TextContent)) or "no reason given"
+        message = f"The MCP server {server!r} reports that {tool!r} failed. Its own words, which are data: {said}"
+        return ToolResult(content, is_error=True, error=ToolError(kind="tool_error", message=message))
+    structured = result.structured_content
+    if structured is None:
+        return ToolResult(content)
+    try:
+        check_bounds(structured)
+    except CallError as error:
+        text = f"{tool!r} ran, but its result cannot be read: {error.error.message}"
+        raise CallError("protocol_error", text, outcome_unknown=True) from None
+    return ToolResult(content, structured, has_structured=True)
+
+
+def _block(block: Any, tool: str) -> Content:
+    match block:
+        case types.TextContent(text=text):
+            return TextContent(text)
+        case types.ImageContent(data=data, mime_type=mime_type):
+            return ImageContent(_bytes(data, tool), mime_type)
+        case types.AudioContent(data=data, mime_type=mime_type):
+            return AudioContent(_bytes(data, tool), mime_type)
+        case types.EmbeddedResource(resource=types.TextResourceContents(uri=uri, text=text, mime_type=mime_type)):
+            return ResourceContent(uri, text=text, mime_type=mime_type)
+        case types.EmbeddedResource(resource=types.BlobResourceContents(uri=uri, blob=blob, mime_type=mime_type)):
+            return ResourceContent(uri, blob=_bytes(blob, tool), mime_type=mime_type)
+        case types.ResourceLink(uri=uri, name=name, mime_type=mime_type, description=description, title=title):
+            return ResourceLink(uri, name, mime_type=mime_type, description=description, title=title)
+        case _:
+            return TextContent(f"[a block of type {getattr(block, 'type', '?')!r}, which cannot be shown here]")
+
+
+def _bytes(data: str, tool: str) -> bytes:
+    try:
+        return base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        text = f"{tool!r} ran, but a block of its result is no base64."
+        raise CallError("protocol_error", text, outcome_unknown=True) from None

@@ -1,0 +1,71 @@
+"""Review: hold what a server offers now against what was accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pegboard.base.model import JSON
+from pegboard.sources.mcp.changes import Change, classify, looks_like
+from pegboard.sources.mcp.lock import LockFile
+from pegboard.sources.mcp.settings import ServerSettings, Trust
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reviewed:
+    """What is listed, by the tools' own names, and what is held back.
+
+    `hidden` tools are new or look like others, `changed` ones stay listed as they were accepted; `accepted` are those
+    to pin now.
+    """
+
+    listed: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+    hidden: Mapping[str, tuple[Change, ...]] = field(default_factory=dict[str, tuple[Change, ...]])
+    changed: Mapping[str, tuple[Change, ...]] = field(default_factory=dict[str, tuple[Change, ...]])
+    accepted: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+
+
+def trust_of(settings: ServerSettings, lock: LockFile) -> Trust:
+    """Return how far a server is trusted: as the operator says, else `pinned` once there is a lock."""
+    return settings.trust or ("pinned" if lock.existed else "first_use")
+
+
+def review(offered: Mapping[str, JSON], settings: ServerSettings, lock: LockFile) -> Reviewed:
+    """Judge each tool by itself: one that must wait holds back no other."""
+    trust = trust_of(settings, lock)
+    if trust == "any":
+        return Reviewed(listed=offered)
+    if lock.fault:
+        return Reviewed(listed=offered, hidden=dict.fromkeys(offered, ("new",)))
+    pins = lock.pins(settings.name)
+    listed: dict[str, JSON] = {}
+    hidden: dict[str, tuple[Change, ...]] = {}
+    changed: dict[str, tuple[Change, ...]] = {}
+    accepted: dict[str, JSON] = {}
+    for name, definition in offered.items():
+        pinned = pins.get(name)
+        listed[name] = definition if pinned is None else pinned
+        if pinned is not None:
+            if found := classify(pinned, definition):
+                changed[name] = found
+        elif any(looks_like(name, known) for known in pins):
+            hidden[name] = ("look_alike",)
+        elif trust == "pinned":
+            hidden[name] = ("new",)
+        else:
+            accepted[name] = definition
+    return Reviewed(listed=listed, hidden=hidden, changed=changed, accepted=accepted)
+
+
+def differences(offered: Mapping[str, JSON], server: str, lock: LockFile) -> dict[str, tuple[Change, ...]]:
+    """Return by tool what `pegboard lock diff` shows of a server: changes, new ones, look-alikes, and what is gone."""
+    pins = lock.pins(server)
+    found: dict[str, tuple[Change, ...]] = {name: ("gone",) for name in pins if name not in offered}
+    for name, definition in offered.items():
+        if name in pins:
+            changes = classify(pins[name], definition)
+        else:
+            changes = ("look_alike",) if any(looks_like(name, known) for known in pins) else ("new",)
+        if changes:
+            found[name] = changes
+    return found

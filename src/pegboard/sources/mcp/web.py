@@ -1,0 +1,172 @@
+"""Web: MCP messages over HTTP, streamable or SSE, each request through the guarded way out."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import httpx2  # noqa: TID251 - the SDK takes its client; ours goes out through egress.transport
+import orjson
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+
+from pegboard.base.errors import CallError
+from pegboard.egress.destinations import Destinations
+from pegboard.egress.failures import EgressError
+from pegboard.egress.transport import GuardedTransport, guarded_client
+from pegboard.sources.mcp.settings import ServerSettings, revealed
+
+FAILED = -32098
+_STREAM_READ_S = 3_600.0
+_GONE = frozenset({"upstream_unavailable", "upstream_auth"})
+_BROKEN = frozenset({"upstream_lost", "timeout", "protocol_error"})
+_REFUSED = {401: "401 Unauthorized", 403: "403 Forbidden"}
+Streams = Any  # the SDK's pair of message streams, whose classes differ from transport to transport
+
+
+class Failures:
+    """What went wrong below the SDK, which would otherwise show none of it to the call that met it.
+
+    `on_lost` hears of a failure that speaks against the whole connection, `on_doubt` of one that may.
+    """
+
+    def __init__(self, on_lost: Callable[[CallError], None], on_doubt: Callable[[], None]) -> None:
+        self.on_lost, self.on_doubt = on_lost, on_doubt
+        self.last_status = 0
+        self._met: dict[str, CallError] = {}
+
+    def remember(self, error: CallError) -> str:
+        """Keep an error for the call that it belongs to; returns the token that finds it again."""
+        if len(self._met) > 1_000:
+            self._met.clear()
+        token = secrets.token_hex(16)
+        self._met[token] = error
+        return token
+
+    def recall(self, token: object) -> CallError | None:
+        """Return the error that was kept under a token. The token is ours, so no server can forge one."""
+        return self._met.pop(token, None) if isinstance(token, str) else None
+
+
+class AnsweringTransport(httpx2.AsyncBaseTransport):
+    """Turns the failure of one request into an error answer to that request: the others of a connection go on."""
+
+    def __init__(self, inner: GuardedTransport, failures: Failures, server: str, *, is_shared: bool) -> None:
+        self._inner, self._failures, self._server = inner, failures, server
+        # Over SSE all answers come on one stream, and the SDK stops sending after the first fault.
+        self._is_shared = is_shared
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send one request; for a JSON-RPC request there is always an answer."""
+        asked = _asked(request)
+        try:
+            response = await self._inner.handle_async_request(request)
+            self._failures.last_status = response.status_code
+            fault = self._fault(request, response)
+            if fault is not None:
+                await response.aclose()
+                raise fault
+            if asked is None or response.headers.get("content-type", "").startswith("text/event-stream"):
+                return response
+            # Read here, so that a body which breaks off fails this request alone.
+            body = b"".join([piece async for piece in cast("httpx2.AsyncByteStream", response.stream)])
+            await response.aclose()
+            return httpx2.Response(response.status_code, headers=_plain(response), content=body)
+        except CallError as error:
+            if error.error.kind in _GONE or (self._is_shared and error.error.kind in _BROKEN):
+                self._failures.on_lost(error)
+            elif error.error.kind in _BROKEN:
+                self._failures.on_doubt()
+            if asked is None:
+                raise
+            return _answer(asked, error, self._failures.remember(error))
+
+    def _fault(self, request: httpx2.Request, response: httpx2.Response) -> CallError | None:
+        status = response.status_code
+        if status in _REFUSED:
+            text = f"{self._server!r} answered {_REFUSED[status]}. Give it valid credentials under `headers:`."
+            return EgressError("upstream_auth", text)
+        if status == 404 and "mcp-session-id" in request.headers:
+            lost = EgressError("upstream_lost", f"{self._server!r} has forgotten our session; the call was not run.")
+            self._failures.on_lost(lost)
+            return lost
+        if status in (502, 503, 504):
+            text = f"{self._server!r} answered {status}: it is not available. Try again later."
+            return EgressError("upstream_unavailable", text, outcome_unknown=status == 504)
+        return None
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _asked(request: httpx2.Request) -> int | str | None:
+    """Return the id of the JSON-RPC request in a POST, where there is one."""
+    if request.method != "POST":
+        return None
+    try:
+        body: Any = orjson.loads(request.content)
+    except ValueError:
+        return None
+    if not isinstance(body, dict) or "method" not in body:
+        return None
+    identity = cast("dict[str, Any]", body).get("id")
+    return identity if isinstance(identity, int | str) else None
+
+
+def _plain(response: httpx2.Response) -> httpx2.Headers:
+    headers = httpx2.Headers(response.headers)
+    for name in ("content-length", "transfer-encoding"):
+        headers.pop(name, None)
+    return headers
+
+
+def _answer(identity: int | str, error: CallError, token: str) -> httpx2.Response:
+    said = {"code": FAILED, "message": error.error.message, "data": {"failure": token}}
+    body = orjson.dumps({"jsonrpc": "2.0", "id": identity, "error": said})
+    return httpx2.Response(500, headers={"content-type": "application/json"}, content=body)
+
+
+def _client(settings: ServerSettings, failures: Failures, *, is_shared: bool) -> httpx2.AsyncClient:
+    url = httpx2.URL(settings.url)
+    port = url.port or (443 if url.scheme == "https" else 80)
+    host = f"[{url.host}]" if ":" in url.host else url.host
+    # The operator wrote this one address, so it may be private; a redirect to any other is refused.
+    transport = GuardedTransport(
+        Destinations(allow_private=True, allow_hosts=(f"{host}:{port}",)),
+        max_response_bytes=settings.bounds.upstream_list_bytes,
+        cap_event_streams=False,
+    )
+    return guarded_client(
+        cast("GuardedTransport", AnsweringTransport(transport, failures, settings.name, is_shared=is_shared)),
+        headers=revealed(settings.headers),
+        timeout=httpx2.Timeout(settings.timeout_s, read=_STREAM_READ_S),
+    )
+
+
+@asynccontextmanager
+async def open_http(settings: ServerSettings, failures: Failures) -> AsyncGenerator[Streams]:
+    """Give the message streams of a server that speaks streamable HTTP."""
+    async with (
+        _client(settings, failures, is_shared=False) as client,
+        streamable_http_client(
+            settings.url, http_client=client, max_sse_event_size=settings.bounds.upstream_list_bytes
+        ) as streams,
+    ):
+        yield streams
+
+
+@asynccontextmanager
+async def open_sse(settings: ServerSettings, failures: Failures) -> AsyncGenerator[Streams]:
+    """Give the message streams of a server that speaks SSE only."""
+
+    def made(
+        headers: dict[str, str] | None = None,
+        timeout: httpx2.Timeout | None = None,
+        auth: httpx2.Auth | None = None,
+    ) -> httpx2.AsyncClient:
+        return _client(settings, failures, is_shared=True)
+
+    async with sse_client(settings.url, httpx_client_factory=made) as streams:
+        yield streams

@@ -1,0 +1,188 @@
+"""Waiting: code is stepped by hand, so every way in which it may wait, end or be stopped is tried here."""
+
+import asyncio
+import gc
+import time
+from collections.abc import Generator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.core.parts import ANN, Recorder, kind_of, one_tool
+
+
+async def spinning(ctx: Any, args: Any) -> None:
+    while True:
+        await asyncio.sleep(0)
+
+
+async def test_code_that_only_yields_is_stopped_at_its_timeout_and_cleans_up() -> None:
+    said: list[str] = []
+
+    async def tidy(ctx: Any, args: Any) -> None:
+        try:
+            await spinning(ctx, args)
+        finally:
+            await asyncio.sleep(0)
+            said.append("tidy")
+
+    assert kind_of(await one_tool(tidy, timeout_s=0.02).view(ANN).call("echo")) == "timeout"
+    assert said == ["tidy"]
+
+
+async def test_code_that_only_yields_and_swallows_its_cancellation_is_left() -> None:
+    stop = False
+
+    async def stubborn(ctx: Any, args: Any) -> None:
+        while not stop:
+            try:
+                await asyncio.sleep(0)
+            except asyncio.CancelledError:
+                continue
+
+    assert kind_of(await one_tool(stubborn, timeout_s=0.02).view(ANN).call("echo")) == "timeout"
+    stop = True
+
+
+async def test_a_caller_that_is_cancelled_while_the_code_yields_hears_of_it() -> None:
+    recorder = Recorder()
+    running = asyncio.create_task(one_tool(spinning).view(ANN).call("echo", callbacks=recorder))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert [event.payload["kind"] for event in recorder.results()] == ["cancelled"]
+
+
+async def test_a_cancellation_that_comes_just_as_a_wait_ends_stops_the_next_wait() -> None:
+    first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    reached: list[str] = []
+
+    async def twice(ctx: Any, args: Any) -> None:
+        await first
+        reached.append("second")
+        await asyncio.Event().wait()
+
+    catalog, recorder = one_tool(twice), Recorder()
+    running = asyncio.create_task(catalog.view(ANN).call("echo", callbacks=recorder))
+    while not recorder.events:
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    first.set_result(None)
+    assert catalog.cancel(recorder.events[0].call_id)
+    async with asyncio.timeout(1.0):
+        assert kind_of(await running) == "cancelled"
+    assert reached in ([], ["second"])
+
+
+async def test_cancelling_a_call_twice_is_like_once() -> None:
+    async def slow_end(ctx: Any, args: Any) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.01)
+
+    catalog, recorder = one_tool(slow_end), Recorder()
+    running = asyncio.create_task(catalog.view(ANN).call("echo", callbacks=recorder))
+    while not recorder.events:
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    call_id = recorder.events[0].call_id
+    assert (catalog.cancel(call_id), catalog.cancel(call_id)) == (True, True)
+    assert kind_of(await running) == "cancelled"
+    assert len(recorder.results()) == 1
+
+
+async def test_a_scope_inside_the_code_that_undoes_a_cancellation_lets_it_go_on() -> None:
+    async def patient(ctx: Any, args: Any) -> str:
+        for _ in range(2):
+            try:
+                async with asyncio.timeout(0.01):
+                    await asyncio.Event().wait()
+            except TimeoutError:
+                await asyncio.sleep(0.3)  # longer than the grace that a real cancellation gets
+        return "done"
+
+    assert (await one_tool(patient).view(ANN).call("echo")).text == "done"
+
+
+async def test_code_that_refuses_even_to_be_closed_holds_nobody_up(caplog: pytest.LogCaptureFixture) -> None:
+    give_in = False
+
+    async def refusing(ctx: Any, args: Any) -> None:
+        while not give_in:
+            try:
+                await asyncio.Event().wait()
+            except BaseException:
+                if give_in:
+                    raise
+
+    result = await one_tool(refusing, timeout_s=0.02).view(ANN).call("echo")
+    give_in = True
+    assert kind_of(result) == "timeout"
+    assert "left alone" in caplog.text
+    assert "refused to be closed" in caplog.text
+    del caplog
+    gc.collect()
+
+
+async def test_a_call_that_is_dropped_half_way_closes_its_code() -> None:
+    said: list[str] = []
+
+    async def work(ctx: Any, args: Any) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            said.append("closed")
+
+    call: Any = one_tool(work).view(ANN).call("echo")
+    call.send(None)
+    call.close()
+    assert said == ["closed"]
+
+
+class Soon:
+    """An awaitable that is no coroutine."""
+
+    def __await__(self) -> Generator[Any, None, str]:
+        yield from asyncio.sleep(0).__await__()
+        return "soon"
+
+
+async def test_any_awaitable_may_be_given() -> None:
+    ready: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    ready.set_result(True)
+    catalog = one_tool(lambda ctx, args: Soon(), runs="async", consent="always")
+    catalog.before()(lambda call: asyncio.sleep(0))
+    result = await catalog.view(replace(ANN, approve=lambda request: ready)).call("echo")
+    assert (kind_of(result), result.text) == ("ok", "soon")
+
+
+async def test_code_that_holds_the_loop_and_then_waits_is_reported_too(caplog: pytest.LogCaptureFixture) -> None:
+    async def rude(ctx: Any, args: Any) -> None:
+        time.sleep(0.12)
+        await asyncio.sleep(0)
+
+    await one_tool(rude).view(ANN).call("echo")
+    assert "'echo' held the event loop" in caplog.text
+
+
+async def test_a_caller_cancelled_just_as_a_wait_ends_hears_of_it() -> None:
+    first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def work(ctx: Any, args: Any) -> str:
+        await first
+        return "too late"
+
+    recorder = Recorder()
+    running = asyncio.create_task(one_tool(work).view(ANN).call("echo", callbacks=recorder))
+    while not recorder.events:
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    first.set_result(None)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert [event.ok for event in recorder.results()] == [False]

@@ -1,0 +1,31 @@
+"""The benches run; what they measure is no matter for a test."""
+
+from importlib import import_module
+from importlib.util import find_spec
+
+import pytest
+
+from bench.__main__ import BENCHES, table
+from bench.measure import BRIEF, Row, Spread
+
+
+@pytest.mark.parametrize("name", [name for name in BENCHES if find_spec(f"bench.{name}")])
+def test_a_bench_measures_pegboard_against_a_floor_it_must_hold(name):
+    rows = import_module(f"bench.{name}").run(BRIEF)
+    held = [row for row in rows if row.hold is not None]
+    assert held
+    assert all(row.ratio.low > 0 and row.seconds.median > 0 for row in held)
+    assert len(list(table(rows))) == len(rows) + 2
+
+
+@pytest.mark.parametrize(
+    ("median", "verdict"), [(0.5, "PASS, reach met"), (0.51, "PASS"), (1.0, "PASS"), (1.01, "short")]
+)
+def test_the_verdict_compares_the_median_with_what_is_to_be_held(median, verdict):
+    spread = Spread(low=0.0, median=median, high=9.0)
+    row = Row(what="ours", against="floor", seconds=spread, ratio=spread, hold=1.0, reach=0.5)
+    assert row.verdict == verdict
+
+
+def test_a_spread_is_the_median_and_the_quartiles():
+    assert Spread.of([1.0, 2.0, 3.0, 4.0, 5.0]) == Spread(low=2.0, median=3.0, high=4.0)

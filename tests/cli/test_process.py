@@ -1,0 +1,187 @@
+"""The installed command, as a process: on a terminal, in a pipe, and how little it loads."""
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import orjson
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PEGBOARD = Path(sys.executable).with_name("pegboard")
+STYLE = re.compile(rb"\x1b\[[0-9;]*m")
+HEAVY = ("pydantic", "mcp", "mcp_types", "ruamel.yaml", "pygments", "rich.markdown", "starlette", "uvicorn")
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+
+def piped(*words: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([PEGBOARD, *words], capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
+
+
+def typed(*words: str, answer: bytes = b"") -> tuple[int, bytes]:
+    """Run on a terminal of its own, type `answer` at the first question, and return what stood on the screen."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen([PEGBOARD, *words], stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        screen, is_asked = b"", False
+        while select.select([ours], [], [], 60)[0]:
+            try:
+                read = os.read(ours, 65536)
+            except OSError:
+                break
+            screen += read
+            if b"[y/N] " in screen and not is_asked:
+                is_asked = True
+                os.write(ours, answer)
+    os.close(ours)
+    return process.returncode, screen
+
+
+@pytest.mark.parametrize("flag", ["--help", "--version"])
+def test_help_and_version_load_no_command_and_nothing_heavy(flag: str) -> None:
+    code = (
+        "import sys\nfrom pegboard.cli import main\n"
+        f"code = main([{flag!r}])\n"
+        "print(code, *sorted(sys.modules), file=sys.stderr)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    code, *loaded = ran.stderr.split()
+    assert code == "0"
+    assert [name for name in loaded if name in HEAVY or name.startswith("pegboard.cli.commands")] == []
+
+
+@pytest.mark.usefixtures("folder")
+def test_in_a_pipe_there_are_no_colours_and_the_exit_code_tells() -> None:
+    ran = piped("list", "--all", "--profile", "chat")
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert b"\x1b" not in ran.stdout
+    assert piped("why", "delete_page", "--profile", "chat").returncode == 1
+    assert piped("list", "--profile", "nobody").returncode == 2
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["list", "--all"],
+        ["show", "shout"],
+        ["call", "shout"],
+        ["call", "shout", "--json"],
+        ["export", "mcp"],
+        ["why", "\x1b[2J\x9b"],
+    ],
+)
+def test_ui_01_on_a_terminal_what_comes_from_outside_is_inert(words: list[str]) -> None:
+    code, screen = typed(*words)
+    assert code == (words[0] == "why")
+    text = STYLE.sub(b"", screen).decode()
+    assert not [c for c in text if c not in "\r\n" and (ord(c) < 32 or 127 <= ord(c) < 160 or c == "\u202e")]
+    # The sequences of the tool are spelled out; only our own styles were sent.
+    assert not {b"\x1b[31m", b"\x1b[2J", b"\x1b]0"} & set(re.findall(rb"\x1b(?:\[31m|\[2J|\]0)", screen))
+
+
+@pytest.mark.usefixtures("folder")
+def test_on_a_terminal_a_person_is_asked() -> None:
+    code, screen = typed("call", "delete_page", "page=x", answer=b"y\n")
+    assert (code, screen.splitlines()[-1]) == (0, b"deleted x")
+    code, screen = typed("call", "delete_page", "page=x", answer=b"n\n")
+    assert code == 1
+    assert b"consent_declined" in screen
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_reader_that_leaves_is_no_error() -> None:
+    with subprocess.Popen([PEGBOARD, "schema"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        _, err = process.communicate(timeout=60)
+    assert err == b""
+
+
+@contextmanager
+def started(
+    *words: str, stdin: int = subprocess.DEVNULL, stderr: int | None = None
+) -> Generator[subprocess.Popen[bytes]]:
+    """Run beside the test; killed at its end, so that a test that fails does not wait for ever."""
+    with subprocess.Popen([PEGBOARD, *words], stdin=stdin, stdout=subprocess.PIPE, stderr=stderr) as process:
+        watch = threading.Timer(60, process.kill)
+        watch.start()
+        try:
+            yield process
+        finally:
+            watch.cancel()
+            process.kill()
+
+
+@pytest.mark.usefixtures("folder")
+def test_serve_answers_until_it_is_told_to_end() -> None:
+    with started("serve", "--port", "0", stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        said = process.stderr.readline().decode()
+        base = said.removeprefix("Serving MCP on ").strip().removesuffix("/mcp")
+        with urllib.request.urlopen(f"{base}/healthz", timeout=30) as answer:
+            assert answer.read() == b"ok"
+        taken = piped("serve", "--port", base.rpartition(":")[2])
+        assert (taken.returncode, taken.stdout) == (2, b"")
+        assert b"cannot be listened on" in taken.stderr
+        process.terminate()
+        assert process.wait(timeout=60) == 0
+        assert process.stdout.read() == b""
+
+
+@pytest.mark.usefixtures("folder")
+def test_serve_on_stdio_speaks_to_the_program_that_started_it() -> None:
+    said = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    request = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": said})
+    with started("serve", "--stdio", "--as", "user=ann,profile=chat", stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(request + b"\n")
+        process.stdin.flush()
+        assert orjson.loads(process.stdout.readline())["result"]["serverInfo"]["name"] == "acme"
+        process.stdin.close()
+        assert process.wait(timeout=60) == 0
+        assert process.stdout.read() == b""
+
+
+@pytest.mark.usefixtures("folder")
+def test_serve_refuses_an_unknown_profile_before_it_listens() -> None:
+    ran = piped("serve", "--profile", "caht", "--port", "0")
+    assert (ran.returncode, ran.stdout) == (2, b"")
+    assert ran.stderr == b"pegboard: Unknown profile 'caht'. Did you mean 'chat'?\n"
+
+
+def test_cfg_01_a_secret_of_the_config_is_in_nothing_that_is_printed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CANARY", "kanarienvogel-4711")
+    config = folder / "pegboard.yaml"
+    config.write_text(
+        config.read_text("utf-8")
+        .replace("settings: {web: false}", 'settings: {web: false, key: "${CANARY}"}')
+        .replace("description: Delete a page.", 'description: "Delete a page with ${CANARY}."'),
+        encoding="utf-8",
+    )
+    emitted = b""
+    call = ["call", "delete_page"]
+    commands = [["list"], ["show", "delete_page"], ["why", "delete_page"], ["export", "openai"], ["check"]]
+    for words in (*commands, [*call, "page=kanarienvogel-4711", "--yes"], [*call, "page:=4711"]):
+        for more in ([], ["--json"]):
+            ran = piped(*words, *more)
+            emitted += ran.stdout + ran.stderr
+    assert b"redacted" in emitted
+    assert b"kanarienvogel" not in emitted

@@ -1,0 +1,147 @@
+"""`${NAME}`: expanded at load, in operator files, and nowhere else."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pegboard import Secret
+from pegboard.config.interpolate import Expanded, Interpolation, concealed, typed
+from pegboard.config.parse import parse
+from pegboard.config.tree import At
+from tests.config.project import Project
+
+ENV = {"NAME": "ann", "EMPTY": "", "PORT": "8420", "FLAG": "true", "YAML": "{a: 1}"}
+
+
+def expand(text: str) -> tuple[object, Interpolation]:
+    root, _ = parse(text, file="f.yaml")
+    assert root is not None
+    taking = Interpolation(ENV)
+    plain = taking.plain(At(root))
+    assert isinstance(plain, dict)
+    return plain["v"], taking
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("v: Bearer ${NAME}", "Bearer ann"),
+        ("v: '${NAME}-${PORT}'", "ann-8420"),
+        ("v: ${MISSING:-x y}", "x y"),
+        ("v: ${EMPTY:-x}", "x"),
+        ("v: '${MISSING:-}'", ""),
+        ("v: a${EMPTY}b", "ab"),
+        ("v: ${NAME:-x}", "ann"),
+        ("v: $NAME", "$NAME"),
+        ("v: costs $5", "costs $5"),
+        ("v: $${NAME}", "${NAME}"),
+        ("v: $$", "$"),
+        ("v: $$$${NAME}", "$${NAME}"),
+    ],
+)
+def test_variables_are_put_in(text: str, value: str) -> None:
+    found, taking = expand(text)
+    assert found == value
+    assert taking.problems == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("v: ${MISSING}", "the variable 'MISSING' is not set; set it, or write a default: ${MISSING:-…}"),
+        ("v: '${}'", "'${' starts no ${NAME} or ${NAME:-default}; for the text '${' write '$${'"),
+        ("v: '${NAME'", "'${' starts no ${NAME} or ${NAME:-default}; for the text '${' write '$${'"),
+        ("v: '${A:-${B}}'", "'${' starts no ${NAME} or ${NAME:-default}; for the text '${' write '$${'"),
+        ("v: '${1X}'", "'${' starts no ${NAME} or ${NAME:-default}; for the text '${' write '$${'"),
+    ],
+)
+def test_a_variable_that_is_not_set_or_not_one_is_a_problem_with_its_line(text: str, message: str) -> None:
+    problem = expand(text)[1].problems[0]
+    assert str(problem) == f"f.yaml:1:4: v: {message}"
+
+
+def test_a_variable_in_a_key_is_refused() -> None:
+    assert "not in keys" in str(expand("v: {'${NAME}': 1}")[1].problems[0])
+
+
+def test_a_value_from_the_environment_never_becomes_structure() -> None:
+    assert expand("v: ${YAML}")[0] == "{a: 1}"
+
+
+def test_where_any_value_may_stand_quotes_make_it_a_text() -> None:
+    assert typed(expand("v: ${PORT}")[0]) == 8420
+    assert typed(expand("v: '${PORT}'")[0]) == "8420"
+    assert typed(expand("v: [{x: ${FLAG}}]".replace("${FLAG}", "'${FLAG}'"))[0]) == [{"x": "true"}]
+    assert typed(expand("v: ${FLAG}")[0]) is True
+
+
+def test_every_variable_that_was_used_is_a_secret_and_an_empty_one_is_none() -> None:
+    assert expand("v: ['${NAME}', '${EMPTY}', '${MISSING:-x}']")[1].secrets == {"NAME": Secret("ann")}
+
+
+def test_in_a_place_for_credentials_the_whole_text_is_a_secret() -> None:
+    found = concealed(expand("v: {a: 'Bearer ${NAME}', b: plain, c: ['${PORT}']}")[0])
+    assert found == {"a": Secret("Bearer ann"), "b": "plain", "c": [Secret("8420")]}
+    assert "ann" not in repr(found)
+
+
+def test_numbers_and_flags_may_come_from_the_environment(project: Project) -> None:
+    project.env = {"T": "2.5", "INLINE": "true", "CALLS": "3"}
+    project.write(
+        """\
+        python: [mine]
+        tools:
+          - {name: a, type: internal, handler: "python:mine:f", timeout_seconds: "${T}", inline: "${INLINE}",
+             rate_limit: {max_calls: "${CALLS}", window_seconds: 60}}
+        """,
+        mine="def f() -> str: return 'x'",
+    )
+    entry = project.catalog().snapshot().find("a")
+    assert entry is not None
+    assert (entry.spec.timeout_s, entry.runs) == (2.5, "inline")
+    assert entry.spec.rate_limit is not None
+    assert entry.spec.rate_limit.max_calls == 3
+
+
+def test_a_bad_value_from_the_environment_is_named_by_its_variable_and_not_shown(project: Project) -> None:
+    project.env = {"T": "canary-value"}
+    project.write(
+        """\
+        rate_limits: {default: "${T}"}
+        tools:
+          - {name: a, type: internal, handler: "python:mine:f", timeout_seconds: "${T}"}
+        """,
+        mine="def f() -> str: return 'x'",
+    )
+    said = project.said()
+    assert len(said) == 2
+    assert 'expected a number, not "${T}"' in said[1]
+    assert "canary" not in "".join(said)
+
+
+async def test_arguments_of_a_call_are_never_expanded(project: Project) -> None:
+    project.env = {"NAME": "ann"}
+    project.write("python: [mine]\nsettings: {name: '${NAME}'}\n", mine=ECHO)
+    result = await project.view().call("echo", {"text": "${NAME} $HOME $$ ${NAME:-x}"})
+    assert result.structured is None
+    assert result.text == "${NAME} $HOME $$ ${NAME:-x}"
+
+
+ECHO = """
+from pegboard import default_catalog
+
+@default_catalog.tool
+def echo(text: str) -> str:
+    return text
+"""
+
+
+@given(st.text())
+def test_escaping_every_dollar_gives_the_text_itself(text: str) -> None:
+    import json
+
+    found, taking = expand(f"v: {json.dumps(text.replace('$', '$$'))}")
+    assert found == json.loads(json.dumps(text))
+    assert not isinstance(found, Expanded)
+    assert taking.problems == []
+    assert taking.secrets == {}

@@ -1,0 +1,146 @@
+"""Profiles, groups, hooks and files: who sees what, and which line says so."""
+
+from pegboard.base.model import RateLimit
+from pegboard.config import warnings
+from tests.config.project import Project
+
+MINE = """
+from pegboard import default_catalog
+
+@default_catalog.tool(groups="core")
+def read() -> str:
+    return "read"
+
+@default_catalog.tool(groups="files")
+def delete_all() -> str:
+    return "deleted"
+
+def f() -> str:
+    return "f"
+"""
+CONFIG = """\
+python: [mine]
+groups: {core: for all, spare: }
+tools:
+  - {name: f, type: internal, handler: "python:mine:f", groups: [core, files]}
+profiles:
+  chat: {include: [core]}
+  files:
+    include: files
+    allow:
+      - read
+      - f
+    deny: [delete_*,
+      f]
+  none: {allow: []}
+  all: {rate_limit: 5/60s, exposure: direct}
+  spare: {include: [spare]}
+"""
+
+
+def test_each_profile_sees_its_slice(project: Project) -> None:
+    project.write(CONFIG, mine=MINE)
+    seen = {name: project.view(profile=name).names() for name in ("chat", "files", "none", "all", "spare")}
+    assert seen == {
+        "chat": ["read", "f"], "files": [], "none": [], "all": ["read", "delete_all", "f"], "spare": [],
+    }  # fmt: skip
+
+
+def test_why_names_the_line_of_the_rule(project: Project) -> None:
+    project.write(CONFIG, mine=MINE)
+    view = project.view(profile="files")
+    assert view.why("delete_all").reason == (
+        f"denied by ['delete_*'] ({project.path}:12); not in allow=['read', 'f'] ({project.path}:10)"
+    )
+    assert f"include=['files'] of profile 'files' ({project.path}:8)" in view.why("read").reason
+
+
+def test_the_fix_of_a_rule_leads_where_next_says(project: Project) -> None:
+    project.write(CONFIG, mine=MINE)
+    decision = project.view(profile="files").why("delete_all")
+    assert (decision.code, decision.next) == ("policy", "visible")
+
+
+def test_a_profile_has_its_own_limit_and_exposure(project: Project) -> None:
+    profiles = project.write(CONFIG, mine=MINE).catalog().registry.profiles
+    assert profiles["all"].rate_limit == RateLimit(max_calls=5, window_s=60)
+    assert (profiles["all"].exposure, profiles["chat"].exposure) == ("direct", "auto")
+
+
+def test_an_entry_of_a_policy_that_matches_nothing_is_a_warning_at_its_place(project: Project) -> None:
+    project.write("python: [mine]\nfiles: ['tools/*.yaml']\nprofiles: {a: {deny: [x_*, read], allow: y}}\n", mine=MINE)
+    catalog, config = project.load()
+    assert [str(problem).replace(f"{project.folder}/", "") for problem in warnings(config, catalog)] == [
+        "pegboard.yaml:2:9: files[0]: 'tools/*.yaml' matches no file at present",
+        "pegboard.yaml:3:42: profiles.a.allow: 'y' matches no tool at present",
+        "pegboard.yaml:3:23: profiles.a.deny[0]: 'x_*' matches no tool at present",
+    ]
+
+
+async def test_hooks_stand_around_the_tools_that_they_match(project: Project) -> None:
+    project.write(
+        """\
+        python: [mine]
+        hooks:
+          - {on: before, match: "delete_*", use: "python:guards:deny", required: false}
+          - {on: after, use: "python:guards:shout"}
+          - {on: after, match: read, use: "python:guards:broken"}
+          - {on: after, match: f, use: "python:guards:broken", required: true}
+        tools: [{name: f, type: internal, handler: "python:mine:f"}]
+        """,
+        mine=MINE,
+        guards="""
+        from pegboard import Verdict
+
+        def deny(call):
+            return Verdict.deny("not today")
+
+        def shout(call, result):
+            return result.text.upper()
+
+        def broken(call, result):
+            raise RuntimeError("down")
+        """,
+    )
+    view = project.view()
+    results = [await view.call(name, {}) for name in ("delete_all", "read", "f")]
+    assert results[0].error is not None
+    assert results[0].error.kind == "hook_refused"
+    assert results[1].text == "READ"
+    assert results[2].is_error
+
+
+def test_files_are_read_once_each_in_order_with_their_own_places(project: Project) -> None:
+    project.write("files: [b.yaml, '*.yaml', 'tools/**/*.yaml']\ngroups: {main: x}\n", mine=MINE)
+    project.file("b.yaml", "groups: {b: x}\n").file("a.yaml", "groups: {a: x}\n")
+    project.file("tools/deep/t.yaml", 'tools:\n  - {name: t, type: internal, handler: "python:mine:f"}\n')
+    catalog, config = project.load()
+    read = [str(path.relative_to(project.folder)) for path in config.files]
+    assert read == ["pegboard.yaml", "b.yaml", "a.yaml", "tools/deep/t.yaml"]
+    assert list(config.groups) == ["main", "b", "a"]
+    entry = catalog.snapshot().find("t")
+    assert entry is not None
+    assert entry.spec.origin == f"{project.folder}/tools/deep/t.yaml:2"
+
+
+def test_modules_that_a_file_in_a_folder_names_lie_beside_the_main_file(project: Project) -> None:
+    project.write("files: ['tools/*.yaml']", mine=MINE)
+    project.file("tools/t.yaml", "python: [mine]\n")
+    assert project.view().names() == ["read", "delete_all"]
+
+
+def test_the_name_is_the_server_of_allow_lists(project: Project) -> None:
+    project.write("name: acme\npython: [mine]\n", mine=MINE)
+    catalog, config = project.load()
+    assert (catalog.name, config.name) == ("acme", "acme")
+    assert project.view().names(server=catalog.name)[0] == "mcp__acme__read"
+
+
+def test_the_context_has_the_settings_and_what_the_host_adds(project: Project) -> None:
+    from pegboard.config import context_for
+
+    _, config = project.write("settings: {a: 1, b: {c: [true, null]}}").load()
+    ctx = context_for(config, user="ann", space="s", roles=["operator"], session="x", agent="g", settings={"a": 2})
+    assert ctx.settings == {"a": 2, "b": {"c": [True, None]}}
+    assert (ctx.user_id, ctx.space_id, ctx.session_id, ctx.agent) == ("ann", "s", "x", "g")
+    assert ctx.roles == frozenset({"operator"})

@@ -1,0 +1,212 @@
+"""Every refusal of the contract: at its place, in words that say what would be right, all of them at once."""
+
+from pathlib import Path
+
+import pytest
+
+from pegboard import DefinitionError
+from pegboard.base.bounds import Bounds
+from pegboard.config import load, load_catalog
+from pegboard.config.not_yet import NOT_YET
+from tests.config.project import Project
+
+MINE = """
+def f(q: str, n: int = 3) -> str:
+    return q
+"""
+
+
+def cases(name: str) -> list[tuple[str, str]]:
+    """Return the pairs of a file: a line, and below it, indented, what is said of it."""
+    text = Path(__file__).with_name(name).read_text(encoding="utf-8")
+    blocks = [block.splitlines() for block in text.split("\n\n")]
+    return [(block[-2], block[-1].strip()) for block in blocks if len(block) >= 2]
+
+
+@pytest.mark.parametrize(("text", "said"), cases("refused_files.txt"))
+def test_a_refusal_names_the_place_and_what_would_be_right(project: Project, text: str, said: str) -> None:
+    project.write(text, mine=MINE)
+    assert project.said() == [said]
+
+
+@pytest.mark.parametrize(("keys", "said"), cases("refused_tools.txt"))
+def test_a_tool_that_cannot_be_honoured_is_refused_with_its_key(project: Project, keys: str, said: str) -> None:
+    handler = "" if keys.startswith("handler") else '\n    handler: "python:mine:f"'
+    project.write(f"tools:\n  - name: a\n    type: internal{handler}\n    {keys}\n", mine=MINE)
+    (problem,) = project.problems()
+    assert f"{problem.path}: {problem.message}" == f"tools[0].{said}"
+    line = int(problem.where.split(":")[1])
+    assert line == (5 if handler else 4)
+
+
+@pytest.mark.parametrize("text", ["", "# only a comment\n", "---\n", "\n\n"])
+def test_an_empty_file_is_refused(project: Project, text: str) -> None:
+    project.write(text)
+    (said,) = project.said()
+    assert said == "pegboard.yaml:1:1: the file is empty; `pegboard init` writes one to start from"
+
+
+def test_a_tool_that_nothing_runs_is_refused(project: Project) -> None:
+    project.write("tools: [{name: web_search, type: internal}]")
+    assert project.said() == [
+        "pegboard.yaml:1:9: tools[0].handler: nothing runs 'web_search': give `handler: python:module:function`, or "
+        "register that function in a module under `python:`"
+    ]
+
+
+def test_a_file_of_problems_is_reported_whole_in_the_order_of_its_lines(project: Project) -> None:
+    project.write(
+        """\
+        nmae: x
+        python: [nowhere, mine]
+        predicates:
+          p: {context: spaceid}
+        profiles:
+          chat: {include: [nope], exposure: fancy}
+        tools:
+          - {name: a, type: internal, handler: "python:mine:f", available: nope, colour: red}
+          - {name: b, type: intern}
+          - {name: a, type: internal, handler: "python:mine:f"}
+          - {name: c, type: internal, handler: "python:mine:g", description: "${UNSET}"}
+        hooks: [{on: befor, use: "python:mine:f"}]
+        """,
+        mine=MINE,
+    )
+    assert [problem.where.split(":", 1)[1] for problem in project.problems()] == [
+        "1:1", "2:10", "4:16", "6:20", "6:37", "8:68", "8:74", "9:21", "10:12", "11:40", "11:70", "12:14",
+    ]  # fmt: skip
+
+
+def test_two_tools_of_one_name_are_refused_with_both_places(project: Project) -> None:
+    project.write(
+        """\
+        files: [more.yaml]
+        tools:
+          - {name: Search, type: internal, handler: "python:mine:f"}
+        """,
+        mine=MINE,
+    ).file("more.yaml", 'tools:\n  - {name: search, type: internal, handler: "python:mine:f"}\n')
+    assert project.said() == [
+        "more.yaml:2:12: tools[0].name: the tool 'search' is declared twice: first at pegboard.yaml:3:12. Rename one"
+    ]
+
+
+def test_a_tool_that_python_registers_too_is_refused_with_both_places(project: Project) -> None:
+    project.write(
+        'python: [mine]\ntools:\n  - {name: f, type: internal, handler: "python:mine:f"}\n',
+        mine="from pegboard import default_catalog\n\n@default_catalog.tool\ndef f(q: str) -> str:\n    return q\n",
+    )
+    assert project.said() == [
+        "pegboard.yaml:3:12: tools[0].name: the tool 'f' is declared twice: at pegboard.yaml:3 and at mine:3. "
+        "Rename one, or remove `handler:` to describe that function here"
+    ]
+
+
+def test_names_declared_in_two_files_are_refused_with_both_places(project: Project) -> None:
+    project.write("files: [b.yaml]\ngroups: {g: one}\npredicates: {p: {context: user_id}}\n")
+    project.file("b.yaml", "groups: {g: two}\npredicates: {p: {context: space_id}}\n")
+    assert project.said() == [
+        "b.yaml:1:10: groups.g: 'g' is declared twice: first at pegboard.yaml:2:10. Remove one",
+        "b.yaml:2:14: predicates.p: 'p' is declared twice: first at pegboard.yaml:3:14. Remove one",
+    ]
+
+
+def test_keys_of_the_main_file_are_refused_in_the_others(project: Project) -> None:
+    project.write("files: [b.yaml]").file("b.yaml", "limits: {hook_s: 2}\n")
+    assert project.said()[0].startswith("b.yaml:1:1: limits: unknown key 'limits'. Keys: groups, hooks, ")
+
+
+@pytest.mark.parametrize("spot", sorted(NOT_YET))
+def test_what_is_documented_and_not_there_yet_is_refused_by_name(project: Project, spot: str) -> None:
+    path, _, value = spot.partition("=")
+    *_, key = path.split(".")
+    line = f"{key}: {'https://example.com/hook' if value == 'https' else value or '{}'}"
+    match path.split(".")[0]:
+        case "tools":
+            kind = line if key == "type" else f"type: internal, {line}"
+            text = f"tools: [{{name: a, {kind}}}]"
+        case "profiles":
+            text = f"profiles: {{chat: {{{line}}}}}"
+        case "hooks":
+            text = f"hooks: [{{on: before, {line}}}]"
+        case "rate_limits":
+            text = f"rate_limits: {{{line}}}"
+        case _:
+            text = line
+    project.write(text)
+    said = [problem.message for problem in project.problems()]
+    shown = f"{key}: {value}" if value else f"{key}:"
+    assert f"`{shown}` is not supported by this version of Pegboard yet: {NOT_YET[spot]}" in said
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"name: a\n# \xff\n", "pegboard.yaml:2:3: is no UTF-8 text; save the file as UTF-8"),
+        (b"name: a\0b\n", "pegboard.yaml:1:8: the character U+0000 is not allowed in YAML; remove it"),
+        (b"#" * (1024 * 1024 + 1), "pegboard.yaml: is larger than 1,048,576 bytes; split it, and name the parts under "
+                                   "`files:`"),
+    ],
+)  # fmt: skip
+def test_bytes_that_are_no_config_are_refused(project: Project, content: bytes, said: str) -> None:
+    project.path.write_bytes(content)
+    assert project.said() == [said]
+
+
+def test_a_byte_order_mark_is_no_fault(project: Project) -> None:
+    project.path.write_bytes(b"\xef\xbb\xbfname: a\n")
+    assert project.load()[1].name == "a"
+
+
+def test_a_missing_file_and_a_folder_are_refused(project: Project) -> None:
+    assert project.said() == ["pegboard.yaml: does not exist; `pegboard init` writes one to start from"]
+    project.path.mkdir()
+    assert project.said() == ["pegboard.yaml: is a folder; name the file in it, such as pegboard.yaml"]
+
+
+def test_a_special_file_is_refused_without_being_opened(project: Project) -> None:
+    import os
+
+    os.mkfifo(project.path)
+    assert project.said() == ["pegboard.yaml: is no ordinary file"]
+
+
+def test_load_alone_refuses_what_the_file_alone_shows(project: Project) -> None:
+    project.write("nmae: x\npython: [nowhere]\n")
+    with pytest.raises(DefinitionError) as caught:
+        load(project.path, env={})
+    assert [problem.path for problem in caught.value.problems] == ["nmae"]
+
+
+def test_places_are_named_as_the_path_was_given(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.write("nmae: x\n")
+    monkeypatch.chdir(project.folder)
+    with pytest.raises(DefinitionError) as caught:
+        load_catalog(Path("pegboard.yaml"), env={})
+    assert caught.value.problems[0].where == "pegboard.yaml:1:1"
+
+
+def test_every_bound_may_be_set_by_its_name(project: Project) -> None:
+    project.write("limits: {json_depth: 7, hook_s: 2, tool_timeout_s: 0.5}")
+    catalog = project.catalog()
+    assert catalog.guards.bounds == Bounds(json_depth=7, hook_s=2, tool_timeout_s=0.5)
+    assert catalog.registry.bounds == catalog.guards.bounds
+
+
+def test_a_fault_is_reported_where_it_is_and_not_where_its_name_is_used(project: Project) -> None:
+    project.write(
+        """\
+        predicates: {p: {secert: X}}
+        tools:
+          - {name: fs, type: rag, groups: [files]}
+          - {name: b, type: internal, handler: "python:mine:nope", groups: [more]}
+          - {name: c, type: internal, handler: "python:mine:f", available: p}
+        profiles: {a: {include: [files, more], deny: [fs__write]}}
+        """,
+        mine=MINE,
+    )
+    assert [problem.path for problem in project.problems()] == [
+        "predicates.p.secert",
+        "tools[0].type",
+        "tools[1].handler",
+    ]

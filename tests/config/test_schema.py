@@ -1,0 +1,99 @@
+"""The JSON Schema for editors agrees with what loading accepts."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from pegboard.config import INIT_TEMPLATE, init_files, json_schema, warnings
+from pegboard.config.interpolate import Interpolation
+from pegboard.config.parse import parse
+from pegboard.config.tree import At
+from tests.config.project import Project
+
+VALIDATOR = jsonschema_rs.Draft202012Validator(json_schema())
+
+
+def unexpanded(text: str) -> Any:
+    """Return what an editor sees: the file as it stands."""
+    root, problems = parse(text.replace("$", "$$"), file="f")
+    assert problems == []
+    assert root is not None
+    return Interpolation({}).plain(At(root))
+
+
+def test_the_schema_is_a_schema() -> None:
+    schema = json_schema()
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    jsonschema_rs.meta.validate(schema)
+
+
+def keys(schema: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(schema, dict):
+        for name, inner in schema.get("properties", {}).items():
+            yield f"{path}.{name}", inner
+        for name, inner in schema.items():
+            yield from keys(inner, f"{path}.{name}")
+    if isinstance(schema, list):
+        for item in schema:
+            yield from keys(item, path)
+
+
+def test_every_key_is_described() -> None:
+    assert [path for path, inner in keys(json_schema()) if "description" not in inner and "const" not in inner] == []
+
+
+GOOD = [
+    INIT_TEMPLATE,
+    "name: a\nfiles: [x.yaml]\npython: [m]\nsettings: {a: [1, {b: c}]}\n",
+    "groups: {a: x}\npredicates: {p: {all: [q, {not: {secret: S}}]}}\n",
+    "tools:\n  - {name: a, type: internal, groups: core, available: {any: [p, true]}, rate_limit: 10/60s}\n",
+    "tools:\n  - {name: a, type: internal, timeout_seconds: '${T:-5}', inline: '${I}', consent: always}\n",
+    "profiles: {chat: {include: core, deny: [a], exposure: auto, rate_limit: {max_calls: 1, window_seconds: 2}}}\n",
+    'hooks: [{on: before, match: "*", use: "python:a.b:c", required: false}]\n',
+    "limits: {json_depth: 5, hook_s: 0.5}\nrate_limits: {default: 1/1s}\n",
+]
+BAD = [
+    "nmae: x",
+    "workspace: {}",
+    "tools: [{name: a}]",
+    "tools: [{name: a, type: mcp}]",
+    "tools: [{name: a b, type: internal}]",
+    "tools: [{name: a, type: internal, colour: red}]",
+    "tools: [{name: a, type: internal, timeout_seconds: x}]",
+    "tools: [{name: a, type: internal, consent: maybe}]",
+    "tools: [{name: a, type: internal, rate_limit: often}]",
+    "tools: [{name: a, type: internal, description: null}]",
+    "predicates: {p: {}}",
+    "predicates: {p: {secret: A, setting: b}}",
+    "profiles: {chat: {exposure: search}}",
+    "profiles: {chat: {allow: }}",
+    "hooks: [{on: befor, use: 'python:a:b'}]",
+    "hooks: [{on: before}]",
+    "limits: {json_depth: 0}",
+    "limits: {jsondepth: 1}",
+]
+
+
+@pytest.mark.parametrize("text", GOOD)
+def test_an_editor_accepts_what_loading_accepts(text: str) -> None:
+    assert [error.message for error in VALIDATOR.iter_errors(unexpanded(text))] == []
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_an_editor_marks_what_loading_refuses(project: Project, text: str) -> None:
+    assert not VALIDATOR.is_valid(unexpanded(text))
+    assert project.write(text).problems()
+
+
+async def test_what_init_writes_works_without_a_warning(project: Project) -> None:
+    for name, text in init_files().items():
+        project.file(name, text)
+    catalog, config = project.load()
+    assert warnings(config, catalog) == []
+    view = project.view(profile="chat")
+    assert view.names() == ["word_count", "shout"]
+    assert (await view.call("shout", {"text": "hi", "marks": 2})).text == "HI!!"
+    assert (await view.call("word_count", {"text": "to be or not to be", "unique": True})).structured == 4
+    assert project.view(profile="messaging").names() == ["word_count"]

@@ -1,0 +1,157 @@
+"""Contexts: what a call gets, what a child may change, what can be asked of the client."""
+
+from collections.abc import Mapping
+from dataclasses import FrozenInstanceError, dataclass, replace
+from typing import Any
+
+import pytest
+
+from pegboard import CallBudget, CallContext, CallError, Catalog, DefinitionError, Policy, ToolContext
+from tests.core.parts import ANN, Recorder, kind_of, one_tool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Desk(ToolContext):
+    """A host's own context."""
+
+    plan: str = "free"
+
+
+async def inside(ctx: ToolContext, ask: Any) -> Any:
+    """Return what `ask(ctx)` gives inside a call, as the result of that call."""
+
+    async def work(call: CallContext, args: Any) -> Any:
+        return await ask(call)
+
+    return await one_tool(work).view(ctx).call("echo")
+
+
+def test_a_context_is_frozen_and_its_roles_are_a_set() -> None:
+    ctx = ToolContext(roles=["reader", "reader"])
+    assert ctx.roles == {"reader"}
+    with pytest.raises(FrozenInstanceError):
+        ctx.user_id = "root"  # type: ignore[misc]
+    assert ToolContext().request_id != ToolContext().request_id
+
+
+def test_a_copy_of_a_context_starts_with_a_fresh_memo() -> None:
+    assert replace(ANN, user_id="bob").memo is not ANN.memo
+
+
+def test_a_child_keeps_the_class_and_narrows_the_policy() -> None:
+    parent = Desk(plan="pro", user_id="ann", policy=Policy(deny=("x",)), parent_call="p")
+    child = parent.child(agent="bot", policy=Policy(allow=("y",)), conversation=["hi"])
+    assert isinstance(child, Desk)
+    assert (type(child), child.plan, child.agent, child.conversation, child.depth) == (Desk, "pro", "bot", ["hi"], 1)
+    assert parent.child().agent is None
+    assert parent.child().policy == parent.policy
+    catalog = Catalog()
+    for name in ("x", "y", "z"):
+        catalog.tool(name=name)(lambda: None)
+    assert catalog.view(child).names() == ["y"]
+
+
+def test_a_child_of_a_call_names_it_as_its_parent() -> None:
+    with pytest.raises(DefinitionError, match="keeps its parent's user_id"):
+        ANN.child(user_id="root")
+    assert ANN.child(parent_call="c-1").parent_call == "c-1"
+
+
+async def test_a_child_made_inside_a_call_is_a_plain_context_of_the_hosts_class() -> None:
+    seen: list[ToolContext] = []
+
+    async def ask(call: CallContext) -> str:
+        seen.append(call.child(agent="inner"))
+        return call.call_id
+
+    result = await inside(Desk(plan="pro"), ask)
+    assert (type(seen[0]), seen[0].parent_call, seen[0].depth) == (Desk, result.text, 1)
+
+
+def test_an_unknown_change_of_a_child_is_refused() -> None:
+    with pytest.raises((DefinitionError, TypeError)):
+        ANN.child(converzation=["hi"])
+
+
+async def test_a_step_outside_a_task_simply_runs() -> None:
+    async def later(n: int) -> int:
+        return n + 1
+
+    async def ask(call: CallContext) -> list[int]:
+        return [await call.step("sync", lambda n: n * 2, 4), await call.step("async", later, 4)]
+
+    assert (await inside(ANN, ask)).structured == [8, 5]
+
+
+class Bridge:
+    """A client whose person answers."""
+
+    supports_ui = True
+
+    async def elicit(self, message: str, schema: Any = None) -> Any:
+        return {"asked": message, "schema": schema}
+
+    async def approve(self, request: Any) -> bool | None:
+        return None
+
+
+class Steps:
+    """The durable side of a task, in memory."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, object] = {}
+
+    async def step(self, name: str, run: Any, args: tuple[object, ...], *, retries: int) -> object:
+        if name not in self.stored:
+            self.stored[name] = run(*args)
+        return self.stored[name]
+
+    async def ask(self, question: str, schema: Any) -> Any:
+        return f"answered {question}"
+
+
+async def test_a_tool_asks_the_person_behind_the_call() -> None:
+    schema = {"type": "string"}
+    result = await inside(replace(ANN, client=Bridge()), lambda call: call.ask("Which one?", schema=schema))
+    assert result.structured == {"asked": "Which one?", "schema": schema}
+    nobody = await inside(ANN, lambda call: call.ask("Which one?"))
+    assert (kind_of(nobody), "Which one?" in nobody.text) == ("consent_required", True)
+
+
+async def test_inside_a_task_steps_are_stored_and_questions_wait() -> None:
+    steps, ran = Steps(), list[int]()
+
+    async def ask(call: CallContext) -> Any:
+        durable = replace(call, steps=steps)
+        values = [await durable.step("count", lambda: ran.append(1) or len(ran)) for _ in range(3)]
+        return {"values": values, "answer": await durable.ask("Go on?")}
+
+    assert (await inside(ANN, ask)).structured == {"values": [1, 1, 1], "answer": "answered Go on?"}
+
+
+async def test_the_services_and_factories_of_the_host_are_at_hand() -> None:
+    ctx = replace(ANN, services={"db": 3}, factories={"make": lambda n: n + 1}, settings={"lang": "de"})
+
+    async def ask(call: CallContext) -> Mapping[str, Any]:
+        return {"db": call.services["db"], "made": call.factory("make")(1), "lang": call.settings["lang"]}
+
+    assert (await inside(ctx, ask)).structured == {"db": 3, "made": 2, "lang": "de"}
+    with pytest.raises(KeyError):
+        ctx.factory("other")
+
+
+async def test_events_of_calls_on_one_context_share_its_sequence_and_copies_start_anew() -> None:
+    recorder = Recorder()
+    view = one_tool().view(replace(ANN, callbacks=recorder))
+    await view.call("echo")
+    await one_tool().view(replace(ANN, callbacks=recorder)).call("echo")
+    assert [event.seq for event in recorder.events] == [0, 1, 0, 1]
+
+
+def test_a_host_may_spend_from_a_budget_itself() -> None:
+    budget = CallBudget()
+    for _ in range(100):
+        budget.spend()
+    with pytest.raises(CallError, match="has made its 100 calls"):
+        budget.spend()
+    assert budget.used == 100

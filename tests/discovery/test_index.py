@@ -1,0 +1,280 @@
+"""The discovery index: what it finds, for whom, and when it says nothing."""
+
+import json
+import random
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pegboard.discovery.index import Hits, Index, ToolText
+
+REQUESTS = Path(__file__).parents[2] / "bench" / "requests"
+
+
+def rows(name: str) -> list[dict]:
+    return [json.loads(line) for line in (REQUESTS / name).read_text(encoding="utf-8").splitlines()]
+
+
+def tool_text(row: dict) -> ToolText:
+    parameters = row["inputSchema"]["properties"]
+    return ToolText(
+        id=row["name"],
+        name=row["name"].split("__", 1)[1],
+        description=row["description"],
+        namespace=row["server"],
+        parameters=tuple((name, schema["description"]) for name, schema in parameters.items()),
+    )
+
+
+TEXTS = [tool_text(row) for row in rows("tools.jsonl")]
+IDS = [text.id for text in TEXTS]
+INDEX = Index.build(TEXTS)
+
+
+def first(query: str, index: Index = INDEX, **options: object) -> str | None:
+    hits = index.search(query, **options).hits  # type: ignore[arg-type]  # only what a test passes on
+    return hits[0].id if hits else None
+
+
+def index_of(**descriptions: str) -> Index:
+    return Index.build(ToolText(id=name, name=name, description=text) for name, text in descriptions.items())
+
+
+# ---- what is found ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("create issue", "github__createIssue"),
+        ("createIssue", "github__createIssue"),
+        ("create_issue", "github__createIssue"),
+        ("CREATE ISSUES", "github__createIssue"),
+        ("listing folders", "files__list_folders"),
+        ("list directories", "files__list_folders"),
+        ("rename a file", "files__moveFile"),
+        ("watermark", "pdf__addWatermark"),
+        ("horarios de trenes entre dos estaciones", "trenes__buscar_horarios"),
+        ("busca el horario del tren", "trenes__buscar_horarios"),
+        ("¿en qué estaciones para? lista de estacion", "trenes__listar_estaciones"),
+        ("rechercher une oeuvre", "musee__rechercher_oeuvres"),
+        ("搜索古诗词", "诗词__search_poems"),
+        ("解释这首诗的含义", "诗词__explain_poem"),
+        ("駅の出口を調べる", "乗換__station_info"),
+        ("乗換経路を検索", "乗換__search_route"),
+        ("server: github\ntool: create an issue", "github__createIssue"),
+        ("wether forcast hourly", "weather__hourly_forecast"),
+    ],
+)
+def test_request_finds_its_tool_first(query: str, found: str) -> None:
+    assert first(query) == found
+
+
+@pytest.mark.parametrize(
+    ("described", "query"),
+    [
+        ("Ищет файлы по имени", "поиск файла по имени"),
+        ("Αναζήτηση αρχείων στον δίσκο", "αναζήτηση αρχείου"),
+        ("हिन्दी में समाचार खोजें", "समाचार खोज"),
+        ("ค้นหาไฟล์ในโฟลเดอร์", "ค้นหาไฟล์"),
+        ("폴더에서 파일을 검색합니다", "파일 검색"),
+        ("البحث عن الملفات في المجلد", "البحث عن ملف"),
+        ("חיפוש קבצים בתיקייה", "חיפוש קבצים"),
+        ("Durchsucht die Ordner nach Dateien", "Datei im Ordner suchen"),
+        ("Busca archivos en la carpeta", "buscar un archivo en carpetas"),
+        ("Búsqueda de vídeos", "busqueda de videos"),
+        ("Wyszukiwanie plików w katalogu", "wyszukiwania pliku"),
+        ("Ｆｕｌｌ　ｗｉｄｔｈ　ｃｏｎｖｅｒｔｅｒ", "full width converter"),
+        ("Reads the filesystem", "file system"),
+        ("Reads the file system", "filesystem"),
+        ("Searches YouTube", "youtube"),
+        ("Searches GitHub", "Github"),
+    ],
+)
+def test_any_language_and_spelling_is_searched(described: str, query: str) -> None:
+    assert (
+        first(query, index_of(a="Sends an electronic letter", b=described, c="Converts 3 units", d="天气预报")) == "b"
+    )
+
+
+def test_every_field_is_searched() -> None:
+    field = {
+        "name": ToolText(id="name", name="zebraStripes"),
+        "title": ToolText(id="title", name="x", title="Giraffe neck"),
+        "description": ToolText(id="description", name="x", description="Feeds the penguins."),
+        "namespace": ToolText(id="namespace", name="x", namespace="walrus-house"),
+        "parameter": ToolText(id="parameter", name="x", parameters=(("otter_count", "How many"),)),
+        "parameter text": ToolText(id="parameter text", name="x", parameters=(("n", "Number of flamingos"),)),
+        "example": ToolText(id="example", name="x", examples=("wash the elephant",)),
+    }
+    index = Index.build(field.values())
+    asked = ["zebra stripe", "giraffe", "penguin", "walrus", "otters", "flamingo", "elephants"]
+    assert [first(query, index) for query in asked] == list(field)
+
+
+def test_one_tool_alone_is_found() -> None:
+    assert first("create issue", index_of(createIssue="")) == "createIssue"
+    assert first("weather", index_of(current_weather="")) == "current_weather"
+
+
+def test_task_finds_a_tool_for_each_of_its_needs() -> None:
+    task = "Merge the two PDF files, add a watermark and extract the text of the result."
+    found = {hit.id for hit in INDEX.search(task, limit=5).hits}
+    assert found >= {"pdf__merge_pdfs", "pdf__addWatermark", "pdf__extract_text"}
+
+
+def test_shipped_requests_are_answered() -> None:
+    shares: list[float] = []
+    for row in rows("servable.jsonl"):
+        found = [hit.id for hit in INDEX.search(row["query"], limit=5).hits]
+        shares.append(sum(name in found for name in row["relevant"]) / len(row["relevant"]))
+    assert sum(shares) / len(shares) >= 0.95
+
+
+def test_scores_fall_from_at_most_one_and_limit_is_kept() -> None:
+    hits = INDEX.search("read a file", limit=4).hits
+    scores = [hit.score for hit in hits]
+    assert len(hits) == 4
+    assert all(1 >= before >= after > 0 for before, after in pairwise(scores))
+    assert scores[0] >= 0.5
+    assert INDEX.search("read a file", limit=0).hits == ()
+
+
+# ---- what is not found -----------------------------------------------------------------------------------------------
+
+
+def test_unservable_requests_get_nothing_and_servable_ones_do_not() -> None:
+    unservable = [INDEX.search(row["query"]).abstained for row in rows("unservable.jsonl")]
+    servable = [INDEX.search(row["query"]).abstained for row in rows("servable.jsonl")]
+    assert len(unservable) >= 150
+    assert sum(unservable) / len(unservable) >= 0.9
+    assert sum(servable) / len(servable) <= 0.025  # 2 of 97 here; over all three sets it is held at 2 %
+
+
+@pytest.mark.parametrize(
+    "query", ["", "  \n", "!?", "please could you", "qqqq zzzz", "的", "\ud83d\ude80", "a" * 100_000]
+)
+def test_request_without_meaning_gets_nothing(query: str) -> None:
+    assert INDEX.search(query) == Hits(abstained=True)
+
+
+def test_abstention_names_the_nearest_visible_namespaces() -> None:
+    query = "Approve the pull request of the repository before lunch"
+    assert INDEX.search(query).abstained
+    assert INDEX.search(query).near_namespaces[0] == "github"
+    without = [id_ for id_ in IDS if not id_.startswith("github__")]
+    assert "github" not in INDEX.search(query, visible=without).near_namespaces
+
+
+def test_no_tools_find_nothing() -> None:
+    assert Index.build([]).search("create issue") == Hits(abstained=True)
+    assert INDEX.search("create issue", visible=()) == Hits(abstained=True)
+    assert INDEX.search("create issue", visible=["github__unheard_of"]) == Hits(abstained=True)
+
+
+# ---- who sees what ---------------------------------------------------------------------------------------------------
+
+QUERIES = st.sampled_from([row["query"] for name in ("servable.jsonl", "unservable.jsonl") for row in rows(name)])
+
+
+@given(query=QUERIES, hidden=st.sets(st.sampled_from(IDS)))
+@settings(max_examples=150)
+def test_hidden_tools_leave_no_trace_in_an_answer(query: str, hidden: set[str]) -> None:
+    visible = [text for text in TEXTS if text.id not in hidden]
+    alone = Index.build(visible).search(query, limit=50)
+    assert INDEX.search(query, visible={text.id for text in visible}, limit=50) == alone
+
+
+def test_a_hundred_callers_share_one_index() -> None:
+    draw = random.Random(6)
+    for _ in range(100):
+        visible = frozenset(draw.sample(IDS, 40))
+        tools = INDEX.among(visible)
+        for query in ("create issue", "read a text file", "translate text"):
+            answer = INDEX.search(query, visible=tools)
+            assert {hit.id for hit in answer.hits} <= visible
+            assert answer == INDEX.search(query, visible=visible)
+
+
+def test_visible_tools_of_another_index_are_refused() -> None:
+    with pytest.raises(ValueError, match="another index"):
+        INDEX.search("create issue", visible=Index.build(TEXTS).among())
+
+
+def test_threads_get_the_answers_of_one() -> None:
+    asked = [row["query"] for row in rows("servable.jsonl")] * 3
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(INDEX.search, asked)) == [INDEX.search(query) for query in asked]
+
+
+# ---- change ----------------------------------------------------------------------------------------------------------
+
+
+@given(order=st.permutations(TEXTS), cut=st.integers(0, len(TEXTS)), query=QUERIES)
+@settings(max_examples=25)
+def test_updated_index_answers_as_one_built_anew(order: list[ToolText], cut: int, query: str) -> None:
+    grown = Index.build(order[:cut]).updated(changed=order[cut:])
+    assert grown.search(query, limit=50) == INDEX.search(query, limit=50)
+    shrunk = INDEX.updated(removed=[text.id for text in order[cut:]])
+    assert shrunk.search(query, limit=50) == Index.build(order[:cut]).search(query, limit=50)
+
+
+def test_changed_text_replaces_the_old_one_in_the_new_index_only() -> None:
+    before = index_of(a="Feeds the penguins.", b="Washes cars.")
+    after = before.updated(changed=[ToolText(id="a", name="a", description="Trims the hedges.")], removed=["b", "zzz"])
+    assert (first("penguins", before), first("penguins", after)) == ("a", None)
+    assert (first("hedges", before), first("hedges", after)) == (None, "a")
+    assert (len(before), len(after)) == (2, 1)
+
+
+def test_two_tools_with_one_id_are_refused() -> None:
+    with pytest.raises(ValueError, match="Two tools have the id 'a'"):
+        Index.build([ToolText(id="a", name="a"), ToolText(id="a", name="b")])
+
+
+# ---- meaning ---------------------------------------------------------------------------------------------------------
+
+
+class Concepts:
+    """An embedder over three concepts, which remembers what it was asked."""
+
+    model_id = "concepts"
+    dimension = 3
+    WORDS = (("cash", "money", "funds"), ("cat", "feline"), ("rain", "shower"))
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        self.asked.extend(texts)
+        return [[float(any(word in text.lower() for word in words)) for words in self.WORDS] for text in texts]
+
+
+def test_embedder_finds_what_shares_no_word() -> None:
+    embedder = Concepts()
+    texts = [ToolText(id=id_, name=id_, description=text) for id_, text in (("a", "Moves funds."), ("b", "A feline."))]
+    index = Index.build(texts, embedder=embedder)
+    assert first("send cash", index) == "a"
+    assert first("send cash", index, visible=["b"]) is None
+    assert first("shower", index) is None
+
+
+def test_only_changed_tools_are_embedded_again() -> None:
+    embedder = Concepts()
+    texts = [ToolText(id=id_, name=id_, description=text) for id_, text in (("a", "Moves funds."), ("b", "A feline."))]
+    index = Index.build(texts, embedder=embedder)
+    embedder.asked.clear()
+    index.updated(changed=[texts[0], ToolText(id="b", name="b", description="A shower.")])
+    assert embedder.asked == ["b: A shower."]
+
+
+def test_embedder_of_another_dimension_is_refused() -> None:
+    embedder = Concepts()
+    embedder.dimension = 4
+    with pytest.raises(ValueError, match="shape"):
+        Index.build(TEXTS, embedder=embedder)

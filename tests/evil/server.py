@@ -1,0 +1,236 @@
+"""Server: an MCP server that misbehaves on demand, over stdio or HTTP, with nothing but the standard library.
+
+server.py [KEY=VALUE …]
+
+tools=PATH      offer the definitions in this JSON file, read anew for every list; else `echo`, `write`, `read`
+count=N         offer N tools of about 1 KB
+pages=new|same|cycle|N    never end the list: always a new cursor, the same one, three in turn; or N pages
+call=KIND       how `tools/call` goes wrong, see `MISDEEDS`; else it is honest
+start=exit|hang|stderr|garbage    what it does before it is spoken to
+log=PATH        append a line for each message that came, and for each run of `write`
+stubborn=S      ignore SIGTERM, and leave three `sleep S` behind, one in a session of its own
+http=PORT       speak HTTP at http://127.0.0.1:PORT/mcp rather than stdio
+"""
+
+import http.server
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+OPTIONS = dict(argument.split("=", 1) for argument in sys.argv[1:])
+TEXT = {"type": "object", "properties": {"text": {"type": "string"}}}
+HONEST = [
+    {"name": "echo", "description": "Say it again.", "inputSchema": TEXT},
+    {"name": "write", "description": "Write a line.", "inputSchema": TEXT},
+    {"name": "read", "description": "Read it.", "inputSchema": TEXT, "annotations": {"readOnlyHint": True}},
+]
+MISDEEDS = (
+    "hang", "die", "die_once", "garbage", "flood_garbage", "double", "foreign", "string_id", "null_id", "cancelled_id",
+    "huge", "blocks", "deep", "nan", "drip", "progress", "stderr", "line", "no_result", "ask_forever",
+)  # fmt: skip
+
+
+def note(text: str) -> None:
+    if "log" in OPTIONS:
+        with Path(OPTIONS["log"]).open("a") as log:
+            log.write(text + "\n")
+
+
+def offered() -> list[Any]:
+    if "tools" in OPTIONS:
+        return json.loads(Path(OPTIONS["tools"]).read_text())
+    if "count" in OPTIONS:
+        return [
+            {"name": f"tool_{number}", "description": "x" * 900, "inputSchema": TEXT}
+            for number in range(int(OPTIONS["count"]))
+        ]
+    return HONEST
+
+
+def page(cursor: str | None) -> dict[str, Any]:
+    kind = OPTIONS.get("pages")
+    if kind is None:
+        return {"tools": offered()}
+    at = int(cursor or 0)
+    tools = [{**tool, "name": f"{tool['name']}_{at}"} for tool in offered()]
+    if kind.isdigit():
+        return {"tools": tools} | ({"nextCursor": str(at + 1)} if at + 1 < int(kind) else {})
+    return {"tools": tools, "nextCursor": {"new": str(at + 1), "same": "7", "cycle": str((at + 1) % 3)}[kind]}
+
+
+def answer(message: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the honest answer to a message, `None` to a notification."""
+    method, identity = message.get("method"), message.get("id")
+    if identity is None:
+        return None
+    if method == "initialize":
+        capabilities = {"tools": {"listChanged": True}}
+        told = {
+            "protocolVersion": "2025-06-18",
+            "capabilities": capabilities,
+            "serverInfo": {"name": "e", "version": "1"},
+        }
+    elif method == "tools/list":
+        told = page((message.get("params") or {}).get("cursor"))
+    elif method == "tools/call":
+        name, arguments = message["params"]["name"], message["params"].get("arguments") or {}
+        if name == "write":
+            note(f"wrote {arguments.get('text')}")
+        told = {"content": [{"type": "text", "text": arguments.get("text", name)}]}
+    elif method == "ping":
+        told = {}
+    else:
+        return {"jsonrpc": "2.0", "id": identity, "error": {"code": -32601, "message": "Method not found"}}
+    return {"jsonrpc": "2.0", "id": identity, "result": told}
+
+
+def line(value: Any) -> bytes:
+    return json.dumps(value).encode() + b"\n"
+
+
+def misdeed(kind: str, good: dict[str, Any], out: Any) -> bytes:
+    """Return what comes instead of the answer `good`; may take time, or not return."""
+    identity = good["id"]
+    match kind:
+        case "hang":
+            return b""
+        case "die":
+            os._exit(1)
+        case "die_once":
+            mark = Path(OPTIONS["log"] + ".died")
+            if not mark.exists():
+                mark.touch()
+                os._exit(1)
+        case "garbage":
+            noise = b'\x1b[31mnpm WARN\x1b[0m banner\n{"jsonrpc": \n\xff\xfe\x00\n\x00\x00\n[]\n42\n\r\n'
+            return noise + line(good).replace(b"\n", b"\r\n")
+        case "flood_garbage":
+            return b"not a message\n" * 2_000
+        case "double":
+            return line(good) + line({**good, "result": {"content": [{"type": "text", "text": "twice"}]}})
+        case "foreign":
+            return line({**good, "id": 99_999}) + line(good)
+        case "string_id":
+            return line({**good, "id": str(identity)})
+        case "null_id":
+            return line({**good, "id": None})
+        case "huge":
+            return line({**good, "result": {"content": [{"type": "text", "text": "x" * 6_000_000}]}})
+        case "blocks":
+            return line({**good, "result": {"content": [{"type": "text", "text": "x"}] * 10_000}})
+        case "deep":
+            return line(
+                {**good, "result": {"content": [], "structuredContent": {"a": json.loads("[" * 500 + "]" * 500)}}}
+            )
+        case "nan":
+            return line({**good, "result": {"content": [], "structuredContent": {"a": float("nan")}}})
+        case "drip":
+            for byte in line(good):
+                out.write(bytes([byte]))
+                out.flush()
+                time.sleep(0.005)
+            return b""
+        case "progress":
+            told = {
+                "jsonrpc": "2.0",
+                "method": "notifications/progress",
+                "params": {"progressToken": identity, "progress": 1},
+            }
+            return line(told) * 100_000 + line(good)
+        case "stderr":
+            sys.stderr.write("noise " * 500_000)
+            sys.stderr.flush()
+        case "line":
+            while True:
+                out.write(b"x" * 1_000_000)
+        case "no_result":
+            return line({"jsonrpc": "2.0", "id": identity, "result": {"content": "none"}})
+    return line(good)
+
+
+def on_stdio() -> None:
+    out = sys.stdout.buffer
+    for received in sys.stdin.buffer:
+        message = json.loads(received)
+        note(message.get("method", "answer"))
+        good = answer(message)
+        if good is None:
+            continue
+        is_bad = message.get("method") == "tools/call" and "call" in OPTIONS
+        out.write(misdeed(OPTIONS["call"], good, out) if is_bad else line(good))
+        out.flush()
+
+
+class OnHttp(http.server.BaseHTTPRequestHandler):
+    """Answers each POST with JSON."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        message = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        note(message.get("method", "answer") + (" with token" if "secret-token" in str(self.headers) else ""))
+        good = answer(message)
+        if OPTIONS.get("start") == "401":
+            return self.reply(401, b"{}")
+        if OPTIONS.get("start") == "redirect":
+            self.send_response(307)
+            self.send_header("location", OPTIONS["to"])
+            self.send_header("content-length", "0")
+            return self.end_headers()
+        if good is None:
+            return self.reply(202, b"")
+        is_bad = message.get("method") == "tools/call" and "call" in OPTIONS
+        if is_bad and OPTIONS["call"] == "endless_sse":
+            return self.stream_for_ever()
+        return self.reply(200, misdeed(OPTIONS["call"], good, self.wfile) if is_bad else line(good))
+
+    def do_GET(self) -> None:
+        self.reply(405, b"")
+
+    def stream_for_ever(self) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("connection", "close")
+        self.end_headers()
+        while True:
+            self.wfile.write(b": still here\n\n")
+            time.sleep(0.01)
+
+    def reply(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
+        pass
+
+
+def main() -> None:
+    if OPTIONS.get("stubborn"):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        for is_apart in (False, False, True):
+            subprocess.Popen(["sleep", OPTIONS["stubborn"]], start_new_session=is_apart)
+    match OPTIONS.get("start"):
+        case "exit":
+            sys.exit(1)
+        case "hang":
+            signal.pause()
+        case "stderr":
+            sys.stderr.write("noise " * 500_000)
+        case "garbage":
+            print("Welcome to this server!\n\x1b[1mhave fun\x1b[0m", flush=True)
+    if "http" in OPTIONS:
+        http.server.ThreadingHTTPServer(("127.0.0.1", int(OPTIONS["http"])), OnHttp).serve_forever()
+    else:
+        on_stdio()
+
+
+if __name__ == "__main__":
+    main()

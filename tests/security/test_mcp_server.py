@@ -1,0 +1,344 @@
+"""The shared cases of the MCP server that concern what exists, named after their ids (04 and 05 need credentials)."""
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import time
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import httpx2
+import pytest
+
+from pegboard import Bounds, CallContext, Catalog, DefinitionError, Profile
+from pegboard.base.secrets import Secret
+from pegboard.serve import http_app, run_http
+from pegboard.serve.connection import Connection
+from tests.serve.doors import JSON_HEADERS, META, VERSION, answer_of, call, inside, names, post, served, workshop
+
+LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}
+HEADERS = {**JSON_HEADERS, "mcp-protocol-version": VERSION, "mcp-method": "tools/list"}
+
+
+async def raw(url: str, head: list[str], body: bytes = b"", *, path: str = "/mcp") -> tuple[int, bytes]:
+    """Send a request byte for byte; return the status and all that comes until the server closes or is done."""
+    host, _, port = url.removeprefix("http://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        writer.write("\r\n".join([f"POST {path} HTTP/1.1", *head, "", ""]).encode() + body)
+        first = await asyncio.wait_for(reader.readline(), 10)
+        rest = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+        return int(first.split()[1]), rest
+    finally:
+        writer.close()
+
+
+def lines(url: str, *more: str, size: int | None = None) -> list[str]:
+    body = json.dumps(LIST)
+    own = [f"{name}: {value}" for name, value in HEADERS.items()]
+    host = [] if any(line.lower().startswith("host:") for line in more) else [f"Host: {url.removeprefix('http://')}"]
+    return [*host, *own, f"Content-Length: {len(body) if size is None else size}", *more]
+
+
+BODY = json.dumps(LIST).encode()
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8420", "127.0.0.1.evil.example", "localhost@evil", ""])
+async def test_mcps_01_a_foreign_host_is_refused(host: str) -> None:
+    catalog, seen = workshop()
+    async with served(http_app(catalog)) as url:
+        status, _ = await raw(url, lines(url, f"Host: {host}"), BODY)
+        assert status in (400, 421)
+        twice, _ = await raw(url, [*lines(url, f"Host: {url.removeprefix('http://')}"), "Host: evil.example"], BODY)
+        assert twice in (400, 421)
+        good, _ = await raw(url, lines(url), BODY)
+        assert good == 200
+    assert seen.runs == []
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "http://evil.example",
+        "null",
+        "http://localhost.evil.example",
+        "http://127.0.0.1@evil",
+        "http://127.0.0.1:8420@evil.example",
+        "http://localhost:1:2",
+        "https://[::1]evil.example",
+        "ftp://localhost",
+        "",
+    ],
+)
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/admin"])
+async def test_mcps_02_a_foreign_origin_is_refused(origin: str, path: str) -> None:
+    async with inside(http_app(workshop()[0])) as client:
+        assert (await client.post(path, headers={**HEADERS, "origin": origin}, json=LIST)).status_code == 403
+        own = {**HEADERS, "origin": "http://127.0.0.1:8420"}
+        assert (await client.post(path, headers=own, json=LIST)).status_code == 200
+
+
+async def test_mcps_02_two_origins_are_refused() -> None:
+    async with served(http_app(workshop()[0])) as url:
+        status, _ = await raw(url, lines(url, "Origin: http://localhost:1", "Origin: http://localhost:1"), BODY)
+        assert status == 403
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "tools.example.com"])
+def test_mcps_03_nobody_listens_to_the_world_without_credentials_unless_told_in_words(host: str) -> None:
+    with pytest.raises(DefinitionError, match="lets other machines call every tool"):
+        run_http(workshop()[0], host=host)
+
+
+def test_mcps_03_a_wildcard_needs_the_names_of_the_server() -> None:
+    with pytest.raises(DefinitionError, match="needs the names that clients use"):
+        run_http(workshop()[0], host="0.0.0.0", allow_anonymous_from_anywhere=True)
+
+
+@pytest.mark.parametrize("size", [5_000_000, 100_000_000, 10**18])
+async def test_mcps_12_a_body_that_says_it_is_too_long_is_not_read(size: int) -> None:
+    async with served(http_app(workshop()[0])) as url:
+        status, rest = await raw(url, lines(url, size=size), BODY)
+        assert (status, b"connection: close" in rest) == (413, True)
+
+
+async def test_mcps_12_a_body_that_turns_out_too_long_is_dropped_at_the_limit() -> None:
+    catalog = workshop()[0]
+    async with served(http_app(catalog)) as url:
+        sent = 0
+
+        async def endless() -> AsyncGenerator[bytes]:
+            nonlocal sent
+            while sent < 100_000_000:
+                sent += 65_536
+                yield b" " * 65_536
+
+        async with httpx2.AsyncClient(base_url=url) as client:
+            try:
+                response = await client.post("/mcp", headers=HEADERS, content=endless())
+                assert response.status_code == 413
+            except httpx2.TransportError:
+                pass
+            assert sent < 20_000_000
+            assert await names(client) != []
+
+
+async def test_mcps_12_a_compressed_body_is_not_unpacked() -> None:
+    async with inside(http_app(workshop()[0])) as client:
+        response = await client.post("/mcp", headers={**HEADERS, "content-encoding": "gzip"}, content=b"\x1f\x8b")
+        assert response.status_code == 415
+
+
+async def test_mcps_12_a_body_that_never_comes_is_given_up() -> None:
+    catalog = Catalog(bounds=Bounds(body_s=0.2))
+    async with served(http_app(catalog)) as url:
+        status, _ = await raw(url, lines(url, size=len(BODY) + 5), BODY)
+        assert status == 408
+
+
+DEEP = {
+    "arrays": b"[" * 50_000,
+    "objects": b'{"a":' * 10_000,
+    "closed": b"[" * 50_000 + b"]" * 50_000,
+    "arguments": json.dumps({**LIST, "params": {"name": "echo"}}).encode().replace(b'"echo"', b"[" * 90 + b"]" * 90),
+}
+
+
+@pytest.mark.parametrize("body", DEEP.values(), ids=DEEP.keys())
+@pytest.mark.parametrize("version", [VERSION, "2025-11-25"])
+async def test_mcps_13_deep_json_is_refused_at_once(body: bytes, version: str) -> None:
+    async with inside(http_app(workshop()[0])) as client:
+        await names(client)
+        started = time.perf_counter()
+        response = await client.post("/mcp", headers={**HEADERS, "mcp-protocol-version": version}, content=body)
+        assert time.perf_counter() - started < 0.05
+        assert (response.status_code, response.json()["error"]["code"]) == (400, -32700)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e400", "9" * 10_000])
+async def test_mcps_15_numbers_that_json_does_not_have_are_refused(number: str) -> None:
+    catalog, seen = workshop()
+    async with inside(http_app(catalog)) as client:
+        body = json.dumps(
+            {**LIST, "method": "tools/call", "params": {"name": "add", "arguments": {"a": 0}, "_meta": META}}
+        )
+        headers = {**HEADERS, "mcp-method": "tools/call", "mcp-name": "add"}
+        response = await client.post("/mcp", headers=headers, content=body.replace('"a": 0', f'"b": 1, "a": {number}'))
+        assert (response.status_code, response.json()["error"]["code"]) == (400, -32700)
+        assert seen.runs == []
+
+
+@pytest.mark.parametrize("meta", [{}, {"progressToken": 1}], ids=["door", "sdk"])
+async def test_mcps_15_large_integers_come_back_exactly(meta: dict[str, Any]) -> None:
+    async with inside(http_app(workshop()[0])) as client:
+        result = (await call(client, "add", {"a": 2**53, "b": 1}, meta=meta))["result"]
+        assert (result["structuredContent"], result["content"][0]["text"]) == (2**53 + 1, str(2**53 + 1))
+
+
+async def test_mcps_19_connections_that_dribble_their_headers_are_closed() -> None:
+    hasty = type("Hasty", (Connection,), {"header_s": 0.3})
+    async with served(http_app(workshop()[0]), http=hasty) as url:
+        host, _, port = url.removeprefix("http://").partition(":")
+
+        async def dribble() -> float:
+            reader, writer = await asyncio.open_connection(host, int(port))
+            started = time.perf_counter()
+            writer.write(b"POST /mcp HTTP/1.1\r\nHos")
+            assert await asyncio.wait_for(reader.read(), 10) == b""
+            writer.close()
+            return time.perf_counter() - started
+
+        slow = asyncio.gather(*(dribble() for _ in range(200)))
+        async with httpx2.AsyncClient(base_url=url) as client:
+            assert await names(client) != []
+        assert max(await slow) < 5
+
+
+async def test_mcps_19_endless_headers_are_cut() -> None:
+    async with served(http_app(workshop()[0]), http=Connection) as url:
+        try:
+            status, _ = await raw(url, [f"X-{number}: {'x' * 1000}" for number in range(5_000)])
+        except OSError:  # closed while we were still sending
+            status = 400
+        assert status == 400
+
+
+async def test_mcps_21_a_client_that_leaves_leaves_nothing_behind() -> None:
+    catalog, seen = workshop()
+    async with served(http_app(catalog)) as url, httpx2.AsyncClient(base_url=url) as client:
+        before = len(asyncio.all_tasks())
+        for meta in ({}, {"progressToken": 1}):
+            seen.began.clear()
+            seen.ended.clear()
+            asked = asyncio.create_task(post(client, "tools/call", {"name": "wait"}, meta=meta))
+            await seen.began.wait()
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
+            left = time.perf_counter()
+            await asyncio.wait_for(seen.ended.wait(), 5)
+            assert time.perf_counter() - left < 0.5
+        assert catalog.guards.in_flight == {}
+        deadline = time.perf_counter() + 1
+        while len(asyncio.all_tasks()) > before and time.perf_counter() < deadline:
+            await asyncio.sleep(0.01)
+        assert len(asyncio.all_tasks()) <= before
+    assert [kind for _, kind in seen.results] == ["cancelled", "cancelled"]
+
+
+async def test_mcps_22_beyond_what_may_run_at_once_a_client_is_told_to_come_back() -> None:
+    catalog = Catalog(bounds=Bounds(calls_in_flight=20))
+    started, go = asyncio.Semaphore(0), asyncio.Event()
+
+    @catalog.tool(groups="core")
+    async def hold(ctx: CallContext) -> str:
+        started.release()
+        await go.wait()
+        return "held"
+
+    catalog.profile(Profile(name="chat", include=("core",)))
+    async with inside(http_app(catalog)) as client:
+        held = [asyncio.create_task(call(client, "hold")) for _ in range(20)]
+        for _ in held:
+            await started.acquire()
+        response = await post(client, "tools/list")
+        assert (response.status_code, response.headers["retry-after"]) == (503, "1")
+        assert response.json()["error"]["message"] == "The server is busy. Try again in a moment."
+        go.set()
+        assert {answer["result"]["content"][0]["text"] for answer in await asyncio.gather(*held)} == {"held"}
+        assert await names(client) == ["hold"]
+
+
+@pytest.mark.parametrize("version", [VERSION, "2025-11-25"])
+async def test_mcps_26_a_bug_of_ours_tells_the_client_nothing(version: str, caplog: pytest.LogCaptureFixture) -> None:
+    catalog, _ = workshop()
+
+    def fail(_visit: object) -> Any:
+        raise RuntimeError("postgres://db.internal/ at " + os.getcwd())
+
+    with caplog.at_level(logging.CRITICAL):
+        async with served(http_app(catalog, config=fail)) as url, httpx2.AsyncClient(base_url=url) as client:
+            headers = JSON_HEADERS
+            if version != VERSION:
+                hello = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+                begin = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
+                session = (await client.post("/mcp", headers=JSON_HEADERS, json=begin)).headers["mcp-session-id"]
+                headers = {**JSON_HEADERS, "mcp-session-id": session, "mcp-protocol-version": version}
+            for method, params in (("tools/list", {}), ("tools/call", {"name": "add", "arguments": {}})):
+                if version == VERSION:
+                    response = await post(client, method, params)
+                else:
+                    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+                    response = await client.post("/mcp", headers=headers, json=message)
+                assert answer_of(response)["error"] == {"code": -32603, "message": "Internal server error"}
+
+
+async def test_a_session_belongs_to_the_profile_that_opened_it() -> None:
+    async with served(http_app(workshop()[0])) as url, httpx2.AsyncClient(base_url=url) as client:
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+        begin = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
+        session = (await client.post("/mcp/admin", headers=JSON_HEADERS, json=begin)).headers["mcp-session-id"]
+        headers = {**JSON_HEADERS, "mcp-session-id": session, "mcp-protocol-version": "2025-11-25"}
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+        assert (await client.post("/mcp/admin", headers=headers, json=message)).status_code == 200
+        stolen = await client.post("/mcp/chat", headers=headers, json=message)
+        unknown = await client.post("/mcp/chat", headers={**headers, "mcp-session-id": "f" * 32}, json=message)
+        assert (stolen.status_code, stolen.text) == (unknown.status_code, unknown.text)
+        assert stolen.status_code == 404
+
+
+async def test_a_session_cannot_replay_the_answers_of_another() -> None:
+    async with served(http_app(workshop()[0])) as url, httpx2.AsyncClient(base_url=url) as client:
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+
+        async def session() -> dict[str, str]:
+            begin = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
+            opened = (await client.post("/mcp", headers=JSON_HEADERS, json=begin)).headers["mcp-session-id"]
+            headers = {**JSON_HEADERS, "mcp-session-id": opened, "mcp-protocol-version": "2025-11-25"}
+            await client.post("/mcp", headers=headers, json={"jsonrpc": "2.0", "method": "notifications/initialized"})
+            return headers
+
+        mine, other = await session(), await session()
+        ask = {
+            "jsonrpc": "2.0",
+            "id": 7,
+            "method": "tools/call",
+            "params": {"name": "echo", "arguments": {"text": "private"}},
+        }
+        answered = (await client.post("/mcp", headers=mine, json=ask)).text
+        event = next(line[4:] for line in answered.splitlines() if line.startswith("id: "))
+
+        async def replayed(headers: dict[str, str]) -> str:
+            got = ""
+            try:
+                async with client.stream(
+                    "GET", "/mcp", headers={**headers, "last-event-id": event}, timeout=0.5
+                ) as stream:
+                    async for line in stream.aiter_lines():
+                        got += line
+            except httpx2.TimeoutException:
+                pass
+            return got
+
+        assert "private" in await replayed(mine)
+        assert "private" not in await replayed(other)
+
+
+async def test_a_secret_in_use_never_leaves_in_a_result_a_progress_or_an_error() -> None:
+    catalog = Catalog()
+    canary = "canary-7f3a9c-do-not-leak"
+    catalog.secrets.append(Secret(canary))
+
+    @catalog.tool(groups="core")
+    async def leak(ctx: CallContext) -> str:
+        """Tell all."""
+        await ctx.progress(0.5, f"using {canary}")
+        return f"the key is {canary}"
+
+    catalog.profile(Profile(name="chat", include=("core",)))
+    async with inside(http_app(catalog)) as client:
+        for meta in ({}, {"progressToken": 1}):
+            response = await post(client, "tools/call", {"name": "leak"}, meta=meta)
+            assert canary not in response.text
+    gc.collect()

@@ -1,0 +1,197 @@
+"""The shared file cases, through read_file and write_file. Named after their ids; the observer is the disk itself."""
+
+import hashlib
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pegboard import DefinitionError, ToolError
+from pegboard.sources.builtin.kind import Services, builtin_entry
+from tests.builtin.parts import Shelf
+
+CANARY = "CANARY-5f1c"
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Shelf:
+    """Both tools on `data`; beside it lie things that nobody may touch."""
+    root = tmp_path / "data"
+    root.mkdir()
+    (root / "inside.txt").write_text("inside")
+    (root / "folder").mkdir()
+    (tmp_path / "data_secret").mkdir()
+    (tmp_path / "data_secret" / "k").write_text(CANARY)
+    (tmp_path / "k").write_text(CANARY)
+    shelf = Shelf(services=Services(folder=tmp_path))
+    return shelf.put("read_file", {"roots": ["data"]}).put("write_file", {"roots": ["data"]})
+
+
+def fingerprint(folder: Path) -> dict[str, str]:
+    """Everything below a folder: what it is, and its content."""
+    found: dict[str, str] = {}
+    for path in sorted(folder.rglob("*")):
+        kind = "link" if path.is_symlink() else "folder" if path.is_dir() else "file" if path.is_file() else "special"
+        found[str(path.relative_to(folder))] = kind + (
+            hashlib.sha256(path.read_bytes()).hexdigest() if kind == "file" else ""
+        )
+    return found
+
+
+async def refused(tools: Shelf, path: str, folder: Path) -> list[ToolError]:
+    """Reading and writing this path are refused quickly; nothing on the disk changes and nothing leaks."""
+    before = fingerprint(folder)
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("read_file", {"path": path}),
+        *(
+            ("write_file", {"path": path, "content": "owned", "mode": mode})
+            for mode in ("overwrite", "append", "create")
+        ),
+    ]
+    errors: list[ToolError] = []
+    for name, args in calls:
+        started = time.monotonic()
+        error = await tools.error(name, args)
+        assert time.monotonic() - started < 1
+        assert error.kind == "invalid_arguments", error
+        assert CANARY not in str(error)
+        assert str(folder) not in error.message.replace(path, "")
+        errors.append(error)
+    assert fingerprint(folder) == before
+    return errors
+
+
+@pytest.mark.parametrize("config", [{}, {"roots": []}, {"roots": [""]}, {"roots": None}])
+def test_file_01_a_root_is_required(config: dict[str, Any]) -> None:
+    for name in ("read_file", "write_file"):
+        with pytest.raises(DefinitionError, match="roots"):
+            builtin_entry(name, config=config)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../k",
+        "../../etc/passwd",
+        "folder/../../k",
+        "./../k",
+        "folder/../inside.txt",
+        "/../k",
+        "folder/../..",
+        "..",
+        ".",
+        "",
+    ],
+)
+async def test_file_02_dotdot_leads_nowhere(tools: Shelf, tmp_path: Path, path: str) -> None:
+    await refused(tools, path, tmp_path)
+
+
+@pytest.mark.parametrize("path", ["....//k", "%2e%2e/k", "..\\k", "..%2fk", "..\\..\\k"])
+async def test_file_02_other_spellings_are_plain_names_that_are_not_there(
+    tools: Shelf, tmp_path: Path, path: str
+) -> None:
+    before = fingerprint(tmp_path)
+    error = await tools.error("read_file", {"path": path})
+    assert error.kind == "invalid_arguments"
+    await tools.call("write_file", {"path": path, "content": "x"})
+    outside = {name: mark for name, mark in fingerprint(tmp_path).items() if not name.startswith("data/")}
+    assert outside == {name: mark for name, mark in before.items() if not name.startswith("data/")}
+
+
+async def test_file_03_a_sibling_with_the_same_prefix_is_outside(tools: Shelf, tmp_path: Path) -> None:
+    for path in ("../data_secret/k", f"{tmp_path}/data_secret/k", "_secret/k", f"{tmp_path}/data/../data_secret/k"):
+        await refused(tools, path, tmp_path)
+
+
+async def test_file_04_absolute_paths_and_home_are_outside(tools: Shelf, tmp_path: Path) -> None:
+    for path in ("/etc/passwd", "~/.ssh/id_rsa", "$HOME/x", "file:///etc/passwd", "//etc/passwd", f"{tmp_path}/k"):
+        await refused(tools, path, tmp_path)
+    inside = await tools.value("read_file", {"path": f"{tmp_path}/data/inside.txt"})
+    assert (inside["content"], inside["path"]) == ("inside", "inside.txt")
+
+
+async def test_file_07_special_files_are_refused_without_waiting(tools: Shelf, tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    os.mkfifo(root / "fifo")
+    # Bound by a short path: a socket's address has room for 108 bytes.
+    here = Path.cwd()
+    os.chdir(root)
+    try:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind("socket")
+            for path in ("fifo", "socket", "folder", "/dev/zero", "/proc/self/environ", "/dev/stdin", "/dev/fd/0"):
+                await refused(tools, path, tmp_path)
+    finally:
+        os.chdir(here)
+
+
+async def test_file_07_symlinks_are_never_followed(tools: Shelf, tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    (root / "to_file").symlink_to(tmp_path / "k")
+    (root / "to_folder").symlink_to(tmp_path / "data_secret")
+    (root / "to_device").symlink_to("/dev/zero")
+    (root / "loop").symlink_to(root / "loop")
+    (root / "inward").symlink_to(root / "inside.txt")
+    for path in ("to_file", "to_folder/k", "to_folder/new", "to_device", "loop", "inward"):
+        await refused(tools, path, tmp_path)
+
+
+async def test_file_09_writes_stay_off_hidden_names_folders_and_full_quotas(tools: Shelf, tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    (root / ".git" / "hooks").mkdir(parents=True)
+    before = fingerprint(tmp_path)
+    for path in (".git/hooks/pre-commit", ".env", "folder/.profile", "folder", "missing/parent.txt", "../made/x.txt"):
+        for mode in ("overwrite", "append", "create"):
+            error = await tools.error("write_file", {"path": path, "content": "owned", "mode": mode})
+            assert error.kind == "invalid_arguments"
+    tools.catalog.register(
+        builtin_entry(
+            "write_file",
+            config={"roots": ["data"], "max_bytes": 10},
+            as_name="small",
+            services=Services(folder=tmp_path),
+        )
+    )
+    assert (await tools.error("small", {"path": "big.txt", "content": "x" * 11})).kind == "invalid_arguments"
+    assert fingerprint(tmp_path) == before
+    await tools.value("small", {"path": "ten.txt", "content": "x" * 6})
+    assert (
+        await tools.error("small", {"path": "ten.txt", "content": "y" * 5, "mode": "append"})
+    ).kind == "invalid_arguments"
+    assert (root / "ten.txt").read_text() == "x" * 6
+
+
+async def test_file_10_a_write_that_fails_half_way_leaves_the_old_content(tools: Shelf, tmp_path: Path) -> None:
+    """A full disk; that a killed writer leaves no part behind is shown in tests/egress/test_files.py."""
+    import resource
+    import signal
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    heard = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        error = await tools.error("write_file", {"path": "inside.txt", "content": "z" * 200_000})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, heard)
+    assert (error.kind, error.retryable) == ("storage_unavailable", True)
+    assert (tmp_path / "data" / "inside.txt").read_text() == "inside"
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["folder", "inside.txt"]
+
+
+async def test_a_file_is_read_in_parts_and_written_whole(tools: Shelf, tmp_path: Path) -> None:
+    written = await tools.value("write_file", {"path": "folder/a.txt", "content": "äöü" * 4, "mode": "create"})
+    assert written == {"path": "folder/a.txt", "bytes_written": 24, "size": 24}
+    first = await tools.value("read_file", {"path": "folder/a.txt", "max_chars": 5})
+    assert first == {"content": "äöüäö", "path": "folder/a.txt", "size": 24, "truncated": True, "next_start": 5}
+    rest = await tools.value("read_file", {"path": "folder/a.txt", "start": 5})
+    assert first["content"] + rest["content"] == "äöü" * 4
+    assert rest["next_start"] is None
+    again = await tools.error("write_file", {"path": "folder/a.txt", "content": "x", "mode": "create"})
+    assert "exists already" in again.message
+    more = await tools.value("write_file", {"path": "folder/a.txt", "content": "!", "mode": "append"})
+    assert more["size"] == 25

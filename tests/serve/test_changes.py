@@ -1,0 +1,75 @@
+"""Changes: clients of either era hear when their own lists change, and of nobody else's."""
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+from mcp import Client
+
+from pegboard.offers import Offers
+from pegboard.serve import http_app
+from tests.serve.doors import served, workshop
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.methods: list[str] = []
+        self.something = asyncio.Event()
+
+    async def __call__(self, message: Any) -> None:
+        self.methods.append(getattr(message, "method", ""))
+        self.something.set()
+
+
+async def test_an_earlier_client_hears_of_its_own_profile_only() -> None:
+    catalog, _ = workshop()
+    chat, admin = Heard(), Heard()
+    async with served(http_app(catalog)) as url:
+        async with (
+            Client(f"{url}/mcp/chat", mode="legacy", message_handler=chat) as one,
+            Client(f"{url}/mcp/admin", mode="legacy", message_handler=admin) as two,
+        ):
+            await asyncio.gather(one.list_tools(), two.list_tools())
+            # The clients open their streams beside their first requests; what is told before that is not heard.
+            for number in range(100):
+                catalog.tool(name=f"late_{number}", groups="admin")(lambda: "late")
+                catalog.tool(name=f"hidden_{number}", groups="elsewhere")(lambda: "hidden")
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(admin.something.wait(), 0.1)
+                    break
+            assert "late_0" in {tool.name for tool in (await two.list_tools()).tools}
+    assert set(admin.methods) == {"notifications/tools/list_changed"}
+    assert chat.methods == []
+
+
+@pytest.mark.parametrize("what", ["tools", "prompts", "resources"])
+async def test_a_client_of_2026_listens_to_what_it_asks_for(what: str) -> None:
+    catalog, _ = workshop()
+    offers = vars(catalog)["offers"] = Offers(catalog.registry, catalog.executor)
+    offers.prompt(name="first", groups="core")(lambda: "first")
+    changes = {
+        "tools": lambda: catalog.tool(name="late", groups="core")(lambda: "late"),
+        "prompts": lambda: offers.prompt(name="late", groups="core")(lambda: "late"),
+        "resources": lambda: offers.resource("x://late", name="late", groups="core")(lambda: "late"),
+    }
+    async with served(http_app(catalog)) as url, Client(f"{url}/mcp/chat", mode="2026-07-28") as client:
+        flags: dict[str, Any] = {f"{what}_list_changed": True}
+        async with client.listen(**flags) as events:
+            for change in changes.values():
+                change()
+            event = await asyncio.wait_for(anext(aiter(events)), 5)
+    assert type(event).__name__ == f"{what.capitalize()}ListChanged"
+
+
+async def test_a_touched_resource_is_told_to_those_who_may_read_it() -> None:
+    catalog, _ = workshop()
+    offers = vars(catalog)["offers"] = Offers(catalog.registry, catalog.executor)
+    offers.resource("x://open", name="open", groups="core")(lambda: "open")
+    offers.resource("x://secret", name="secret", groups="admin")(lambda: "secret")
+    async with served(http_app(catalog)) as url, Client(f"{url}/mcp/chat", mode="2026-07-28") as client:
+        async with client.listen(resource_subscriptions=["x://open", "x://secret"]) as events:
+            offers.touch("x://secret")
+            offers.touch("x://open")
+            event = await asyncio.wait_for(anext(aiter(events)), 5)
+    assert event.uri == "x://open"  # pyright: ignore[reportAttributeAccessIssue] - the only kind there is here

@@ -1,0 +1,148 @@
+"""Consent and questions: the person at the client is asked in either era, and one yes serves one call."""
+
+import asyncio
+from typing import Any
+
+import httpx2
+import mcp_types as types
+import pytest
+from mcp import Client
+
+from pegboard.serve import http_app
+from tests.serve.doors import answer_of, call, inside, post, served, workshop
+
+ERAS = ("2026-07-28", "legacy")
+CAN_ASK = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+YES = {"pegboard.consent": {"action": "accept", "content": {}}}
+
+
+def answering(action: Any, content: Any = None, asked: list[str] | None = None) -> Any:
+    async def answer(_ctx: Any, params: Any) -> types.ElicitResult:
+        if asked is not None:
+            asked.append(params.message)
+        return types.ElicitResult(action=action, content=content)
+
+    return answer
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize(
+    ("action", "kind", "runs"),
+    [("accept", None, ["wipe disk"]), ("decline", "consent_declined", []), ("cancel", "consent_required", [])],
+)
+async def test_a_dangerous_call_runs_only_after_a_yes(era: Any, action: str, kind: str | None, runs: list[str]) -> None:
+    catalog, seen = workshop()
+    asked: list[str] = []
+    async with served(http_app(catalog)) as url:
+        answer = answering(action, {}, asked)
+        async with Client(f"{url}/mcp/admin", mode=era, elicitation_callback=answer) as client:
+            result = await client.call_tool("wipe", {"what": "disk"})
+    assert (result.structured_content or {}).get("error", {}).get("kind") == kind
+    assert seen.runs == runs
+    assert asked == [
+        "Allow this call of 'main.wipe'? 'wipe' asks for a yes before every call. Arguments: {\"what\": \"disk\"}"
+    ]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_client_that_cannot_ask_is_told_that_a_person_must_agree(era: Any) -> None:
+    catalog, seen = workshop()
+    async with served(http_app(catalog)) as url, Client(f"{url}/mcp/admin", mode=era) as client:
+        result = await client.call_tool("wipe", {"what": "disk"})
+    assert (result.structured_content or {})["error"]["kind"] == "consent_required"
+    assert seen.runs == []
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_tool_asks_the_person_through_its_context(era: Any) -> None:
+    catalog, seen = workshop()
+    async with served(http_app(catalog)) as url:
+        answer = answering("accept", {"name": "Ann"})
+        async with Client(f"{url}/mcp", mode=era, elicitation_callback=answer) as client:
+            result = await client.call_tool("greet", {})
+    assert [block.text for block in result.content if isinstance(block, types.TextContent)] == ["Hello Ann"]
+    assert seen.runs == ["greet"]
+
+
+async def asked_to_wipe(client: httpx2.AsyncClient, what: str = "disk") -> dict[str, Any]:
+    params = {"name": "wipe", "arguments": {"what": what}}
+    result = answer_of(await post(client, "tools/call", params, path="/mcp/admin", meta=CAN_ASK))["result"]
+    assert result["resultType"] == "input_required"
+    assert list(result["inputRequests"]) == ["pegboard.consent"]
+    return result
+
+
+def agreed(state: str, what: str = "disk", name: str = "wipe") -> dict[str, Any]:
+    return {"name": name, "arguments": {"what": what}, "inputResponses": YES, "requestState": state}
+
+
+async def test_a_yes_nobody_asked_for_is_none() -> None:
+    catalog, seen = workshop()
+    async with inside(http_app(catalog)) as client:
+        params = {"name": "wipe", "arguments": {"what": "disk"}, "inputResponses": YES}
+        result = answer_of(await post(client, "tools/call", params, path="/mcp/admin", meta=CAN_ASK))["result"]
+        assert result["resultType"] == "input_required"
+        assert seen.runs == []
+
+
+async def test_a_yes_serves_one_call_however_often_it_is_sent() -> None:
+    catalog, seen = workshop()
+    async with inside(http_app(catalog)) as client:
+        state = (await asked_to_wipe(client))["requestState"]
+
+        async def again() -> dict[str, Any]:
+            return answer_of(await post(client, "tools/call", agreed(state), path="/mcp/admin", meta=CAN_ASK))
+
+        answers = await asyncio.gather(*(again() for _ in range(100)))
+    assert seen.runs == ["wipe disk"]
+    assert sum("result" in answer for answer in answers) == 1
+    refused = {answer["error"]["message"] for answer in answers if "error" in answer}
+    assert refused == {"Invalid or expired requestState"}
+
+
+async def test_a_state_of_another_call_caller_or_making_is_refused() -> None:
+    catalog, seen = workshop()
+    async with inside(http_app(catalog)) as client:
+        state = (await asked_to_wipe(client))["requestState"]
+        flipped = state[:40] + ("A" if state[40] != "A" else "B") + state[41:]
+        attempts = [
+            (agreed(flipped), "/mcp/admin"),
+            (agreed(state[:-3]), "/mcp/admin"),
+            (agreed(""), "/mcp/admin"),
+            (agreed(state, what="everything"), "/mcp/admin"),
+            (agreed(state, name="add"), "/mcp/admin"),
+            (agreed(state), "/mcp/chat"),
+        ]
+        for params, path in attempts:
+            response = await post(client, "tools/call", params, path=path, meta=CAN_ASK)
+            assert response.json()["error"]["message"] == "Invalid or expired requestState"
+        assert seen.runs == []
+
+
+async def test_a_tool_that_changed_after_the_yes_is_asked_for_anew() -> None:
+    catalog, seen = workshop()
+    async with inside(http_app(catalog)) as client:
+        state = (await asked_to_wipe(client))["requestState"]
+
+        @catalog.tool(groups="admin", consent="always", replace=True)
+        async def wipe(what: str) -> str:
+            """Wipe something, and everything beside it."""
+            seen.runs.append("changed")
+            return "changed"
+
+        response = await post(client, "tools/call", agreed(state), path="/mcp/admin", meta=CAN_ASK)
+        assert answer_of(response)["result"]["resultType"] == "input_required"
+        assert seen.runs == []
+
+
+async def test_an_answer_that_does_not_fit_the_form_is_asked_for_again() -> None:
+    catalog, seen = workshop()
+    async with inside(http_app(catalog)) as client:
+        first = (await call(client, "greet", meta=CAN_ASK))["result"]
+        (key,) = first["inputRequests"]
+        params = {"name": "greet", "requestState": first["requestState"]}
+        params["inputResponses"] = {key: {"action": "accept", "content": {"name": 7}}, "other": {"action": "cancel"}}
+        second = answer_of(await post(client, "tools/call", params, meta=CAN_ASK))["result"]
+        assert list(second["inputRequests"]) == [key]
+        assert second["requestState"] != first["requestState"]
+        assert seen.runs == []

@@ -1,0 +1,215 @@
+"""The gates catch what they are there for, and the tree passes them."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools import gates
+
+ROOT = Path(__file__).parent.parent
+
+
+def write(root: Path, name: str, text: str) -> Path:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_tree_has_no_offender() -> None:
+    assert gates.offenders(ROOT) == []
+
+
+def test_a_file_of_501_lines_is_refused_and_one_of_500_is_not(tmp_path: Path) -> None:
+    write(tmp_path, "src/pegboard/long.py", "x = 1\n" * 501)
+    write(tmp_path, "src/pegboard/full.py", "x = 1\n" * 500)
+    assert gates.offenders(tmp_path) == [
+        "src/pegboard/long.py:1: 501 lines, 500 allowed; what else is in here?",
+    ]
+
+
+def test_a_function_of_61_lines_is_refused_and_one_of_60_is_not(tmp_path: Path) -> None:
+    write(tmp_path, "src/a.py", "async def long():\n" + "    x = 1\n" * 60)
+    write(tmp_path, "src/b.py", "@d\ndef full():\n" + "    x = 1\n" * 59)
+    assert gates.offenders(tmp_path) == ["src/a.py:1: 'long' has 61 lines, 60 allowed; make it two"]
+
+
+def test_only_code_counts_toward_the_budget_of_the_core(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        "src/pegboard/core/a.py",
+        '"""Two\nlines."""\n\n# a comment\n\n\ndef f(x: str) -> str:  # counts\n    """Doc."""\n'
+        '    return """counts\n    too\n    """\n',
+    )
+    assert gates.code_lines(path) == 4
+
+
+def test_a_core_over_its_budget_is_refused(tmp_path: Path) -> None:
+    for name in "abcde":
+        write(tmp_path, f"src/pegboard/core/{name}.py", "x = 1\n" * 401)
+    [offender] = gates.offenders(tmp_path)
+    assert offender.startswith("src/pegboard/core/: 2005 lines of code, 2000 allowed; the longest: ")
+
+
+@pytest.mark.parametrize("name", ["utils", "helpers", "manager", "data"])
+def test_a_file_name_that_says_nothing_is_refused(tmp_path: Path, name: str) -> None:
+    write(tmp_path, f"src/pegboard/{name}.py", "")
+    assert gates.offenders(tmp_path) == [
+        f"src/pegboard/{name}.py:1: {name!r} says nothing; name the file after what it holds"
+    ]
+
+
+def test_the_core_imports_only_what_it_may(tmp_path: Path) -> None:
+    text = "import re\nimport orjson\nimport jsonschema_rs\nfrom pegboard.core import model\n\ndef f():\n"
+    write(tmp_path, "src/pegboard/core/a.py", text + "    from pydantic.fields import Field\n")
+    assert gates.offenders(tmp_path) == ["src/pegboard/core/a.py:7: core imports 'pydantic'; put it behind a port"]
+
+
+def test_the_mcp_sdk_is_imported_by_the_doors_to_mcp_alone(tmp_path: Path) -> None:
+    for name in ("serve/mcp.py", "serve/mcp_http.py", "serve/mcp/server.py", "sources/mcp.py", "serve/http.py"):
+        write(tmp_path, f"src/pegboard/{name}", "import mcp.server\n")
+    [offender] = gates.offenders(tmp_path)
+    assert offender.startswith("src/pegboard/serve/http.py:1: imports 'mcp', which only ")
+
+
+def test_a_raw_file_call_outside_egress_is_refused_unless_its_line_says_why(tmp_path: Path) -> None:
+    text = 'open("a")\npath.read_text()\npath.write_bytes(b"")  # raw: a file of the package\nview.open()\n'
+    write(tmp_path, "src/pegboard/cli/show.py", text)
+    write(tmp_path, "src/pegboard/egress/files.py", text)
+    assert gates.offenders(tmp_path) == [
+        "src/pegboard/cli/show.py:1: raw open(); open files through pegboard.egress.files",
+        "src/pegboard/cli/show.py:2: raw .read_text(); open files through pegboard.egress.files",
+    ]
+
+
+def test_a_silenced_check_without_a_reason_is_refused(tmp_path: Path) -> None:
+    lines = [
+        "a = 1  # no" + "qa: BLE001 - boundary: foreign code",
+        "b = 1  # no" + "qa: BLE001",
+        "c = 1  # no" + "qa",
+        "d = 1  # type: ig" + "nore[assignment]  # the stub is wrong",
+        "e = 1  # type: ig" + "nore[assignment]",
+        "f = 1  # pragma: no" + " cover: another platform",
+        "g = 1  # pragma: no" + " cover",
+    ]
+    write(tmp_path, "src/pegboard/a.py", "\n".join(lines))
+    assert [offender.split(":")[1] for offender in gates.offenders(tmp_path)] == ["2", "3", "5", "7"]
+
+
+def test_an_index_address_or_a_machine_path_is_refused(tmp_path: Path) -> None:
+    slash = "/"
+    write(tmp_path, "a.txt", "--index" + "-url https://example.test/simple\n" + "see py" + "pi.org\n")
+    write(tmp_path, "b.json", '{"reso' + 'lved": "https://example.test/a.tgz"}\n')
+    write(tmp_path, "c.md", f"cd {slash}work/main\n{slash}etc/passwd\nfile in {tmp_path}/c.md\n")
+    assert [offender.split(": ")[0] for offender in gates.offenders(tmp_path)] == [
+        "a.txt:1",
+        "a.txt:2",
+        "b.json:1",
+        "c.md:1",
+        "c.md:3",
+    ]
+
+
+def test_the_command_prints_the_offenders_and_exits_1(tmp_path: Path) -> None:
+    write(tmp_path, "src/pegboard/utils.py", "")
+    command = [sys.executable, str(ROOT / "tools/gates.py"), str(tmp_path)]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (refused.returncode, refused.stdout.splitlines()[1:]) == (
+        1,
+        ["1 offenders; core/ has 0 of 2000 lines of code, base/ 0 of 1150"],
+    )
+    (tmp_path / "src/pegboard/utils.py").unlink()
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import subprocess",
+        "import os\n\nos.system('x')",
+        "import socket",
+        "import httpx2",
+        "from urllib.request import urlopen",
+        "import asyncio\n\nasyncio.create_subprocess_exec('x')",
+    ],
+)
+def test_ruff_refuses_a_raw_way_out_in_src_but_not_in_egress(line: str) -> None:
+    codes = {name: ruff_codes(line, name=name) for name in ("src/pegboard/cli/show.py", "src/pegboard/egress/http.py")}
+    assert ("TID251" in codes["src/pegboard/cli/show.py"], "TID251" in codes["src/pegboard/egress/http.py"]) == (
+        True,
+        False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("try:\n    x()\nexcept Exception:\n    pass\n", "BLE001"),
+        ("def f() -> None:\n    import json\n\n    json.dumps(1)\n", "PLC0415"),
+        ("from . import model\n", "TID252"),
+        ("eval('1')\n", "S307"),
+        ("def public(x):\n    return x\n", "D103"),
+    ],
+)
+def test_ruff_refuses_what_the_house_style_bans(text: str, code: str) -> None:
+    assert code in ruff_codes(text, name="src/pegboard/core/registry.py")
+
+
+def ruff_codes(text: str, *, name: str) -> set[str]:
+    ruff = Path(sys.executable).with_name("ruff")
+    command = [ruff, "check", "--no-cache", "--output-format=concise", f"--stdin-filename={name}", "-"]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, cwd=ROOT)
+    return {line.split()[1] for line in done.stdout.splitlines() if line.startswith(name)}
+
+
+def test_import_linter_refuses_an_import_that_points_outward(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    write(tmp_path, "src/pegboard/__init__.py", "")
+    write(tmp_path, "src/pegboard/core/__init__.py", "")
+    write(tmp_path, "src/pegboard/core/policy.py", "import pegboard.core.view\n")
+    write(tmp_path, "src/pegboard/core/view.py", "")
+    write(tmp_path, "src/pegboard/base/__init__.py", "")
+    write(tmp_path, "src/pegboard/base/errors.py", "import pegboard.base.model\n")
+    write(tmp_path, "src/pegboard/base/model.py", "")
+    write(tmp_path, "src/pegboard/export/__init__.py", "")
+    write(tmp_path, "src/pegboard/export/openai.py", "import pegboard.export.gemini\n")
+    write(tmp_path, "src/pegboard/export/gemini.py", "")
+    write(tmp_path, "src/pegboard/sources/__init__.py", "")
+    write(tmp_path, "src/pegboard/sources/function.py", "import pegboard.sources.class_\nimport pegboard\n")
+    write(tmp_path, "src/pegboard/sources/class_.py", "")
+    command = [Path(sys.executable).with_name("lint-imports"), "--no-cache"]
+    env = {"PYTHONPATH": str(tmp_path / "src"), "PATH": ""}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=env)
+    broken = {line.removesuffix(" BROKEN") for line in done.stdout.splitlines() if line.endswith(" BROKEN")}
+    assert (done.returncode, broken) == (
+        1,
+        {
+            "The layers of the core point inward",
+            "The layers of the base point inward",
+            "Exports and adapters do not know each other",
+            "Kinds of tools do not know each other",
+            "No module imports the public facade it is part of",
+        },
+    )
+
+
+def locked(name: str) -> dict[str, str]:
+    """Return the requirement lines of a lock file by package and marker."""
+    lines = (ROOT / "requirements" / name).read_text(encoding="utf-8").splitlines()
+    pins = [line.removesuffix("\\").strip() for line in lines if "==" in line.partition(";")[0] and line[0].isalpha()]
+    return {f"{pin.partition('==')[0]};{pin.partition(';')[2]}": pin for pin in pins}
+
+
+@pytest.mark.parametrize("name", ["run.txt", "dev.txt", "bench.txt"])
+def test_every_line_of_a_lock_is_a_pin_with_hashes_and_nothing_else(name: str) -> None:
+    lines = (ROOT / "requirements" / name).read_text(encoding="utf-8").splitlines()
+    lines = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    assert all(line[0].isalpha() or line.startswith("    --hash=sha256:") for line in lines)
+    assert all("==" in line and line.endswith("\\") and "+" not in line for line in lines if line[0].isalpha())
+
+
+def test_what_runs_is_what_is_tested() -> None:
+    assert locked("run.txt").items() <= locked("dev.txt").items()

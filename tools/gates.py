@@ -1,0 +1,231 @@
+"""Gates: the limits of the house style that no linter knows, each a function from a tree to its offenders.
+
+Run as `python tools/gates.py [ROOT]`. Prints one offender a line (`path:line: what, and what to do`) and exits 1 if
+there is any.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import subprocess
+import sys
+import tokenize
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatch
+from functools import cache
+from pathlib import Path
+
+MAX_FILE_LINES = 500
+MAX_FUNCTION_LINES = 60
+MAX_CORE_CODE_LINES = 2_000
+MAX_BASE_CODE_LINES = 1_150
+
+PYTHON_FOLDERS = ("src", "tests", "bench", "tools", "examples")
+SRC = "src/pegboard/"
+CORE = SRC + "core/"
+BASE = SRC + "base/"
+EGRESS = SRC + "egress/"
+
+CORE_MAY_IMPORT = frozenset({"pegboard", "jsonschema_rs", "orjson"}) | sys.stdlib_module_names
+# A heavy or framework package and the only modules that may name it.
+ONLY_IN = {
+    "mcp": ("serve/mcp*", "sources/mcp*", "adapters/claude_agent_sdk*", "demo.py"),
+    "mcp_types": ("serve/mcp*", "sources/mcp*", "adapters/claude_agent_sdk*", "demo.py"),
+}
+REFUSED_FILE_NAMES = frozenset({"common", "data", "helper", "helpers", "info", "manager", "misc", "util", "utils"})
+
+# Methods of a path that open a file. Ruff bans the functions (TID251) but cannot see what object a method is on.
+FILE_METHODS = frozenset({"read_bytes", "read_text", "write_bytes", "write_text"})
+RAW_MARK = re.compile(r"# raw: \S+")
+
+INDEX_ADDRESS = re.compile(
+    r"pypi[.]org|pythonhosted[.]org|npmjs[.](?:org|com)"
+    r"|(?:index-url|find-links|registry)\b[\"' =:]+(?:https?:|file:|/)"
+    r"|\"resolved\": *\"(?:https?|file):"
+)
+MACHINE_PATH = re.compile(r"(?<![\w.:/)}>*-])/(?:work|root|Users|opt/(?:wheels|pypi))/[\w.]")
+
+# A silenced check names its code and then says why, on the same line.
+SILENCED = re.compile(r"#\s*(?:type: *ignore|pyright: *(?:ignore|basic)|pragma: *no (?:cover|branch)|noqa\b)")
+SILENCED_WITH_REASON = re.compile(
+    r"# (?:(?:type|pyright): ignore\[[^]]+\]|pragma: no (?:cover|branch)|noqa: [A-Z]+\d+(?:, ?[A-Z]+\d+)*)\W+\w"
+)
+
+Gate = Callable[[Path], Iterator[str]]
+
+
+def python_files(root: Path, *folders: str) -> list[Path]:
+    """Return the Python files below the named folders of `root`, in order."""
+    found = (path for folder in folders for path in (root / folder).rglob("*.py"))
+    return sorted(path for path in found if "node_modules" not in path.parts)
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    """Return the syntax tree of a file; each gate asks, one parses."""
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def code_lines(path: Path) -> int:
+    """Count the lines of a file that hold code: not blank, not only a comment, not part of a docstring."""
+    skipped = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    text = path.read_text(encoding="utf-8")
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in skipped:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if first is not None and ast.get_docstring(node, clean=False) is not None:
+                lines.difference_update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+    return len(lines)
+
+
+def file_length(root: Path) -> Iterator[str]:
+    """A file is read top to bottom once."""
+    for path in python_files(root, *PYTHON_FOLDERS):
+        count = len(path.read_text(encoding="utf-8").splitlines())
+        if count > MAX_FILE_LINES:
+            yield f"{path.relative_to(root)}:1: {count} lines, {MAX_FILE_LINES} allowed; what else is in here?"
+
+
+def function_length(root: Path) -> Iterator[str]:
+    """A function is one thought; its docstring counts, its decorators do not."""
+    for path in python_files(root, *PYTHON_FOLDERS):
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                count = (node.end_lineno or node.lineno) - node.lineno + 1
+                if count > MAX_FUNCTION_LINES:
+                    where = f"{path.relative_to(root)}:{node.lineno}"
+                    yield f"{where}: {node.name!r} has {count} lines, {MAX_FUNCTION_LINES} allowed; make it two"
+
+
+def core_budget(root: Path) -> Iterator[str]:
+    """The core, and the base below it, stay small enough to be read in an afternoon."""
+    for folder, allowed in ((CORE, MAX_CORE_CODE_LINES), (BASE, MAX_BASE_CODE_LINES)):
+        counts = {path: code_lines(path) for path in python_files(root, folder)}
+        total = sum(counts.values())
+        if total > allowed:
+            longest = ", ".join(f"{path.name} {counts[path]}" for path in sorted(counts, key=lambda p: -counts[p])[:4])
+            yield f"{folder}: {total} lines of code, {allowed} allowed; the longest: {longest}"
+
+
+def file_names(root: Path) -> Iterator[str]:
+    """A module has one noun or one verb for a name."""
+    for path in python_files(root, *PYTHON_FOLDERS):
+        if path.stem in REFUSED_FILE_NAMES:
+            yield f"{path.relative_to(root)}:1: {path.stem!r} says nothing; name the file after what it holds"
+
+
+def imported_packages(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and top-level package of every import in a file, wherever it stands."""
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name.partition(".")[0]) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.lineno, node.module.partition(".")[0]
+
+
+def third_party(root: Path) -> Iterator[str]:
+    """The core knows no framework, and only the doors to MCP know its SDK."""
+    for path in python_files(root, SRC):
+        name = path.relative_to(root).as_posix()
+        inner = name.removeprefix(SRC)
+        for line, package in imported_packages(path):
+            if name.startswith((CORE, BASE)) and package not in CORE_MAY_IMPORT:
+                yield f"{name}:{line}: core imports {package!r}; put it behind a port"
+            allowed = ONLY_IN.get(package)
+            if allowed is not None and not any(fnmatch(inner, pattern) for pattern in allowed):
+                yield f"{name}:{line}: imports {package!r}, which only {', '.join(allowed)} may"
+
+
+def raw_files(root: Path) -> Iterator[str]:
+    """Files are opened by `egress.files`; a line that must not says why with `# raw: reason`."""
+    for path in python_files(root, SRC):
+        name = path.relative_to(root).as_posix()
+        if name.startswith(EGRESS):
+            continue
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for node in ast.walk(parsed(path)):
+            match node:
+                case ast.Call(func=ast.Name(id="open")):
+                    call = "open"
+                case ast.Call(func=ast.Attribute(attr=attr)) if attr in FILE_METHODS:
+                    call = f".{attr}"
+                case _:
+                    continue
+            if not RAW_MARK.search(lines[node.lineno - 1]):
+                yield f"{name}:{node.lineno}: raw {call}(); open files through pegboard.egress.files"
+
+
+def silenced(root: Path) -> Iterator[str]:
+    """A silenced check is an exception, and an exception has a reason."""
+    for path in python_files(root, SRC):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+            if SILENCED.search(line) and not SILENCED_WITH_REASON.search(line):
+                where = f"{path.relative_to(root).as_posix()}:{number}"
+                yield f"{where}: a check is silenced without code and reason on its line; add ` - why` or obey it"
+
+
+def tracked_text(root: Path) -> Iterator[tuple[str, str]]:
+    """Yield name and text of every tracked text file; in a tree without git, of every file not made by a tool."""
+    if (root / ".git").exists():
+        listed = subprocess.run(["git", "-C", str(root), "ls-files", "-z"], capture_output=True, check=True)
+        names = [name for name in listed.stdout.decode().split("\0") if name]
+    else:
+        inside = (path.relative_to(root) for path in sorted(root.rglob("*")) if path.is_file())
+        made = ("node_modules", "build", "__pycache__")
+        names = [
+            path.as_posix() for path in inside if not path.parts[0].startswith(".") and not {*made} & {*path.parts}
+        ]
+    for name in names:
+        try:
+            yield name, (root / name).read_text(encoding="utf-8")
+        except (UnicodeDecodeError, FileNotFoundError, IsADirectoryError):
+            continue
+
+
+def addresses(root: Path) -> Iterator[str]:
+    """The tree names no package index and no place of one machine."""
+    here = re.compile(re.escape(f"{root.resolve()}/"))
+    for name, text in tracked_text(root):
+        for number, line in enumerate(text.splitlines(), start=1):
+            if INDEX_ADDRESS.search(line):
+                yield f"{name}:{number}: the address of a package index; leave it to the machine's settings"
+            if MACHINE_PATH.search(line) or here.search(line):
+                yield f"{name}:{number}: a path of one machine; make it relative or an argument"
+
+
+GATES: tuple[Gate, ...] = (
+    file_length,
+    function_length,
+    core_budget,
+    file_names,
+    third_party,
+    raw_files,
+    silenced,
+    addresses,
+)
+
+
+def offenders(root: Path) -> list[str]:
+    """Return what every gate finds in a tree, in the order of the gates."""
+    return [offender for gate in GATES for offender in gate(root)]
+
+
+def main() -> int:
+    """Print the offenders of a tree and a line that says how full the core is."""
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
+    found = offenders(root)
+    print(*found, sep="\n", end="\n" if found else "")
+    core, base = (sum(code_lines(path) for path in python_files(root, folder)) for folder in (CORE, BASE))
+    fill = f"core/ has {core} of {MAX_CORE_CODE_LINES} lines of code, base/ {base} of {MAX_BASE_CODE_LINES}"
+    print(f"{len(found)} offenders; {fill}")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
