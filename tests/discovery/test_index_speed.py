@@ -7,6 +7,7 @@ from statistics import quantiles
 from time import process_time
 
 from pegboard.discovery.index import Index, ToolText
+from tests.timing import SLACK
 
 SYLLABLES = [a + b for a in "bcdfgklmnprstvz" for b in ("a", "ei", "o", "u", "ir")]
 
@@ -46,12 +47,12 @@ def test_five_thousand_tools_are_built_and_asked_in_time() -> None:
 
     start = process_time()
     index = Index.build(tools)
-    assert process_time() - start < 1.0
+    assert process_time() - start < 1.0 * SLACK
 
     changed = [ToolText(id="tool-7", name="something_else"), *tools[8:12]]
     start = process_time()
     assert len(index.updated(changed=changed, removed=["tool-1"])) == 4_999
-    assert process_time() - start < 0.5
+    assert process_time() - start < 0.5 * SLACK
 
     visible = index.among([tool.id for tool in tools[::2]])
     costs: list[float] = []
@@ -59,4 +60,4 @@ def test_five_thousand_tools_are_built_and_asked_in_time() -> None:
         start = process_time()
         index.search(f"{tool.description} {tool.name}", visible=visible)
         costs.append(process_time() - start)
-    assert quantiles(costs, n=20)[-1] < 0.010
+    assert quantiles(costs, n=20)[-1] < 0.010 * SLACK

@@ -10,6 +10,7 @@ from pegboard import Catalog
 from pegboard.sources.mcp.pace import Pace
 from pegboard.sources.mcp.source import McpSource
 from tests.mcp_source.parts import EVIL, on_stdio, processes_with, running, until, view_of
+from tests.timing import SLACK
 
 
 class Clock:
@@ -90,7 +91,7 @@ async def test_kills_with_ten_calls_in_flight_leave_nothing_behind() -> None:
             began = time.monotonic()
             _kill(word)
             ended = await asyncio.gather(*calls)
-            assert time.monotonic() - began < 1.0
+            assert time.monotonic() - began < 1.0 * SLACK
             assert {result.error.kind for result in ended if result.error} == {"upstream_lost"}
     assert processes_with(word) == []
     await until(lambda: len(asyncio.all_tasks()) <= before)
@@ -110,7 +111,7 @@ async def test_an_evil_server_among_others_changes_nothing_for_them() -> None:
         for number in range(4):
             began = time.monotonic()
             assert (await view.call(f"calm{number}__echo", {"text": "hi"})).text == "hi"
-            assert time.monotonic() - began < 0.5
+            assert time.monotonic() - began < 0.5 * SLACK
         for task in stuck:
             task.cancel()
         await asyncio.gather(*stuck, return_exceptions=True)

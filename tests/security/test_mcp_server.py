@@ -17,6 +17,7 @@ from pegboard.base.secrets import Secret
 from pegboard.serve import http_app, run_http
 from pegboard.serve.connection import Connection
 from tests.serve.doors import JSON_HEADERS, META, VERSION, answer_of, call, inside, names, post, served, workshop
+from tests.timing import SLACK
 
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}
 HEADERS = {**JSON_HEADERS, "mcp-protocol-version": VERSION, "mcp-method": "tools/list"}
@@ -153,7 +154,7 @@ async def test_mcps_13_deep_json_is_refused_at_once(body: bytes, version: str) -
         await names(client)
         started = time.perf_counter()
         response = await client.post("/mcp", headers={**HEADERS, "mcp-protocol-version": version}, content=body)
-        assert time.perf_counter() - started < 0.05
+        assert time.perf_counter() - started < 0.05 * SLACK
         assert (response.status_code, response.json()["error"]["code"]) == (400, -32700)
 
 
@@ -218,7 +219,7 @@ async def test_mcps_21_a_client_that_leaves_leaves_nothing_behind() -> None:
             await asyncio.gather(asked, return_exceptions=True)
             left = time.perf_counter()
             await asyncio.wait_for(seen.ended.wait(), 5)
-            assert time.perf_counter() - left < 0.5
+            assert time.perf_counter() - left < 0.5 * SLACK
         assert catalog.guards.in_flight == {}
         deadline = time.perf_counter() + 1
         while len(asyncio.all_tasks()) > before and time.perf_counter() < deadline:

@@ -15,6 +15,7 @@ from pegboard import ToolError
 from pegboard.sources.builtin.kind import Services
 from tests.builtin.database import postgres_url
 from tests.builtin.parts import Shelf
+from tests.timing import SLACK
 
 __all__ = ["postgres_url"]
 CANARY = "CANARY-77aa"
@@ -138,7 +139,7 @@ async def test_sql_08_sqlite_runaway_queries_end_at_the_deadline_and_block_nobod
         beside += 1
         await asyncio.sleep(0.01)
     assert (await running).kind == "timeout"
-    assert time.monotonic() - started < 1.7
+    assert time.monotonic() - started < 1.7 * SLACK
     assert beside > 5
 
 
@@ -366,7 +367,7 @@ async def test_sql_08_postgres_runaway_queries_end_at_the_deadline_and_block_nob
         beside += 1
         await asyncio.sleep(0.01)
     assert (await running).kind == "timeout"
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 2 * SLACK
     assert beside > 2
 
 

@@ -14,6 +14,7 @@ from pegboard import Bounds
 from pegboard.serve import http_app
 from tests.serve.asgi import ask, send_raw
 from tests.serve.doors import JSON_HEADERS, META, VERSION, workshop
+from tests.timing import SLACK
 
 METHODS = [
     "tools/list", "tools/call", "initialize", "ping", "server/discover", "resources/list", "resources/read",
@@ -87,7 +88,7 @@ async def storm(count: int, seed: int) -> set[int]:
             sent, said = body(rng), heads(rng, told["mcp-session-id"])
             started = time.perf_counter()
             status, kind, answer = await asyncio.wait_for(send_raw(app, sent, said), 5)
-            assert time.perf_counter() - started < 1, (sent, said)
+            assert time.perf_counter() - started < 1 * SLACK, (sent, said)
             assert status in TYPED, (status, answer, sent, said)
             met.add(status)
             if "json" in kind and answer:
