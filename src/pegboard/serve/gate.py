@@ -19,10 +19,11 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Refusal:
-    """Why a request is not let in: an HTTP status and one sentence."""
+    """Why a request is not let in: an HTTP status, one sentence, and headers that tell the client what to do."""
 
     status: int
     text: str
+    headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
 _NO_HOST = Refusal(status=421, text="Invalid Host header")

@@ -14,6 +14,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from pegboard.base.loading import Later
+from pegboard.serve.doorman import Doorman
 from pegboard.serve.gate import LOOPBACK_HOSTS, Gate, hosts_of
 from pegboard.serve.identity import choose_profile
 from pegboard.serve.mcp.desk import desk_of
@@ -55,7 +56,8 @@ def http_app(
         DefinitionError: there is no such profile.
     """
     choose_profile(catalog.registry.profiles, profile)
-    endpoint: Endpoint = _endpoint.Endpoint(desk_of(catalog, config), Gate(allowed_hosts), profile=profile, keys=keys)
+    doorman = Doorman(catalog, profile=profile)
+    endpoint: Endpoint = _endpoint.Endpoint(desk_of(catalog, config), Gate(allowed_hosts), doorman=doorman, keys=keys)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncGenerator[None]:

@@ -11,8 +11,9 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.types import Receive, Scope, Send
 
 from pegboard.base.model import JSON, JSONValue
-from pegboard.serve.gate import Gate
-from pegboard.serve.identity import Identity, Visit, choose_profile
+from pegboard.serve.doorman import Doorman
+from pegboard.serve.gate import Gate, Refusal
+from pegboard.serve.identity import Visit
 from pegboard.serve.intake import ClientLeftError, Intake, IntakeError, replay
 from pegboard.serve.mcp.desk import Desk
 from pegboard.serve.mcp.door import Door, Plan, server_words
@@ -33,15 +34,14 @@ class Endpoint:
     Args:
         desk: the catalog's answers.
         gate: whose Host and Origin come in.
-        profile: the profile behind `/mcp`; by default `default`, or the first.
+        doorman: tells who sends a request.
         keys: the secrets that seal states and cursors; give several workers the same.
     """
 
-    def __init__(self, desk: Desk, gate: Gate, *, profile: str | None, keys: tuple[bytes, ...]) -> None:
-        self._desk, self._gate, self._profile, self._keys = desk, gate, profile, keys
+    def __init__(self, desk: Desk, gate: Gate, *, doorman: Doorman, keys: tuple[bytes, ...]) -> None:
+        self._desk, self._gate, self._doorman, self._keys = desk, gate, doorman, keys
         self._intake = Intake(desk.catalog.registry.bounds)
         self._heads = HeadReader(gate)
-        self._visits: dict[str | None, Visit] = {}
         self._open, self._max_open = 0, desk.catalog.registry.bounds.calls_in_flight
         self.is_running = False
 
@@ -89,11 +89,11 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         head = self._heads.read(scope["headers"])
         if head.refusal is not None:
-            await _refuse(send, head.refusal.status, -32600, head.refusal.text)
+            await _turn_away(send, head.refusal)
             return
-        visit = self._visit(scope["path_params"].get("profile"))
-        if visit is None:
-            await _refuse(send, 404, -32600, "Not found")
+        visit = await self._doorman.visit(scope, scope["path_params"].get("profile"))
+        if isinstance(visit, Refusal):
+            await _turn_away(send, visit)
             return
         scope[Visits.KEY], scope["headers"] = visit, head.headers
         if scope["method"] != "POST":
@@ -131,18 +131,6 @@ class Endpoint:
             self._open += listens
             MIRRORED.reset(mirrored)
 
-    def _visit(self, named: str | None) -> Visit | None:
-        """Return the visit of an anonymous caller to a profile; `None` when there is no such profile."""
-        profiles = self._desk.catalog.registry.profiles
-        profile = named or choose_profile(profiles, None if self._profile not in profiles else self._profile)
-        if named is not None and named not in profiles:
-            return None
-        visit = self._visits.get(profile)
-        if visit is None:
-            who = Identity()
-            visit = self._visits[profile] = Visit(identity=who, profile=profile, session=who.credential)
-        return visit
-
     def _plan(self, head: Head, message: JSONValue, visit: Visit) -> Plan | None:
         """Return the work for a plain request whose headers say what its body says; `None` for all others."""
         request = as_object(message)
@@ -163,6 +151,10 @@ class Endpoint:
         # The SDK gives a session to whoever opened it, and to nobody else.
         scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=visit.owner, scopes=[]))
         await self._sessions.handle_request(scope, receive, send)
+
+
+async def _turn_away(send: Send, refusal: Refusal) -> None:
+    await _refuse(send, refusal.status, -32600, refusal.text, *refusal.headers)
 
 
 async def _refuse(send: Send, status: int, code: int, text: str, *more: tuple[bytes, bytes]) -> None:
