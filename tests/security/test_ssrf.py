@@ -305,7 +305,7 @@ async def test_ssrf_25_compression_bomb() -> None:
                 started = asyncio.get_running_loop().time()
                 with pytest.raises(EgressError) as caught:
                     await client.request("GET", server.url)
-                assert asyncio.get_running_loop().time() - started < 1
+                assert asyncio.get_running_loop().time() - started < 1 * SLACK
                 assert peak_kib() - before_kib < 20 * 1024
                 assert caught.value.error.kind in ("result_too_large", "protocol_error")
 

@@ -13,6 +13,7 @@ from pegboard.base.secrets import Secret
 from pegboard.egress.http import GuardedClient
 from pegboard.egress.network import Resolve, system_resolve
 from pegboard.sources.builtin.network import check_status, json_of, only_there
+from pegboard.sources.builtin.seal import Seal
 
 _WHO = "The language model"
 
@@ -33,6 +34,12 @@ class ChatModel:
         Raises:
             CallError: upstream_auth, rate_limited, upstream_unavailable, upstream_error, protocol_error, timeout.
         """
+        try:
+            return await self._answer(prompt)
+        except CallError as exc:
+            raise Seal([self.api_key] if self.api_key else ()).error(exc) from None
+
+    async def _answer(self, prompt: str) -> str:
         headers = {"authorization": f"Bearer {self.api_key.reveal()}"} if self.api_key else {}
         order = {"model": self.name, "messages": [{"role": "user", "content": prompt}]}
         async with GuardedClient(only_there(self.base_url), headers=headers, resolve=self.resolve) as client:

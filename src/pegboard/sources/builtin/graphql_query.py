@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import orjson
-from pydantic import Field, model_validator
 
 from pegboard.base.errors import CallError
 from pegboard.base.model import JSON, Annotations, Handler, is_list, is_object
 from pegboard.core.call_context import CallContext
-from pegboard.sources.builtin.kind import BuiltinKind, SecretText, Services, tool_spec
-from pegboard.sources.builtin.network import NetworkConfig, check_status, json_of, web
+from pegboard.sources.builtin.kind import BuiltinKind, Services, tool_spec
+from pegboard.sources.builtin.network import HeaderConfig, check_status, json_of, web
 
 _CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization", "content-type"})
 _WHO = "The GraphQL server"
-
-
-class GraphqlConfig(NetworkConfig):
-    """Where queries may go, and the headers that each of them carries."""
-
-    headers: Mapping[str, SecretText] = Field(
-        default_factory=dict[str, SecretText], description="Sent with each query, e.g. a key. Needs `allow_hosts`."
-    )
-
-    @model_validator(mode="after")
-    def _headers_stay_with_their_hosts(self) -> Self:
-        if self.headers and not self.allow_hosts:
-            raise ValueError("`headers` would go to any host that the model names; say `allow_hosts` too")
-        return self
 
 
 SPEC = tool_spec(
@@ -55,9 +39,9 @@ SPEC = tool_spec(
 )
 
 
-def make(config: GraphqlConfig, services: Services) -> Handler:
+def make(config: HeaderConfig, services: Services) -> Handler:
     """Return the handler."""
-    out = web(config, services, {name: value.reveal() for name, value in config.headers.items()})
+    out = web(config, services, config.plain_headers())
 
     async def ask(ctx: CallContext, args: JSON) -> JSON:
         headers: dict[str, str] = dict(args.get("headers", {}))
@@ -101,4 +85,4 @@ def _message(error: Any) -> str:
     return str(said)[:500]
 
 
-KIND = BuiltinKind(spec=SPEC, config=GraphqlConfig, make=make, needs_context=False)
+KIND = BuiltinKind(spec=SPEC, config=HeaderConfig, make=make, needs_context=False)

@@ -3,37 +3,20 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
-from typing import Self
 
 import orjson
-from pydantic import Field, model_validator
 
 from pegboard.base.bounds import KIB
 from pegboard.base.errors import CallError
 from pegboard.base.model import JSON, Annotations, Handler, JSONValue
 from pegboard.core.call_context import CallContext
 from pegboard.egress.http import Response
-from pegboard.sources.builtin.kind import BuiltinKind, SecretText, Services, tool_spec
-from pegboard.sources.builtin.network import NetworkConfig, fitting, size_of, text_of, web
+from pegboard.sources.builtin.kind import BuiltinKind, Services, tool_spec
+from pegboard.sources.builtin.network import HeaderConfig, fitting, size_of, text_of, web
 
 # What the rest of the result may need beside the body.
 _ROOM_BYTES = 128 * KIB
 _CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization"})
-
-
-class RequestConfig(NetworkConfig):
-    """Where requests may go, and the headers that each of them carries."""
-
-    headers: Mapping[str, SecretText] = Field(
-        default_factory=dict[str, SecretText], description="Sent with each request, e.g. a key. Needs `allow_hosts`."
-    )
-
-    @model_validator(mode="after")
-    def _headers_stay_with_their_hosts(self) -> Self:
-        if self.headers and not self.allow_hosts:
-            raise ValueError("`headers` would go to any host that the model names; say `allow_hosts` too")
-        return self
 
 
 SPEC = tool_spec(
@@ -61,9 +44,9 @@ SPEC = tool_spec(
 )
 
 
-def make(config: RequestConfig, services: Services) -> Handler:
+def make(config: HeaderConfig, services: Services) -> Handler:
     """Return the handler."""
-    out = web(config, services, {name: value.reveal() for name, value in config.headers.items()})
+    out = web(config, services, config.plain_headers())
 
     async def request(ctx: CallContext, args: JSON) -> JSON:
         headers, body = _message(args)
@@ -123,4 +106,4 @@ def _body(response: Response, max_bytes: int) -> tuple[JSONValue, str, bool]:
     return shown, "text", response.truncated or len(shown) < len(text)
 
 
-KIND = BuiltinKind(spec=SPEC, config=RequestConfig, make=make, needs_context=False)
+KIND = BuiltinKind(spec=SPEC, config=HeaderConfig, make=make, needs_context=False)

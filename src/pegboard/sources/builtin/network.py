@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -18,7 +18,7 @@ from pegboard.base.model import JSONValue
 from pegboard.base.secrets import Secret
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.http import GuardedClient, OnOverflow, Response
-from pegboard.sources.builtin.kind import BuiltinConfig, Services
+from pegboard.sources.builtin.kind import BuiltinConfig, SecretText, Services
 
 _CHARSET = re.compile(r"charset\s*=\s*\"?([\w.:-]{1,40})", re.IGNORECASE)
 _TRANSPORT_ONLY = frozenset({"base64_codec", "bz2_codec", "hex_codec", "idna", "punycode", "zlib_codec"})
@@ -49,6 +49,32 @@ class NetworkConfig(BuiltinConfig):
             return Destinations(allow_private=self.allow_private, allow_hosts=self.allow_hosts)
         except DefinitionError as exc:
             raise ValueError(str(exc)) from None
+
+
+class HeaderConfig(NetworkConfig):
+    """Where a tool may call out whose URL the model names, and the headers that each request carries."""
+
+    headers: Mapping[str, SecretText] = Field(
+        default_factory=dict[str, SecretText], description="Sent with each request, e.g. a key. Needs `allow_hosts`."
+    )
+
+    @model_validator(mode="after")
+    def _headers_stay_with_their_hosts(self) -> Self:
+        if self.headers and not self.allow_hosts:
+            raise ValueError("`headers` would go to any host that the model names; say `allow_hosts` too")
+        return self
+
+    def secrets(self) -> Iterator[Secret]:
+        """Yield every value, and of one such as `Bearer key` the key alone: the other side may tell it so."""
+        for value in self.headers.values():
+            yield value
+            scheme, _, credential = value.reveal().partition(" ")
+            if scheme.isalpha() and credential.strip():
+                yield Secret(credential.strip())
+
+    def plain_headers(self) -> dict[str, str]:
+        """Return the headers as they are sent."""
+        return {name: value.reveal() for name, value in self.headers.items()}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

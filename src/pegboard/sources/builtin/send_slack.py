@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Self
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import orjson
 from pydantic import Field, model_validator
 
 from pegboard.base.errors import CallError
 from pegboard.base.model import JSON, Annotations, Handler, is_object
+from pegboard.base.secrets import Secret
 from pegboard.core.call_context import CallContext
 from pegboard.egress.http import Response
 from pegboard.sources.builtin.kind import BuiltinKind, SecretText, Services, tool_spec
 from pegboard.sources.builtin.network import NetworkConfig, check_status, json_of, text_of, web
 
 _WHO = "Slack"
+# What is longer in a webhook's URL is taken for a key, and kept out of results.
+_WORD = 8
 _JSON = {"content-type": "application/json; charset=utf-8"}
 _AUTH = frozenset({"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired", "missing_scope"})
 
@@ -34,6 +39,16 @@ class SlackConfig(NetworkConfig):
         if self.webhook_url is not None and self.channel is not None:
             raise ValueError("a webhook has its own channel; `channel` needs `token`")
         return self
+
+    def secrets(self) -> Iterator[Secret]:
+        """Yield the token, and the webhook with the parts of it that Slack may tell alone."""
+        if self.token is not None:
+            yield self.token
+        if self.webhook_url is not None:
+            yield self.webhook_url
+            split = urlsplit(self.webhook_url.reveal())
+            parts = [split.path, *split.path.split("/"), *(value for _, value in parse_qsl(split.query))]
+            yield from (Secret(each) for part in parts if len(part) > _WORD for each in {part, unquote(part)})
 
 
 SPEC = tool_spec(
