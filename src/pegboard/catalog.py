@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pegboard.core.view import View, ViewParts
     from pegboard.sources.options import ToolKeywords
 
+asyncio = Later("asyncio")
 availability = Later("pegboard.core.availability")
 bounding = Later("pegboard.base.bounds")
 declaring = Later("pegboard.declaring")
@@ -281,9 +282,10 @@ class Catalog:
         for load in self._default_loaders:
             load(self)
 
-    async def start(self) -> None:
-        """Start the sources. A source that cannot start is down, and no reason to fail."""
-        for source in self.registry.sources.values():
+    async def start(self, *, only: Iterable[str] | None = None) -> None:
+        """Start the sources, or `only` those named. A source that cannot start is down, and no reason to fail."""
+        sources = self.registry.sources
+        for source in [sources[name] for name in (sources if only is None else only)]:
             try:
                 await source.start()
             except Exception:  # noqa: BLE001 - boundary: a source is down then, and the others are not
@@ -292,11 +294,8 @@ class Catalog:
     async def close(self, *, grace_s: float = 10.0) -> None:
         """Refuse new calls, let running ones end for `grace_s`, stop the rest, then the sources."""
         await self.executor.close(grace_s=grace_s)
-        for source in self.registry.sources.values():
-            try:
-                await source.stop()
-            except Exception:  # noqa: BLE001 - boundary: the others must be stopped too
-                logging.getLogger("pegboard").exception("Source %r could not be stopped.", source.name)
+        # Together: each may need a while to end its programs.
+        await asyncio.gather(*map(_stop, self.registry.sources.values()))
 
     # ------------------------------------------------------------ select
 
@@ -406,6 +405,13 @@ class Catalog:
     def cancel(self, call_id: str) -> bool:
         """Stop a running call by its id; `False` when there is none."""
         return self.executor.cancel(call_id)
+
+
+async def _stop(source: Source) -> None:
+    try:
+        await source.stop()
+    except Exception:  # noqa: BLE001 - boundary: the others must be stopped too
+        logging.getLogger("pegboard").exception("Source %r could not be stopped.", source.name)
 
 
 def as_list(names: Iterable[str]) -> list[str]:

@@ -15,6 +15,7 @@ from pegboard.base.loading import Later
 from pegboard.base.model import Approve, JSONValue
 from pegboard.cli.faults import CommandError
 from pegboard.cli.options import Identity, Options
+from pegboard.cli.sources import start_needed
 from pegboard.core.context import ToolContext
 from pegboard.core.view import View
 
@@ -110,9 +111,12 @@ def load(options: Options) -> Project:
 
 
 @asynccontextmanager
-async def opened(options: Options, *, approve: Approve | None = None) -> AsyncGenerator[tuple[Project, View]]:
+async def opened(
+    options: Options, *, tool: str | None = None, approve: Approve | None = None
+) -> AsyncGenerator[tuple[Project, View]]:
     """Load the config, start its sources, and give the view of the person and profile that are asked for.
 
+    Of the sources only those are started that the question depends on: of one `tool`, or of a whole list.
     Without a profile the view has all groups: the person who has the config file may see what is in it.
 
     Raises:
@@ -124,8 +128,8 @@ async def opened(options: Options, *, approve: Approve | None = None) -> AsyncGe
     project.check_profile(options.chosen_profile)
     # Tools and predicates may print too.
     with redirect_stdout(sys.stderr):
-        await catalog.start()
         try:
+            await start_needed(project, options.terminal, tool=tool, profile=options.chosen_profile)
             ctx = project.context(options.identity, approve=approve)
             yield project, catalog.view(ctx, profile=options.chosen_profile)
         finally:

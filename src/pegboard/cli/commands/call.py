@@ -33,7 +33,7 @@ async def call_command(
 
     Ends with 0 if the tool succeeded, else with 1. A tool that needs a yes asks for it on a terminal.
     """
-    async with opened(options, approve=_approval(options.terminal, yes=yes)) as (_, view):
+    async with opened(options, tool=name, approve=_approval(options.terminal, yes=yes)) as (_, view):
         entry = await view.afind(name)
         result = await view.call(name, read_arguments(pairs, args, spec=entry and entry.spec))
     if options.json:

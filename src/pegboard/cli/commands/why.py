@@ -13,7 +13,7 @@ async def why_command(name: ToolName, /, *, options: Given) -> Exit:
 
     Ends with 0 if the tool is visible, else with 1.
     """
-    async with opened(options) as (project, view):
+    async with opened(options, tool=name) as (project, view):
         decision = await view.awhy(name)
         told: JSON = project.clean(_as_json(name, decision, options.chosen_profile), view.ctx)
     if options.json:

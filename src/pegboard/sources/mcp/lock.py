@@ -43,12 +43,14 @@ class LockFile:
     """`pegboard.lock`: by server and tool the definition that was accepted. Without a path it lives in memory.
 
     `existed` says whether there was a file when this was made, which makes `pinned` the default. `fault` says why an
-    existing file cannot be used: then nothing of any server may be, until it is mended or deleted.
+    existing file cannot be used: then nothing of any server may be, until it is mended or deleted. Where `is_kept` is
+    false, what is accepted from then on holds in memory alone.
     """
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
         self.fault = ""
+        self.is_kept = True
         self._pins: dict[str, dict[str, JSON]] = {}
         self.existed = path is not None and path.exists()
         if path is not None and self.existed:
@@ -77,7 +79,7 @@ class LockFile:
 
     def write(self) -> None:
         """Write all pins, whole or not at all. A file that could not be read is never overwritten."""
-        if self.path is None or self.fault:
+        if self.path is None or self.fault or not self.is_kept:
             return
         servers = {
             server: {tool: {"sha256": fingerprint(said), "definition": said} for tool, said in sorted(tools.items())}

@@ -121,6 +121,13 @@ class McpSource:
         """Wait until the attempt to connect that runs, or comes next, has ended one way or the other."""
         await self._settled.wait()
 
+    async def listed(self) -> None:
+        """Wait until the server's tools are known, or why they are not. The lock may know those of a lazy one."""
+        if self.entries() and self.settings.start == "lazy":
+            return
+        if self._fault is None:
+            await self.settled()
+
     # ---- supervision
 
     async def _supervise(self) -> None:
@@ -208,9 +215,12 @@ class McpSource:
         self._tell()
 
     def _lose(self, fault: CallError, *, lived_s: float) -> None:
+        is_news = self._fault is None or self._fault.error.message != fault.error.message
         self._fault = fault
         self._pace.failed(lived_s=lived_s)
-        log.warning("MCP server %r: %s Next attempt in %.1f s.", self.name, fault, self._pace.wait_s)
+        # An outage is told once, not with each attempt.
+        level = logging.WARNING if is_news else logging.DEBUG
+        log.log(level, "MCP server %r: %s Next attempt in %.1f s.", self.name, fault, self._pace.wait_s)
         if self._lost_at is None:
             self._lost_at = self._clock()
             loop = asyncio.get_running_loop()

@@ -1,0 +1,119 @@
+"""Commands beside a config with MCP servers: which servers they start, how long they wait, and what they leave."""
+
+import json
+import sys
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.cli.conftest import Ran, Run
+from tests.mcp_source.parts import EVIL, processes_with
+from tests.timing import SLACK
+
+CONFIG = """\
+tools:
+  - name: local
+    type: internal
+    description: Here.
+    handler: python:tests.cli.workshop:shout
+    groups: [own]
+  - name: needy
+    type: internal
+    description: Here, while a server is up.
+    handler: python:tests.cli.workshop:shout
+    groups: [own]
+    available: {{all: [true, {{source: one}}]}}
+  - name: one
+    type: mcp
+    groups: [first]
+    mcp: {{transport: stdio, command: "{python}", args: ["{evil}", "log=one.log"]}}
+  - name: two
+    type: mcp
+    groups: [second]
+    mcp: {{transport: stdio, command: "{python}", args: ["{evil}", "log=two.log"]}}
+profiles: {{first: {{include: [first]}}, second: {{include: [second]}}}}
+"""
+MORE = """\
+  - {{name: three, type: mcp, mcp: {{transport: stdio, command: no-such-program}}}}
+  - name: four
+    type: mcp
+    mcp: {{transport: stdio, command: "{python}", args: ["{evil}", "start=hang"]}}
+"""
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Path:
+    (tmp_path / "pegboard.yaml").write_text(CONFIG.format(python=sys.executable, evil=EVIL))
+    return tmp_path
+
+
+def started(folder: Path) -> set[str]:
+    return {path.stem for path in folder.glob("*.log")}
+
+
+def names(ran: Ran) -> list[str]:
+    assert ran.code == 0, ran.err
+    return [tool["name"] for tool in orjson.loads(ran.out)["tools"]]
+
+
+OF_ONE = ["one__echo", "one__write", "one__read"]
+
+
+def test_the_tools_of_servers_are_listed_and_nothing_is_left_behind(run: Run, servers: Path) -> None:
+    ran = run("list", "--json")
+    assert names(ran) == ["local", "needy", *OF_ONE, "two__echo", "two__write", "two__read"]
+    assert ran.err == ""
+    assert processes_with(str(EVIL)) == []
+    assert sorted(path.name for path in servers.iterdir() if path.is_file()) == ["one.log", "pegboard.yaml", "two.log"]
+
+
+def test_a_profile_starts_the_servers_that_may_bring_its_tools(run: Run, servers: Path) -> None:
+    assert names(run("list", "--json", "--profile", "second")) == ["two__echo", "two__write", "two__read"]
+    # `needy` is in no list of this profile, but its availability asks for the first.
+    assert started(servers) == {"one", "two"}
+    assert len(orjson.loads(run("export", "openai", "--profile", "first").out)) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "needed"),
+    [
+        (["call", "local"], 0, set()),
+        (["why", "local"], 0, set()),
+        (["why", "needy"], 0, {"one"}),
+        (["call", "one__echo", "text=hi"], 0, {"one"}),
+        (["call", "two.echo", "text=hi"], 0, {"two"}),
+        (["show", "two__read"], 0, {"two"}),
+        (["why", "two__nothing"], 1, {"two"}),
+        (["why", "nothing"], 1, {"one", "two"}),
+        (["check"], 0, set()),
+    ],
+)
+def test_a_command_starts_the_servers_that_it_needs_and_no_other(
+    run: Run, servers: Path, words: list[str], code: int, needed: set[str]
+) -> None:
+    ran = run(*words)
+    assert (ran.code, ran.err) == (code, "")
+    assert started(servers) == needed
+    if "text=hi" in words:
+        assert ran.out == "hi\n"
+
+
+def test_a_server_that_fails_or_hangs_is_told_of_and_holds_nobody_up(
+    run: Run, servers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (servers / "pegboard.yaml").open() as file:
+        text = file.read()
+    tools, _, rest = text.partition("profiles:")
+    more = MORE.format(python=sys.executable, evil=EVIL)
+    (servers / "pegboard.yaml").write_text(f"{tools}{more}profiles:{rest}")
+    monkeypatch.setattr("pegboard.cli.sources.WAIT_S", 3.0 * SLACK)
+    ran = run("list", "--json", "--all")
+    shown = {tool["name"] for tool in json.loads(ran.out)["tools"]}
+    assert {*OF_ONE, "two__echo"} <= shown
+    failing, late = ran.err.splitlines()
+    assert "MCP server 'three'" in failing
+    assert "no-such-program" in failing
+    said = f"'four' is still connecting after {3 * SLACK} s: its tools may be missing here."
+    assert late == f"{said} `pegboard doctor` tells more."
+    assert processes_with(str(EVIL)) == []
