@@ -9,8 +9,8 @@ from pegboard.base.secrets import Secret
 from pegboard.config.models import ModelForm
 from pegboard.config.wiring import Wiring
 from pegboard.core.ports import Model
+from pegboard.egress.destinations import only_there
 from pegboard.sources.builtin.chat import ChatModel
-from pegboard.sources.builtin.network import only_there
 
 _OPENAI = "https://api.openai.com/v1"
 

@@ -6,8 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from urllib.parse import urlsplit
 
 from pegboard.base.errors import DefinitionError
+from pegboard.base.secrets import Secret
 from pegboard.egress.addresses import LOCAL_CLASSES, classify
 from pegboard.egress.failures import EgressError
 
@@ -123,3 +125,21 @@ def _not_listed(host: str, port: int) -> EgressError:
         "blocked_destination",
         f"'{host}:{port}' is refused: it is not among the hosts that this tool may reach.",
     )
+
+
+def only_there(url: str) -> Destinations:
+    """Return the host of an operator's own URL, which may be a private one, as the only destination.
+
+    Raises:
+        DefinitionError: it is no http or https URL.
+    """
+    split = urlsplit(re.sub(r"\{\w+\}", "*", url))
+    port = {"http": 80, "https": 443}.get(split.scheme)
+    try:
+        port = split.port or port
+    except ValueError:
+        port = None
+    if port is None or not split.hostname or split.username is not None:
+        raise DefinitionError(f"{Secret(url)!r} is no http or https URL; write 'https://host/path'.")
+    host = f"[{split.hostname}]" if ":" in split.hostname else split.hostname
+    return Destinations(allow_hosts=(f"{host}:{port}",), allow_private=True)

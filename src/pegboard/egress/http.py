@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Self, TypedDict, Unpack
 
 import httpx2
 
@@ -30,6 +30,16 @@ _NEVER_SET = frozenset({
     "host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade", "expect",
     "accept-encoding",
 })  # fmt: skip
+
+
+class Message(TypedDict, total=False):
+    """What may be said of one request. `max_response_bytes` counts the unpacked body; `timeout_s` is for everything."""
+
+    headers: Mapping[str, str] | None
+    body: bytes | None
+    timeout_s: float
+    max_response_bytes: int | None
+    max_redirects: int | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,7 +128,7 @@ class GuardedClient:
         resolve: Resolve = system_resolve,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
-        self._headers = _checked_headers(headers or {})
+        self._headers = checked_headers(headers or {})
         self._bounds = bounds
         self._timeouts = {"connect": connect_s, "pool": connect_s, "read": read_s, "write": read_s}
         self._transport = GuardedTransport(destinations or Destinations(), resolve=resolve, ssl_context=ssl_context)
@@ -140,12 +150,8 @@ class GuardedClient:
         method: str,
         url: str,
         *,
-        headers: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        timeout_s: float = DEFAULT_BOUNDS.tool_timeout_s,
-        max_response_bytes: int | None = None,
-        max_redirects: int | None = None,
         on_overflow: OnOverflow = "raise",
+        **message: Unpack[Message],
     ) -> Response:
         """Send one request, follow its redirects and read the answer. 4xx and 5xx are answers, not errors.
 
@@ -159,15 +165,7 @@ class GuardedClient:
         """
         started_s = asyncio.get_running_loop().time()
         content, truncated = bytearray(), False
-        async with self.stream(
-            method,
-            url,
-            headers=headers,
-            body=body,
-            timeout_s=timeout_s,
-            max_response_bytes=max_response_bytes,
-            max_redirects=max_redirects,
-        ) as response:
+        async with self.stream(method, url, **message) as response:
             try:
                 async for piece in response:
                     content += piece
@@ -189,21 +187,18 @@ class GuardedClient:
         self,
         method: str,
         url: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        timeout_s: float = DEFAULT_BOUNDS.tool_timeout_s,
-        max_response_bytes: int | None = None,
-        max_redirects: int | None = None,
+        **message: Unpack[Message],
     ) -> AsyncGenerator[StreamedResponse]:
         """Send one request as `request` does and hand out the answer before its body is read.
 
         The connection is closed or given back when the block ends.
         """
+        timeout_s = message.get("timeout_s", DEFAULT_BOUNDS.tool_timeout_s)
         deadline = _Deadline(at=asyncio.get_running_loop().time() + timeout_s, after_s=timeout_s)
-        hop = self._first_hop(method, url, headers or {}, body)
-        cap = self._bounds.http_response_bytes if max_response_bytes is None else max_response_bytes
-        limit = self._bounds.http_redirects if max_redirects is None else max_redirects
+        hop = self._first_hop(method, url, message.get("headers") or {}, message.get("body"))
+        cap, limit = message.get("max_response_bytes"), message.get("max_redirects")
+        cap = self._bounds.http_response_bytes if cap is None else cap
+        limit = self._bounds.http_redirects if limit is None else limit
         for followed in range(limit + 1):
             exchange = Exchange(origin=origin_of(hop.url))
             try:
@@ -232,7 +227,7 @@ class GuardedClient:
         if body is not None and len(body) > self._bounds.request_body_bytes:
             text = f"The body has {len(body)} bytes; at most {self._bounds.request_body_bytes} are sent. Send less."
             raise EgressError("invalid_arguments", text)
-        given = _checked_headers(headers)
+        given = checked_headers(headers)
         taken = sorted(given.keys() & self._headers.keys())
         if taken:
             text = f"The header {taken[0]!r} is set by the configuration of this tool. Leave it out."
@@ -250,7 +245,7 @@ class GuardedClient:
         )
 
 
-def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
+def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the headers with lower-case names, or refuse those that could change the message itself."""
     checked: dict[str, str] = {}
     for name, value in headers.items():

@@ -10,10 +10,12 @@ import orjson
 from pegboard.base.errors import CallError
 from pegboard.base.model import is_list, is_object
 from pegboard.base.secrets import Secret
+from pegboard.egress.answers import json_of
+from pegboard.egress.destinations import only_there
 from pegboard.egress.http import GuardedClient
 from pegboard.egress.network import Resolve, system_resolve
-from pegboard.sources.builtin.network import check_status, json_of, only_there
-from pegboard.sources.builtin.seal import Seal
+from pegboard.sources.builtin.network import check_status
+from pegboard.sources.seal import Seal
 
 _WHO = "The language model"
 

@@ -9,8 +9,9 @@ import orjson
 from pegboard.base.errors import CallError
 from pegboard.base.model import JSON, Annotations, Handler, is_list, is_object
 from pegboard.core.call_context import CallContext
+from pegboard.egress.answers import json_of
 from pegboard.sources.builtin.kind import BuiltinKind, Services, tool_spec
-from pegboard.sources.builtin.network import HeaderConfig, check_status, json_of, web
+from pegboard.sources.builtin.network import HeaderConfig, check_status, web
 
 _CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization", "content-type"})
 _WHO = "The GraphQL server"

@@ -10,9 +10,10 @@ from pegboard.base.bounds import KIB
 from pegboard.base.errors import CallError
 from pegboard.base.model import JSON, Annotations, Handler, JSONValue
 from pegboard.core.call_context import CallContext
+from pegboard.egress.answers import text_of
 from pegboard.egress.http import Response
 from pegboard.sources.builtin.kind import BuiltinKind, Services, tool_spec
-from pegboard.sources.builtin.network import HeaderConfig, fitting, size_of, text_of, web
+from pegboard.sources.builtin.network import HeaderConfig, fitting, size_of, web
 
 # What the rest of the result may need beside the body.
 _ROOM_BYTES = 128 * KIB

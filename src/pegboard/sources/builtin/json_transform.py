@@ -17,7 +17,7 @@ from pegboard.core.call_context import CallContext
 from pegboard.egress.killable import ChildError, run_killable
 from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, tool_spec
 
-jmespath = Later("pegboard.sources.builtin.expressions")
+jmespath = Later("pegboard.sources.expressions")
 
 # What takes longer than this is begun again in a thread, where it does not hold up anybody.
 _INLINE_S = 0.01

@@ -19,7 +19,7 @@ from pegboard.base.secrets import Secret
 from pegboard.core.ports import Model
 from pegboard.egress.network import Resolve, system_resolve
 from pegboard.sources.builtin import BUILTINS
-from pegboard.sources.builtin.seal import sealed
+from pegboard.sources.seal import sealed
 
 # What the executor waits on top of the tool's own deadline, so that the tool tells what ran out of time.
 _GRACE_S = 1.0
@@ -219,3 +219,9 @@ def tool_spec(
         available=available,
         origin=f"pegboard.sources.builtin.{name}",
     )
+
+
+def rows_of(always: Mapping[str, JSON], **sometimes: JSON) -> JSON:
+    """Return the schema of a list of objects with these properties."""
+    row: JSON = {"type": "object", "properties": {**always, **sometimes}, "required": list(always)}
+    return {"type": "array", "items": row}

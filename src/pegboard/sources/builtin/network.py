@@ -1,13 +1,10 @@
-"""Network: what the tools that call out share: their settings, one request, and reading what came back."""
+"""Network: what the tools that call out share: their settings, one request, and what its status means."""
 
 from __future__ import annotations
 
-import codecs
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
-from urllib.parse import urlsplit
+from typing import Self
 
 import orjson
 from pydantic import Field, model_validator
@@ -16,12 +13,10 @@ from pegboard.base.bounds import MIB
 from pegboard.base.errors import CallError, DefinitionError
 from pegboard.base.model import JSONValue
 from pegboard.base.secrets import Secret
-from pegboard.egress.destinations import Destinations
+from pegboard.egress.answers import retry_after_s, text_of
+from pegboard.egress.destinations import Destinations, only_there
 from pegboard.egress.http import GuardedClient, OnOverflow, Response
 from pegboard.sources.builtin.kind import BuiltinConfig, SecretText, Services
-
-_CHARSET = re.compile(r"charset\s*=\s*\"?([\w.:-]{1,40})", re.IGNORECASE)
-_TRANSPORT_ONLY = frozenset({"base64_codec", "bz2_codec", "hex_codec", "idna", "punycode", "zlib_codec"})
 
 
 class NetworkConfig(BuiltinConfig):
@@ -130,48 +125,6 @@ def web(
     return Web(config=config, services=services, headers=headers or {}, destinations=destinations)
 
 
-def only_there(url: str) -> Destinations:
-    """Return the host of an operator's own URL, which may be a private one, as the only destination.
-
-    Raises:
-        DefinitionError: it is no http or https URL.
-    """
-    split = urlsplit(re.sub(r"\{\w+\}", "*", url))
-    port = {"http": 80, "https": 443}.get(split.scheme)
-    try:
-        port = split.port or port
-    except ValueError:
-        port = None
-    if port is None or not split.hostname or split.username is not None:
-        raise DefinitionError(f"{Secret(url)!r} is no http or https URL; write 'https://host/path'.")
-    host = f"[{split.hostname}]" if ":" in split.hostname else split.hostname
-    return Destinations(allow_hosts=(f"{host}:{port}",), allow_private=True)
-
-
-def text_of(response: Response) -> str:
-    """Return the body as text, in the encoding that the answer names, else UTF-8; what cannot be read becomes `�`."""
-    named = _CHARSET.search(response.headers.get("content-type", ""))
-    try:
-        codec = codecs.lookup(named[1] if named else "utf-8")
-    except LookupError:
-        codec = codecs.lookup("utf-8")
-    name = codec.name if getattr(codec, "_is_text_encoding", False) and codec.name not in _TRANSPORT_ONLY else "utf-8"
-    return response.body.decode(name, "replace")
-
-
-def json_of(response: Response, who: str) -> Any:
-    """Return the body as JSON.
-
-    Raises:
-        CallError: protocol_error when it is none.
-    """
-    try:
-        return orjson.loads(response.body)
-    except ValueError:
-        text = f"{who} answered {response.status_code} with something that is no JSON. Try again later."
-        raise CallError("protocol_error", text) from None
-
-
 def check_status(response: Response, who: str) -> None:
     """Raise what an answer of 400 or more means.
 
@@ -184,14 +137,9 @@ def check_status(response: Response, who: str) -> None:
     if status in (401, 403):
         raise CallError("upstream_auth", f"{who} refused our credentials ({status}). The operator must correct them.")
     if status == 429:
-        raise CallError("rate_limited", f"{who} says: too many requests. Wait.", retry_after_s=_retry_after_s(response))
+        raise CallError("rate_limited", f"{who} says: too many requests. Wait.", retry_after_s=retry_after_s(response))
     kind = "upstream_unavailable" if status in (502, 503, 504) else "upstream_error"
     raise CallError(kind, f"{who} answered {status}: {text_of(response)[:200]!r}.")
-
-
-def _retry_after_s(response: Response) -> float | None:
-    said = response.headers.get("retry-after", "")
-    return float(said) if said.isascii() and said.isdigit() and len(said) < 7 else None
 
 
 def fitting(text: str, max_bytes: int) -> str:

@@ -9,7 +9,7 @@ from pydantic import Field
 from pegboard.base.model import JSON, Annotations, Handler
 from pegboard.core.call_context import CallContext
 from pegboard.sources.builtin.documents import COLLECTION, Collection, hidden_without_store, store_of
-from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, tool_spec
+from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, rows_of, tool_spec
 
 
 class QueryConfig(BuiltinConfig):
@@ -29,21 +29,16 @@ SPEC = tool_spec(
     },
     required=("query",),
     result={
-        "results": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "text": {"type": "string"},
-                    "score": {"type": "number"},
-                    "document_id": {"type": "string"},
-                    "source": {"type": "string"},
-                    "start": {"type": "integer"},
-                    "end": {"type": "integer"},
-                },
-                "required": ["text", "score", "document_id", "source", "start", "end"],
-            },
-        }
+        "results": rows_of(
+            {
+                "text": {"type": "string"},
+                "score": {"type": "number"},
+                "document_id": {"type": "string"},
+                "source": {"type": "string"},
+                "start": {"type": "integer"},
+                "end": {"type": "integer"},
+            }
+        )
     },
     always=("results",),
     annotations=Annotations(read_only=True, destructive=False, idempotent=True, open_world=False),

@@ -14,8 +14,8 @@ import orjson
 
 from pegboard.base.errors import CallError
 from pegboard.base.model import JSON, is_list, is_object
+from pegboard.egress.answers import json_of, text_of
 from pegboard.egress.http import Response
-from pegboard.sources.builtin.network import json_of, text_of
 
 _TAG = re.compile(r"<[^<>]{0,200}>")
 

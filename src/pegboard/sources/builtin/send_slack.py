@@ -13,9 +13,10 @@ from pegboard.base.errors import CallError
 from pegboard.base.model import JSON, Annotations, Handler, is_object
 from pegboard.base.secrets import Secret
 from pegboard.core.call_context import CallContext
+from pegboard.egress.answers import json_of, text_of
 from pegboard.egress.http import Response
 from pegboard.sources.builtin.kind import BuiltinKind, SecretText, Services, tool_spec
-from pegboard.sources.builtin.network import NetworkConfig, check_status, json_of, text_of, web
+from pegboard.sources.builtin.network import NetworkConfig, check_status, web
 
 _WHO = "Slack"
 # What is longer in a webhook's URL is taken for a key, and kept out of results.

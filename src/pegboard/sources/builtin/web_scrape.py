@@ -9,10 +9,11 @@ from pegboard.base.bounds import MIB
 from pegboard.base.errors import CallError
 from pegboard.base.model import JSON, Annotations, Handler, is_object
 from pegboard.core.call_context import CallContext
+from pegboard.egress.answers import text_of
 from pegboard.egress.http import Response
 from pegboard.egress.killable import run_killable
 from pegboard.sources.builtin.kind import BuiltinKind, Services, tool_spec
-from pegboard.sources.builtin.network import NetworkConfig, fitting, text_of, web
+from pegboard.sources.builtin.network import NetworkConfig, fitting, web
 
 _EXTRACT = "pegboard.sources.builtin.extracting:extract"
 _MARKUP = frozenset({"text/html", "application/xhtml+xml", "application/xml", "text/xml", ""})

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from pegboard.base.model import JSON, Annotations, Handler
 from pegboard.core.call_context import CallContext
-from pegboard.sources.builtin.kind import BuiltinKind, SecretText, Services, tool_spec
+from pegboard.sources.builtin.kind import BuiltinKind, SecretText, Services, rows_of, tool_spec
 from pegboard.sources.builtin.network import NetworkConfig, check_status, fitting, web
 from pegboard.sources.builtin.searching import PROVIDERS, Search
 
@@ -48,19 +48,10 @@ SPEC = tool_spec(
     },
     required=("query",),
     result={
-        "results": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "title": {"type": "string"},
-                    "url": {"type": "string"},
-                    "snippet": {"type": "string"},
-                    "published": {"type": "string"},
-                },
-                "required": ["title", "url", "snippet"],
-            },
-        },
+        "results": rows_of(
+            {"title": {"type": "string"}, "url": {"type": "string"}, "snippet": {"type": "string"}},
+            published={"type": "string"},
+        ),
         "provider": {"type": "string"},
     },
     always=("results", "provider"),
