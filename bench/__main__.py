@@ -13,12 +13,12 @@ import platform
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
-from importlib.metadata import version
+from importlib.metadata import distributions, version
 from pathlib import Path
 
 from bench.measure import BRIEF, THOROUGH, Effort, Row, Spread
 
-BENCHES = ("calls", "lists", "why", "imports", "stdio", "http")
+BENCHES = ("calls", "builtins", "lists", "why", "imports", "stdio", "http")
 PACKAGES = ("pegboard", "mcp", "fastmcp", "pydantic", "orjson", "jsonschema-rs", "cyclopts")
 RESULTS = Path(__file__).with_name("RESULTS.md")
 HEAD = """\
@@ -35,8 +35,13 @@ def machine() -> Iterator[str]:
     yield f"* {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     yield f"* {processor()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}"
     yield f"* {platform.python_implementation()} {platform.python_version()}, " + ", ".join(
-        f"{package} {version(package)}" for package in PACKAGES
+        f"{package} {version(package)}" for package in PACKAGES if is_installed(package)
     )
+
+
+def is_installed(package: str) -> bool:
+    """Tell whether there is such a package; the peers are in the benches' own environment only (`make bench`)."""
+    return next(iter(distributions(name=package)), None) is not None
 
 
 def processor() -> str:
