@@ -14,6 +14,7 @@ from pegboard.core.context import ToolContext
 from pegboard.sources.class_ import Tool
 
 if TYPE_CHECKING:
+    from pegboard.auth.rules import IdentityRules
     from pegboard.base.bounds import Bounds
     from pegboard.base.content import ToolResult
     from pegboard.base.model import Handler, Hook, HookKind, Profile, Runs, ToolEntry, ToolSpec
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pegboard.core.ports import LimitStore, Source
     from pegboard.core.registry import Registry, Snapshot
     from pegboard.core.view import View, ViewParts
+    from pegboard.discovery.exposure import Discovery
+    from pegboard.discovery.finder import Found
     from pegboard.sources.options import ToolKeywords
 
 asyncio = Later("asyncio")
@@ -29,6 +32,7 @@ availability = Later("pegboard.core.availability")
 bounding = Later("pegboard.base.bounds")
 declaring = Later("pegboard.declaring")
 executing = Later("pegboard.core.executor")
+exposing = Later("pegboard.discovery.exposure")
 exporting = Later("pegboard.export")
 globs = Later("pegboard.globs")
 model = Later("pegboard.base.model")
@@ -63,6 +67,8 @@ class Catalog:
     ) -> None:
         self.name = name
         self.secrets: list[Secret] = []
+        # Who may come in over HTTP; `None` lets in whoever reaches the server.
+        self.identity: IdentityRules | None = None
         self._given_bounds, self._context_type, self._clock = bounds, context_type, clock
         self._limit_store = limit_store
         self._default_loaders: list[Callable[[Catalog], object]] = []
@@ -92,6 +98,11 @@ class Catalog:
     def executor(self) -> Executor:
         """The only door to a handler."""
         return executing.Executor(self.guards)
+
+    @cached_property
+    def discovery(self) -> Discovery:
+        """What finds tools: one index, shared by all callers."""
+        return exposing.Discovery.of(self.registry)
 
     @cached_property
     def _parts(self) -> ViewParts:
@@ -352,6 +363,19 @@ class Catalog:
         """Return the view after answering the async predicates of the selected tools, together."""
         view = self.view(ctx, include=include, profile=profile, internal=internal, extra_tools=extra_tools)
         return await view.prepare()
+
+    def exposed(self, view: View) -> View:
+        """Return the view as its profile's exposure shows it; what every door lists, and calls on.
+
+        `direct` is the view itself. The others list `searchTools`, `getTools` and `useTools` (as the
+        exposure and the profile's `rename` say) and what the profile pins; every tool of the view can
+        still be called by its name.
+        """
+        return exposing.exposed(view, self.discovery)
+
+    async def search(self, view: View, query: str, *, limit: int = 8) -> Found:
+        """Return the view's tools that serve a request, best first; none when nothing does."""
+        return (await self.discovery.finder.search(view, [query], limit=limit))[0]
 
     def _check_groups(self, include: Sequence[str] | None) -> None:
         if include is None:
