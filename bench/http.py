@@ -208,7 +208,7 @@ def serve_pegboard(count: int) -> None:
     for number in range(count - 1):
         catalog.register(spec(number), answer)
     groups = ("core", "search", "files", "mail", "crm", "admin")
-    catalog.profile(Profile(name="all", include=groups))
+    catalog.profile(Profile(name="all", include=groups, exposure="direct"))
     run_http(catalog, port=0, on_ready=lambda address: print(address.split(":")[2].partition("/")[0], flush=True))
 
 

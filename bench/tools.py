@@ -43,7 +43,9 @@ def catalog() -> Catalog:
     made.predicate(name="is_configured")(lambda ctx: ctx.user_id is not None)
     for number in range(COUNT):
         made.register(spec(number), answer)
-    made.profile(Profile(name="all", include=GROUPS, policy=Policy(allow=("tool_*",), deny=("tool_1999",))))
+    made.profile(
+        Profile(name="all", include=GROUPS, exposure="direct", policy=Policy(allow=("tool_*",), deny=("tool_1999",)))
+    )
     return made
 
 

@@ -85,8 +85,8 @@ async def test_a_long_list_comes_in_pages_whose_cursors_belong_to_one_caller_and
     catalog = Catalog()
     for number in range(2_001):
         catalog.tool(name=f"tool_{number}", groups="core")(lambda: "here")
-    catalog.profile(Profile(name="chat", include=("core",)))
-    catalog.profile(Profile(name="other", include=("core",)))
+    catalog.profile(Profile(name="chat", include=("core",), exposure="direct"))
+    catalog.profile(Profile(name="other", include=("core",), exposure="direct"))
     async with inside(http_app(catalog)) as client:
         first = answer_of(await post(client, "tools/list"))["result"]
         assert len(first["tools"]) == 2_000

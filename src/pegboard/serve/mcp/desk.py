@@ -20,6 +20,7 @@ from pegboard.serve.mcp.rounds import RoundBridge
 
 if TYPE_CHECKING:
     from pegboard.catalog import Catalog
+    from pegboard.serve.hub import Hub
 
 INVALID_PARAMS = -32602
 MISSING_CAPABILITY = -32021
@@ -41,6 +42,8 @@ class Desk:
     catalog: Catalog
     context_for: ContextFor
     offers: Offers
+    hub: Hub | None = None
+    """Follows the calls of callers who listen; only servers have one."""
 
     def context(self, visit: Visit, bridge: Bridge | None = None) -> ToolContext:
         """Return a fresh context for one request."""
@@ -48,13 +51,19 @@ class Desk:
         if bridge is not None and ctx.client is None:
             # Nobody else has seen this context yet; copying its thirty fields would cost as much as a call.
             object.__setattr__(ctx, "client", bridge)
+        if bridge is not None and self.hub is not None and self.hub.is_heard(visit, ctx):
+            self.hub.attach(ctx, visit)
         return ctx
 
     # -- lists
 
+    def exposed(self, visit: Visit, ctx: ToolContext) -> View:
+        """Return what the profile of the one who visits shows, to call on."""
+        return self.catalog.exposed(self.catalog.view(ctx, profile=visit.profile))
+
     async def view(self, visit: Visit) -> View:
-        """Return the view of the one who visits, with every question for a list answered."""
-        return await self.catalog.aview(self.context(visit), profile=visit.profile)
+        """Return the same with every question for a list answered."""
+        return await self.exposed(visit, self.context(visit)).prepare()
 
     async def tool_list(self, visit: Visit) -> bytes:
         """Return the caller's tools as a JSON array, in the form of 2026-07-28."""
@@ -69,7 +78,7 @@ class Desk:
             RpcError: no such tool for this caller, in the same words whatever the reason; a client
                 that lacks what the call needs.
         """
-        view = self.catalog.view(self.context(visit, bridge), profile=visit.profile)
+        view = self.exposed(visit, self.context(visit, bridge))
         result = await self.run(view, name, arguments, bridge)
         if not isinstance(result, ToolResult):
             return result

@@ -23,6 +23,8 @@ class RoundBridge(Bridge):
         state: what we sealed in the round before, opened again; `None` in the first round.
     """
 
+    asks_by_calling_again = True
+
     def __init__(
         self, capabilities: Mapping[str, Any], *, responses: Mapping[str, JSON] | None = None, state: str | None = None
     ) -> None:

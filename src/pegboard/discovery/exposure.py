@@ -1,0 +1,220 @@
+"""Exposure: what a profile shows of a view: the tools themselves, or a few tools that find and run them.
+
+Decided by the profile alone, here and nowhere else: lists and calls of every door ask `exposed`. It changes what is
+listed, never what may be called: a visible tool that is not listed can be called by its name all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+from pegboard.base.bounds import Bounds
+from pegboard.base.content import ToolResult
+from pegboard.base.errors import AsyncPredicateError
+from pegboard.base.hooks import hooks_of
+from pegboard.base.model import JSON, Decision, Handler, JSONValue, Profile, ToolEntry
+from pegboard.base.schema import compile_schema
+from pegboard.core.context import ToolContext
+from pegboard.core.policy import applies
+from pegboard.core.registry import Plan, Registry, Snapshot
+from pegboard.core.view import View
+from pegboard.discovery import wording
+from pegboard.discovery.budget import estimated_tokens
+from pegboard.discovery.digest import digest_of
+from pegboard.discovery.finder import Finder
+from pegboard.discovery.get_tools import get_tools
+from pegboard.discovery.loops import LoopBreaker
+from pegboard.discovery.meta import Meta
+from pegboard.discovery.search_tools import search_tools
+from pegboard.discovery.shelf import Shelf
+from pegboard.discovery.use_tools import use_tools
+from pegboard.discovery.wording import MetaNames
+
+Mode = Literal["direct", "two_tool", "search"]
+NAMESPACE = "pegboard__meta"
+"""No tool can be declared in it: a namespace has no double underscore."""
+
+_MAX_LISTS = 256
+_DIGEST_TOKENS = {"two_tool": 2_000, "search": 400}
+_ANY_OBJECT: JSON = {"type": "object"}
+
+
+@dataclass(kw_only=True, slots=True)
+class Discovery:
+    """What all callers of one catalog share: the index, and who asks in circles. State of one Catalog."""
+
+    finder: Finder
+    loops: LoopBreaker
+    bounds: Bounds
+
+    @classmethod
+    def of(cls, registry: Registry) -> Discovery:
+        return cls(finder=Finder(registry), loops=LoopBreaker(), bounds=registry.bounds)
+
+
+def exposed(view: View, discovery: Discovery) -> View:
+    """Return what the view's profile shows of it; the view itself where it lists every tool."""
+    profile = view.profile
+    if profile is None or profile.exposure == "direct":
+        return view
+    return ExposedView(view, profile, discovery)
+
+
+class _MetaSnapshot(Snapshot):
+    """The snapshot itself, in whose plans the meta tools take any object: they judge its parts themselves."""
+
+    def __init__(self, snapshot: Snapshot) -> None:  # pyright: ignore[reportMissingSuperCall] - it is that snapshot
+        self.__dict__ = snapshot.__dict__
+
+    def plan(self, entry: ToolEntry) -> Plan:
+        if not is_meta(entry):
+            return super().plan(entry)
+        return Plan(entry, compile_schema(_ANY_OBJECT), None, hooks_of(entry, self.hooks))
+
+
+def is_meta(entry: ToolEntry) -> bool:
+    """Tell whether an entry is one of the three."""
+    return entry.spec.namespace == NAMESPACE
+
+
+class ExposedView(View):
+    """A view whose list is short: the meta tools and what is pinned. All else in it is as in the view."""
+
+    __slots__ = ("_discovery", "_mode", "_plain", "_profile", "meta_names")
+
+    def __init__(self, view: View, profile: Profile, discovery: Discovery) -> None:
+        super().__init__(view._parts, view.ctx, view.selection, profile=profile, extra=view._extra)
+        self._extended = view._extended
+        self._plain, self._profile, self._discovery = view, profile, discovery
+        self._mode: Mode | None = None if profile.exposure == "auto" else profile.exposure
+        self.meta_names = MetaNames.renamed(profile.rename)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        newest = super().snapshot
+        found = newest.cache.get(_MetaSnapshot)
+        if found is None:
+            found = newest.cache[_MetaSnapshot] = _MetaSnapshot(newest)
+        return found
+
+    @property
+    def mode(self) -> Mode:
+        """How the tools are shown to this caller now."""
+        if self._mode is None:
+            cost = estimated_tokens(len(self._plain.export_bytes("mcp")))
+            self._mode = "direct" if cost <= self._profile.token_budget else "search"
+        return self._mode
+
+    @property
+    def meta_tools(self) -> tuple[str, ...]:
+        """The names of the meta tools that this caller has now."""
+        names = self.meta_names
+        return {"direct": (), "two_tool": (names.get, names.use), "search": tuple(names)}[self.mode]
+
+    # -- the list
+
+    def tools(self) -> tuple[ToolEntry, ...]:
+        """Return what is listed: the meta tools, then the pinned ones by name; or every tool, in mode `direct`."""
+        visible = super().tools()
+        if self.mode == "direct":
+            return visible
+        lists: dict[Any, tuple[Any, tuple[ToolEntry, ...]]] = self.snapshot.cache.setdefault("exposed", {})
+        key = (self._profile, self.mode, id(visible))
+        kept = lists.get(key)
+        if kept is not None and kept[0] is visible:
+            return kept[1]
+        digest = digest_of(Shelf.of(visible), budget_tokens=_DIGEST_TOKENS[self.mode])
+        listed = (*(self._entry(name, digest=digest) for name in self.meta_tools), *self._pinned(visible))
+        if visible is self.snapshot.selected(self.selection, self.ctx.policy):
+            if len(lists) >= _MAX_LISTS:
+                lists.clear()
+            lists[key] = (visible, listed)
+        return listed
+
+    def _pinned(self, visible: Sequence[ToolEntry]) -> list[ToolEntry]:
+        pinned = (entry for entry in visible if any(applies(glob, entry) for glob in self._profile.pinned))
+        # Where a tool of that name is declared, the meta tool has it here, and the tool its qualified id.
+        return sorted((e for e in pinned if e.wire_name not in self.meta_names), key=lambda entry: entry.wire_name)
+
+    def names(self, server: str | None = None) -> list[str]:
+        if self.mode == "direct":
+            return super().names(server)
+        return [
+            name for entry in self.tools() for name in self._full_names(entry.spec.full_names, entry.wire_name, server)
+        ]
+
+    def _entry(self, name: str, *, digest: str = "", run: Handler | None = None) -> ToolEntry:
+        """Return a meta tool: with what is there, to be listed; or with what runs it, for this caller."""
+        spec = wording.spec_of(
+            name,
+            self.meta_names,
+            namespace=NAMESPACE,
+            digest=digest,
+            with_search=self.mode == "search",
+            require_context=self._profile.require_context,
+            max_calls=self._discovery.bounds.use_tools_calls,
+        )
+        return ToolEntry(spec=spec, handler=run, wire_name=name, fingerprint=NAMESPACE)
+
+    # -- one tool
+
+    def find(self, name: str) -> ToolEntry | None:
+        if name in self.meta_names and name in self.meta_tools:
+            return self._entry(name, run=self._handler(name))
+        return super().find(name)
+
+    def _handler(self, name: str) -> Handler:
+        names = self.meta_names
+        run = {names.search: search_tools, names.get: get_tools, names.use: use_tools}[name]
+        meta = Meta(
+            view=self._plain,
+            names=names,
+            finder=self._discovery.finder,
+            loops=self._discovery.loops,
+            bounds=self._discovery.bounds,
+            run=self._run_inner,
+            require_context=self._profile.require_context,
+        )
+        return partial(run, meta)
+
+    def _run_inner(
+        self, name: str, args: JSONValue, ctx: ToolContext, call_id: str, observer: object
+    ) -> Awaitable[ToolResult]:
+        """Run one call of a batch on the view without the meta tools: it cannot nest, and no guard is passed by."""
+        view = View(self._parts, ctx, self.selection, profile=self.profile, extra=self._extra)
+        view._extended = self._extended
+        return self._parts.caller.call(view, name, args, callbacks=observer, call_id=call_id)
+
+    def __getitem__(self, name: str) -> ToolEntry:
+        """Return a tool as it is listed; `KeyError` for every name that this caller may not use."""
+        if name in self.meta_names and name in self.meta_tools:
+            return next(entry for entry in self.tools() if entry.wire_name == name)
+        return super().__getitem__(name)
+
+    def why(self, name: str) -> Decision:
+        if name in self.meta_names and name in self.meta_tools:
+            return Decision(
+                "visible", f"a meta tool of profile {self._profile.name!r}, whose exposure is {self.mode!r}"
+            )
+        return super().why(name)
+
+    def hint(self, name: str) -> str:
+        said = super().hint(name)
+        with suppress(AsyncPredicateError):
+            if said.startswith(" List") and self.mode != "direct":
+                return f" Call {self.meta_names.get} to see what is available."
+        return said
+
+    async def afind(self, name: str) -> ToolEntry | None:
+        if name in self.meta_names:
+            await self.prepare()
+        return await super().afind(name)
+
+    async def awhy(self, name: str) -> Decision:
+        if name in self.meta_names:
+            await self.prepare()
+        return await super().awhy(name)

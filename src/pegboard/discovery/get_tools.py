@@ -1,0 +1,92 @@
+"""getTools: the schemas of tools that are named, as this caller may use them."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from pegboard.base.errors import CallError, PegboardError
+from pegboard.base.model import JSON, JSONValue, ToolEntry, is_list, is_object
+from pegboard.core.call_context import CallContext
+from pegboard.discovery.intent import without_intent, workspaces_of
+from pegboard.discovery.meta import Meta
+from pegboard.discovery.shelf import Shelf, find, one_line
+
+log = logging.getLogger("pegboard")
+_ALL = ["*"]
+
+
+async def get_tools(meta: Meta, ctx: CallContext, args: JSON) -> JSON:
+    """Answer one request; what cannot be found is told beside what can."""
+    request: JSONValue = args.get("request")
+    if not is_list(request) or not request:
+        return {"success": False, "error": _request_required(meta)}
+    try:
+        answered = await _answered(meta, request)
+    except CallError:
+        raise
+    except Exception as error:  # boundary: foreign code; builders and predicates of the host run in here
+        log.warning("%s failed in call %s.", meta.names.get, ctx.call_id, exc_info=error)
+        return {"success": False, "error": f"Error getting tools: {_told(error, ctx)}"}
+    return meta.answer(ctx, "get", {"request": request}, answered)
+
+
+async def _answered(meta: Meta, request: list[JSONValue]) -> JSON:
+    shelf = Shelf.of((await meta.view.prepare()).tools())
+    shown: list[JSON] = []
+    problems: list[str] = []
+    for item in request:
+        await _answer_item(item, meta, shelf, shown, problems)
+    data: JSON = {"tools": shown}
+    if meta.require_context:
+        data["workspaces"] = workspaces_of(meta.view.ctx)
+    answered: JSON = {"success": True, "data": data}
+    return {**answered, "error": f"Some items not found: {', '.join(problems)}"} if problems else answered
+
+
+async def _answer_item(item: JSONValue, meta: Meta, shelf: Shelf, shown: list[JSON], problems: list[str]) -> None:
+    said: JSON = item if is_object(item) else {}
+    agent: Any = said.get("agent", said.get("namespace"))
+    if not isinstance(agent, str) or not agent.strip():
+        problems.append('Missing or invalid "agent" field in request item')
+        return
+    if agent not in shelf.agents:
+        problems.append(shelf.no_agent(agent))
+        return
+    tools = said.get("tools", _ALL)
+    if not is_list(tools) or not tools:
+        problems.append(f'Agent "{agent}" requires "tools" array with at least one tool name')
+        return
+    if tools == _ALL:
+        shown.extend(brief(entry) for entry in shelf.agents[agent].values())
+        return
+    for tool in tools:
+        entry = await find(meta.view, tool, agent) if isinstance(tool, str) else None
+        if entry is None:
+            problems.append(shelf.no_tool(str(tool), agent))
+        else:
+            shown.append(full(entry))
+
+
+def brief(entry: ToolEntry) -> JSON:
+    """Return a tool in one line, without its schema."""
+    return {"agent": entry.spec.namespace, "tool": entry.spec.name, "description": one_line(entry.spec.description)}
+
+
+def full(entry: ToolEntry) -> JSON:
+    """Return a tool as it is called through `useTools`."""
+    spec = entry.spec
+    schema = without_intent(spec.input_schema)
+    return {"agent": spec.namespace, "tool": spec.name, "description": spec.description, "inputSchema": schema}
+
+
+def _request_required(meta: Meta) -> str:
+    example = '{ "request": [{ "agent": "files", "tools": ["list"] }] }'
+    return f"Request array is required. Example: {example}. See tool description for available agents and tools."
+
+
+def _told(error: Exception, ctx: CallContext) -> str:
+    """Return what may be said of an error: its text when it is one of ours, without secrets."""
+    if not isinstance(error, PegboardError):
+        return f"An unexpected error occurred (call {ctx.call_id})."
+    return str(error) if ctx.redactor is None else ctx.redactor.text(str(error))

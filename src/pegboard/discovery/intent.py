@@ -1,0 +1,114 @@
+"""Intent: what a model says that it is about; recorded, may narrow what a call reaches, never grants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pegboard.base.model import JSON, JSONValue, is_object
+from pegboard.core.context import ToolContext
+
+MARK: Final = "x-call-intent"
+"""A property with this key takes its value from the intent: `true` by its own name, or the name of a field."""
+SERVICE: Final = "call_intent"
+"""Where handlers and hooks find the intent of a call: `ctx.services["call_intent"]`."""
+
+FIELDS: Final = ("workspaceId", "sessionId", "memory", "goal", "constraints")
+_REQUIRED: Final = FIELDS[:-1]
+CONTEXT_SCHEMA: Final[JSON] = {
+    "type": "object",
+    "properties": {name: {"type": "string"} for name in FIELDS},
+    "required": list(_REQUIRED),
+    "additionalProperties": False,
+}
+_PLACEHOLDERS = frozenset({"", "n/a", "na", "tbd", "todo", "none", "null", "undefined", "unknown", "-", "…", "string"})
+_EXAMPLE = (
+    '"context": {"workspaceId": "default", "sessionId": "release notes", "memory": "the user wants short notes", '
+    '"goal": "list what changed since 1.2"}'
+)
+_MAX_CHARS = 4_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CallIntent:
+    """What the model says of a batch of calls. Its words alone: no guard looks at them."""
+
+    workspace: str = ""
+    session: str = ""
+    memory: str = ""
+    goal: str = ""
+    constraints: str = ""
+
+    @classmethod
+    def of(cls, said: object) -> CallIntent:
+        """Read `context` as far as it holds texts."""
+        given: Mapping[str, Any] = said if is_object(said) else {}
+        texts = (given.get(name) for name in FIELDS)
+        workspace, session, memory, goal, constraints = (
+            text.strip()[:_MAX_CHARS] if isinstance(text, str) else "" for text in texts
+        )
+        return cls(workspace=workspace, session=session, memory=memory, goal=goal, constraints=constraints)
+
+    def said(self) -> JSON:
+        """Return what was said, in the words of the wire."""
+        values = (self.workspace, self.session, self.memory, self.goal, self.constraints)
+        return {name: value for name, value in zip(FIELDS, values, strict=True) if value}
+
+
+def workspaces_of(ctx: ToolContext) -> list[str]:
+    """Return the workspaces that a call may name: `default`, which is the context's space, and that space by name."""
+    return ["default", *([ctx.space_id] if ctx.space_id else [])]
+
+
+def fault_of(intent: CallIntent, ctx: ToolContext, *, is_required: bool) -> str | None:
+    """Return what is wrong with an intent, all of it in one text; `None` when a batch may go on."""
+    known = workspaces_of(ctx)
+    if intent.workspace and intent.workspace not in known and not _is_placeholder(intent.workspace):
+        return f'Workspace "{intent.workspace}" is not available. Available: {", ".join(known)}.'
+    if not is_required:
+        return None
+    said = intent.said()
+    missing = [name for name in _REQUIRED if _is_placeholder(said.get(name, ""))]
+    if not missing:
+        return None
+    return f"context needs real values for: {', '.join(missing)}. Example: {_EXAMPLE}"
+
+
+def _is_placeholder(text: str) -> bool:
+    return text.strip().strip("<>[]{}.").casefold() in _PLACEHOLDERS
+
+
+# ---------------------------------------------------------------- properties that take their value from it
+
+
+def marked(schema: JSON) -> dict[str, str]:
+    """Return the properties that take their value from the intent, with the field of each; `context` is all of it."""
+    properties: Mapping[str, JSONValue] = schema.get("properties") or {}
+    found: dict[str, str] = {}
+    for name, drawn in properties.items():
+        mark = drawn.get(MARK) if is_object(drawn) else None
+        field = name if mark is True else mark
+        if isinstance(field, str) and (field in FIELDS or field == "context"):
+            found[name] = field
+    return found
+
+
+def without_intent(schema: JSON) -> JSON:
+    """Return a schema as a model needs it: a copy without the properties that the intent fills."""
+    gone = marked(schema)
+    if not gone:
+        return schema
+    shown = {**schema, "properties": {name: drawn for name, drawn in schema["properties"].items() if name not in gone}}
+    if "required" in shown:
+        shown["required"] = [name for name in shown["required"] if name not in gone]
+        if not shown["required"]:
+            del shown["required"]
+    return shown
+
+
+def filled(params: JSON, schema: JSON, intent: CallIntent) -> JSON:
+    """Return arguments with what the intent knows of the marked properties; what the model gave itself stays."""
+    said = intent.said()
+    found = {name: said if field == "context" else said.get(field) for name, field in marked(schema).items()}
+    return {**{name: value for name, value in found.items() if value}, **params}

@@ -1,0 +1,243 @@
+"""useTools: run a batch of tools, each a guarded call of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pegboard.base.content import ToolResult, call_error
+from pegboard.base.model import JSON, JSONValue, ToolEntry, is_list, is_object
+from pegboard.core.call_context import CallContext
+from pegboard.core.context import ToolContext
+from pegboard.discovery.intent import SERVICE, CallIntent, fault_of, filled
+from pegboard.discovery.meta import Meta
+from pegboard.discovery.outcomes import Outcome, shown_outcomes
+from pegboard.discovery.shelf import Shelf, find
+
+AT_ONCE = 8
+_REQUIRED = 'calls array is required. Structure: calls: [{ agent: "…", tool: "…", params: {…} }]'
+_UNSAID = object()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Item:
+    """One call of a batch as the model wrote it: `fault` says what is wrong with it before it is run."""
+
+    index: int
+    agent: str = ""
+    tool: str = ""
+    params: JSONValue = None
+    goes_on: bool = False
+    entry: ToolEntry | None = None
+    fault: str = ""
+
+
+async def use_tools(meta: Meta, ctx: CallContext, args: JSON) -> JSON | ToolResult:
+    """Run the calls in order or in parallel; tell of each what became of it."""
+    said: JSONValue = args.get("calls")
+    if not is_list(said) or not said:
+        return {"success": False, "error": _REQUIRED}
+    fault = _batch_fault(meta, args, len(said))
+    if fault:
+        return {"success": False, "error": fault}
+    meta.loops.went_on(meta.view.ctx, meta.profile)
+    items = [await _read(index, call, meta) for index, call in enumerate(said)]
+    strategy = "parallel" if args.get("strategy") == "parallel" else "serial"
+    intent = CallIntent.of(args.get("context"))
+    about = {"batch_id": ctx.call_id, "strategy": strategy}
+    await ctx.emitter("on_batch_started", {**about, "calls": len(items), "context": intent.said()}, None)
+    batch = _Batch(meta, ctx, intent, items)
+    done = await (batch.in_parallel() if strategy == "parallel" else batch.in_order())
+    failed = sum(outcome.has_failed for outcome in done)
+    await ctx.emitter("on_batch_completed", {**about, "calls": len(items), "failed": failed}, not failed)
+    _ask_alone(done, ctx)
+    return shown_outcomes(done, cap_bytes=meta.bounds.result_bytes)
+
+
+def _batch_fault(meta: Meta, args: JSON, count: int) -> str | None:
+    most = meta.bounds.use_tools_calls
+    if count > most:
+        return f"{meta.names.use} runs at most {most} calls in a batch; this one has {count}. Split it."
+    strategy = args.get("strategy", "serial")
+    if strategy not in ("serial", "parallel"):
+        return f'strategy "{strategy}" is none of serial, parallel.'
+    return fault_of(CallIntent.of(args.get("context")), meta.view.ctx, is_required=meta.require_context)
+
+
+# ---------------------------------------------------------------- what the model wrote
+
+
+async def _read(index: int, said: JSONValue, meta: Meta) -> _Item:
+    if not is_object(said):
+        return _Item(index=index, fault=f"call {index} is no object. {_correct('…', '…')}")
+    agent: Any = said.get("agent", said.get("namespace"))
+    tool: Any = said.get("tool", said.get("name"))
+    params: Any = next((said[key] for key in ("params", "parameters", "arguments") if key in said), _UNSAID)
+    if not isinstance(tool, str) or not tool.strip():
+        known = agent if isinstance(agent, str) else ""
+        return _Item(index=index, agent=known, fault=f"call {index} names no tool. {_correct(known or '…', '…')}")
+    named = agent if isinstance(agent, str) and agent.strip() else None
+    entry = await find(meta.view, tool, named)
+    item = _Item(
+        index=index,
+        agent=(named or "") if entry is None else entry.spec.namespace,
+        tool=tool if entry is None else entry.spec.name,
+        params={} if params is _UNSAID else params,
+        goes_on=said.get("continueOnFailure") is True,
+        entry=entry,
+    )
+    if entry is None:
+        return _Item(**_fields(item), fault=await _not_found(meta, tool, named))
+    if not is_object(item.params):
+        shown = f"params of call {index} must be an object. {_correct(item.agent, item.tool)}"
+        return _Item(**_fields(item), fault=shown)
+    return item
+
+
+def _fields(item: _Item) -> dict[str, Any]:
+    return {name: getattr(item, name) for name in ("index", "agent", "tool", "params", "goes_on", "entry")}
+
+
+async def _not_found(meta: Meta, tool: str, agent: str | None) -> str:
+    if tool in meta.names:
+        return f"{tool} cannot be called through {meta.names.use}: put the calls of all tools into one batch."
+    shelf = Shelf.of((await meta.view.prepare()).tools())
+    if agent is None:
+        told = shelf.no_name(tool)
+    else:
+        told = shelf.no_tool(tool, agent) if agent in shelf.agents else shelf.no_agent(agent)
+    return f"{told}. Call {meta.names.get} to see what is available."
+
+
+def _correct(agent: str, tool: str) -> str:
+    return f'Correct: {{ "agent": "{agent}", "tool": "{tool}", "params": {{…}} }}'
+
+
+# ---------------------------------------------------------------- running
+
+
+class _Batch:
+    """The calls of one batch on their way."""
+
+    def __init__(self, meta: Meta, ctx: CallContext, intent: CallIntent, items: Sequence[_Item]) -> None:
+        self._meta, self._ctx, self._intent, self._items = meta, ctx, intent, items
+        self._lanes = asyncio.Semaphore(AT_ONCE)
+        self._fractions = [0.0] * len(items)
+        self._inner = _inner_context(ctx, intent, is_alone=len(items) == 1)
+
+    def _call_id(self, item: _Item) -> str:
+        return f"{self._ctx.call_id}.{item.index}"
+
+    async def in_order(self) -> list[Outcome]:
+        """Run one call after the other; after a failure that no call said to pass over, the rest is skipped."""
+        done: list[Outcome] = []
+        stopped = False
+        for item in self._items:
+            if stopped:
+                done.append(self._outcome(item, is_skipped=True))
+                continue
+            done.append(await self._run(item))
+            stopped = done[-1].has_failed and not item.goes_on
+        return done
+
+    async def in_parallel(self) -> list[Outcome]:
+        """Run what changes nothing, or the same once and twice, together; what does not, one after the other."""
+        places: list[Outcome | None] = [None] * len(self._items)
+
+        async def lane(items: Sequence[_Item]) -> None:
+            for item in items:
+                async with self._lanes:
+                    places[item.index] = await self._run(item)
+
+        together = [item for item in self._items if _may_overlap(item)]
+        apart = [item for item in self._items if not _may_overlap(item)]
+        async with asyncio.TaskGroup() as group:
+            for items in (*([item] for item in together), apart):
+                group.create_task(lane(items))
+        return [outcome for outcome in places if outcome is not None]
+
+    async def _run(self, item: _Item) -> Outcome:
+        if item.entry is None and item.tool:
+            # Asked of the judge all the same: a name that is refused is counted and recorded like any other.
+            await self._meta.run(_asked(item), item.params, self._inner, self._call_id(item), None)
+        if item.fault or item.entry is None:
+            return self._outcome(item, fault=item.fault)
+        params = filled(item.params, item.entry.spec.input_schema, self._intent)
+        result = await self._meta.run(
+            item.entry.qualified_id, params, self._inner, self._call_id(item), _Relay(self, item.index)
+        )
+        self.tell(item.index, 1.0, "")
+        return self._outcome(item, result=result)
+
+    def _outcome(
+        self, item: _Item, *, result: ToolResult | None = None, fault: str = "", is_skipped: bool = False
+    ) -> Outcome:
+        correct = ""
+        if result is not None and result.error is not None and result.error.kind == "invalid_arguments":
+            correct = _correct(item.agent, item.tool)
+        return Outcome(
+            index=item.index,
+            agent=item.agent,
+            tool=item.tool,
+            call_id=self._call_id(item),
+            result=result,
+            fault=fault,
+            correct=correct,
+            is_skipped=is_skipped,
+        )
+
+    def tell(self, index: int, fraction: float, message: str) -> None:
+        """Report the progress of one call as progress of the batch."""
+        self._fractions[index] = max(self._fractions[index], min(fraction, 1.0))
+        self._ctx.progress(sum(self._fractions) / len(self._items), message)
+
+
+def _inner_context(ctx: CallContext, intent: CallIntent, *, is_alone: bool) -> ToolContext:
+    """Return the request's own context as the calls of a batch have it: they belong to it, and know its intent."""
+    inner = copy.copy(ctx.plain())
+    own: dict[str, Any] = {"parent_call": ctx.call_id, "services": {**inner.services, SERVICE: intent}}
+    if not is_alone and _asks_by_calling_again(ctx):
+        # Such a client would run the whole batch again with the answer, and what is done would be done twice.
+        own["client"] = None
+    for name, value in own.items():
+        object.__setattr__(inner, name, value)
+    return inner
+
+
+def _asks_by_calling_again(ctx: ToolContext) -> bool:
+    return getattr(ctx.client, "asks_by_calling_again", False) is True
+
+
+class _Relay:
+    """An observer of one inner call, for those who follow the batch: its progress moves that of the batch."""
+
+    def __init__(self, batch: _Batch, index: int) -> None:
+        self._batch, self._index = batch, index
+
+    def on_progress(self, event: Any) -> None:
+        fraction, message = event.payload.get("fraction"), event.payload.get("message")
+        if isinstance(fraction, int | float):
+            self._batch.tell(self._index, fraction, message if isinstance(message, str) else "")
+
+
+def _asked(item: _Item) -> str:
+    return f"{item.agent}.{item.tool}" if item.agent else item.tool
+
+
+def _may_overlap(item: _Item) -> bool:
+    hints = None if item.entry is None else item.entry.spec.annotations
+    return hints is None or hints.read_only is True or hints.idempotent is True
+
+
+def _ask_alone(done: Sequence[Outcome], ctx: CallContext) -> None:
+    """Let the only call of a batch put its question to a client that answers by calling again.
+
+    Raises:
+        CallError: `consent_required`, which such a client understands.
+    """
+    error = done[0].result.error if len(done) == 1 and done[0].result is not None else None
+    if error is not None and error.kind == "consent_required" and _asks_by_calling_again(ctx):
+        raise call_error(error)
