@@ -22,9 +22,11 @@ COMMANDS = {
     "export": "Print the tools in the form of a model provider.",
     "serve": "Serve the tools over MCP.",
     "demo": "Show on a running server what Pegboard does.",
+    "lock": "Pin what MCP servers say of their tools, show changes, accept them.",
+    "doctor": "Tell the state of every source, key and optional package, and what to do.",
     "schema": "Print the JSON Schema of the configuration file.",
 }
-NOT_YET = frozenset("lint search tokens run ingest workspace tasks consent audit keys lock refs plan doctor".split())
+NOT_YET = frozenset("lint search tokens run ingest workspace tasks consent audit keys refs plan".split())
 
 _CONFIG = "Configuration file; by default pegboard.yaml, here or in a folder above."
 _PROFILE = "See the tools as this profile; without one, all groups."

@@ -22,8 +22,8 @@ WAIT_S = 15.0
 class Listed(Protocol):
     """A source that lists its tools some time after it is started."""
 
-    async def listed(self) -> None:
-        """Wait until the tools are known, or why they are not."""
+    async def listed(self, *, afresh: bool = False) -> None:
+        """Wait until the tools are known, or why they are not; `afresh` asks where they are, whatever is known."""
         ...
 
 
@@ -41,7 +41,7 @@ async def start_needed(
     await started(project.catalog, needed, terminal)
 
 
-async def started(catalog: Catalog, names: Sequence[str], terminal: Terminal) -> None:
+async def started(catalog: Catalog, names: Sequence[str], terminal: Terminal, *, afresh: bool = False) -> None:
     """Start these sources and wait for their lists, all at the same time."""
     sources = catalog.registry.sources
     for name in names:
@@ -52,7 +52,7 @@ async def started(catalog: Catalog, names: Sequence[str], terminal: Terminal) ->
     await catalog.start(only=names)
     if not names:
         return
-    waiting = [asyncio.create_task(_listed(sources[name]), name=name) for name in names]
+    waiting = [asyncio.create_task(_listed(sources[name], afresh=afresh), name=name) for name in names]
     try:
         _, late = await asyncio.wait(waiting, timeout=WAIT_S)
     finally:
@@ -65,9 +65,9 @@ async def started(catalog: Catalog, names: Sequence[str], terminal: Terminal) ->
             terminal.note(f"{text} `pegboard doctor` tells more.")
 
 
-async def _listed(source: Source) -> None:
+async def _listed(source: Source, *, afresh: bool) -> None:
     if isinstance(source, Listed):
-        await source.listed()
+        await source.listed(afresh=afresh)
 
 
 def needed_sources(catalog: Catalog, *, tool: str | None, profile: str | None) -> frozenset[str]:

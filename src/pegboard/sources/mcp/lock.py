@@ -63,6 +63,16 @@ class LockFile:
         """Return the accepted definitions of a server, by the tools' own names."""
         return self._pins.get(server, {})
 
+    @property
+    def servers(self) -> frozenset[str]:
+        """The servers that have pins, if only an empty list of them."""
+        return frozenset(self._pins)
+
+    @property
+    def count(self) -> int:
+        """How many tools are pinned."""
+        return sum(map(len, self._pins.values()))
+
     def accept(self, server: str, definitions: Mapping[str, JSON]) -> None:
         """Pin these definitions, replacing what was pinned under their names, and write the file.
 
@@ -75,6 +85,11 @@ class LockFile:
     def forget(self, server: str, tool: str) -> None:
         """Take back a pin, e.g. of a tool that is gone, and write the file."""
         self._pins.get(server, {}).pop(tool, None)
+        self.write()
+
+    def drop(self, server: str) -> None:
+        """Take back all pins of a server, and write the file."""
+        self._pins.pop(server, None)
         self.write()
 
     def write(self) -> None:

@@ -87,8 +87,8 @@ class McpSource:
 
     def state(self) -> SourceState:
         """Return how the server is; `is_up` stays true for `grace_s` after it was lost."""
-        hidden = frozenset(self._qualified(name) for name in self.reviewed.hidden)
-        changed = frozenset(self._qualified(name) for name in self.reviewed.changed)
+        hidden = frozenset(self.qualified(name) for name in self.reviewed.hidden)
+        changed = frozenset(self.qualified(name) for name in self.reviewed.changed)
         if self.lock.fault and self.settings.trust != "any":
             return SourceState(status="quarantined", is_up=True, reason=self.lock.fault, quarantined=hidden)
         if self._link is not None and not self._link.is_lost:
@@ -121,10 +121,15 @@ class McpSource:
         """Wait until the attempt to connect that runs, or comes next, has ended one way or the other."""
         await self._settled.wait()
 
-    async def listed(self) -> None:
-        """Wait until the server's tools are known, or why they are not. The lock may know those of a lazy one."""
-        if self.entries() and self.settings.start == "lazy":
+    async def listed(self, *, afresh: bool = False) -> None:
+        """Wait until the server's tools are known, or why they are not. The lock may know those of a lazy one.
+
+        With `afresh` the server is asked, whatever the lock says.
+        """
+        if self.entries() and self.settings.start == "lazy" and not afresh:
             return
+        if self.settings.start == "lazy":
+            self._wake.set()
         if self._fault is None:
             await self.settled()
 
@@ -278,7 +283,8 @@ class McpSource:
 
         return ToolEntry(spec=spec, handler=handle, runs="async", source=self.name, is_foreign=True, is_toolset=True)
 
-    def _qualified(self, raw_name: str) -> str:
+    def qualified(self, raw_name: str) -> str:
+        """Return the id that a tool of the server has here."""
         return f"{self.name}.{self._names.get(raw_name, raw_name)}"
 
     def offered(self) -> Mapping[str, JSON]:

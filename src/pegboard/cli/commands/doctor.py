@@ -1,0 +1,188 @@
+"""doctor: the state of everything that a config depends on, and what to do where it is not well."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from dataclasses import asdict, dataclass
+from sys import stderr
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from pegboard.base.loading import Later
+from pegboard.base.model import JSON, RateLimit, SourceStatus
+from pegboard.cli.faults import Exit
+from pegboard.cli.options import Given
+from pegboard.cli.project import Project, load
+from pegboard.cli.sources import WAIT_S, started
+from pegboard.cli.terminal import Column
+
+if TYPE_CHECKING:
+    from pegboard.core.ports import Source
+
+_metadata = Later("importlib.metadata")
+_config_load = Later("pegboard.config.load")
+_EXTRA = re.compile(r"([A-Za-z0-9._-]+).*;.*extra *== *[\"']([a-z0-9_-]+)[\"']")
+_COLUMNS = (Column(head="What", style="bold"), Column(head="State"), Column(head="What to do"))
+_CURES: dict[SourceStatus, str] = {
+    "connecting": f"It has not answered within {WAIT_S:g} s. See that it runs, and what its own log says.",
+    "unreachable": "See that the server runs, and that its command or address is right",
+    "auth_required": "Give it valid credentials",
+    "quarantined": "Restore pegboard.lock from your version control, or delete it and run `pegboard lock`.",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """One thing that was looked at. `is_wrong` makes the command end with 1; a hint alone does not."""
+
+    kind: Literal["source", "lock", "key", "limits", "config", "packages"]
+    name: str
+    state: str
+    detail: str = ""
+    to_do: str = ""
+    is_wrong: bool = False
+
+
+async def doctor_command(*, options: Given) -> Exit:
+    """Tell the state of every source, key and optional package, and what to do.
+
+    Connects to every source. Ends with 1 when something that is configured does not work.
+    """
+    project = load(options)
+    with redirect_stdout(stderr):
+        try:
+            await started(project.catalog, list(project.catalog.registry.sources), options.terminal, afresh=True)
+            found = [
+                *(_source(source) for source in project.catalog.registry.sources.values()),
+                *_lock(project),
+                *_keys(project),
+                *await _limits(project),
+                *_oddities(project),
+                *_packages(),
+            ]
+            ctx = project.context(options.identity)
+        finally:
+            await project.catalog.close(grace_s=0.0)
+    rows: list[JSON] = project.clean([asdict(finding) for finding in found], ctx)
+    wrong = sum(row["is_wrong"] for row in rows)
+    if options.json:
+        options.terminal.json({"ok": not wrong, "findings": rows})
+    else:
+        options.terminal.table(_COLUMNS, [_cells(row) for row in rows])
+        options.terminal.say("")
+        options.terminal.say(f"{wrong} of these need you." if wrong else "All that is configured works.")
+    return Exit.REFUSED if wrong else Exit.DONE
+
+
+def _cells(row: JSON) -> list[str]:
+    state = f"{row['state']}: {row['detail']}" if row["detail"] else row["state"]
+    return [f"{row['kind']} {row['name']}", state, row["to_do"]]
+
+
+# ---- sources and what pins them
+
+
+def _source(source: Source) -> Finding:
+    state = source.state()
+    if state.status != "ok":
+        cure = _CURES[state.status]
+        where = getattr(getattr(source, "settings", None), "origin", "")
+        to_do = cure if cure.endswith(".") else f"{cure} ({where})." if where else f"{cure}."
+        return Finding(
+            kind="source", name=source.name, state=state.status, detail=state.reason, to_do=to_do, is_wrong=True
+        )
+    held, count = state.quarantined | state.changed, len(source.entries())
+    told = f"{_counted(count - len(state.quarantined))}"
+    if held:
+        names = ", ".join(sorted(held))
+        to_do = f"Look at them with `pegboard lock diff {source.name}`, take them with `pegboard lock accept`."
+        detail = f"{told}; held back for review: {names}"
+        return Finding(kind="source", name=source.name, state="quarantined", detail=detail, to_do=to_do, is_wrong=True)
+    rejected = [f"{name} was left out: {reason}" for name, reason in getattr(source, "rejected", ())]
+    detail = "; ".join([told, *([state.reason] if state.reason else []), *rejected])
+    return Finding(kind="source", name=source.name, state="ok", detail=detail)
+
+
+def _lock(project: Project) -> Iterator[Finding]:
+    locks = {id(lock): lock for source in project.catalog.registry.sources.values() if (lock := _lock_of(source))}
+    for lock in locks.values():
+        name = lock.path.name if lock.path else "in memory"
+        if lock.fault:
+            continue  # Each of its servers tells.
+        if lock.existed:
+            yield Finding(kind="lock", name=name, state="ok", detail=f"{_counted(lock.count)} pinned")
+        else:
+            to_do = "Run `pegboard lock` and keep the file under version control: changed tools wait for you then."
+            yield Finding(kind="lock", name=name, state="missing", to_do=to_do)
+
+
+def _lock_of(source: Source) -> Any:
+    settings: Any = getattr(source, "settings", None)
+    return None if getattr(settings, "trust", "any") == "any" else getattr(source, "lock", None)
+
+
+# ---- the rest of the config
+
+
+def _keys(project: Project) -> Iterator[Finding]:
+    config = project.config
+    asked = {name: where for where, form in config.predicates.items() for name in _config_load.secret_names(form.said)}
+    for name in sorted({*config.secrets, *asked}):
+        if os.environ.get(name):
+            yield Finding(kind="key", name=name, state="set")
+        else:
+            to_do = f"Set it where Pegboard runs, if what the predicate {asked.get(name)!r} opens is wanted."
+            yield Finding(kind="key", name=name, state="not set", to_do=to_do)
+
+
+async def _limits(project: Project) -> list[Finding]:
+    if project.config.limit_store is None:
+        return []
+    probe = [(("pegboard-doctor",), RateLimit(max_calls=1, window_s=1.0))]
+    try:
+        answer = project.catalog.guards.limits.wait_s(probe, charge=False)
+        if inspect.isawaitable(answer):
+            await answer
+    except OSError as error:
+        to_do = "See that the store runs, and that `rate_limits.store` is right."
+        text = f"it does not answer: {error}"
+        return [
+            Finding(
+                kind="limits", name="rate_limits.store", state="unreachable", detail=text, to_do=to_do, is_wrong=True
+            )
+        ]
+    return [Finding(kind="limits", name="rate_limits.store", state="ok")]
+
+
+def _oddities(project: Project) -> Iterator[Finding]:
+    for problem in project.warnings():
+        yield Finding(kind="config", name=problem.where, state="odd", detail=problem.message)
+
+
+def _packages() -> Iterator[Finding]:
+    extras: dict[str, list[str]] = {}
+    for requirement in cast("list[str]", _metadata.requires("pegboard") or []):
+        found = _EXTRA.match(requirement)
+        if found is not None:
+            extras.setdefault(found[2], []).append(found[1])
+    for extra, packages in sorted(extras.items()):
+        missing = [package for package in packages if not _is_installed(package)]
+        if missing:
+            to_do = f"If wanted: pip install 'pegboard[{extra}]'"
+            yield Finding(kind="packages", name=extra, state="not installed", detail=", ".join(missing), to_do=to_do)
+        else:
+            yield Finding(kind="packages", name=extra, state="installed")
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return bool(_metadata.version(package))
+    except ModuleNotFoundError:
+        return False
+
+
+def _counted(tools: int) -> str:
+    return f"{tools} tool{'' if tools == 1 else 's'}"

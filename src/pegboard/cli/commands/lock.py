@@ -1,0 +1,253 @@
+"""lock: pin what MCP servers say of their tools, show what changed since, and accept it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager, redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+from sys import stderr
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+from cyclopts import Parameter
+
+from pegboard.base.loading import Later
+from pegboard.base.model import JSON
+from pegboard.base.names import fold, nearest
+from pegboard.cli.faults import CommandError, Exit
+from pegboard.cli.options import Given, Options
+from pegboard.cli.project import load
+from pegboard.cli.sources import started
+from pegboard.cli.terminal import json_text
+
+if TYPE_CHECKING:
+    from pegboard.sources.mcp.lock import LockFile
+    from pegboard.sources.mcp.source import McpSource
+
+_locking = Later("pegboard.sources.mcp.lock")
+_reviewing = Later("pegboard.sources.mcp.review")
+_sourcing = Later("pegboard.sources.mcp.source")
+
+Action = Literal["write", "diff", "accept"]
+_ACTION = "write: pin servers that are new; diff: show what changed; accept: take what the names say."
+_NAMES = "What to accept: tools, as server.tool, or whole servers. For diff, what to show."
+_NO_SERVER = "There is no MCP server in the configuration whose tools are pinned."
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Server:
+    """One server, reached or not, beside what the lock has of it."""
+
+    source: McpSource
+    offered: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+    differences: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    fault: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    def id_of(self, tool: str) -> str:
+        return self.source.qualified(tool)
+
+
+async def lock_command(
+    action: Annotated[Action, Parameter(help=_ACTION)] = "write",
+    /,
+    *names: Annotated[str, Parameter(help=_NAMES)],
+    options: Given,
+) -> Exit:
+    """Pin what MCP servers say of their tools, show changes, accept them.
+
+    Ends with 1 when tools wait for a review, or a server cannot be reached.
+    """
+    if action == "accept" and not names:
+        raise CommandError("Say what to accept: `pegboard lock accept server.tool`, or a server for all of its tools.")
+    if action == "write" and names:
+        raise CommandError(f"`pegboard lock write` takes no names; `pegboard lock accept {names[0]}` accepts one.")
+    async with _reached(options, names) as (lock, servers):
+        if action == "write":
+            return _write(options, lock, servers)
+        return _diff(options, lock, servers, names) if action == "diff" else _accept(options, lock, servers, names)
+
+
+@asynccontextmanager
+async def _reached(options: Options, names: Sequence[str]) -> AsyncGenerator[tuple[LockFile, list[Server]]]:
+    """Start the servers that are pinned, those of `names` if there are any; give the lock as it is in the file."""
+    catalog = load(options).catalog
+    known = [source for source in catalog.registry.sources.values() if isinstance(source, _sourcing.McpSource)]
+    sources = [source for source in cast("list[McpSource]", known) if source.settings.trust != "any"]
+    if not sources:
+        raise CommandError(_NO_SERVER, kind="no_server", code=Exit.REFUSED)
+    path: Path = sources[0].lock.path or Path()
+    lock: LockFile = _locking.LockFile(path)
+    if lock.fault:
+        raise CommandError(f"{lock.fault}.", kind="lock_invalid", code=Exit.REFUSED)
+    wanted = {server for name in names for server in [_server_of(name, [source.name for source in sources])]}
+    chosen = [source for source in sources if not names or source.name in wanted]
+    with redirect_stdout(stderr):
+        try:
+            await started(catalog, [source.name for source in chosen], options.terminal, afresh=True)
+            yield lock, [_seen(source, lock) for source in chosen]
+        finally:
+            await catalog.close(grace_s=0.0)
+
+
+def _server_of(name: str, known: Sequence[str]) -> str:
+    for server in known:
+        if fold(name) == fold(server) or fold(name).startswith((fold(f"{server}."), fold(f"{server}__"))):
+            return server
+    raise CommandError(f"{name!r} names no tool of a pinned server.{nearest(name, known, label='Servers')}")
+
+
+def _seen(source: McpSource, lock: LockFile) -> Server:
+    state = source.state()
+    if state.status != "ok":
+        return Server(source=source, fault=state.reason or f"it is {state.status}")
+    offered = source.offered()
+    return Server(source=source, offered=offered, differences=_reviewing.differences(offered, source.name, lock))
+
+
+# ---- write
+
+
+def _write(options: Options, lock: LockFile, servers: Sequence[Server]) -> Exit:
+    new = [server for server in servers if not server.fault and server.name not in lock.servers]
+    removed = sorted(lock.servers - {server.name for server in servers})
+    for server in new:
+        _saved(lock, server.name, server.offered)
+    for name in removed:
+        lock.drop(name)
+    waiting = {tool: changes for server in servers if server not in new for tool, changes in _by_id(server).items()}
+    told: list[JSON] = [
+        {"server": server.name, "tools": len(lock.pins(server.name)), "new": server in new, "fault": server.fault}
+        for server in servers
+    ]
+    if options.json:
+        options.terminal.json(
+            {"lock": str(lock.path), "servers": told, "removed": removed, "waiting": _as_lists(waiting)}
+        )
+    else:
+        for row in told:
+            state = row["fault"] or ("pinned now" if row["new"] else "pinned before")
+            options.terminal.say(f"{row['server']}: {_tools(row['tools'])}, {state}")
+        for name in removed:
+            options.terminal.say(f"{name}: no longer in the configuration, removed")
+        if waiting:
+            options.terminal.say(f"{_tools(len(waiting))} to review: `pegboard lock diff` shows the changes.")
+    return Exit.REFUSED if waiting or any(server.fault for server in servers) else Exit.DONE
+
+
+# ---- diff
+
+
+def _diff(options: Options, lock: LockFile, servers: Sequence[Server], names: Sequence[str]) -> Exit:
+    rows: list[JSON] = []
+    for server in servers:
+        for tool, changes in server.differences.items():
+            if names and not any(_means(name, server, tool) for name in names):
+                continue
+            said, was = server.offered.get(tool), lock.pins(server.name).get(tool)
+            rows.append({"tool": server.id_of(tool), "changes": list(changes), "pinned": was, "offered": said})
+    faults = {server.name: server.fault for server in servers if server.fault}
+    terminal = options.terminal
+    if options.json:
+        terminal.json({"differences": rows, "unreachable": faults})
+        return Exit.REFUSED if rows or faults else Exit.DONE
+    for row in rows:
+        terminal.styled(f"{row['tool']}: {_words(row['changes'])}", "bold")
+        terminal.say(_lines_between(row["pinned"], row["offered"]))
+    for name, fault in faults.items():
+        terminal.say(f"{name}: cannot be compared: {fault}")
+    if rows:
+        terminal.say(f"{_tools(len(rows))} to review. Take what is right: `pegboard lock accept {rows[0]['tool']}`.")
+    elif not faults:
+        terminal.say("All tools are as they were accepted.")
+    return Exit.REFUSED if rows or faults else Exit.DONE
+
+
+def _lines_between(pinned: JSON | None, offered: JSON | None) -> str:
+    """Return what changed, line by line; what a reader could not see is spelled out."""
+    old, new = ("" if said is None else json_text(_sorted(said)) for said in (pinned, offered))
+    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), n=1, lineterm="")
+    return "\n".join(f"  {line}" for line in lines if not line.startswith(("---", "+++", "@@")))
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - JSON
+    return value
+
+
+# ---- accept
+
+
+def _accept(options: Options, lock: LockFile, servers: Sequence[Server], names: Sequence[str]) -> Exit:
+    faults = {server.name: server.fault for server in servers if server.fault}
+    if faults:
+        said = "; ".join(f"{name}: {fault}" for name, fault in faults.items())
+        raise CommandError(f"Nothing was accepted: {said}", kind="unreachable", code=Exit.REFUSED)
+    _check_names(servers, lock, names)
+    accepted: list[str] = []
+    forgotten: list[str] = []
+    for server in servers:
+        chosen = [tool for tool in server.differences if any(_means(name, server, tool) for name in names)]
+        if chosen:
+            _saved(lock, server.name, {tool: server.offered[tool] for tool in chosen if tool in server.offered})
+        for tool in chosen:
+            if tool not in server.offered:
+                lock.forget(server.name, tool)
+            (accepted if tool in server.offered else forgotten).append(server.id_of(tool))
+    if options.json:
+        options.terminal.json({"accepted": accepted, "forgotten": forgotten})
+        return Exit.DONE
+    for word, tools in (("accepted", accepted), ("gone, forgotten", forgotten)):
+        for tool in tools:
+            options.terminal.say(f"{tool}: {word}")
+    if not accepted and not forgotten:
+        options.terminal.say("Nothing to accept: this is as it was accepted before.")
+    return Exit.DONE
+
+
+def _check_names(servers: Sequence[Server], lock: LockFile, names: Sequence[str]) -> None:
+    known = [(server, tool) for server in servers for tool in {**lock.pins(server.name), **server.offered}]
+    for name in names:
+        if not any(fold(name) == fold(server.name) for server in servers) and not any(
+            _means(name, server, tool) for server, tool in known
+        ):
+            near = nearest(name, [server.id_of(tool) for server, tool in known], label="Tools")
+            raise CommandError(f"Nothing was accepted: there is no tool {name!r}.{near}", kind="not_found")
+
+
+# ---- words
+
+
+def _means(name: str, server: Server, tool: str) -> bool:
+    """Tell whether a name on the command line means this tool: by server, id, name on the wire or the server's own."""
+    ours = server.id_of(tool)
+    known = (server.name, ours, ours.replace(".", "__", 1), f"{server.name}.{tool}")
+    return fold(name) in map(fold, known)
+
+
+def _saved(lock: LockFile, server: str, definitions: Mapping[str, JSON]) -> None:
+    try:
+        lock.accept(server, definitions)
+    except OSError as error:
+        raise CommandError(f"{str(lock.path)!r} cannot be written: {error.strerror}.", kind="not_written") from error
+
+
+def _by_id(server: Server) -> dict[str, tuple[str, ...]]:
+    return {server.id_of(tool): changes for tool, changes in server.differences.items()}
+
+
+def _as_lists(changes: Mapping[str, Sequence[str]]) -> JSON:
+    return {tool: list(kinds) for tool, kinds in changes.items()}
+
+
+def _words(changes: Sequence[str]) -> str:
+    return ", ".join(kind.replace("_", " ") for kind in changes)
+
+
+def _tools(count: int) -> str:
+    return f"{count} tool{'' if count == 1 else 's'}"
