@@ -11,6 +11,7 @@ from pegboard.base.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.base.errors import Problem
 from pegboard.base.model import JSONValue, RateLimit
 from pegboard.base.secrets import Secret
+from pegboard.config.identity_forms import IdentityForm
 from pegboard.config.models import HookForm, ModelForm, PredicateForm, ProfileForm
 from pegboard.config.tree import At
 from pegboard.core.context import ToolContext
@@ -59,6 +60,7 @@ class Config:
     bounds: Bounds = DEFAULT_BOUNDS
     default_limit: RateLimit | None = None
     limit_store: Declared[str | Secret] | None = None
+    identity: Declared[IdentityForm] | None = None
     warnings: tuple[Problem, ...] = ()
     refused: Refused = field(default_factory=Refused)
 

@@ -241,6 +241,7 @@ class _Reading:
             bounds=Bounds(**limits),
             default_limit=None if main.rate_limits is None else rate_limit(main.rate_limits.default),
             limit_store=None if store is None or at is None else Declared(said=store, at=at / "rate_limits" / "store"),
+            identity=None if main.identity is None or at is None else Declared(said=main.identity, at=at / "identity"),
             warnings=tuple(self.warnings),
             refused=self.refused,
         )

@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from pegboard.base.bounds import Bounds
 from pegboard.base.model import HookKind
+from pegboard.config.identity_forms import IdentityForm
 from pegboard.config.values import (
     FLAG,
     MAPPING,
@@ -233,3 +234,4 @@ class MainFile(Fragment):
     )
     limits: Maybe[LimitsForm] = Field(None, description="Limits of this process.")
     rate_limits: Maybe[RateLimits] = Field(None, description="Limits on calls.")
+    identity: Maybe[IdentityForm] = Field(None, description="Who may come in over HTTP, and as whom.")

@@ -103,7 +103,7 @@ class Reloader:
         guards = catalog.guards
         is_store_new = _uri(config) != _uri(self.config)
         self.config, self.problems = config, ()
-        catalog.name = made.name
+        catalog.name, catalog.identity = made.name, made.identity
         # Calls in flight may still hold the old ones.
         catalog.secrets.extend(secret for secret in made.secrets if secret not in catalog.secrets)
         guards.bounds, guards.default_limit = made.guards.bounds, made.guards.default_limit

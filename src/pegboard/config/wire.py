@@ -13,6 +13,7 @@ from pegboard.base.names import fold, nearest
 from pegboard.base.policies import Policy
 from pegboard.catalog import Catalog
 from pegboard.config.config import Config, Declared
+from pegboard.config.identity import faults_of, rules_of
 from pegboard.config.kinds import KINDS
 from pegboard.config.load import read
 from pegboard.config.models import ProfileForm
@@ -75,6 +76,7 @@ def _wired(config: Config, report: Report, clock: Clock) -> Catalog:
         _declare_tools(wiring)
         _declare_profiles(wiring)
         _declare_hooks(wiring)
+        _declare_identity(wiring)
         _check_whole(wiring)
         if report:
             raise DefinitionError(report.sorted(config.files, config.secrets))
@@ -177,6 +179,13 @@ def _declare_hooks(wiring: Wiring) -> None:
         if run is not None:
             name = said.use.removeprefix("python:")
             wiring.catalog.add_hook(Hook(kind=said.on, run=run, match=said.match, required=said.required, name=name))
+
+
+def _declare_identity(wiring: Wiring) -> None:
+    declared = wiring.config.identity
+    if declared is not None:
+        wiring.report.add(*faults_of(declared, tuple(wiring.catalog.registry.profiles)))
+        wiring.catalog.identity = rules_of(declared.said, wiring.config.path)
 
 
 def _check_whole(wiring: Wiring) -> None:

@@ -78,18 +78,19 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def hosts_of(host: str, allowed: Sequence[str], *, anonymous_anywhere: bool) -> tuple[str, ...]:
-    """Return the Host names to let in for an address to listen on.
+def hosts_of(host: str, allowed: Sequence[str], *, is_open: bool) -> tuple[str, ...]:
+    """Return the Host names to let in for an address to listen on; `is_open` is whether strangers may call, too.
 
     Raises:
         DefinitionError: everybody could call from elsewhere, or nobody could: a wildcard without names.
     """
     if is_loopback(host):
         return (*LOOPBACK_HOSTS, *allowed)
-    if not anonymous_anywhere:
+    if not is_open:
         raise DefinitionError(
             f"Listening on {host!r} lets other machines call every tool, as nobody has to say who they are. "
-            "Listen on 127.0.0.1, or allow it in words: allow_anonymous_from_anywhere=True."
+            "Say who may under `identity:` in the config, listen on 127.0.0.1, or allow it in words: "
+            "allow_anonymous_from_anywhere=True."
         )
     if allowed:
         return tuple(allowed)

@@ -39,7 +39,8 @@ def http_app(
 ) -> Starlette:
     """Return an ASGI app that serves the catalog's tools over MCP at `/mcp` and `/mcp/{profile}`.
 
-    Everybody who reaches it may use the profiles' tools: put it behind something that knows its callers.
+    Callers are let in as `catalog.identity` says, which `identity:` of a config sets. Without it everybody who reaches
+    the app may use the profiles' tools: put it behind something that knows its callers.
     The app's lifespan starts and closes the catalog; an app that mounts it must run that lifespan
     (`app.router.lifespan_context`).
 
@@ -73,8 +74,7 @@ def http_app(
         return PlainTextResponse("ready" if is_ready else "not ready", status_code=200 if is_ready else 503)
 
     routes = [
-        Route("/mcp", endpoint=endpoint),
-        Route("/mcp/{profile}", endpoint=endpoint),
+        *endpoint.routes,
         Route("/healthz", endpoint=_healthy),
         Route("/readyz", endpoint=ready),
     ]
@@ -125,7 +125,8 @@ def run_http(
         DefinitionError: no such profile, or an address that would let strangers call.
         OSError: the address cannot be had.
     """
-    hosts = hosts_of(host, allowed_hosts, anonymous_anywhere=allow_anonymous_from_anywhere)
+    is_open = allow_anonymous_from_anywhere or catalog.identity is not None
+    hosts = hosts_of(host, allowed_hosts, is_open=is_open)
     app = http_app(catalog, config=config, profile=profile, allowed_hosts=hosts, keys=keys, grace_s=grace_s)
     _listener.listen(
         app,

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.transport_security import TransportSecuritySettings
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from pegboard.base.model import JSON, JSONValue
@@ -23,6 +24,7 @@ from pegboard.serve.mcp.jsonrpc import as_object, called_tool, error_message
 from pegboard.serve.mcp.server import MIRRORED, PAGE_TOOLS, Protocol, accepts, build
 from pegboard.serve.mcp.sessions import SessionManager
 from pegboard.serve.mcp.watch import answer
+from pegboard.serve.metadata import Metadata
 
 _RETRY_MS = 500
 _BUSY = -32000
@@ -44,6 +46,12 @@ class Endpoint:
         self._heads = HeadReader(gate)
         self._open, self._max_open = 0, desk.catalog.registry.bounds.calls_in_flight
         self.is_running = False
+
+    @property
+    def routes(self) -> list[Route]:
+        """The addresses of the endpoint, and of what clients must know before they can use it."""
+        metadata = Metadata(self._desk.catalog, self._gate)
+        return [Route("/mcp", endpoint=self), Route("/mcp/{profile}", endpoint=self), *metadata.routes]
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -95,6 +103,7 @@ class Endpoint:
         if isinstance(visit, Refusal):
             await _turn_away(send, visit)
             return
+        # Without what tells who somebody is: the doorman has seen it, and nobody else shall.
         scope[Visits.KEY], scope["headers"] = visit, head.headers
         if scope["method"] != "POST":
             await self._to_sdk(scope, receive, send, visit)

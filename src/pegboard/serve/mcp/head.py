@@ -19,6 +19,7 @@ _MAX_REMEMBERED_HEADERS = 24
 class Head(NamedTuple):
     """The headers of one request, without white space around values, which httptools leaves (RFC 9110, 5.5).
 
+    Those that tell who somebody is are left out: nobody behind the doorman needs them, and nobody can lose them.
     `method` is set when they are those of a plain request of 2026-07-28, `tool` when it is a call.
     """
 
@@ -38,18 +39,20 @@ class HeadReader:
 
     def read(self, raw: Headers) -> Head:
         """Return what the headers say."""
-        key = tuple(raw)
+        found = self._known.get(tuple(raw))
+        if found is not None:
+            return found
+        key = tuple(header for header in raw if header[0] not in _PRIVATE)
         found = self._known.get(key)
         if found is not None:
             return found
-        trimmed = [(name, value.strip(b" \t")) for name, value in raw]
+        trimmed = [(name, value.strip(b" \t")) for name, value in key]
         by_name = dict(trimmed)
         refusal = self._gate.refusal(trimmed)
         if refusal is not None:
             return Head(trimmed, by_name, refusal)
         head = Head(trimmed, by_name, None, *_plain(trimmed, by_name))
-        # What tells who somebody is must not lie about in memory.
-        if len(key) <= _MAX_REMEMBERED_HEADERS and not any(name in by_name for name in _PRIVATE):
+        if len(key) <= _MAX_REMEMBERED_HEADERS:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             self._known[key] = head

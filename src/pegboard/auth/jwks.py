@@ -1,0 +1,116 @@
+"""JWKS: the public keys of an issuer, fetched when needed and kept for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import orjson
+
+from pegboard.auth.verdicts import UnavailableError
+from pegboard.base.model import JSON
+from pegboard.egress.destinations import Destinations
+from pegboard.egress.failures import EgressError
+from pegboard.egress.http import GuardedClient
+from pegboard.egress.urls import parse_url
+
+log = logging.getLogger("pegboard.auth")
+FRESH_S = 600.0
+"""So long keys are used without asking again; a key that was taken back is good for no longer."""
+STALE_S = 3_600.0
+"""So long keys are used while the issuer does not answer."""
+PAUSE_S = 5.0
+"""Between two fetches: tokens with invented key ids must not make us ask again and again."""
+_FETCH_S = 5.0
+_MAX_BYTES = 256 * 1024
+_MAX_KEYS = 100
+
+
+class KeySet:
+    """The keys behind one address.
+
+    Args:
+        url: where they are; nothing else is connected to, and no redirect is followed.
+        clock: a monotonic clock in seconds.
+    """
+
+    def __init__(self, url: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._url, self._clock = url, clock
+        self._keys: Sequence[JSON] = ()
+        self._fetched, self._tried = float("-inf"), float("-inf")
+        self._fetching: asyncio.Lock | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def candidates(self, kid: str | None, key_type: str, algorithm: str) -> list[JSON]:
+        """Return the keys that may have signed a token with these words in its head.
+
+        Raises:
+            UnavailableError: the issuer does not answer, and what is known of it is too old.
+        """
+        await self._refresh(FRESH_S)
+        found = self._matching(kid, key_type, algorithm)
+        if not found:
+            # The issuer may have a new key since.
+            await self._refresh(PAUSE_S)
+            found = self._matching(kid, key_type, algorithm)
+        return found
+
+    def _matching(self, kid: str | None, key_type: str, algorithm: str) -> list[JSON]:
+        return [
+            key
+            for key in self._keys
+            if key.get("kty") == key_type
+            and key.get("alg", algorithm) == algorithm
+            and key.get("use", "sig") == "sig"
+            and (kid is None or key.get("kid") == kid)
+        ]
+
+    async def _refresh(self, after_s: float) -> None:
+        """Fetch the keys if they are older than this, unless they were asked for a moment ago."""
+        if self._clock() - self._fetched < after_s:
+            return
+        loop = asyncio.get_running_loop()
+        if self._fetching is None or self._loop is not loop:
+            self._fetching, self._loop = asyncio.Lock(), loop
+        async with self._fetching:
+            # Another request may have done it meanwhile.
+            if self._clock() - max(self._fetched, self._tried) >= min(after_s, PAUSE_S):
+                self._tried = self._clock()
+                await self._fetch()
+        if self._clock() - self._fetched > STALE_S:
+            raise UnavailableError
+
+    async def _fetch(self) -> None:
+        try:
+            keys = await _fetched(self._url)
+        except EgressError as error:
+            log.error("jwks_unavailable: %s: %s", self._url, error.error.message)
+        except ValueError:
+            log.error("jwks_unavailable: %s: the answer is no set of keys (RFC 7517)", self._url)
+        else:
+            self._keys, self._fetched = keys, self._clock()
+
+
+async def _fetched(url: str) -> list[JSON]:
+    """Return the usable keys.
+
+    Raises:
+        EgressError: no answer.
+        ValueError: the answer is something else.
+    """
+    place = parse_url(url)
+    port = place.port or (443 if place.scheme == "https" else 80)
+    host = f"[{place.host}]" if ":" in place.host else place.host
+    there = Destinations(allow_private=True, allow_hosts=(f"{host}:{port}",))
+    async with GuardedClient(there) as client:
+        answer = await client.request("GET", url, timeout_s=_FETCH_S, max_response_bytes=_MAX_BYTES, max_redirects=0)
+    said: Any = orjson.loads(answer.body)
+    if answer.status_code != 200 or not isinstance(said, dict):
+        raise ValueError(answer.status_code)
+    keys = cast("JSON", said).get("keys")
+    if not isinstance(keys, list):
+        raise ValueError(answer.status_code)
+    return [cast("JSON", key) for key in cast("list[object]", keys)[:_MAX_KEYS] if isinstance(key, dict)]

@@ -1,0 +1,88 @@
+"""Keyring: the keys of a store, at hand for every request, and read again as soon as the file changes."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pegboard.auth.keys import ApiKey, KeyStore, KeyStoreError, digest_of, id_of
+from pegboard.auth.rules import Credential
+from pegboard.auth.verdicts import BadCredentialError, UnavailableError
+
+log = logging.getLogger("pegboard.auth")
+_NO_KEY = bytes(32)
+_SETTLED_S = 2.5
+"""A file written within this time may change again without showing it: clocks of file systems are that coarse."""
+
+_Mark = tuple[tuple[int, int, int, int] | None, ...]
+
+
+class Keyring:
+    """Tells whose a key is.
+
+    Args:
+        path: the file of the store. While it is missing or unreadable nobody gets in with a key.
+        clock: seconds since 1970.
+    """
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+        self._store, self._clock = KeyStore(path, clock=clock), clock
+        # Changes are in the log beside the file until SQLite moves them over.
+        self._files = (path, path.with_name(f"{path.name}-wal"))
+        self._keys: Mapping[str, ApiKey] = {}
+        self._known: _Mark | None = None
+        self._told: str | None = None
+
+    async def credential(self, key: str) -> Credential:
+        """Return who holds a key.
+
+        Raises:
+            BadCredentialError: it is none of ours, or no longer good.
+            UnavailableError: the store cannot be read.
+        """
+        keys = await self._current()
+        found = keys.get(id_of(key) or "")
+        is_right = hmac.compare_digest(digest_of(key), _NO_KEY if found is None else found.digest)
+        if found is None or not is_right:
+            raise BadCredentialError("unknown key")
+        if not found.is_good(self._clock()):
+            raise BadCredentialError(f"{found.state(self._clock())} key")
+        return Credential(owner=f"key:{found.id}", key=found.name)
+
+    async def _current(self) -> Mapping[str, ApiKey]:
+        mark = self._mark()
+        if self._known is None or mark != self._known:
+            try:
+                self._keys = {key.id: key for key in await asyncio.to_thread(self._store.read)}
+            except KeyStoreError as error:
+                self._known = None
+                self._tell(str(error))
+                raise UnavailableError from None
+            self._told = None
+            # As of before the read: what was written meanwhile is seen at the next request.
+            self._known = mark if self._is_settled(mark) else None
+        return self._keys
+
+    def _mark(self) -> _Mark:
+        return tuple(_mark_of(path) for path in self._files)
+
+    def _is_settled(self, mark: _Mark) -> bool:
+        now = time.time_ns()
+        return all(abs(now - one[0]) > _SETTLED_S * 1e9 for one in mark if one is not None)
+
+    def _tell(self, text: str) -> None:
+        if text != self._told:
+            log.error("key_store_unavailable: %s", text)
+            self._told = text
+
+
+def _mark_of(path: Path) -> tuple[int, int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev

@@ -1,0 +1,163 @@
+"""Keys: API keys in an SQLite file, which keeps the SHA-256 of each and never the key."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import time
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from pegboard.base.errors import PegboardError
+
+PREFIX = "pgb_"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+_FORM = re.compile(r"pgb_([0-9a-f]{16})_[A-Za-z0-9_-]{43}")
+_BUSY_MS = 2_000
+_TABLE = """
+CREATE TABLE IF NOT EXISTS api_keys (
+  id TEXT PRIMARY KEY, name TEXT NOT NULL, digest BLOB NOT NULL,
+  created_at INTEGER NOT NULL, expires_at INTEGER, revoked_at INTEGER
+) STRICT;
+CREATE UNIQUE INDEX IF NOT EXISTS api_keys_names ON api_keys (name) WHERE revoked_at IS NULL;
+"""
+
+
+class KeyStoreError(PegboardError):
+    """The store of API keys cannot be used, or refuses what is asked of it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ApiKey:
+    """What is known of a key; times in seconds since 1970. `id` is a part of the key that is no secret."""
+
+    id: str
+    name: str
+    digest: bytes
+    created_at: int
+    expires_at: int | None = None
+    revoked_at: int | None = None
+
+    def is_good(self, now: float) -> bool:
+        """Tell whether the key may be used."""
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+    def state(self, now: float) -> str:
+        """Return the state in a word."""
+        return "revoked" if self.revoked_at is not None else "active" if self.is_good(now) else "expired"
+
+
+def id_of(key: str) -> str | None:
+    """Return the id that stands in a key; `None` for what is no key."""
+    found = _FORM.fullmatch(key)
+    return None if found is None else found[1]
+
+
+def digest_of(key: str) -> bytes:
+    """Return what is kept of a key. It holds 256 random bits, so nobody can guess it from that."""
+    return hashlib.sha256(key.encode()).digest()
+
+
+class KeyStore:
+    """The keys in one file.
+
+    Args:
+        path: the file; `add` makes it, readable by its owner only.
+        clock: seconds since 1970.
+    """
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+        self.path, self._clock = path, clock
+
+    def add(self, name: str, *, lifetime_s: int | None = None) -> tuple[str, ApiKey]:
+        """Make a key and return it with what is kept of it. Nobody can read it again.
+
+        Raises:
+            KeyStoreError: a name that cannot be used, or is in use; a file that cannot be written.
+        """
+        if not _NAME.fullmatch(name):
+            raise KeyStoreError(f"The name {name!r} cannot be used: take 1 to 64 of A-Z a-z 0-9 . _ @ -.")
+        now, key_id = int(self._clock()), secrets.token_hex(8)
+        text = f"{PREFIX}{key_id}_{secrets.token_urlsafe(32)}"
+        until = None if lifetime_s is None else now + lifetime_s
+        key = ApiKey(id=key_id, name=name, digest=digest_of(text), created_at=now, expires_at=until)
+        with self._opened(writing=True) as connection:
+            try:
+                _run(
+                    connection,
+                    "INSERT INTO api_keys (id, name, digest, created_at, expires_at) VALUES (?, ?, ?, ?, ?)",
+                    (key.id, key.name, key.digest, key.created_at, key.expires_at),
+                )
+            except apsw.ConstraintError:
+                text = f"There is a key {name!r} already. Revoke it first, or take another name."
+                raise KeyStoreError(text) from None
+        return text, key
+
+    def keys(self) -> list[ApiKey]:
+        """Return every key, the oldest first; none where there is no file yet.
+
+        Raises:
+            KeyStoreError: the file cannot be read.
+        """
+        if not self.path.exists():
+            return []
+        return self.read()
+
+    def read(self) -> list[ApiKey]:
+        """Return every key of a file that must be there.
+
+        Raises:
+            KeyStoreError: it is not there, or cannot be read.
+        """
+        with self._opened() as connection:
+            names = "id, name, digest, created_at, expires_at, revoked_at"
+            rows = _run(connection, f"SELECT {names} FROM api_keys ORDER BY created_at, rowid")  # noqa: S608 - our own words
+        return [_key(row) for row in rows]
+
+    def revoke(self, named: str) -> ApiKey:
+        """Revoke the active key of a name or id; whoever uses it is refused from the next request on.
+
+        Raises:
+            KeyStoreError: there is none; a file that cannot be written.
+        """
+        found = [key for key in self.keys() if key.revoked_at is None and named in (key.name, key.id)]
+        if not found:
+            raise KeyStoreError(f"There is no key {named!r} to revoke. `pegboard keys ls` shows them.")
+        with self._opened(writing=True) as connection:
+            sql = "UPDATE api_keys SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL"
+            _run(connection, sql, (int(self._clock()), found[0].id))
+        return found[0]
+
+    @contextmanager
+    def _opened(self, *, writing: bool = False) -> Generator[apsw.Connection]:
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE if writing else apsw.SQLITE_OPEN_READONLY
+        try:
+            if writing and not self.path.exists():
+                self.path.touch(mode=0o600)
+            with closing(apsw.Connection(str(self.path), flags=flags)) as connection:
+                connection.set_busy_timeout(_BUSY_MS)
+                if writing:
+                    _run(connection, _TABLE)
+                yield connection
+        except (apsw.Error, OSError) as error:
+            did = "written" if writing else "read"
+            text = f"The key store {str(self.path)!r} cannot be {did}: {error}. Look at `api_keys:` and the file."
+            raise KeyStoreError(text) from None
+
+
+def _run(connection: apsw.Connection, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    untyped: Any = connection
+    return list(untyped.execute(sql, values))
+
+
+def _key(row: tuple[Any, ...]) -> ApiKey:
+    key_id, name, digest, created_at, expires_at, revoked_at = row
+    return ApiKey(
+        id=key_id, name=name, digest=digest, created_at=created_at, expires_at=expires_at, revoked_at=revoked_at
+    )

@@ -1,0 +1,99 @@
+"""Tokens: signed JWTs of one issuer, judged by PyJWT; which keys and signatures come in question is ours to say."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import jwt
+
+from pegboard.auth.jwks import KeySet
+from pegboard.auth.rules import ALGORITHMS, Credential, TokenRules
+from pegboard.auth.verdicts import BadCredentialError, InsufficientScopeError
+from pegboard.base.digests import digest
+from pegboard.base.model import JSON
+
+MAX_CHARS = 16 * 1024
+LEEWAY_S = 30
+_TYPES = frozenset({"jwt", "at+jwt", "application/at+jwt"})
+_MAX_CANDIDATES = 4
+
+
+class TokenReader:
+    """Verifies the access tokens of an issuer.
+
+    Args:
+        rules: whose tokens, for whom, with what scopes.
+        keys: the issuer's public keys.
+    """
+
+    def __init__(self, rules: TokenRules, keys: KeySet) -> None:
+        self._rules, self._keys = rules, keys
+        self._judge = jwt.PyJWT(options={"enforce_minimum_key_length": True})
+
+    async def credential(self, token: str) -> Credential:
+        """Return what a token proves.
+
+        Raises:
+            BadCredentialError: nothing; InsufficientScopeError: not enough.
+            UnavailableError: the issuer's keys cannot be had.
+        """
+        algorithm, kid = _head(token)
+        for key in (await self._keys.candidates(kid, _key_type(algorithm), algorithm))[:_MAX_CANDIDATES]:
+            claims = self._claims(token, key, algorithm)
+            if claims is not None:
+                return self._credential(claims)
+        raise BadCredentialError("signature")
+
+    def _claims(self, token: str, key: JSON, algorithm: str) -> JSON | None:
+        """Return what a token says; `None` when it was not signed with this key."""
+        try:
+            public = jwt.PyJWK.from_dict(key, algorithm)
+            return self._judge.decode(
+                token,
+                public,
+                algorithms=[algorithm],
+                audience=self._rules.audience,
+                issuer=self._rules.issuer,
+                leeway=LEEWAY_S,
+                options={"require": ["exp", "iss", "aud", "sub"]},
+            )
+        except (jwt.InvalidSignatureError, jwt.InvalidKeyError, jwt.PyJWKError):
+            return None
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
+            # The name only: the text may quote the token.
+            raise BadCredentialError(type(error).__name__) from None
+
+    def _credential(self, claims: JSON) -> Credential:
+        scopes = _scopes(claims)
+        if not scopes.issuperset(self._rules.scopes):
+            raise InsufficientScopeError("scope")
+        if not claims["sub"]:
+            raise BadCredentialError("sub")
+        client: Any = claims.get("client_id", claims.get("azp"))
+        return Credential(owner=f"jwt:{digest([claims['iss'], claims['sub'], client])}", claims=claims)
+
+
+def _head(token: str) -> tuple[str, str | None]:
+    """Return (algorithm, key id) of a token that may be looked at any further."""
+    if len(token) > MAX_CHARS or token.count(".") != 2:
+        raise BadCredentialError("form")
+    try:
+        head = jwt.get_unverified_header(token)
+    except (jwt.PyJWTError, ValueError, RecursionError):
+        raise BadCredentialError("head") from None
+    algorithm, kid, kind = head.get("alg"), head.get("kid"), head.get("typ", "JWT")
+    if algorithm not in ALGORITHMS:
+        raise BadCredentialError("algorithm")
+    if not isinstance(kind, str) or kind.lower() not in _TYPES:
+        raise BadCredentialError("typ")
+    return algorithm, kid
+
+
+def _key_type(algorithm: str) -> str:
+    return "OKP" if algorithm == "EdDSA" else "EC" if algorithm.startswith("ES") else "RSA"
+
+
+def _scopes(claims: JSON) -> set[str]:
+    said: Any = claims.get("scope", claims.get("scp", ""))
+    words = said.split() if isinstance(said, str) else cast("list[Any]", said) if isinstance(said, list) else []
+    return {word for word in words if isinstance(word, str)}

@@ -1,0 +1,38 @@
+"""Verifier: from the text of a credential to what it is given, as one set of rules says."""
+
+from __future__ import annotations
+
+from pegboard.auth.jwks import KeySet
+from pegboard.auth.keyring import Keyring
+from pegboard.auth.keys import PREFIX
+from pegboard.auth.mapping import grant_of
+from pegboard.auth.rules import Credential, Grant, IdentityRules
+from pegboard.auth.tokens import TokenReader
+from pegboard.auth.verdicts import BadCredentialError
+
+
+class Verifier:
+    """Judges bearer credentials: API keys by their form, everything else as a token."""
+
+    def __init__(self, rules: IdentityRules) -> None:
+        self._map = rules.map
+        self._keyring = None if rules.key_store is None else Keyring(rules.key_store)
+        tokens = rules.tokens
+        self._tokens = None if tokens is None else TokenReader(tokens, KeySet(tokens.jwks_url))
+
+    async def grant(self, credential: str) -> Grant | None:
+        """Return what a credential is given; `None` when it is good, but no rule has anything for it.
+
+        Raises:
+            BadCredentialError: it proves nothing; InsufficientScopeError: not enough.
+            UnavailableError: nobody can tell at the moment.
+        """
+        return grant_of(self._map, await self._verified(credential))
+
+    async def _verified(self, credential: str) -> Credential:
+        if credential.startswith(PREFIX):
+            if self._keyring is not None:
+                return await self._keyring.credential(credential)
+        elif self._tokens is not None:
+            return await self._tokens.credential(credential)
+        raise BadCredentialError("kind")

@@ -1,0 +1,117 @@
+"""Identity: make the rules of who may come in of what the config says."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Sequence
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from pegboard.auth.rules import AnonymousRule, IdentityRules, MapRule, TokenRules
+from pegboard.auth.templates import Template
+from pegboard.base.errors import Problem
+from pegboard.base.names import nearest
+from pegboard.config.config import Declared
+from pegboard.config.identity_forms import AnonymousForm, IdentityForm, JwtForm, MapRuleForm
+from pegboard.config.tree import At
+
+
+def key_store_of(said: IdentityForm, config: Path) -> Path | None:
+    """Return the file of the API keys, as it is named in a config."""
+    if said.api_keys is None:
+        return None
+    text = said.api_keys.store.removeprefix("sqlite:")
+    # As an URL has it: three slashes are relative, four absolute.
+    path = unquote(urlsplit(text).path).removeprefix("/") if text.startswith("//") else text
+    return config.absolute().parent / path
+
+
+def rules_of(said: IdentityForm, config: Path) -> IdentityRules:
+    """Return the rules that a checked section means."""
+    tokens = said.jwt
+    return IdentityRules(
+        key_store=key_store_of(said, config),
+        tokens=None
+        if tokens is None
+        else TokenRules(issuer=tokens.issuer, audience=tokens.audience, jwks_url=tokens.jwks_url, scopes=tokens.scopes),
+        map=tuple(_rule(rule) for rule in said.map),
+        anonymous=None
+        if said.anonymous is None
+        else AnonymousRule(profiles=said.anonymous.names, is_anywhere=said.anonymous.on == "anywhere"),
+    )
+
+
+def _rule(said: MapRuleForm) -> MapRule:
+    return MapRule(
+        key=said.when.key,
+        claims=said.when.claim,
+        user=None if said.user is None else Template(said.user),
+        space=None if said.space is None else Template(said.space),
+        roles=tuple(Template(text) for text in said.roles),
+        profiles=tuple(Template(text) for text in said.profiles),
+    )
+
+
+# -- what cannot be honoured
+
+
+def faults_of(declared: Declared[IdentityForm], profiles: Sequence[str]) -> Iterator[Problem]:
+    """Yield what is wrong with a section, in a catalog that has these profiles."""
+    said, at = declared.said, declared.at
+    if said.api_keys is None and said.jwt is None and said.anonymous is None:
+        yield at.problem("nobody could come in; add api_keys, jwt or anonymous, or remove the section")
+    if (said.api_keys or said.jwt) and not said.map:
+        yield at.problem("`map` has no rule, so no credential may do anything; add one for each")
+    if said.jwt is not None:
+        yield from _jwt_faults(said.jwt, at / "jwt")
+    for index, rule in enumerate(said.map):
+        yield from _rule_faults(rule, at / "map" / index, said, profiles)
+    if said.anonymous is not None:
+        yield from _anonymous_faults(said.anonymous, at / "anonymous", profiles)
+
+
+def _jwt_faults(said: JwtForm, at: At) -> Iterator[Problem]:
+    if importlib.util.find_spec("jwt") is None:
+        yield at.problem("needs the package 'PyJWT', which is not installed; install `pegboard[auth]`")
+    place = urlsplit(said.jwks_url)
+    if place.scheme not in ("https", "http") or not place.hostname:
+        yield (at / "jwks_url").problem(f"{said.jwks_url!r} is no address; write https://host/path")
+    elif place.scheme == "http" and not _is_here(place.hostname):
+        yield (at / "jwks_url").problem(f"{said.jwks_url!r} can be changed on its way here; write https://")
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _rule_faults(rule: MapRuleForm, at: At, said: IdentityForm, profiles: Sequence[str]) -> Iterator[Problem]:
+    if rule.when.key is not None and said.api_keys is None:
+        yield (at / "when").problem("there are no API keys; add api_keys")
+    if rule.when.claim is not None and said.jwt is None:
+        yield (at / "when").problem("there are no tokens; add jwt")
+    filled = {"user": (rule.user,), "space": (rule.space,), "roles": rule.roles, "profiles": rule.profiles}
+    for key, texts in filled.items():
+        if rule.when.key is not None and any(text and Template(text).claims for text in texts):
+            yield (at / key).problem("an API key has no claims; write the name itself")
+    plain = [(i, name) for i, name in enumerate(rule.profiles) if Template(name).is_plain]
+    yield from _profile_faults(plain, at, "profiles", profiles)
+    if profiles and not rule.profiles:
+        yield at.problem(f"the rule gives no profile; add `profiles:` with some of {', '.join(profiles)}")
+
+
+def _anonymous_faults(said: AnonymousForm, at: At, profiles: Sequence[str]) -> Iterator[Problem]:
+    key = "profile" if said.profile is not None else "profiles"
+    yield from _profile_faults(list(enumerate(said.names)), at, key, profiles)
+    if profiles and not said.names:
+        yield at.problem(f"anonymous callers need a profile; add `profile:` with one of {', '.join(profiles)}")
+
+
+def _profile_faults(names: list[tuple[int, str]], at: At, key: str, profiles: Sequence[str]) -> Iterator[Problem]:
+    for index, name in names:
+        if name not in profiles:
+            place = at / key / index if (at / key / index).exists else at / key
+            yield place.problem(f"unknown profile {name!r}.{nearest(name, profiles, label='Profiles')}")

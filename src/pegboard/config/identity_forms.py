@@ -1,0 +1,110 @@
+"""Identity forms: who may come in over HTTP, as a config says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import AfterValidator, Field, StrictBool, StrictInt, model_validator
+from pydantic_core import PydanticCustomError
+
+from pegboard.auth.templates import Template
+from pegboard.config.values import FilledText, Form, Maybe, Names, Text, checked
+
+_WHEN = "exactly one of the keys key, claim"
+
+
+def _fault(said: str) -> PydanticCustomError:
+    return PydanticCustomError("definition", "{said}", {"said": said})
+
+
+def _store(value: str) -> str:
+    if not value.startswith("sqlite:") or not value.removeprefix("sqlite:").strip("/"):
+        raise _fault("expected `sqlite:` and a file, such as sqlite:./pegboard.db")
+    return value
+
+
+def _template(value: str) -> str:
+    checked(Template)(value)
+    return value
+
+
+Filled: TypeAlias = Annotated[Text, AfterValidator(_template)]
+FilledNames: TypeAlias = Annotated[Names, AfterValidator(lambda names: tuple(map(_template, names)))]
+Wanted: TypeAlias = StrictBool | StrictInt | FilledText
+
+
+class ApiKeysForm(Form):
+    """Keys that `pegboard keys add` makes."""
+
+    store: Annotated[Text, AfterValidator(_store)] = Field(
+        description="The file that keeps their SHA-256, such as sqlite:./pegboard.db, relative to this one."
+    )
+
+
+class JwtForm(Form):
+    """Access tokens of an authorization server: signed JWTs that were made for this server."""
+
+    issuer: FilledText = Field(description="The `iss` that a token must have: the authorization server.")
+    audience: FilledText = Field(
+        description="The `aud` that a token must have: the address of this server's /mcp, as clients know it."
+    )
+    jwks_url: FilledText = Field(description="Where the issuer's public keys are; https, except on this machine.")
+    scopes: Names = Field((), description="Scopes that every token must have.")
+
+
+class WhenForm(Form):
+    """Which credential a rule is for: exactly one key."""
+
+    key: Maybe[FilledText] = Field(None, description="The API key of this name.")
+    claim: Maybe[Mapping[FilledText, Wanted]] = Field(
+        None, description='Tokens that say this, in a list among others; "*" is any value. All of it must hold.'
+    )
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> WhenForm:
+        if len(self.model_fields_set) != 1:
+            raise _fault(f"a condition has {_WHEN}")
+        if self.claim is not None and not self.claim:
+            raise _fault('name a claim; {sub: "*"} is every token')
+        return self
+
+
+class MapRuleForm(Form):
+    """What a credential is given. `{claim}` in a text is what the token says; without that claim it is refused."""
+
+    when: WhenForm = Field(description="Which credential this is for. The first rule that matches counts.")
+    user: Maybe[Filled] = Field(None, description="Who the caller is, such as ann, or {sub}.")
+    space: Maybe[Filled] = Field(None, description="The space of the caller, such as s1, or {org_id}.")
+    roles: FilledNames = Field((), description="The roles of the caller.")
+    profiles: FilledNames = Field((), description="The profiles that the caller may use; the first is for /mcp.")
+
+
+class AnonymousForm(Form):
+    """What callers without a credential may do."""
+
+    profile: Maybe[FilledText] = Field(None, description="The one profile that they may use.")
+    profiles: Maybe[Names] = Field(None, description="The profiles that they may use; the first is for /mcp.")
+    on: Literal["loopback", "anywhere"] = Field(
+        "loopback", description="From where they may call: this machine alone, or anywhere, and thus everybody."
+    )
+
+    @model_validator(mode="after")
+    def _names_them_once(self) -> AnonymousForm:
+        if {"profile", "profiles"} <= self.model_fields_set:
+            raise _fault("write `profile` or `profiles`, not both")
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The profiles, however they are written."""
+        return (self.profile,) if self.profile is not None else self.profiles or ()
+
+
+class IdentityForm(Form):
+    """Who may come in over HTTP, and as whom. Without this section everybody on this machine may."""
+
+    api_keys: Maybe[ApiKeysForm] = Field(None, description="Take API keys.")
+    jwt: Maybe[JwtForm] = Field(None, description="Take access tokens (OAuth 2.1).")
+    map: tuple[MapRuleForm, ...] = Field((), description="What each credential is given; one without a rule: nothing.")
+    anonymous: Maybe[AnonymousForm] = Field(None, description="Take callers without a credential.")
