@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -16,14 +17,18 @@ from starlette.types import Receive, Scope, Send
 from pegboard.base.loading import Later
 from pegboard.serve.doorman import Doorman
 from pegboard.serve.gate import LOOPBACK_HOSTS, Gate, hosts_of
+from pegboard.serve.hub import Hub
 from pegboard.serve.identity import choose_profile
 from pegboard.serve.mcp.desk import desk_of
 
 if TYPE_CHECKING:
     from pegboard.catalog import Catalog
+    from pegboard.serve.api.routes import Routes
     from pegboard.serve.mcp.endpoint import Endpoint
 
 GRACE_S = 10.0
+_door = Later("pegboard.serve.api.door")
+_routes = Later("pegboard.serve.api.routes")
 _endpoint = Later("pegboard.serve.mcp.endpoint")
 _listener = Later("pegboard.serve.listener")
 
@@ -37,10 +42,9 @@ def http_app(
     keys: tuple[bytes, ...] = (),
     grace_s: float = GRACE_S,
 ) -> Starlette:
-    """Return an ASGI app that serves the catalog's tools over MCP at `/mcp` and `/mcp/{profile}`.
+    """Return an ASGI app that serves the catalog's tools: over MCP at `/mcp`, as plain HTTP below `/v1`.
 
-    Callers are let in as `catalog.identity` says, which `identity:` of a config sets. Without it everybody who reaches
-    the app may use the profiles' tools: put it behind something that knows its callers.
+    Everybody who reaches it may use the profiles' tools: put it behind something that knows its callers.
     The app's lifespan starts and closes the catalog; an app that mounts it must run that lifespan
     (`app.router.lifespan_context`).
 
@@ -58,37 +62,46 @@ def http_app(
     """
     choose_profile(catalog.registry.profiles, profile)
     doorman = Doorman(catalog, profile=profile)
-    endpoint: Endpoint = _endpoint.Endpoint(desk_of(catalog, config), Gate(allowed_hosts), doorman=doorman, keys=keys)
+    hub, gate = Hub(), Gate(allowed_hosts)
+    desk = replace(desk_of(catalog, config), hub=hub)
+    endpoint: Endpoint = _endpoint.Endpoint(desk, gate, doorman=doorman, keys=keys)
+    api: Routes = _routes.Routes(_door.Api(desk, gate, doorman, hub, keys=keys))
 
-    @asynccontextmanager
-    async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
-        await catalog.start()
-        try:
-            async with endpoint.running():
-                yield
-        finally:
-            await catalog.close(grace_s=grace_s)
-
-    async def ready(_request: Request) -> Response:
-        is_ready = endpoint.is_running and not catalog.guards.closing
-        return PlainTextResponse("ready" if is_ready else "not ready", status_code=200 if is_ready else 503)
-
-    routes = [
-        *endpoint.routes,
-        Route("/healthz", endpoint=_healthy),
-        Route("/readyz", endpoint=ready),
-    ]
-    app = ShortWay(endpoint, routes=routes, lifespan=lifespan)
-    app.state.end_streams = endpoint.end_streams
-    return app
+    return App(catalog, endpoint, api, grace_s=grace_s)
 
 
-class ShortWay(Starlette):
+class App(Starlette):
     """The app. Requests for `/mcp` pass by Starlette's middleware and routes, which cost as much as a call."""
 
-    def __init__(self, endpoint: Endpoint, **options: Any) -> None:
-        super().__init__(**options)
-        self._endpoint = endpoint
+    def __init__(self, catalog: Catalog, endpoint: Endpoint, api: Routes, *, grace_s: float) -> None:
+        routes = [
+            Route("/mcp", endpoint=endpoint),
+            Route("/mcp/{profile}", endpoint=endpoint),
+            Route("/healthz", endpoint=_healthy),
+            Route("/readyz", endpoint=self._ready),
+            *api.all(),
+        ]
+        super().__init__(routes=routes, lifespan=self._serving)
+        self._catalog, self._endpoint, self._api, self._grace_s = catalog, endpoint, api, grace_s
+        self.state.end_streams = self._end_streams
+
+    @asynccontextmanager
+    async def _serving(self, _app: Starlette) -> AsyncGenerator[None]:
+        await self._catalog.start()
+        self._api.events.begin()
+        try:
+            async with self._endpoint.running():
+                yield
+        finally:
+            await self._catalog.close(grace_s=self._grace_s)
+
+    def _end_streams(self) -> None:
+        self._api.events.end()
+        self._endpoint.end_streams()
+
+    async def _ready(self, _request: Request) -> Response:
+        is_ready = self._endpoint.is_running and not self._catalog.guards.closing
+        return PlainTextResponse("ready" if is_ready else "not ready", status_code=200 if is_ready else 503)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Where it is mounted below another path, the routes find their way.
@@ -125,8 +138,7 @@ def run_http(
         DefinitionError: no such profile, or an address that would let strangers call.
         OSError: the address cannot be had.
     """
-    is_open = allow_anonymous_from_anywhere or catalog.identity is not None
-    hosts = hosts_of(host, allowed_hosts, is_open=is_open)
+    hosts = hosts_of(host, allowed_hosts, anonymous_anywhere=allow_anonymous_from_anywhere)
     app = http_app(catalog, config=config, profile=profile, allowed_hosts=hosts, keys=keys, grace_s=grace_s)
     _listener.listen(
         app,

@@ -1,0 +1,77 @@
+"""Tools: list what a caller may use, show one tool, and tell why one can or cannot be used."""
+
+from __future__ import annotations
+
+import re
+
+from pegboard.base.digests import digest
+from pegboard.base.model import JSON, Decision
+from pegboard.core import stages
+from pegboard.core.view import View
+from pegboard.export.mcp import mcp_tool
+from pegboard.serve.api.door import Api, Asked
+from pegboard.serve.api.problems import ProblemError, not_found
+from pegboard.serve.api.replies import Reply, json_reply
+from pegboard.serve.hub import owner_of
+
+PAGE_TOOLS = 100
+MAX_PAGE_TOOLS = 1_000
+OPERATOR = "operator"
+_LIMIT = re.compile(r"[0-9]{1,4}")
+
+
+class Tools:
+    """GET /v1/tools, /v1/tools/{name} and /v1/tools/{name}/why."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    async def list(self, asked: Asked) -> Reply:
+        """Answer with one page of the caller's tools."""
+        size = _size(asked.query.get("limit"))
+        view = await self._api.desk.view(asked.visit)
+        tools = view.tools()
+        owner = [*owner_of(asked.visit, view.ctx), asked.visit.profile]
+        generation = digest([view.snapshot.content_hash, *(entry.wire_name for entry in tools)])
+        cursor = asked.query.get("cursor")
+        first = 0 if cursor is None else self._api.cursors.open(cursor, owner, generation)
+        page: JSON = {"tools": [mcp_tool(entry) for entry in tools[first : first + size]]}
+        if first + size < len(tools):
+            page["nextCursor"] = self._api.cursors.make(owner, generation, first + size)
+        return json_reply(page)
+
+    async def show(self, asked: Asked) -> Reply:
+        """Answer with one tool, as the list has it."""
+        view, name = self._view(asked), asked.path["name"]
+        entry = await view.afind(name)
+        if entry is None:
+            raise absent(view, name)
+        return json_reply(mcp_tool(entry))
+
+    async def why(self, asked: Asked) -> Reply:
+        """Answer with the decision on one name; for a hidden tool only operators get more than for an unknown name."""
+        view, name = self._view(asked), asked.path["name"]
+        decision = await view.awhy(name)
+        if not decision.visible and OPERATOR not in view.ctx.roles:
+            decision = Decision("unknown", absent(view, name).detail)
+        return json_reply({
+            "name": name, "profile": asked.visit.profile, "visible": decision.visible, "code": decision.code,
+            "reason": decision.reason, "fix": decision.fix and decision.fix._asdict(), "next": decision.next,
+            "nextReason": decision.next_reason,
+        })  # fmt: skip
+
+    def _view(self, asked: Asked) -> View:
+        return self._api.desk.exposed(asked.visit, self._api.desk.context(asked.visit))
+
+
+def absent(view: View, name: str) -> ProblemError:
+    """Return the answer for every name that this caller may not use, in the words of a call."""
+    return not_found(str(stages.not_found(name, view.hint(name))))
+
+
+def _size(said: str | None) -> int:
+    if said is None:
+        return PAGE_TOOLS
+    if not _LIMIT.fullmatch(said) or not 1 <= int(said) <= MAX_PAGE_TOOLS:
+        raise ProblemError(400, "bad_request", f"limit={said[:20]!r}: a number from 1 to {MAX_PAGE_TOOLS} is needed.")
+    return int(said)
