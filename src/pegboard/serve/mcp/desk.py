@@ -65,10 +65,6 @@ class Desk:
         """Return the same with every question for a list answered."""
         return await self.exposed(visit, self.context(visit)).prepare()
 
-    async def tool_list(self, visit: Visit) -> bytes:
-        """Return the caller's tools as a JSON array, in the form of 2026-07-28."""
-        return (await self.view(visit)).export_bytes("mcp")
-
     # -- calls
 
     async def call(self, visit: Visit, name: str, arguments: JSON, bridge: Bridge, *, is_earlier: bool = False) -> JSON:

@@ -17,6 +17,7 @@ from pegboard.base.model import JSON, JSONValue
 from pegboard.serve.identity import Visit
 from pegboard.serve.mcp.desk import LIST_TTL_MS, Desk, RpcError
 from pegboard.serve.mcp.jsonrpc import as_object, json_bytes
+from pegboard.serve.mcp.outcomes import outcomes
 from pegboard.serve.mcp.rounds import RoundBridge
 
 _facade = Later("pegboard")
@@ -119,7 +120,12 @@ class Door:
         return answer
 
     async def _list(self, visit: Visit) -> Answer:
-        return Answer((b'{"tools":', await self._desk.tool_list(visit), self._list_tail))
+        view = await self._desk.view(visit)
+        tail, told = self._list_tail, outcomes(self._desk.catalog, view)
+        if told:
+            plain = {"ttlMs": LIST_TTL_MS, "cacheScope": "private", "resultType": "complete"}
+            tail = b"," + orjson.dumps({**plain, "_meta": {**told, SERVER_KEY: self._server}})[1:]
+        return Answer((b'{"tools":', view.export_bytes("mcp"), tail))
 
     def _call(self, params: JSON, visit: Visit) -> Coroutine[Any, Any, Answer] | None:
         name: Any = params.get("name")

@@ -19,6 +19,7 @@ from pegboard.export.mcp import mcp_tool, mcp_tool_before_2026
 from pegboard.serve.identity import Visit
 from pegboard.serve.mcp.bridge import Bridge
 from pegboard.serve.mcp.desk import LIST_TTL_MS, Desk, RpcError
+from pegboard.serve.mcp.outcomes import outcomes
 from pegboard.serve.mcp.rounds import RoundBridge
 from pegboard.serve.mcp.seals import Seals
 from pegboard.serve.mcp.sessions import SessionBridge, Sessions, is_earlier
@@ -55,6 +56,8 @@ class ToolHandlers:
             "ttlMs": LIST_TTL_MS,
             "cacheScope": "private",
         }
+        told = outcomes(self._desk.catalog, view)
+        page |= {"_meta": told} if told else {}
         return complete(ctx, page if following is None else {**page, "nextCursor": following})
 
     async def call_tool(self, ctx: Ctx, params: types.CallToolRequestParams) -> JSON:

@@ -1,0 +1,68 @@
+"""Outcomes: which sources of a list are not well, told beside it to those who may have tools of theirs."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pegboard.base.model import JSON, SourceState
+from pegboard.base.names import fold, matches
+from pegboard.base.policies import Policy
+
+if TYPE_CHECKING:
+    from pegboard.catalog import Catalog
+    from pegboard.core.ports import Source
+    from pegboard.core.view import View
+
+SOURCES_KEY = "pegboard/sources"
+_WILD = re.compile(r"[*?\[]")
+
+
+def outcomes(catalog: Catalog, view: View) -> JSON:
+    """Return the `_meta` of a list: the outcome of each source that it may draw on; empty while all of them are well.
+
+    Only the outcome is told, not its reason, which may name addresses and files; and none of a source that this
+    caller can have no tool of.
+    """
+    sources = catalog.registry.sources
+    if not sources:
+        return {}
+    states = catalog.registry.states()
+    told = {name: _outcome(states.get(name)) for name in sorted(sources)}
+    if set(told.values()) == {"ok"}:
+        return {}
+    selected = {entry.source for entry in view.snapshot.selected(view.selection, view.ctx.policy)}
+    seen = {
+        name: {"status": outcome}
+        for name, outcome in told.items()
+        if name in selected or (not sources[name].entries() and _may_bring(sources[name], view))
+    }
+    return {SOURCES_KEY: seen} if any(said != {"status": "ok"} for said in seen.values()) else {}
+
+
+def _outcome(state: SourceState) -> str:
+    held = state.status == "ok" and (state.quarantined or state.changed)
+    return "quarantined" if held else state.status
+
+
+def _may_bring(source: Source, view: View) -> bool:
+    """Tell whether tools that are not known yet may be this caller's, by group and policy."""
+    include = view.selection.include
+    if include is not None and not source.groups() & set(include):
+        return False
+    return all(_leaves_open(policy, source.name) for policy in (view.selection.policy, view.ctx.policy))
+
+
+def _leaves_open(policy: Policy, namespace: str) -> bool:
+    starts = tuple(fold(f"{namespace}{mark}") for mark in ("__", "."))
+    if any(matches(glob, (f"{namespace}__", f"{namespace}.")) for glob in policy.deny):
+        return False
+    if policy.allow is not None and not any(_meets(glob, starts) for glob in policy.allow):
+        return False
+    return policy.within is None or _leaves_open(policy.within, namespace)
+
+
+def _meets(glob: str, starts: tuple[str, ...]) -> bool:
+    """Tell whether a glob may fit some name that begins so."""
+    fixed = fold(_WILD.split(glob, maxsplit=1)[0])
+    return any(fixed.startswith(start) or (start.startswith(fixed) and fixed != fold(glob)) for start in starts)
