@@ -144,3 +144,37 @@ def test_the_context_has_the_settings_and_what_the_host_adds(project: Project) -
     assert ctx.settings == {"a": 2, "b": {"c": [True, None]}}
     assert (ctx.user_id, ctx.space_id, ctx.session_id, ctx.agent) == ("ann", "s", "x", "g")
     assert ctx.roles == frozenset({"operator"})
+
+
+def test_a_profile_says_how_its_tools_are_shown(project: Project) -> None:
+    project.write(
+        """\
+        python: [mine]
+        profiles:
+          chat: {exposure: search, pinned: read, rename: {getTools: get_tools}, require_context: true}
+          small: {token_budget: 20}
+        """,
+        mine=MINE,
+    )
+    catalog, config = project.load()
+    shown = {name: catalog.exposed(project.view(profile=name)).names() for name in ("chat", "small")}
+    assert shown == {
+        "chat": ["searchTools", "get_tools", "useTools", "read"],
+        "small": ["searchTools", "getTools", "useTools"],
+    }
+    assert warnings(config, catalog) == []
+
+
+def test_a_pin_that_matches_nothing_is_a_warning_at_its_place(project: Project) -> None:
+    project.write("python: [mine]\nprofiles: {a: {exposure: search, pinned: [read, rad]}}\n", mine=MINE)
+    catalog, config = project.load()
+    assert [str(problem).replace(f"{project.folder}/", "") for problem in warnings(config, catalog)] == [
+        "pegboard.yaml:2:49: profiles.a.pinned[1]: 'rad' matches no tool at present",
+    ]
+
+
+def test_a_tool_with_the_name_of_a_meta_tool_is_refused(project: Project) -> None:
+    project.write("python: [mine]\nprofiles: {a: {exposure: search, rename: {useTools: Read}}}\n", mine=MINE)
+    assert project.said() == [
+        "pegboard.yaml:2:26: profiles.a.exposure: 'read' (mine:4) has the name of a meta tool; rename one, or say `direct`"
+    ]

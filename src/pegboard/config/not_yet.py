@@ -29,12 +29,6 @@ NOT_YET: Final[Mapping[str, str]] = {
     "tools.*.renamed_from": "a tool answers to its one name",
     "tools.*.deprecated": "a tool has no end date",
     "tools.*.replaced_by": "a tool has no successor",
-    "profiles.*.exposure=two_tool": "every tool is listed; write `direct` or `auto`",
-    "profiles.*.exposure=search": "every tool is listed; write `direct` or `auto`",
-    "profiles.*.token_budget": "every tool is listed, whatever it costs",
-    "profiles.*.pinned": "every tool is listed, so none needs pinning",
-    "profiles.*.rename": "there are no meta tools to rename",
-    "profiles.*.require_context": "there are no meta tools that take a context",
     "profiles.*.limits": "limits hold for the process, under the top-level `limits:`",
     "hooks.*.use=https": "name a function: `python:module:function`",
 }

@@ -25,8 +25,10 @@ from pegboard.config.values import rate_limit
 from pegboard.config.wiring import Wiring
 from pegboard.core.availability import compile_availability
 from pegboard.core.context import ToolContext
+from pegboard.core.policy import applies
 from pegboard.core.ports import LimitStore
 from pegboard.core.ratelimit import MemoryLimitStore
+from pegboard.discovery.wording import MetaNames
 from pegboard.globs import unmatched
 
 Clock = Callable[[], float]
@@ -60,6 +62,7 @@ def warnings(config: Config, catalog: Catalog) -> list[Problem]:
     for name, declared in config.profiles.items():
         idle = set(_unmatched(catalog, name)[1])
         found += [at.problem(f"{glob!r} matches no tool at present") for glob, at in _globs(declared) if glob in idle]
+        found += _idle_pins(declared, catalog)
     return found
 
 
@@ -158,6 +161,10 @@ def _profile(name: str, declared: Declared[ProfileForm]) -> Profile:
         include=said.include,
         policy=_policy(said, at),
         exposure=said.exposure,
+        pinned=said.pinned,
+        rename={} if said.rename is None else said.rename.names(),
+        require_context=said.require_context,
+        token_budget=said.token_budget,
         rate_limit=rate_limit(said.rate_limit),
         origin=(at / "include").origin,
     )
@@ -194,11 +201,24 @@ def _check_whole(wiring: Wiring) -> None:
         for fault in _unmatched(wiring.catalog, name, more=wiring.config.refused.namespaces)[0]:
             # The fault starts with the glob, quoted.
             wiring.report.add(*(at.problem(fault) for glob, at in _globs(declared) if fault.startswith(repr(glob))))
+        _check_meta_names(name, declared, wiring)
     reported = {tool.at.origin for tool in wiring.config.tools}
     try:
         wiring.catalog.snapshot()
     except DefinitionError as error:
         wiring.report.add(*(problem for problem in error.problems if problem.where not in reported))
+
+
+def _check_meta_names(name: str, declared: Declared[ProfileForm], wiring: Wiring) -> None:
+    """Report a declared tool that a meta tool of the profile would hide by its name."""
+    if declared.said.exposure == "direct":
+        return
+    registry = wiring.catalog.registry
+    meta = {fold(meta) for meta in MetaNames.renamed(registry.profiles[name].rename)}
+    for entry in registry.build().entries:
+        if fold(entry.wire_name) in meta:
+            text = f"{entry.wire_name!r} ({entry.spec.origin}) has the name of a meta tool; rename one, or say `direct`"
+            wiring.report.add((declared.at / "exposure").problem(text))
 
 
 def _unmatched(catalog: Catalog, profile: str, *, more: Set[str] = frozenset()) -> tuple[list[str], list[str]]:
@@ -210,6 +230,15 @@ def _globs(declared: Declared[ProfileForm]) -> Iterator[tuple[str, At]]:
     for side, globs in (("allow", declared.said.allow or ()), ("deny", declared.said.deny)):
         for index, glob in enumerate(globs):
             yield glob, _name_at(declared.at / side, index)
+
+
+def _idle_pins(declared: Declared[ProfileForm], catalog: Catalog) -> list[Problem]:
+    entries = catalog.registry.build().entries
+    return [
+        _name_at(declared.at / "pinned", index).problem(f"{glob!r} matches no tool at present")
+        for index, glob in enumerate(declared.said.pinned)
+        if not any(applies(glob, entry) for entry in entries)
+    ]
 
 
 def _name_at(at: At, index: int) -> At:

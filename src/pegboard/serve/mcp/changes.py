@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
@@ -133,7 +134,9 @@ class Changes:
         for profile in self._profiles():
             found = None if profile is None else registry.profiles[profile]
             selection = Selection() if found is None else Selection(include=found.include, policy=found.policy)
-            shown[profile, "tools"] = [
+            # How they are shown, and which: what else a profile says is no reason to tell anybody.
+            how = None if found is None else replace(found, policy=OPEN_POLICY, rate_limit=None, origin="")
+            shown[profile, "tools"] = how, [
                 (entry.qualified_id, entry.fingerprint, entry.source and states.get(entry.source))
                 for entry in snapshot.selected(selection, OPEN_POLICY)
             ]
