@@ -96,7 +96,8 @@ def hosts_of(host: str, allowed: Sequence[str], *, is_open: bool) -> tuple[str, 
         return tuple(allowed)
     if _is_wildcard(host):
         raise DefinitionError(
-            f"Listening on {host!r} needs the names that clients use: allowed_hosts=['tools.example.com']."
+            f"Listening on {host!r} needs the names that clients use: --allow-host tools.example.com, "
+            "or allowed_hosts=['tools.example.com']."
         )
     return (f"[{host.strip('[]')}]" if ":" in host else host,)
 

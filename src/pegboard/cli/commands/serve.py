@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from pegboard.serve.identity import ContextFor, Visit
 
 _RELOAD = "Take good changes of the config's files while serving; keep the old on bad ones."
+_HOSTS = "Name by which clients reach the server, beside those of this machine; may be given several times."
 _STDIO = "Speak on standard input and output, to the program that started this one."
 
 # uvicorn logs why it cannot have the address, and ends the process with this code.
 _UVICORN_STARTUP_FAILURE = 3
 
 _serve = Later("pegboard.serve")
+_gate = Later("pegboard.serve.gate")
 _identity = Later("pegboard.serve.identity")
 _reload = Later("pegboard.config.reload")
 
@@ -37,6 +39,7 @@ def serve_command(
     stdio: Annotated[bool, Parameter(help=_STDIO)] = False,
     host: Annotated[str, Parameter(help="Address to listen on.", show_default=True)] = "127.0.0.1",
     port: Annotated[int, Parameter(help="Port to listen on.", show_default=True)] = 8420,
+    allow_host: Annotated[tuple[str, ...], Parameter(help=_HOSTS)] = (),
     reload: Annotated[bool, Parameter(help=_RELOAD)] = False,
     options: Given,
 ) -> Any:
@@ -53,8 +56,10 @@ def serve_command(
         return _serve.run_stdio(project.catalog, project.config, profile=profile, identity=who)
     try:
         if reload:
-            return _run_reloading(project, host=host, port=port, profile=profile)
-        return _serve.run_http(project.catalog, project.config, host=host, port=port, profile=profile)
+            return _run_reloading(project, host=host, port=port, profile=profile, names=allow_host)
+        return _serve.run_http(
+            project.catalog, project.config, host=host, port=port, profile=profile, allowed_hosts=allow_host
+        )
     except OSError as error:
         raise _not_listening(host, port, f": {error.strerror or error}") from error
     except SystemExit as stopped:
@@ -63,7 +68,7 @@ def serve_command(
         raise _not_listening(host, port, "") from None
 
 
-def _run_reloading(project: Project, *, host: str, port: int, profile: str | None) -> None:
+def _run_reloading(project: Project, *, host: str, port: int, profile: str | None, names: tuple[str, ...]) -> None:
     catalog, tasks = project.catalog, list[asyncio.Task[None]]()
     make_context: ContextFor = _identity.context_maker(project.config)
 
@@ -75,6 +80,8 @@ def _run_reloading(project: Project, *, host: str, port: int, profile: str | Non
 
     def check(made: Catalog) -> None:
         _identity.choose_profile(made.registry.profiles, profile)
+        # A server that others can reach must not become one that asks nobody.
+        _gate.hosts_of(host, names, is_open=made.identity is not None)
 
     reloader: Reloader = _reload.Reloader(
         project.config.path, os.environ, catalog, config=project.config, check=check, on_reload=on_reload
@@ -88,7 +95,7 @@ def _run_reloading(project: Project, *, host: str, port: int, profile: str | Non
         sys.stderr.flush()
         tasks.append(asyncio.get_running_loop().create_task(reloader.run()))
 
-    _serve.run_http(catalog, context_of, host=host, port=port, profile=profile, on_ready=ready)
+    _serve.run_http(catalog, context_of, host=host, port=port, profile=profile, on_ready=ready, allowed_hosts=names)
 
 
 def _not_listening(host: str, port: int, why: str) -> CommandError:
