@@ -300,3 +300,31 @@ async def test_a_load_that_fails_as_no_load_should_is_refused_too(project: Proje
     assert not await reloader.reload()
     assert "ZeroDivisionError" in str(reloader.problems[0])
     assert numbered(catalog) == {"1"}
+
+
+def cache_config(scope: str = "space", *, entries: int = 9, more: str = "") -> str:
+    config = f"{{scope: {scope}, max_entries: {entries}}}"
+    return f"tools:\n  - {{name: cache_store, type: builtin, as: notes, config: {config}}}\n{more}"
+
+
+async def test_values_of_a_cache_outlive_a_reload_but_not_another_scope(project: Project) -> None:
+    catalog, reloader = reloader_of(project.write(cache_config()))
+
+    async def call(**args: object) -> Any:
+        return (await catalog.view(ANN).call("notes", args)).unwrap()
+
+    for key in ("a", "b", "c"):
+        await call(action="set", key=key, value=key)
+    project.write("tools: nothing")
+    assert not await reloader.reload()
+    assert (await call(action="get", key="a"))["value"] == "a"
+    project.write(cache_config(entries=2, more="  - {name: datetime_now, type: builtin}\n"))
+    assert await reloader.reload()
+    assert (await call(action="get", key="b"))["value"] == "b"
+    # The new limit holds from the next value on: the two that were used last are left.
+    await call(action="set", key="d", value="d")
+    assert [key for key in "abcd" if (await call(action="get", key=key))["found"]] == ["b", "d"]
+    # With people apart, nobody gets what the space had shared.
+    project.write(cache_config("user"))
+    assert await reloader.reload()
+    assert (await call(action="get", key="b"))["found"] is False

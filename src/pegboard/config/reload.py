@@ -16,6 +16,7 @@ from pegboard.config.load import read
 from pegboard.config.modules import brought_files
 from pegboard.config.wire import load_catalog
 from pegboard.core.ports import Source
+from pegboard.sources.builtin.kind import Lasting
 
 log = logging.getLogger("pegboard")
 INTERVAL_S: Final = 0.25
@@ -111,6 +112,7 @@ class Reloader:
             guards.limits = made.guards.limits
         catalog.registry.bounds = made.registry.bounds
         self._on_reload(config)
+        _carry_on(made, catalog)
         catalog.registry.take(made.registry)
         log.info("config_reloaded: %s", self._path)
         if retired:
@@ -150,6 +152,15 @@ class Reloader:
             except ValueError:
                 paths.add(self._path.parent / pattern)
         return {path: _mark(path) for path in paths}
+
+
+def _carry_on(made: Catalog, before: Catalog) -> None:
+    """Let tools that keep something between calls go on with what those of the same name have kept."""
+    known = before.snapshot()
+    for entry in made.snapshot().entries:
+        old = known.find(entry.qualified_id)
+        if old is not None and isinstance(entry.handler, Lasting):
+            entry.handler.carry_on(old.handler)
 
 
 def _mark(path: Path) -> Mark:

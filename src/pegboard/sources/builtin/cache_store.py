@@ -64,8 +64,7 @@ class Kept(NamedTuple):
 class Cache:
     """Values by scope and key, in memory. The key of a scope is never seen from another one."""
 
-    def __init__(self, config: CacheConfig, clock: Callable[[], float]) -> None:
-        self._config = config
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._scopes: dict[Scope, OrderedDict[str, Kept]] = {}
         self._bytes: Counter[Scope] = Counter()
@@ -83,19 +82,19 @@ class Cache:
         values.move_to_end(key)
         return kept
 
-    def set(self, scope: Scope, key: str, text: bytes, ttl_s: float | None) -> None:
+    def set(self, scope: Scope, key: str, text: bytes, ttl_s: float | None, *, config: CacheConfig) -> None:
         """Keep a value; older ones of the same scope make room for it.
 
         Raises:
             CallError: storage_unavailable when the values of other scopes leave no room.
         """
         self.delete(scope, key)
-        size, cap = len(key) + len(text), self._config.max_total_bytes
+        size, cap = len(key) + len(text), config.max_total_bytes
         if self._total_bytes + size > cap:
             self._forget_expired()
         if self._total_bytes - self._bytes[scope] + size > cap:
             raise CallError("storage_unavailable", f"There is no room to keep {key!r}. Try again later.")
-        while self._total_bytes + size > cap or len(self._scopes.get(scope, ())) >= self._config.max_entries:
+        while self._total_bytes + size > cap or len(self._scopes.get(scope, ())) >= config.max_entries:
             self.delete(scope, next(iter(self._scopes[scope])))
         expires_s = None if ttl_s is None else self._clock() + ttl_s
         self._scopes.setdefault(scope, OrderedDict())[key] = Kept(text, expires_s)
@@ -122,16 +121,24 @@ class Cache:
             self.delete(scope, key)
 
 
-def make(config: CacheConfig, services: Services) -> Handler:
-    """Return the handler, on a cache of its own."""
-    cache = Cache(config, services.clock)
+class Store:
+    """The handler. Its limits are those of its own config; its values outlive a change of that."""
 
-    def store(ctx: CallContext, args: JSON) -> JSON:
-        scope, key = _scope(ctx, config.scope), args["key"]
+    def __init__(self, config: CacheConfig, cache: Cache) -> None:
+        self._config, self._cache = config, cache
+
+    def carry_on(self, before: object) -> None:
+        """Share the values of the handler of before, unless other people share them now."""
+        if isinstance(before, Store) and before._config.scope == self._config.scope:
+            self._cache = before._cache
+
+    def __call__(self, ctx: CallContext, args: JSON) -> JSON:
+        """Do what the arguments say."""
+        scope, key, cache = _scope(ctx, self._config.scope), args["key"], self._cache
         if args["action"] == "set":
-            text = _as_json(args, config.max_value_bytes)
+            text = _as_json(args, self._config.max_value_bytes)
             found = cache.get(scope, key) is not None
-            cache.set(scope, key, text, args.get("ttl_s"))
+            cache.set(scope, key, text, args.get("ttl_s"), config=self._config)
             return {"key": key, "found": found}
         if "value" in args or "ttl_s" in args:
             text = f"'value' and 'ttl_s' belong to action 'set', not {args['action']!r}. Leave them out."
@@ -143,7 +150,10 @@ def make(config: CacheConfig, services: Services) -> Handler:
         value: JSONValue = None if kept is None else orjson.loads(kept.text)
         return {"key": key, "found": kept is not None, "value": value}
 
-    return store
+
+def make(config: CacheConfig, services: Services) -> Handler:
+    """Return the handler, on a cache of its own."""
+    return Store(config, Cache(services.clock))
 
 
 def _scope(ctx: CallContext, scope: str) -> Scope:

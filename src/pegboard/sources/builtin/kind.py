@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar, cast
+from typing import Annotated, Any, Generic, Protocol, TypeVar, cast, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError, WithJsonSchema, model_validator
 
@@ -97,6 +97,15 @@ class Services:
     resolve: Resolve = system_resolve
     bounds: Bounds = DEFAULT_BOUNDS
     models: Mapping[str, Model] = field(default_factory=dict[str, Model])
+
+
+@runtime_checkable
+class Lasting(Protocol):
+    """A handler that keeps something between calls, which outlives a change of the config."""
+
+    def carry_on(self, before: object) -> None:
+        """Go on with what the handler of the same name had kept until now."""
+        ...
 
 
 C = TypeVar("C", bound=BuiltinConfig)
