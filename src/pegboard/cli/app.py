@@ -24,9 +24,10 @@ COMMANDS = {
     "demo": "Show on a running server what Pegboard does.",
     "lock": "Pin what MCP servers say of their tools, show changes, accept them.",
     "doctor": "Tell the state of every source, key and optional package, and what to do.",
+    "keys": "Make, list and revoke the API keys of callers over HTTP.",
     "schema": "Print the JSON Schema of the configuration file.",
 }
-NOT_YET = frozenset("lint search tokens run ingest workspace tasks consent audit keys refs plan".split())
+NOT_YET = frozenset("lint search tokens run ingest workspace tasks consent audit refs plan".split())
 
 _CONFIG = "Configuration file; by default pegboard.yaml, here or in a folder above."
 _PROFILE = "See the tools as this profile; without one, all groups."

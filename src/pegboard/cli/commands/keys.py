@@ -1,0 +1,143 @@
+"""keys: make, list and revoke the API keys by which callers come in over HTTP."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from pegboard.base.loading import Later
+from pegboard.base.model import JSON
+from pegboard.cli.faults import CommandError, Exit
+from pegboard.cli.options import Given, Options
+from pegboard.cli.project import config_module, find_config
+from pegboard.cli.terminal import Column
+
+if TYPE_CHECKING:
+    from pegboard.auth.keys import ApiKey, KeyStore
+    from pegboard.config import Config
+
+Action = Literal["add", "ls", "revoke"]
+_ACTION = "add: make a key and show it once; ls: list keys, never the key itself; revoke: end one."
+_NAME = "Name of the key, as the rules under `identity.map` call it; revoke takes its id as well."
+_DAYS = "Days until the key of `add` ends; without it, it lasts until it is revoked."
+_COLUMNS = (
+    Column(head="Name", style="bold"),
+    Column(head="Id"),
+    Column(head="State"),
+    Column(head="Made"),
+    Column(head="Ends"),
+)
+_DAY_S = 86_400
+
+_keys = Later("pegboard.auth.keys")
+_identity = Later("pegboard.config.identity")
+
+
+def keys_command(
+    action: Annotated[Action, Parameter(help=_ACTION)] = "ls",
+    name: Annotated[str | None, Parameter(help=_NAME)] = None,
+    /,
+    *,
+    days: Annotated[int | None, Parameter(help=_DAYS)] = None,
+    options: Given,
+) -> None:
+    """Make, list and revoke the API keys of callers over HTTP."""
+    if (name is None) != (action == "ls"):
+        takes = "takes no name" if action == "ls" else "needs a name: `pegboard keys {action} ann-laptop`"
+        raise CommandError(f"`pegboard keys {action}` {takes.format(action=action)}.")
+    if days is not None and (action != "add" or days < 1):
+        raise CommandError("--days is for `pegboard keys add`, and at least 1.")
+    config, store = _store(options)
+    if name is None:
+        _list(store, options)
+    elif action == "add":
+        _add(store, name, days, config, options)
+    else:
+        _revoke(store, name, options)
+
+
+def _store(options: Options) -> tuple[Config, KeyStore]:
+    path = find_config(options.config, start=Path.cwd())
+    config: Config = config_module.load(path, env=os.environ)
+    file = None if config.identity is None else _identity.key_store_of(config.identity.said, config.path)
+    if file is None:
+        raise CommandError(
+            f"{str(path)!r} takes no API keys. Say where they are kept: "
+            'identity: {api_keys: {store: "sqlite:./pegboard.db"}}.',
+            kind="no_key_store",
+        )
+    return config, _keys.KeyStore(file)
+
+
+def _add(store: KeyStore, name: str, days: int | None, config: Config, options: Options) -> None:
+    try:
+        text, key = store.add(name, lifetime_s=None if days is None else days * _DAY_S)
+    except _keys.KeyStoreError as error:
+        raise _refused(error) from None
+    if options.json:
+        options.terminal.json({"key": text, **_row(key)})
+    else:
+        # Alone on the output, so that it can be piped to where it is kept.
+        options.terminal.say(text)
+        options.terminal.note(f"This is the key {name!r}. Keep it now: it is shown only once, and not stored.")
+    rules = () if config.identity is None else config.identity.said.map
+    if not any(rule.when.key == name for rule in rules):
+        options.terminal.note(
+            "No rule names it yet, so it may do nothing. "
+            f"Add to identity.map: {{when: {{key: {name}}}, user: …, profiles: […]}}"
+        )
+
+
+def _list(store: KeyStore, options: Options) -> None:
+    try:
+        keys = store.keys()
+    except _keys.KeyStoreError as error:
+        raise _refused(error) from None
+    if options.json:
+        options.terminal.json({"keys": [_row(key) for key in keys]})
+        return
+    if keys:
+        options.terminal.table(_COLUMNS, [list(_cells(key)) for key in keys])
+        options.terminal.say("")
+    options.terminal.say(f"{len(keys)} key{'' if len(keys) == 1 else 's'} in {str(store.path)!r}.")
+
+
+def _revoke(store: KeyStore, name: str, options: Options) -> None:
+    try:
+        key = store.revoke(name)
+    except _keys.KeyStoreError as error:
+        raise _refused(error) from None
+    if options.json:
+        options.terminal.json({"revoked": {"name": key.name, "id": key.id}})
+    else:
+        options.terminal.say(f"Revoked {key.name!r} ({key.id}). Whoever uses it is refused from the next request on.")
+
+
+def _refused(error: Exception) -> CommandError:
+    return CommandError(str(error), kind="key_refused", code=Exit.REFUSED)
+
+
+def _row(key: ApiKey) -> JSON:
+    return {
+        "name": key.name,
+        "id": key.id,
+        "state": key.state(time.time()),
+        "createdAt": _day(key.created_at),
+        "expiresAt": None if key.expires_at is None else _day(key.expires_at),
+        "revokedAt": None if key.revoked_at is None else _day(key.revoked_at),
+    }
+
+
+def _cells(key: ApiKey) -> tuple[str, ...]:
+    row = _row(key)
+    ended: str | None = row["revokedAt"] or row["expiresAt"]
+    return key.name, key.id, str(row["state"]), str(row["createdAt"])[:10], "" if ended is None else ended[:10]
+
+
+def _day(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, tz=UTC).isoformat()
