@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from pegboard.base.errors import CallError, ToolError
 
@@ -48,6 +48,8 @@ class ResourceLink(NamedTuple):
 
 
 Content: TypeAlias = TextContent | ImageContent | AudioContent | ResourceContent | ResourceLink
+# Makes a named tuple without the detour of its class, which costs three times as much.
+new_tuple: Any = cast("Any", tuple).__new__
 CONTENT_TYPES = (TextContent, ImageContent, AudioContent, ResourceContent, ResourceLink)
 
 
@@ -68,6 +70,10 @@ class ToolResult(NamedTuple):
     def text(self) -> str:
         """The text blocks, joined by line breaks."""
         return "\n".join(block.text for block in self.content if isinstance(block, TextContent))
+
+    def with_structured(self, value: Any) -> ToolResult:
+        """Return the result with another structured value; what `_replace` does, at a third of its cost."""
+        return new_tuple(ToolResult, (self[0], value, *self[2:]))
 
     def unwrap(self) -> Any:
         """Return the structured value, or the text where there is none; raise `CallError` for an error."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, TypeGuard, cast
 
 from pegboard.base.errors import DefinitionError, ErrorKind
 from pegboard.base.policies import OPEN_POLICY, Policy
@@ -28,9 +28,8 @@ Runs = Literal["async", "thread", "inline"]
 # ---------------------------------------------------------------- what a value is, as far as types can say
 
 
-def is_object(value: object) -> TypeGuard[JSON]:
-    """Tell whether a value is a dict."""
-    return isinstance(value, dict)
+# Tells whether a value is a dict. Every call asks often, and this is one call into C where a function would be two.
+is_object: Callable[[object], TypeGuard[JSON]] = cast("Any", dict).__instancecheck__
 
 
 def is_list(value: object) -> TypeGuard[list[JSONValue]]:

@@ -17,6 +17,7 @@ from pegboard.base.content import (
     ResourceContent,
     TextContent,
     ToolResult,
+    new_tuple,
 )
 from pegboard.base.errors import CallError
 from pegboard.base.model import JSONValue, is_object
@@ -63,11 +64,13 @@ def structured(value: object) -> ToolResult:
         raise CallError(
             "output_invalid", f"The tool gave something that is no JSON ({fault}).", outcome_unknown=True
         ) from error
-    return ToolResult((TextContent(text.decode()),), plain, False, None, NO_META, True)
+    blocks = (new_tuple(TextContent, (text.decode(),)),)
+    return new_tuple(ToolResult, (blocks, plain, False, None, NO_META, True))
 
 
 NO_META: dict[str, JSONValue] = {}
 _SCALARS = frozenset({str, int, bool, type(None)})
+_TEXT = frozenset({str})
 
 
 def _is_flat(value: Any) -> bool:
@@ -75,10 +78,7 @@ def _is_flat(value: Any) -> bool:
     if type(value) is not dict:
         return type(value) in _SCALARS
     flat: dict[Any, Any] = value  # pyright: ignore[reportUnknownVariableType] - any
-    for key, item in flat.items():  # noqa: SIM110 - a generator costs twice as much here
-        if type(item) not in _SCALARS or type(key) is not str:
-            return False
-    return True
+    return _TEXT.issuperset(map(type, flat)) and _SCALARS.issuperset(map(type, flat.values()))
 
 
 def _jsonable(value: object) -> JSONValue:

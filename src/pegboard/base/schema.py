@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 import re
@@ -24,6 +23,9 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KEY_END = re.compile(rb'(?<!\\)"\s*:')
 _LONG_NUMBER = re.compile(rb"\d{19}")
 _SMALL = 1 << 64
+_TEXT = frozenset({str})
+_SHORT = frozenset({int, bool})
+_SHARED = frozenset({str, int, bool, float, type(None)})
 _VALUE_CHARS = 80
 _MAX_PROBLEMS = 50
 
@@ -59,9 +61,7 @@ class Compiled:
         else:
             return args
         missing = [(name, value) for name, value in self.defaults if name not in args]
-        return args | {
-            name: copy.deepcopy(value) if is_object(value) or is_list(value) else value for name, value in missing
-        }
+        return args | {name: copied(value) for name, value in missing}
 
     def problems(self, value: JSONValue) -> list[ArgumentProblem]:
         """Return every fault of `value`, first ones first, at most 50."""
@@ -147,7 +147,7 @@ def check_bounds(value: JSONValue, *, bounds: Bounds = DEFAULT_BOUNDS) -> int:
     Raises:
         CallError: `invalid_arguments`.
     """
-    if is_object(value) and len(value) <= 64 and _is_small(value):
+    if is_object(value) and _is_small(value):
         return len(value)
     keys = 0
     stack: list[tuple[JSONValue, int]] = [(value, 1)]
@@ -175,14 +175,10 @@ def check_bounds(value: JSONValue, *, bounds: Bounds = DEFAULT_BOUNDS) -> int:
 
 def _is_small(value: JSON) -> bool:
     """Tell whether an object needs no further look: a few short scalars, as most arguments are."""
-    for key, item in value.items():
-        kind = type(cast("object", item))
-        if kind is int:
-            if not -_SMALL < item < _SMALL:
-                return False
-        elif kind is not str and kind is not bool:
-            return False
-        if type(key) is not str:
+    if len(value) > 64 or not _TEXT.issuperset(map(type, value)):
+        return False
+    for item in value.values():
+        if type(item) is not str and (type(item) not in _SHORT or not -_SMALL < item < _SMALL):
             return False
     return True
 
@@ -204,9 +200,12 @@ def refused_arguments(text: str, rule: str, *, path: str = "$", value: JSONValue
     return CallError("invalid_arguments", text, details={"problems": [problem._asdict()]})
 
 
-def copied(value: JSON) -> JSON:
-    """Return a copy that shares nothing that can be written to."""
-    return {name: copy.deepcopy(item) if is_object(item) or is_list(item) else item for name, item in value.items()}
+def copied(value: Any) -> Any:
+    """Return a copy of a JSON value that shares nothing that can be written to."""
+    if is_object(value):
+        is_flat = _SHARED.issuperset(map(type, value.values()))
+        return dict(value) if is_flat else {name: copied(item) for name, item in value.items()}
+    return [copied(item) for item in value] if is_list(value) else value
 
 
 def _refused(what: str) -> CallError:

@@ -6,9 +6,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from threading import get_ident
-from typing import Any, cast
+from typing import Any
 
 from pegboard.base.bounds import DEFAULT_BOUNDS
+from pegboard.base.content import new_tuple
 from pegboard.base.model import Event, EventType, JSONValue, is_awaitable
 from pegboard.base.redaction import Redactor
 from pegboard.base.waiting import is_cancelled
@@ -46,7 +47,7 @@ class Emitter:
     __slots__ = ("_clock", "_ctx", "_loop", "_observers", "_redactor", "_tail", "_thread", "call_id", "tool")
 
     def __init__(
-        self, observers: tuple[Any, ...], ctx: ToolContext, *, call_id: str, tool: str, clock: Callable[[], float],
+        self, observers: tuple[Any, ...], ctx: ToolContext, call_id: str, tool: str, clock: Callable[[], float],
         redactor: Redactor | None,
     ) -> None:  # fmt: skip
         self._observers, self._ctx, self._clock, self._redactor = observers, ctx, clock, redactor
@@ -60,9 +61,10 @@ class Emitter:
         # A result is clean already; what a tool says on its way is not.
         if self._redactor is not None and type_ != "on_tool_result":
             payload = self._redactor.value(dict(payload))
-        told = (type_, self.tool, ctx.request_id, self.call_id, ctx.parent_call, next(ctx.sequence), self._clock(), ok)
-        # What `Event(…)` does, without its detour: this runs twice a call.
-        event: Event = cast("Any", tuple).__new__(Event, (*told, payload))
+        event = new_tuple(Event, (
+            type_, self.tool, ctx.request_id, self.call_id, ctx.parent_call, next(ctx.sequence), self._clock(), ok,
+            payload,
+        ))  # fmt: skip
         if get_ident() != self._thread:
             self._loop.call_soon_threadsafe(self._deliver, event)
             return DELIVERED

@@ -118,7 +118,7 @@ class Executor:
         if ctx.callbacks is not None or callbacks is not None:
             observers = (*observers, *as_observers(ctx.callbacks), *as_observers(callbacks))
         if observers:
-            emit = Emitter(observers, ctx, call_id=identity, tool=name, clock=guards.wall_clock, redactor=redactor)
+            emit = Emitter(observers, ctx, identity, name, guards.wall_clock, redactor)
         call = Call(view, name, args, call_id=identity, emit=emit, started=guards.clock(), redactor=redactor)
         guards.in_flight[identity] = call
         try:
@@ -218,7 +218,7 @@ class Executor:
         call.emit.tool = call.known_as
         if is_object(result.structured):
             # What an observer writes into its event must not reach the caller.
-            result = result._replace(structured=copied(result.structured))
+            result = result.with_structured(copied(result.structured))
         return call.emit(
             "on_tool_result", {"result": result, "kind": kind, "duration_s": duration_s}, not result.is_error
         )

@@ -50,15 +50,9 @@ class Caller(Protocol):
     """Runs one guarded call on a View; the Executor."""
 
     async def call(
-        self,
-        view: View,
-        name: str,
-        args: object = None,
-        *,
-        callbacks: object = None,
-        raise_errors: bool = False,
+        self, view: View, name: str, args: object = None, *, callbacks: object = None, raise_errors: bool = False,
         call_id: str | None = None,
-    ) -> ToolResult: ...
+    ) -> ToolResult: ...  # fmt: skip
 
 
 class Exporter(Protocol):
@@ -67,6 +61,12 @@ class Exporter(Protocol):
     def __call__(self, view: View) -> list[JSON]: ...
 
     def to_bytes(self, view: View) -> bytes: ...
+
+    def report(self, view: View) -> list[JSON]: ...
+
+    def wire_name(self, view: View, name: str) -> str: ...
+
+    def decode(self, view: View, name: str, args: JSONValue) -> JSONValue: ...
 
 
 class LimitStore(Protocol):

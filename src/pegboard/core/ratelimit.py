@@ -84,13 +84,15 @@ class FloodGuard:
     def __init__(self, limit: RateLimit, *, clock: Callable[[], float]) -> None:
         self._limit = limit
         self._store = MemoryLimitStore(clock=clock, max_keys=10_000)
+        self.is_quiet = True
 
     def wait_s(self, ctx: ToolContext) -> float:
-        """Return how long this caller must wait; 0.0 for all but flooders."""
-        return self._pass(ctx, charge=False) if len(self._store) else 0.0
+        """Return how long this caller must wait; 0.0 for all but flooders, and for all while `is_quiet`."""
+        return self._pass(ctx, charge=False)
 
     def count(self, ctx: ToolContext) -> None:
         """Record one invalid call."""
+        self.is_quiet = False
         self._pass(ctx, charge=True)
 
     def _pass(self, ctx: ToolContext, *, charge: bool) -> float:

@@ -65,6 +65,8 @@ class Call(Watch):
         self.view, self.name, self.request, self.call_id = view, name, request, call_id
         self.emit, self.started, self.redactor = emit, started, redactor
         self.args: JSON = {}
+        # The tool's wire name once it is found, before that the name that was asked.
+        self.known_as = name
 
     @property
     def tool(self) -> ToolSpec:
@@ -73,11 +75,6 @@ class Call(Watch):
     @property
     def wire_name(self) -> str:
         return self.entry.wire_name
-
-    @property
-    def known_as(self) -> str:
-        """The tool's wire name once it is found, before that the name that was asked."""
-        return self.entry.wire_name if "entry" in self.__dict__ else self.name
 
     @property
     def ctx(self) -> CallContext:
@@ -109,8 +106,7 @@ def begin(call: Call, guards: Guards) -> None:
         raise CallError("busy", text, retry_after_s=1.0)
     if ctx.deadline is not None and ctx.deadline <= guards.clock():
         raise CallError("timeout", "The time for this request is over. Start a new one.", retryable=False)
-    wait_s = guards.flood.wait_s(ctx)
-    if wait_s > 0.0:
+    if not guards.flood.is_quiet and (wait_s := guards.flood.wait_s(ctx)) > 0.0:
         text = "Too many invalid calls from this caller. Read the schemas before calling again."
         raise CallError("rate_limited", text, retry_after_s=wait_s)
     if ctx.budget is not None:
@@ -124,7 +120,7 @@ def take(call: Call, entry: ToolEntry | None, guards: Guards) -> None:
         guards.flood.count(view.ctx)
         raise not_found(name, view.hint(name))
     snapshot = view.snapshot
-    call.entry, call.plan = entry, snapshot.plan(entry)
+    call.entry, call.plan, call.known_as = entry, snapshot.plan(entry), entry.wire_name
     call.hooks = call.plan.hooks
     if entry.source is not None and entry.qualified_id in guards.states().get(entry.source, UP).changed:
         text = f"The definition of {name!r} changed since it was accepted; a person must review it first."

@@ -11,7 +11,7 @@ from typing import Any, cast
 from pegboard.base.bounds import DEFAULT_BOUNDS
 from pegboard.base.content import ToolResult
 from pegboard.base.errors import AsyncPredicateError, DefinitionError
-from pegboard.base.model import JSON, Decision, Profile, ToolEntry
+from pegboard.base.model import JSON, Decision, JSONValue, Profile, ToolEntry
 from pegboard.base.names import nearest, nearest_one
 from pegboard.core.context import ToolContext
 from pegboard.core.policy import Selection, decide_entry, dynamic_code, static_code, without_builder
@@ -73,12 +73,10 @@ class View:
         if not others:
             return selected
         shown = [made for place, entry in enumerate(selected) for made in others.get(place, (entry,))]
+        if not snapshot.bundles:
+            return tuple(shown)
         # Two bundles may build one name: the first has it, here as in `find`.
-        return (
-            tuple({entry.wire_name: entry for entry in reversed(shown)}.values())[::-1]
-            if snapshot.bundles
-            else tuple(shown)
-        )
+        return tuple({entry.wire_name: entry for entry in reversed(shown)}.values())[::-1]
 
     def names(self, server: str | None = None) -> list[str]:
         """Return wire names; with `server`, the names an SDK's allow-list wants: `mcp__<server>__<tool>`.
@@ -246,21 +244,33 @@ class View:
         return self._parts.caller.call(self, name, args, callbacks=callbacks, raise_errors=raise_errors)
 
     def export(self, target: str) -> list[JSON]:
-        """Return the tools in the form of one target: `openai`, `anthropic`, `gemini` or `mcp`.
+        """Return the tools in the form of one target: `openai`, `openai_strict`, `anthropic`, `gemini` or `mcp`.
+
+        What the target cannot carry is rewritten, or left out and told by `export_report`.
 
         Raises:
             DefinitionError: an unknown target.
         """
-        return self._exporter(target)(self)
+        return self._parts.exporters[target](self)
 
     def export_bytes(self, target: str) -> bytes:
         """Return what `export` does as a JSON array; made once for callers who see the same."""
-        return self._exporter(target).to_bytes(self)
+        return self._parts.exporters[target].to_bytes(self)
 
-    def _exporter(self, target: str) -> Exporter:
-        found = self._parts.exporters.get(target)
-        if found is None:
-            raise DefinitionError(
-                f"Unknown export target {target!r}.{nearest(target, self._parts.exporters, label='Targets')}"
-            )
-        return found
+    def export_report(self, target: str) -> list[JSON]:
+        """Return what the export loses, as `{tool, path, rule, effect, text}`; see `pegboard.dialects.Loss`."""
+        return self._parts.exporters[target].report(self)
+
+    def wire_name(self, target: str, name: str) -> str:
+        """Return the wire name for the name that a target was sent; only what it cannot carry is called otherwise."""
+        return self._parts.exporters[target].wire_name(self, name)
+
+    def decode(self, target: str, name: str, args: JSONValue) -> JSONValue:
+        """Return a model's arguments, JSON or its text, for an exported tool as the tool's own schema wants them.
+
+        They are not judged: `call` does that. Text that is no JSON comes back as bytes, for `call` to refuse.
+
+        Raises:
+            KeyError: no such tool is available to this caller.
+        """
+        return self._parts.exporters[target].decode(self, name, args)

@@ -72,9 +72,9 @@ class Drawing:
                 coerced = coerce(value)
                 if coerced is not value:
                     args = {**args, name: coerced}
-        for name, make in self.fill.items():
-            if name not in args:
-                args = {**args, name: make()}
+        if self.fill:
+            missing = {name: make() for name, make in self.fill.items() if name not in args}
+            args = {**args, **missing}
         return args
 
     @property
