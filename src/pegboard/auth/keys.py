@@ -99,7 +99,7 @@ class KeyStore:
                 raise KeyStoreError(text) from None
         return text, key
 
-    def keys(self) -> list[ApiKey]:
+    def listed(self) -> list[ApiKey]:
         """Return every key, the oldest first; none where there is no file yet.
 
         Raises:
@@ -126,7 +126,7 @@ class KeyStore:
         Raises:
             KeyStoreError: there is none; a file that cannot be written.
         """
-        found = [key for key in self.keys() if key.revoked_at is None and named in (key.name, key.id)]
+        found = [key for key in self.listed() if key.revoked_at is None and named in (key.name, key.id)]
         if not found:
             raise KeyStoreError(f"There is no key {named!r} to revoke. `pegboard keys ls` shows them.")
         with self._opened(writing=True) as connection:

@@ -95,7 +95,7 @@ def _add(store: KeyStore, name: str, days: int | None, config: Config, options: 
 
 def _list(store: KeyStore, options: Options) -> None:
     try:
-        keys = store.keys()
+        keys = store.listed()
     except _keys.KeyStoreError as error:
         raise _refused(error) from None
     if options.json:
