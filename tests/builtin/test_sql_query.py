@@ -50,7 +50,7 @@ async def test_a_missing_database_is_a_definite_error(tmp_path: Path) -> None:
 
 
 async def test_postgres_values_params_and_columns(postgres_url: str) -> None:
-    tools = Shelf().put("sql_query", {"connection_string": postgres_url, "max_rows": 2})
+    tools = Shelf().put("sql_query", {"connection_string": postgres_url, "max_rows": 2, "allow_superuser": True})
     got = await tools.value(
         "sql_query", {"query": "SELECT %s::int AS a, %s::jsonb AS b, 1.50::numeric AS c", "params": [1, {"x": [1]}]}
     )
@@ -62,7 +62,7 @@ async def test_postgres_values_params_and_columns(postgres_url: str) -> None:
 
 
 async def test_postgres_writes_where_the_config_allows_it(postgres_url: str) -> None:
-    tools = Shelf().put("sql_query", {"connection_string": postgres_url, "read_only": False})
+    tools = Shelf().put("sql_query", {"connection_string": postgres_url, "read_only": False, "allow_superuser": True})
     await tools.value("sql_query", {"query": "CREATE TABLE w (a int)"})
     got = await tools.value("sql_query", {"query": "INSERT INTO w VALUES (1), (2)"})
     assert got["affected_rows"] == 2
@@ -91,6 +91,8 @@ async def test_another_database_goes_through_sqlalchemy(tools: Shelf) -> None:
     changed = await tools.value("other", {"query": "UPDATE t SET name = ? WHERE id = ?", "params": ["z", 1]})
     assert changed["affected_rows"] == 1
     assert (await tools.error("other", {"query": "SELEC"})).kind == "invalid_arguments"
+    with pytest.raises(DefinitionError, match="allow_superuser"):
+        builtin_entry("sql_query", config={"connection_string": "sqlite:///a.db", "allow_superuser": True})
     for wrong in ("nosuch://x", "no url", ""):
         with pytest.raises(DefinitionError):
             builtin_entry("sql_query", config={"connection_string": wrong, "read_only": False})

@@ -199,7 +199,8 @@ def pg(request: pytest.FixtureRequest, postgres_url: str, tmp_path: Path) -> She
         connection.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON t TO reader")
     url = postgres_url if request.param == "superuser" else postgres_url.replace("//postgres:", "//reader:")
     tools = Shelf(services=Services(folder=tmp_path))
-    return tools.put("sql_query", {"connection_string": url, "timeout_seconds": 1})
+    is_mighty = request.param == "superuser"
+    return tools.put("sql_query", {"connection_string": url, "timeout_seconds": 1, "allow_superuser": is_mighty})
 
 
 def table(url: str) -> list[tuple[object, ...]]:
@@ -328,11 +329,11 @@ async def test_sql_05_postgres_several_statements(pg: Shelf, postgres_url: str, 
 
 async def test_sql_04_the_engine_holds_where_the_first_guard_is_passed(postgres_url: str) -> None:
     """Without our own look at the words, the role and the transaction still refuse."""
-    from pegboard.sources.builtin.postgres import confined
+    from pegboard.sources.builtin.postgres import confine
 
     with psycopg.connect(postgres_url) as connection:
         connection.read_only = True
-        confined(connection)
+        confine(connection)
         for query in (
             "SELECT pg_read_file('/etc/hostname')",
             "SELECT * FROM pg_ls_dir('.')",
@@ -344,6 +345,28 @@ async def test_sql_04_the_engine_holds_where_the_first_guard_is_passed(postgres_
             connection.execute("ROLLBACK TO s")
         with pytest.raises((psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.InsufficientPrivilege)):
             connection.execute("CREATE TABLE u (a int)")
+
+
+@pytest.mark.parametrize("right", ["SUPERUSER", "pg_read_server_files", "pg_write_server_files",
+                                   "pg_execute_server_program"])  # fmt: skip
+@pytest.mark.parametrize("read_only", [True, False])
+async def test_sql_04_a_login_that_its_engine_cannot_hold_is_refused_unless_the_config_says_so(
+    postgres_url: str, right: str, read_only: bool
+) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS mighty")
+        connection.execute("CREATE ROLE mighty LOGIN")
+        grant = "ALTER ROLE mighty SUPERUSER" if right == "SUPERUSER" else f"GRANT {right} TO mighty"
+        connection.execute(grant)  # type: ignore[call-overload]
+    url = postgres_url.replace("//postgres:", "//mighty:")
+    tools = Shelf().put("sql_query", {"connection_string": url, "read_only": read_only})
+    tools.put("sql_query", {"connection_string": url, "read_only": read_only, "allow_superuser": True}, as_name="wide")
+    error = await tools.error("sql_query", {"query": "SELECT 1"})
+    assert error.kind == "config_invalid"
+    assert "allow_superuser" in error.message
+    assert (await tools.value("wide", {"query": "SELECT 1"}))["rows"] == [[1]]
+    if read_only:
+        assert (await tools.error("wide", {"query": "SELECT pg_read_file('PG_VERSION')"})).kind == "read_only"
 
 
 async def test_sql_04_passwords_of_other_roles_are_refused(pg: Shelf) -> None:

@@ -24,6 +24,10 @@ _HARMLESS: Final = frozenset({"random", "random_normal", "clock_timestamp", "tim
                               "uuidv7", "setseed"})  # fmt: skip
 # They hold passwords of other roles, which a role that may read everything would see.
 _SECRET_TABLES: Final = frozenset({"pg_authid", "pg_shadow", "pg_user_mapping", "pg_user_mappings", "pg_subscription"})
+_TOO_MIGHTY: Final = (
+    "The database login is a superuser, or may use the server's files, so its engine cannot hold it back. The operator"
+    " must give this tool another login, or say `allow_superuser: true` in its config."
+)
 
 
 def run(url: str, query: Query) -> Answer:
@@ -31,14 +35,18 @@ def run(url: str, query: Query) -> Answer:
 
     Raises:
         CallError: read_only; timeout; busy; invalid_arguments for a faulty statement; upstream_unavailable;
-            upstream_auth.
+            upstream_auth; config_invalid for a login that may do too much.
     """
     words = list(words_of(query.text))
     if query.read_only:
         _check(words)
     with _explained(query), _opened(url, query) as connection:
+        is_mighty = may_use_the_server(connection)
+        if is_mighty and not query.allow_superuser:
+            raise CallError("config_invalid", _TOO_MIGHTY)
         if query.read_only:
-            is_mighty = confined(connection)
+            if is_mighty:
+                confine(connection)
             _check_names(connection, {word.text for word in words}, is_mighty=is_mighty)
         return _answer(connection, query, words[0].text if words else "")
 
@@ -67,20 +75,24 @@ def _opened(url: str, query: Query) -> Generator[psycopg.Connection[Any]]:
             connection.rollback()
 
 
-def confined(connection: psycopg.Connection[Any]) -> bool:
-    """Give up every right but reading, where the login has more. Returns whether it had.
-
-    A superuser, or whoever may use the server's files, goes on as `pg_read_all_data`.
-    """
+def may_use_the_server(connection: psycopg.Connection[Any]) -> bool:
+    """Tell whether the login is a superuser, or may read or write the server's files or start its programs."""
     found = connection.execute(
         "SELECT rolsuper OR pg_has_role(oid, 'pg_read_server_files', 'MEMBER')"
         " OR pg_has_role(oid, 'pg_write_server_files', 'MEMBER')"
         " OR pg_has_role(oid, 'pg_execute_server_program', 'MEMBER') FROM pg_roles WHERE rolname = session_user"
     ).fetchone()
-    is_mighty = found is None or bool(found[0])
-    if is_mighty:
+    return found is None or bool(found[0])
+
+
+def confine(connection: psycopg.Connection[Any]) -> None:
+    """Go on as a role that may only read, until the transaction ends, where the login may.
+
+    What would take that back, and all that reads files, is refused by its name besides.
+    """
+    found = connection.execute("SELECT pg_has_role(session_user, 'pg_read_all_data', 'MEMBER')").fetchone()
+    if found is not None and found[0]:
         connection.execute("SET LOCAL ROLE pg_read_all_data")
-    return is_mighty
 
 
 def _check_names(connection: psycopg.Connection[Any], names: set[str], *, is_mighty: bool) -> None:

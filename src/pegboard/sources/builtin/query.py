@@ -26,12 +26,13 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Query:
-    """One statement; `params` is a list, a mapping, or `None`."""
+    """One statement; `params` is a list, a mapping, or `None`. `allow_superuser` is PostgreSQL's alone."""
 
     text: str
     params: Sequence[JSONValue] | Mapping[str, JSONValue] | None
     read_only: bool
     limits: Limits
+    allow_superuser: bool = False
     started_s: float = field(default_factory=time.monotonic)
 
     def left_s(self) -> float:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Self
 from urllib.parse import quote, unquote, urlsplit
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pegboard.base.bounds import DEFAULT_BOUNDS
 from pegboard.base.errors import CallError
@@ -34,8 +35,19 @@ class SqlConfig(BuiltinConfig):
         "each space on a database, file or login of its own."
     )
     read_only: bool = Field(True, description="Held by the engine, not by looking at the text.")
+    allow_superuser: bool = Field(
+        False,
+        description="Whether a PostgreSQL login may be a superuser, or one that may use the server's files: then only "
+        "a look at the words keeps a query from them.",
+    )
     max_rows: int = Field(DEFAULT_BOUNDS.sql_rows, gt=0, le=100_000, description="How many rows come back.")
     timeout_seconds: float = Field(DEFAULT_BOUNDS.sql_s, gt=0, le=600, description="How long a query may run.")
+
+    @model_validator(mode="after")
+    def _superusers_are_of_postgres(self) -> Self:
+        if self.allow_superuser and _scheme(self) not in _POSTGRES:
+            raise ValueError("`allow_superuser` is for PostgreSQL; other databases have no use for it")
+        return self
 
     def secrets(self) -> Iterator[Secret]:
         """Yield the connection string, and the password in it."""
@@ -76,8 +88,7 @@ def make(config: SqlConfig, services: Services) -> Handler:
     Raises:
         DefinitionError: no engine can hold what the config asks.
     """
-    scheme = urlsplit(config.connection_string.reveal()).scheme.lower()
-    engine = _engine(scheme, config, services)
+    engine = _engine(_scheme(config), config, services)
     limits = Limits(
         max_rows=config.max_rows,
         timeout_s=config.timeout_seconds,
@@ -86,10 +97,20 @@ def make(config: SqlConfig, services: Services) -> Handler:
 
     def run(ctx: CallContext, args: JSON) -> JSON:
         url = _for_space(config.connection_string.reveal(), ctx.space_id)
-        query = Query(text=args["query"], params=args.get("params"), read_only=config.read_only, limits=limits)
+        query = Query(
+            text=args["query"],
+            params=args.get("params"),
+            read_only=config.read_only,
+            limits=limits,
+            allow_superuser=config.allow_superuser,
+        )
         return result(engine(url, query))
 
     return run
+
+
+def _scheme(config: SqlConfig) -> str:
+    return urlsplit(config.connection_string.reveal()).scheme.lower()
 
 
 def _engine(scheme: str, config: SqlConfig, services: Services) -> Callable[[str, Query], Answer]:
