@@ -61,11 +61,11 @@ async def _answer_item(item: JSONValue, meta: Meta, shelf: Shelf, shown: list[JS
         shown.extend(brief(entry) for entry in shelf.agents[agent].values())
         return
     for tool in tools:
-        entry = await find(meta.view, tool, agent) if isinstance(tool, str) else None
-        if entry is None:
+        found = await find(meta.view, tool, agent) if isinstance(tool, str) else None
+        if found is None:
             problems.append(shelf.no_tool(str(tool), agent))
         else:
-            shown.append(full(entry))
+            shown.append(full(found[1]))
 
 
 def brief(entry: ToolEntry) -> JSON:

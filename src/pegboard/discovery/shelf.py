@@ -49,15 +49,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f' (did you mean "{near}"?)' if near else ""
 
 
-async def find(view: View, tool: str, agent: str | None = None) -> ToolEntry | None:
-    """Return the visible tool that a model names: by namespace and own name, or by wire name or qualified id alone.
+async def find(view: View, tool: str, agent: str | None = None) -> tuple[str, ToolEntry] | None:
+    """Return the visible tool that a model names, and the name by which it was found.
 
-    The view judges; no name finds what its caller may not use.
+    A tool is named by namespace and own name, or by wire name, qualified id or former name alone. The view judges; no
+    name finds what its caller may not use.
     """
     for name in (tool,) if agent is None else (f"{agent}.{tool}", f"{agent}.{tool.removeprefix(agent + '__')}", tool):
         entry = await view.afind(name)
         if entry is not None and agent in (None, entry.spec.namespace):
-            return entry
+            return name, entry
     return None
 
 

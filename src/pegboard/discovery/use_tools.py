@@ -12,23 +12,25 @@ from pegboard.base.content import ToolResult, call_error
 from pegboard.base.model import JSON, JSONValue, ToolEntry, is_list, is_object
 from pegboard.core.call_context import CallContext
 from pegboard.core.context import ToolContext
-from pegboard.discovery.intent import SERVICE, CallIntent, fault_of, filled
+from pegboard.discovery.intent import SERVICE, CallIntent, fault_of, filled, without_intent
 from pegboard.discovery.meta import Meta
 from pegboard.discovery.outcomes import Outcome, shown_outcomes
 from pegboard.discovery.shelf import Shelf, find
 
 AT_ONCE = 8
 _REQUIRED = 'calls array is required. Structure: calls: [{ agent: "…", tool: "…", params: {…} }]'
-_UNSAID = object()
+_PARAMS = ("params", "parameters", "arguments")
+_KEYS = frozenset(("agent", "namespace", "tool", "name", "continueOnFailure", *_PARAMS))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Item:
-    """One call of a batch as the model wrote it: `fault` says what is wrong with it before it is run."""
+    """One call of a batch as the model wrote it: `asked` is the name that is called, `fault` why it is no call."""
 
     index: int
     agent: str = ""
     tool: str = ""
+    asked: str = ""
     params: JSONValue = None
     goes_on: bool = False
     entry: ToolEntry | None = None
@@ -75,30 +77,30 @@ async def _read(index: int, said: JSONValue, meta: Meta) -> _Item:
         return _Item(index=index, fault=f"call {index} is no object. {_correct('…', '…')}")
     agent: Any = said.get("agent", said.get("namespace"))
     tool: Any = said.get("tool", said.get("name"))
-    params: Any = next((said[key] for key in ("params", "parameters", "arguments") if key in said), _UNSAID)
-    if not isinstance(tool, str) or not tool.strip():
-        known = agent if isinstance(agent, str) else ""
-        return _Item(index=index, agent=known, fault=f"call {index} names no tool. {_correct(known or '…', '…')}")
     named = agent if isinstance(agent, str) and agent.strip() else None
-    entry = await find(meta.view, tool, named)
-    item = _Item(
+    if not isinstance(tool, str) or not tool.strip():
+        fault = f"call {index} names no tool. {_correct(named or '…', '…')}"
+        return _Item(index=index, agent=named or "", fault=fault)
+    asked, entry = await find(meta.view, tool, named) or (f"{named}.{tool}" if named else tool, None)
+    agent, tool = (named or "", tool) if entry is None else (entry.spec.namespace, entry.spec.name)
+    given = [said[key] for key in _PARAMS if key in said]
+    fault = ""
+    if len(given) > 1:
+        fault = f"call {index} has its parameters twice. {_correct(agent, tool)}"
+    elif not said.keys() <= _KEYS:
+        strange = next(key for key in said if key not in _KEYS)
+        # What the model meant as parameters must not be lost, and the tool run without them.
+        fault = f'call {index} has the unknown key "{strange[:80]}"; parameters go into params. {_correct(agent, tool)}'
+    return _Item(
         index=index,
-        agent=(named or "") if entry is None else entry.spec.namespace,
-        tool=tool if entry is None else entry.spec.name,
-        params={} if params is _UNSAID else params,
+        agent=agent,
+        tool=tool,
+        asked=asked,
+        params=given[0] if given else {},
         goes_on=said.get("continueOnFailure") is True,
         entry=entry,
+        fault=fault,
     )
-    if entry is None:
-        return _Item(**_fields(item), fault=await _not_found(meta, tool, named))
-    if not is_object(item.params):
-        shown = f"params of call {index} must be an object. {_correct(item.agent, item.tool)}"
-        return _Item(**_fields(item), fault=shown)
-    return item
-
-
-def _fields(item: _Item) -> dict[str, Any]:
-    return {name: getattr(item, name) for name in ("index", "agent", "tool", "params", "goes_on", "entry")}
 
 
 async def _not_found(meta: Meta, tool: str, agent: str | None) -> str:
@@ -112,8 +114,12 @@ async def _not_found(meta: Meta, tool: str, agent: str | None) -> str:
     return f"{told}. Call {meta.names.get} to see what is available."
 
 
-def _correct(agent: str, tool: str) -> str:
-    return f'Correct: {{ "agent": "{agent}", "tool": "{tool}", "params": {{…}} }}'
+def _correct(agent: str, tool: str, entry: ToolEntry | None = None) -> str:
+    """Return the form of a correct call; with the names of the parameters, where the tool is known."""
+    schema = {} if entry is None else without_intent(entry.spec.input_schema)
+    names = list(schema.get("required") or ()) or list(schema.get("properties") or ())
+    params = ", ".join(f'"{name}": …' for name in names[:10]) or "…"
+    return f'Correct: {{ "agent": "{agent}", "tool": "{tool}", "params": {{ {params} }} }}'
 
 
 # ---------------------------------------------------------------- running
@@ -160,24 +166,22 @@ class _Batch:
         return [outcome for outcome in places if outcome is not None]
 
     async def _run(self, item: _Item) -> Outcome:
-        if item.entry is None and item.tool:
-            # Asked of the judge all the same: a name that is refused is counted and recorded like any other.
-            await self._meta.run(_asked(item), item.params, self._inner, self._call_id(item), None)
-        if item.fault or item.entry is None:
+        if item.fault:
             return self._outcome(item, fault=item.fault)
-        params = filled(item.params, item.entry.spec.input_schema, self._intent)
-        result = await self._meta.run(
-            item.entry.qualified_id, params, self._inner, self._call_id(item), _Relay(self, item.index)
-        )
+        params = item.params
+        if item.entry is not None and is_object(params):
+            params = filled(params, item.entry.spec.input_schema, self._intent)
+        # A name that nobody may use goes through the same door: it is counted and recorded like any other.
+        result = await self._meta.run(item.asked, params, self._inner, self._call_id(item), _Relay(self, item.index))
         self.tell(item.index, 1.0, "")
+        if item.entry is None and result.error is not None and result.error.kind == "not_found":
+            return self._outcome(item, fault=await _not_found(self._meta, item.tool, item.agent or None))
         return self._outcome(item, result=result)
 
     def _outcome(
         self, item: _Item, *, result: ToolResult | None = None, fault: str = "", is_skipped: bool = False
     ) -> Outcome:
-        correct = ""
-        if result is not None and result.error is not None and result.error.kind == "invalid_arguments":
-            correct = _correct(item.agent, item.tool)
+        has_wrong_params = result is not None and result.error is not None and result.error.kind == "invalid_arguments"
         return Outcome(
             index=item.index,
             agent=item.agent,
@@ -185,7 +189,7 @@ class _Batch:
             call_id=self._call_id(item),
             result=result,
             fault=fault,
-            correct=correct,
+            correct=_correct(item.agent, item.tool, item.entry) if has_wrong_params else "",
             is_skipped=is_skipped,
         )
 
@@ -221,10 +225,6 @@ class _Relay:
         fraction, message = event.payload.get("fraction"), event.payload.get("message")
         if isinstance(fraction, int | float):
             self._batch.tell(self._index, fraction, message if isinstance(message, str) else "")
-
-
-def _asked(item: _Item) -> str:
-    return f"{item.agent}.{item.tool}" if item.agent else item.tool
 
 
 def _may_overlap(item: _Item) -> bool:
