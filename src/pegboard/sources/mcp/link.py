@@ -14,6 +14,7 @@ from mcp.client.session import ClientSession, IncomingMessage
 from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest
 from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import find_invalid_x_mcp_header
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
@@ -170,7 +171,14 @@ class Link:
         Raises:
             CallError: it cannot be asked, or its list was refused.
         """
-        return await gather(self._page, self.settings)
+        return await gather(self._page, self.settings, fault_of=self._header_fault)
+
+    def _header_fault(self, definition: JSON) -> str | None:
+        """Return what is wrong with the headers that a tool wants beside its calls; over HTTP it is left out then."""
+        if self.settings.transport == "stdio" or self.session.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return None
+        reason = find_invalid_x_mcp_header(definition["inputSchema"])
+        return None if reason is None else f"its inputSchema has an invalid x-mcp-header: {cleaned(reason)}"
 
     async def _page(self, cursor: str | None) -> JSON:
         try:

@@ -31,8 +31,12 @@ _JUDGED_AT_ONCE = 50
 Page = Callable[[str | None], Awaitable[JSON]]
 
 
-async def gather(page: Page, settings: ServerSettings) -> Listing:
-    """Ask for page after page, and judge each tool by itself.
+def _none(_definition: JSON) -> None:
+    return None
+
+
+async def gather(page: Page, settings: ServerSettings, *, fault_of: Callable[[JSON], str | None] = _none) -> Listing:
+    """Ask for page after page, and judge each tool by itself; `fault_of` may know of more that is wrong with one.
 
     Raises:
         CallError: `result_too_large`, when the list is larger than the bound; the pages' own errors.
@@ -57,7 +61,7 @@ async def gather(page: Page, settings: ServerSettings) -> Listing:
         if partial or not isinstance(following, str):
             break
         cursors.append(following)
-    listing = await _judged(found[: bounds.upstream_tools], settings)
+    listing = await _judged(found[: bounds.upstream_tools], settings, fault_of)
     return replace(listing, partial=partial, ttl_s=ttl_s)
 
 
@@ -80,7 +84,7 @@ def _limit_met(following: object, cursors: Sequence[str | None], count: int, bou
     return f"it has more than {bounds.upstream_pages} pages" if len(cursors) >= bounds.upstream_pages else ""
 
 
-async def _judged(found: Sequence[object], settings: ServerSettings) -> Listing:
+async def _judged(found: Sequence[object], settings: ServerSettings, fault_of: Callable[[JSON], str | None]) -> Listing:
     tools: dict[str, JSON] = {}
     rejected: list[Rejected] = []
     seen: set[str] = set()
@@ -99,6 +103,9 @@ async def _judged(found: Sequence[object], settings: ServerSettings) -> Listing:
             continue
         if fold(definition["name"]) in seen:
             rejected.append(Rejected(shown, "another tool of the server has that name"))
+            continue
+        if (fault := fault_of(definition)) is not None:
+            rejected.append(Rejected(shown, fault))
             continue
         seen.add(fold(definition["name"]))
         tools[definition["name"]] = definition

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pegboard.base.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.base.errors import DefinitionError
 from pegboard.base.names import check_namespace, matches
 from pegboard.base.secrets import Secret
+
+if TYPE_CHECKING:
+    import httpx2  # noqa: TID251 - the type of what a caller gives
 
 Transport = Literal["stdio", "sse", "http"]
 Trust = Literal["first_use", "pinned", "any"]
@@ -22,7 +25,8 @@ class ServerSettings:
     `name` is the namespace of its tools. `only`, `skip` and the keys of `tool_groups` are globs over the tools' own
     names; `rename` maps such names to ours. `own` are fields that every ToolSpec gets, e.g. `rate_limit` or `consent`.
     `grace_s` is how long tools stay listed after the server is lost. `trust=None` is `pinned` where a lock exists and
-    `first_use` elsewhere.
+    `first_use` elsewhere. `auth` is an `httpx2.Auth`, such as the SDK's `OAuthClientProvider`, for a server on HTTP;
+    what it asks elsewhere goes to public addresses alone, and to the hosts or `host:port` in `auth_hosts`.
 
     Raises:
         DefinitionError: the name is no namespace, or the transport lacks its command or URL.
@@ -36,6 +40,8 @@ class ServerSettings:
     cwd: str | None = None
     url: str = ""
     headers: Mapping[str, str | Secret] = field(default_factory=dict[str, "str | Secret"], repr=False)
+    auth: httpx2.Auth | None = field(default=None, repr=False)
+    auth_hosts: tuple[str, ...] = ()
     only: tuple[str, ...] | None = None
     skip: tuple[str, ...] = ()
     rename: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -17,6 +17,7 @@ from pegboard.egress.destinations import Destinations
 from pegboard.egress.failures import EgressError
 from pegboard.egress.transport import GuardedTransport, guarded_client
 from pegboard.sources.mcp.settings import ServerSettings, revealed
+from pegboard.sources.mcp.signing import SigningTransport
 
 FAILED = -32098
 _STREAM_READ_S = 3_600.0
@@ -53,7 +54,7 @@ class Failures:
 class AnsweringTransport(httpx2.AsyncBaseTransport):
     """Turns the failure of one request into an error answer to that request: the others of a connection go on."""
 
-    def __init__(self, inner: GuardedTransport, failures: Failures, server: str, *, is_shared: bool) -> None:
+    def __init__(self, inner: httpx2.AsyncBaseTransport, failures: Failures, server: str, *, is_shared: bool) -> None:
         self._inner, self._failures, self._server = inner, failures, server
         # Over SSE all answers come on one stream, and the SDK stops sending after the first fault.
         self._is_shared = is_shared
@@ -133,11 +134,12 @@ def _client(settings: ServerSettings, failures: Failures, *, is_shared: bool) ->
     port = url.port or (443 if url.scheme == "https" else 80)
     host = f"[{url.host}]" if ":" in url.host else url.host
     # The operator wrote this one address, so it may be private; a redirect to any other is refused.
-    transport = GuardedTransport(
+    guarded = GuardedTransport(
         Destinations(allow_private=True, allow_hosts=(f"{host}:{port}",)),
         max_response_bytes=settings.bounds.upstream_list_bytes,
         cap_event_streams=False,
     )
+    transport = guarded if settings.auth is None else SigningTransport(guarded, settings.auth, settings)
     return guarded_client(
         cast("GuardedTransport", AnsweringTransport(transport, failures, settings.name, is_shared=is_shared)),
         headers=revealed(settings.headers),
