@@ -61,6 +61,15 @@ def join_url(base: httpx2.URL, location: str) -> httpx2.URL:
     return parse_url(str(joined))
 
 
+def placeholders_of(template: str) -> tuple[str, ...]:
+    """Return the names of the `{placeholders}` of a URL, in their order.
+
+    Raises:
+        DefinitionError: one stands in the scheme or the host, where a caller must not choose.
+    """
+    return tuple(_PLACEHOLDER.findall(template[len(_head_of(template)) :]))
+
+
 def expand_path(template: str, values: Mapping[str, str]) -> str:
     """Fill the `{placeholders}` of a URL; each value stays one segment, whatever characters it has.
 
@@ -68,20 +77,35 @@ def expand_path(template: str, values: Mapping[str, str]) -> str:
         DefinitionError: a placeholder stands in the scheme or the host, where a caller must not choose.
         EgressError: invalid_arguments for a value that is missing, empty, `.` or `..`.
     """
-    head = _AUTHORITY.match(template)
-    if head is None or "{" in head[0]:
-        raise DefinitionError(f"The URL {template!r} must have its placeholders behind the host.")
+    return fill_path(template, {name: quote(value, safe="") for name, value in values.items()})
+
+
+def fill_path(template: str, encoded: Mapping[str, str]) -> str:
+    """Fill the `{placeholders}` of a URL with texts that are percent-encoded already.
+
+    Raises:
+        DefinitionError: as `expand_path`.
+        EgressError: as `expand_path`.
+    """
+    head = _head_of(template)
 
     def fill(match: re.Match[str]) -> str:
         name = match[1]
-        if not values.get(name):
+        if not encoded.get(name):
             raise EgressError("invalid_arguments", f"{name!r} is a part of the URL and must not be empty.")
-        return quote(values[name], safe="")
+        return encoded[name]
 
-    tail = _PLACEHOLDER.sub(fill, template[head.end() :])
+    tail = _PLACEHOLDER.sub(fill, template[len(head) :])
     if any(segment in (".", "..") for segment in re.split("[?#]", tail)[0].split("/")):
         raise EgressError("invalid_arguments", f"A part of the URL path is '.' or '..' in {tail[:200]!r}. Change it.")
-    return head[0] + tail
+    return head + tail
+
+
+def _head_of(template: str) -> str:
+    head = _AUTHORITY.match(template)
+    if head is None or "{" in head[0]:
+        raise DefinitionError(f"The URL {template!r} must have its placeholders behind the host.")
+    return head[0]
 
 
 def _plain_authority(text: str) -> str:

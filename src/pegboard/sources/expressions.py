@@ -11,7 +11,7 @@ import jmespath.functions
 import jmespath.parser
 import jmespath.visitor
 
-from pegboard.base.errors import CallError
+from pegboard.base.errors import CallError, DefinitionError
 from pegboard.base.model import JSONValue, is_list, is_object
 
 _CHECK_EVERY = 64
@@ -98,6 +98,21 @@ class _Interpreter(jmespath.visitor.TreeInterpreter):
         if kind in _GROWING:
             self._meter.size(value)
         return value
+
+
+def check(expression: str) -> None:
+    """Refuse an expression that is none.
+
+    Raises:
+        DefinitionError: with what is wrong with it.
+    """
+    try:
+        cast("Any", jmespath.parser.Parser()).parse(expression)
+    except jmespath.exceptions.JMESPathError as exc:
+        # What follows the colon draws an arrow below the text, which a single line cannot show.
+        raise DefinitionError(" ".join(str(exc).partition(": Parse error")[0].split())[:300]) from None
+    except RecursionError:
+        raise DefinitionError("it is nested too deeply") from None
 
 
 def evaluate(expression: str, data: JSONValue, *, timeout_s: float, max_size: int) -> JSONValue:

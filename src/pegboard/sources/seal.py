@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Iterator
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any, Final
@@ -80,3 +80,11 @@ async def _later(value: Awaitable[Any], seal: Seal) -> Any:
         return seal.value(await value)
     except CallError as exc:
         raise seal.error(exc) from None
+
+
+def credentials_in(value: Secret) -> Iterator[Secret]:
+    """Yield the value of a header, and of one such as `Bearer key` the key alone: the other side may tell it so."""
+    yield value
+    scheme, _, credential = value.reveal().partition(" ")
+    if scheme.isalpha() and credential.strip():
+        yield Secret(credential.strip())

@@ -17,6 +17,7 @@ from pegboard.egress.answers import retry_after_s, text_of
 from pegboard.egress.destinations import Destinations, only_there
 from pegboard.egress.http import GuardedClient, OnOverflow, Response
 from pegboard.sources.builtin.kind import BuiltinConfig, SecretText, Services
+from pegboard.sources.seal import credentials_in
 
 
 class NetworkConfig(BuiltinConfig):
@@ -62,10 +63,7 @@ class HeaderConfig(NetworkConfig):
     def secrets(self) -> Iterator[Secret]:
         """Yield every value, and of one such as `Bearer key` the key alone: the other side may tell it so."""
         for value in self.headers.values():
-            yield value
-            scheme, _, credential = value.reveal().partition(" ")
-            if scheme.isalpha() and credential.strip():
-                yield Secret(credential.strip())
+            yield from credentials_in(value)
 
     def plain_headers(self) -> dict[str, str]:
         """Return the headers as they are sent."""

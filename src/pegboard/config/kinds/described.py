@@ -1,0 +1,55 @@
+"""Described: a tool of our own whose parameters stand in the config, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pydantic import Field
+
+from pegboard.base.errors import CallError, DefinitionError
+from pegboard.base.model import JSON, ToolEntry, ToolSpec
+from pegboard.config.config import Declared
+from pegboard.config.kinds.tool import ToolForm, check_aliases, check_examples, overlaid
+from pegboard.config.parameters import read_parameters
+from pegboard.config.tree import At
+from pegboard.config.values import Anything, Maybe, Text
+from pegboard.config.wiring import Wiring
+
+
+class DescribedForm(ToolForm):
+    """A tool whose parameters stand in the config."""
+
+    parameters: Maybe[Mapping[Text, Anything]] = Field(
+        None, description="The arguments: `{query: {type: string, required: true}}`, or a JSON Schema; else none."
+    )
+
+
+def declare_described(
+    tool: Declared[DescribedForm], wiring: Wiring, make: Callable[[ToolSpec], ToolEntry], *, section: str
+) -> None:
+    """Put what `make` makes of the declaration into the catalog; its problems stand below `section`."""
+    said, at = tool.said, tool.at
+    schema: JSON = {"type": "object", "properties": {}}
+    if said.parameters is not None:
+        schema, problems = read_parameters(said.parameters, at / "parameters")
+        wiring.report.add(*problems)
+        if problems:
+            return
+    spec = overlaid(ToolSpec(name=said.name, input_schema=schema), tool, wiring)
+    spec = check_aliases(spec, tool, wiring)
+    try:
+        entry = make(spec)
+    except DefinitionError as error:
+        wiring.report.add(*(_place(at / section, problem.path).problem(problem.message) for problem in error.problems))
+        return
+    try:
+        wiring.catalog.registry.add(entry)
+        check_examples(entry, tool, wiring)
+    except (DefinitionError, CallError) as error:
+        wiring.refused(error, at / "parameters" if said.parameters is not None else at)
+
+
+def _place(at: At, path: str) -> At:
+    """Return the place of a problem; `headers.X` is a key of `headers`, whatever dots it has."""
+    first, _, rest = path.partition(".")
+    return (at / first / rest if rest else at / first) if first else at

@@ -1,0 +1,64 @@
+"""Webhook: a tool that a service of the operator runs, asked over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from pegboard.base.model import ToolEntry, ToolSpec
+from pegboard.config.config import Declared
+from pegboard.config.kinds.described import DescribedForm, declare_described
+from pegboard.config.values import Concealed, ConcealedText, FilledText, Form, Maybe, PositiveNumber
+from pegboard.config.wiring import Wiring
+from pegboard.sources.webhook import Method, WebhookSettings, webhook_entry
+
+
+class RequestForm(Form):
+    """How the service is asked, and which part of its answer is the result."""
+
+    url: FilledText = Field(
+        description="Its address. `{name}` in the path or the query is filled by that argument, as one segment."
+    )
+    method: Method = Field("POST", description="The HTTP method. GET and DELETE send arguments as a query string.")
+    headers: Mapping[FilledText, ConcealedText] = Field(
+        default_factory=dict[str, Any], description="Headers of every request, e.g. its credentials."
+    )
+    timeout: PositiveNumber = Field(30.0, description="How long one call may take, in seconds.")
+    body: Concealed = Field(
+        "args",
+        description="`args`: all arguments that the URL does not have. Else a template: a mapping, or a JSON text, "
+        "in which `{{ name }}` stands for an argument.",
+    )
+    result: Maybe[FilledText] = Field(
+        None, description="The path to the part of the answer that is the result, such as `$.data.id`."
+    )
+
+
+class WebhookForm(DescribedForm):
+    """A tool that a service runs, asked over HTTP."""
+
+    description: Maybe[FilledText] = Field(description="What it does and when to use it: the model reads this.")
+    webhook: RequestForm = Field(description="How the service is asked.")
+
+
+def declare(tool: Declared[WebhookForm], wiring: Wiring) -> None:
+    """Put the tool into the catalog, once its request can be made."""
+    said = tool.said.webhook
+
+    def make(spec: ToolSpec) -> ToolEntry:
+        return webhook_entry(
+            spec,
+            WebhookSettings(
+                url=said.url,
+                method=said.method,
+                headers=said.headers,
+                timeout_s=said.timeout,
+                body=said.body,
+                result=said.result,
+                bounds=wiring.config.bounds,
+            ),
+        )
+
+    declare_described(tool, wiring, make, section="webhook")

@@ -1,0 +1,215 @@
+"""Webhook: a tool whose work a service of the operator does, asked over HTTP with the arguments."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
+
+import orjson
+
+from pegboard.base.bounds import DEFAULT_BOUNDS, Bounds
+from pegboard.base.errors import CallError, DefinitionError, Problem
+from pegboard.base.loading import Later
+from pegboard.base.model import JSON, JSONValue, ToolEntry, ToolSpec, is_list, is_object
+from pegboard.base.secrets import Secret
+from pegboard.core.call_context import CallContext
+from pegboard.egress.destinations import only_there
+from pegboard.egress.failures import EgressError
+from pegboard.egress.http import Response, checked_headers
+from pegboard.egress.network import Resolve, system_resolve
+from pegboard.egress.urls import expand_path, parse_url, placeholders_of
+from pegboard.sources.calling import GRACE_S, Order, Service, plain, query_of, scalar, value_of, with_query
+from pegboard.sources.filling import Template
+from pegboard.sources.seal import sealed
+
+expressions = Later("pegboard.sources.expressions")
+
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+# Without a body of their own: arguments go into the query string.
+_IN_QUERY: Final = frozenset({"GET", "DELETE"})
+_OUR_HEADERS = frozenset({"content-type"})
+_RESULT_S: Final = 1.0
+_SMALL_BYTES: Final = 16_384
+# `['key']` of a JSON path, which JMESPath writes `."key"`.
+_KEY_STEP = re.compile(r"\[\s*(?:'([^'\\]*)'|\"([^\"\\]*)\")\s*\]")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WebhookSettings:
+    """How a service is asked.
+
+    `url` may have `{placeholders}` in its path and query, each filled by the argument of that name. `body` is "args",
+    the arguments that the URL does not have, or a template (see `filling`). `result` is the path to the part of the
+    answer that is the result: JMESPath, or a JSON path that starts with `$`.
+    """
+
+    url: str
+    method: Method = "POST"
+    headers: Mapping[str, str | Secret] = field(default_factory=dict[str, "str | Secret"])
+    timeout_s: float = 30.0
+    body: JSONValue = "args"
+    result: str | None = None
+    bounds: Bounds = DEFAULT_BOUNDS
+    resolve: Resolve = field(default=system_resolve, repr=False)
+
+
+def webhook_entry(spec: ToolSpec, settings: WebhookSettings) -> ToolEntry:
+    """Return the tool that asks this service.
+
+    Raises:
+        DefinitionError: what cannot be honoured, all of it; `path` of each problem is the key of the settings.
+    """
+    faults: list[Problem] = []
+    template = _template(spec, settings, faults)
+    path = _result_path(settings, faults)
+    in_url = _in_url(spec, settings, faults)
+    _check_headers(settings, faults)
+    if faults:
+        raise DefinitionError(faults)
+    timeout_s = min(settings.timeout_s, spec.timeout_s or settings.timeout_s)
+    service = Service(
+        who=f"The service behind {spec.name!r}",
+        destinations=only_there(settings.url),
+        headers=settings.headers,
+        timeout_s=timeout_s,
+        bounds=settings.bounds,
+        resolve=settings.resolve,
+    )
+
+    async def call(ctx: CallContext, args: JSON) -> object:
+        response = await service.send(_order(settings, args, in_url, template), ctx)
+        found = value_of(
+            response,
+            who=service.who,
+            expects_json=path is not None or spec.output_schema is not None,
+            bounds=settings.bounds,
+        )
+        return found if path is None else await _part(found, path, settings, service, response)
+
+    entry_spec = replace(spec, timeout_s=timeout_s + GRACE_S)
+    secrets = list(service.secrets())
+    return ToolEntry(spec=entry_spec, handler=sealed(call, secrets) if secrets else call)
+
+
+# ---------------------------------------------------------------- what can be honoured
+
+
+def _in_url(spec: ToolSpec, settings: WebhookSettings, faults: list[Problem]) -> frozenset[str]:
+    """Return the arguments that the URL takes; each must always be there, and be text or a number."""
+    try:
+        names = frozenset(placeholders_of(settings.url))
+        url = parse_url(expand_path(settings.url, dict.fromkeys(names, "x")))
+        only_there(settings.url)
+    except (DefinitionError, EgressError) as error:
+        said = error.error.message if isinstance(error, EgressError) else str(error)
+        faults.append(Problem(path="url", message=said))
+        return frozenset()
+    if url.fragment:
+        faults.append(Problem(path="url", message="a part behind '#' is never sent. Remove it"))
+    properties: JSON = spec.input_schema.get("properties", {})
+    required: Sequence[str] = spec.input_schema.get("required", ())
+    for name in sorted(names):
+        inner: Any = properties.get(name)
+        if inner is None:
+            fault = "is no parameter: declare it under `parameters`"
+        elif name not in required and not (is_object(inner) and "default" in inner):
+            fault = "may be missing from a call: make it `required: true`"
+        elif is_object(inner) and inner.get("type") in ("object", "array"):
+            fault = f"is an {inner['type']}, and only a text, a number or a boolean fits into a URL"
+        else:
+            continue
+        faults.append(Problem(path="url", message=f"{{{name}}} in the URL {fault}"))
+    return names
+
+
+def _template(spec: ToolSpec, settings: WebhookSettings, faults: list[Problem]) -> Template | None:
+    if settings.body == "args":
+        return None
+    if settings.method in _IN_QUERY:
+        faults.append(Problem(path="body", message=f"a {settings.method} request has no body. Remove it, or use POST"))
+        return None
+    try:
+        template = Template.read(settings.body)
+    except DefinitionError as error:
+        faults.append(Problem(path="body", message=str(error)))
+        return None
+    known: JSON = spec.input_schema.get("properties", {})
+    faults += [
+        Problem(path="body", message=f"{{{{ {name} }}}} is no parameter: declare it under `parameters`")
+        for name in sorted(name for name in template.names if name is not None and name not in known)
+    ]
+    return template
+
+
+def _result_path(settings: WebhookSettings, faults: list[Problem]) -> str | None:
+    if settings.result is None:
+        return None
+    path = as_expression(settings.result)
+    try:
+        expressions.check(path)
+    except DefinitionError as error:
+        text = f"{settings.result!r} is no path such as `$.data.id`, nor a JMESPath expression: {error}"
+        faults.append(Problem(path="result", message=text))
+    except ImportError as error:
+        text = f"needs the package {error.name!r}, which is not installed; install `pegboard[tools]`"
+        faults.append(Problem(path="result", message=text))
+    return path
+
+
+def _check_headers(settings: WebhookSettings, faults: list[Problem]) -> None:
+    for name, value in settings.headers.items():
+        try:
+            checked_headers(plain({name: value}))
+            if name.lower() in _OUR_HEADERS:
+                raise EgressError("invalid_arguments", f"The header {name!r} is JSON's own here. Remove it.")
+        except EgressError as error:
+            faults.append(Problem(path=f"headers.{name}", message=error.error.message))
+
+
+def as_expression(path: str) -> str:
+    """Return a path as JMESPath: `$.a['b c'][0]` becomes `a."b c"[0]`; what does not start with `$` stays."""
+    if not path.startswith("$"):
+        return path
+    steps = _KEY_STEP.sub(
+        lambda match: "." + orjson.dumps(match[1] if match[1] is not None else match[2]).decode(), path[1:]
+    )
+    return steps.removeprefix(".") or "@"
+
+
+# ---------------------------------------------------------------- one call
+
+
+def _order(settings: WebhookSettings, args: JSON, in_url: frozenset[str], template: Template | None) -> Order:
+    for name in in_url:
+        if is_object(args.get(name)) or is_list(args.get(name)):
+            text = f"{name!r} is a part of the URL: give a text or a number."
+            raise CallError("invalid_arguments", text)
+    url = expand_path(settings.url, {name: scalar(args[name]) for name in in_url if name in args})
+    rest = {name: value for name, value in args.items() if name not in in_url}
+    if settings.method in _IN_QUERY:
+        return Order(method=settings.method, url=with_query(url, query_of(rest)))
+    body = orjson.dumps(rest if template is None else template.filled(args))
+    return Order(method=settings.method, url=url, headers={"content-type": "application/json"}, body=body)
+
+
+async def _part(found: Any, path: str, settings: WebhookSettings, service: Service, response: Response) -> JSONValue:
+    """Return what the path leads to in the answer; of a large one in a thread."""
+
+    def evaluate() -> JSONValue:
+        return expressions.evaluate(path, found, timeout_s=_RESULT_S, max_size=settings.bounds.http_response_bytes)
+
+    try:
+        part = evaluate() if len(response.body) <= _SMALL_BYTES else await asyncio.to_thread(evaluate)
+    except CallError:
+        part = None
+    if part is None:
+        text = (
+            f"{service.who} answered {response.status_code}, but there is nothing at {settings.result!r} in its answer."
+        )
+        raise CallError(
+            "protocol_error", f"{text} The action may have happened: check before you repeat it.", outcome_unknown=True
+        )
+    return part
