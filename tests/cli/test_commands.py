@@ -350,10 +350,30 @@ def test_on_a_terminal_only_a_clear_yes_runs_the_tool(
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("target", ["openai", "anthropic", "gemini", "mcp"])
+@pytest.mark.parametrize("target", ["openai", "openai_strict", "anthropic", "gemini", "mcp"])
 def test_export_prints_an_array_in_the_form_of_the_target(run: Run, target: str) -> None:
     tools = orjson.loads(run("export", target, "--profile", "chat").out)
     assert [tool.get("name", tool.get("function", {}).get("name")) for tool in tools] == ["count_words", "echo"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_export_reports_what_a_target_cannot_carry(run: Run) -> None:
+    assert run("export", "--target", "gemini", "--profile", "chat", "--report").out == snapshot("""\
+tool          where                 effect     what
+──────────────────────────────────────────────────────────────────────────────────────────────────
+count_words   $.properties.unique   reworded   'default' is not supported; said in the description
+
+1 tool loses something on the way to gemini.
+""")
+    losses = orjson.loads(run("export", "openai_strict", "--profile", "chat", "--report", "--json").out)
+    assert {(loss["tool"], loss["path"], loss["rule"], loss["effect"]) for loss in losses} == snapshot(
+        {
+            ("count_words", "$.properties.unique", "default", "reworded"),
+            ("echo", "$", "additionalProperties", "narrowed"),
+            ("echo", "$.properties.nothing", "null", "narrowed"),
+        }
+    )
+    assert run("export", "mcp", "--report").out == "Nothing is lost on the way to mcp.\n"
 
 
 def test_export_knows_every_target_there_is() -> None:

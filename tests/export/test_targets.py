@@ -13,7 +13,7 @@ WEB_SEARCH = (
     b'"parameters":{"type":"object","properties":{"query":{"type":"string","description":"Search query"},'
     b'"max_results":{"type":"integer","description":"Maximum results","default":5}},"required":["query"]}}}'
 )
-TARGETS = ("openai", "anthropic", "gemini", "mcp")
+TARGETS = ("openai", "openai_strict", "anthropic", "gemini", "mcp")
 SCHEMA = orjson.loads(WEB_SEARCH)["function"]["parameters"]
 
 
@@ -72,7 +72,19 @@ def test_anthropic_is_sent_name_description_and_input_schema():
 
 def test_gemini_is_sent_a_function_declaration_with_a_json_schema():
     assert catalog_with_search().view(ToolContext()).export("gemini") == [
-        {"name": "web_search", "description": "Search the web for current information", "parametersJsonSchema": SCHEMA}
+        {
+            "name": "web_search",
+            "description": "Search the web for current information",
+            "parametersJsonSchema": {
+                "type": "object",
+                "properties": {
+                    "query": {"type": "string", "description": "Search query"},
+                    # Gemini knows no `default`; the model is told it in words.
+                    "max_results": {"type": "integer", "description": "Maximum results (default: 5)"},
+                },
+                "required": ["query"],
+            },
+        }
     ]
 
 
@@ -104,8 +116,10 @@ def test_empty_keys_are_left_out():
     catalog = Catalog()
     catalog.register(ToolSpec(name="bare"), handler=lambda ctx, args: None)
     view, nothing = catalog.view(ToolContext()), {"type": "object", "properties": {}}
+    closed: Any = {"required": [], "additionalProperties": False}
     assert [view.export(target) for target in TARGETS] == [
         [{"type": "function", "function": {"name": "bare", "parameters": nothing}}],
+        [{"type": "function", "function": {"name": "bare", "strict": True, "parameters": {**nothing, **closed}}}],
         [{"name": "bare", "input_schema": nothing}],
         [{"name": "bare", "parametersJsonSchema": nothing}],
         [{"name": "bare", "inputSchema": nothing}],

@@ -3,12 +3,13 @@
 from pegboard.export.anthropic import anthropic_tool
 from pegboard.export.gemini import gemini_tool
 from pegboard.export.mcp import mcp_tool
-from pegboard.export.openai import openai_tool
-from pegboard.export.target import Target
+from pegboard.export.openai import openai_strict_tool, openai_tool
+from pegboard.export.target import Target, Targets
 
-EXPORTERS = {
-    "openai": Target("openai", openai_tool),
-    "anthropic": Target("anthropic", anthropic_tool),
-    "gemini": Target("gemini", gemini_tool),
-    "mcp": Target("mcp", mcp_tool),
-}
+EXPORTERS = Targets(
+    Target("openai", openai_tool),
+    Target("openai_strict", openai_strict_tool),
+    Target("anthropic", anthropic_tool),
+    Target("gemini", gemini_tool),
+    Target("mcp", lambda entry, name, schema: mcp_tool(entry)),
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pegboard.base.model import JSON, ToolEntry
 
 
-def gemini_tool(entry: ToolEntry) -> JSON:
-    """Return `{name, description, parametersJsonSchema}`, the schema as it was declared."""
+def gemini_tool(entry: ToolEntry, name: str, schema: JSON) -> JSON:
+    """Return `{name, description, parametersJsonSchema}`."""
     described = {"description": entry.spec.description} if entry.spec.description else {}
-    return {"name": entry.wire_name, **described, "parametersJsonSchema": entry.spec.input_schema}
+    return {"name": name, **described, "parametersJsonSchema": schema}

@@ -1,14 +1,17 @@
-"""OpenAI: a tool as a function definition of the chat completions API."""
+"""OpenAI: a tool as a function definition of the chat completions API, plain or strict."""
 
 from __future__ import annotations
 
 from pegboard.base.model import JSON, ToolEntry
 
 
-def openai_tool(entry: ToolEntry) -> JSON:
-    """Return `{"type": "function", "function": {name, description, parameters}}`, the schema as it was declared."""
-    function: JSON = {"name": entry.wire_name}
-    if entry.spec.description:
-        function["description"] = entry.spec.description
-    function["parameters"] = entry.spec.input_schema
-    return {"type": "function", "function": function}
+def openai_tool(entry: ToolEntry, name: str, schema: JSON) -> JSON:
+    """Return `{"type": "function", "function": {name, description, parameters}}`."""
+    described = {"description": entry.spec.description} if entry.spec.description else {}
+    return {"type": "function", "function": {"name": name, **described, "parameters": schema}}
+
+
+def openai_strict_tool(entry: ToolEntry, name: str, schema: JSON) -> JSON:
+    """Return the same with `strict`: the model's arguments then always fit the schema."""
+    described = {"description": entry.spec.description} if entry.spec.description else {}
+    return {"type": "function", "function": {"name": name, **described, "strict": True, "parameters": schema}}

@@ -3,40 +3,62 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import orjson
 from cyclopts import Parameter
 
 from pegboard.cli.faults import CommandError
-from pegboard.cli.options import Given
+from pegboard.cli.options import Given, Options
 from pegboard.cli.project import opened
-from pegboard.cli.terminal import json_text
+from pegboard.cli.terminal import Column, json_text
 
-TargetName = Literal["openai", "anthropic", "gemini", "mcp"]
+TargetName = Literal["openai", "openai_strict", "anthropic", "gemini", "mcp"]
 _OUTPUT = "Write to this file instead; it is overwritten."
+_REPORT = "Tell what the target cannot carry, instead of the tools."
+_LOSSES = (Column(head="tool", style="bold"), Column(head="where"), Column(head="effect"), Column(head="what"))
 
 
 async def export_command(
     target: Annotated[TargetName, Parameter(help="Whose form.")],
-    /,
     *,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"], help=_OUTPUT)] = None,
+    report: Annotated[bool, Parameter(help=_REPORT, negative=())] = False,
     options: Given,
 ) -> None:
     """Print the tools in the form of a model provider.
 
-    The answer is a JSON array, with --json or without.
+    The answer is a JSON array, with --json or without. Schemas are rewritten where the provider
+    would refuse them; `--report` tells what that costs: `widened`, the model may say what the tool
+    then refuses; `narrowed`, it cannot say something that the tool takes; `reworded`, a hint moved
+    into the description.
     """
     async with opened(options) as (project, view):
         await view.prepare()
-        tools = project.clean(orjson.loads(view.export_bytes(target)), view.ctx)
+        made = view.export_report(target) if report else orjson.loads(view.export_bytes(target))
+        made = project.clean(made, view.ctx)
     if output is None:
-        options.terminal.json(tools)
+        if report and not options.json:
+            _print_losses(options, target, made)
+        else:
+            options.terminal.json(made)
         return
-    text = json_text(tools) + "\n"
+    text = json_text(made) + "\n"
     try:
         output.write_text(text, encoding="utf-8")  # raw: the operator's file, named on the command line
     except OSError as error:
         raise CommandError(f"{str(output)!r} cannot be written: {error.strerror}.", kind="not_written") from error
-    options.terminal.note(f"Wrote {len(tools)} tool{'' if len(tools) == 1 else 's'} to {output}.")
+    what = "loss" if report else "tool"
+    plural = "" if len(made) == 1 else "es" if report else "s"
+    options.terminal.note(f"Wrote {len(made)} {what}{plural} to {output}.")
+
+
+def _print_losses(options: Options, target: str, losses: list[Any]) -> None:
+    terminal = options.terminal
+    if losses:
+        rows = [[loss["tool"], loss["path"], loss["effect"], loss["text"]] for loss in losses]
+        terminal.table(_LOSSES, rows)
+        terminal.say("")
+    tools = len({loss["tool"] for loss in losses})
+    said = f"{tools} tool{'' if tools == 1 else 's'} lose" + ("s" if tools == 1 else "")
+    terminal.say(f"{said} something on the way to {target}." if losses else f"Nothing is lost on the way to {target}.")

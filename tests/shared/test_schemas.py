@@ -1,0 +1,73 @@
+"""Real schemas: each goes out to every provider without a fault, and what a model answers comes back."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from pegboard import Catalog, DefinitionError, ToolContext, ToolSpec
+from pegboard.base.names import legal
+from pegboard.core.registry import enforced_schema
+from pegboard.dialects import problems
+from tests.export.checkers import CHECKERS
+from tests.export.instances import Writer
+
+pytestmark = pytest.mark.shared
+SCHEMAS = Path(os.environ.get("PEGBOARD_SHARED", "../shared")) / "bench" / "schemas" / "schemas.jsonl"
+LINES = [json.loads(line) for line in SCHEMAS.read_text().splitlines()] if SCHEMAS.exists() else []
+PARAMETERS = {"anthropic": "input_schema", "gemini": "parametersJsonSchema"}
+
+
+def catalog() -> Catalog:
+    made = Catalog()
+    for number, line in enumerate(LINES):
+        spec = ToolSpec(name=legal(f"{number}_{line['name']}"), input_schema=line["schema"])
+        try:
+            made.register(spec, handler=lambda ctx, args: None)
+        except DefinitionError:
+            assert not line["valid_2020"]
+    return made
+
+
+def schema_in(target: str, tool: Any) -> Any:
+    return tool["function"]["parameters"] if target.startswith("openai") else tool[PARAMETERS[target]]
+
+
+@pytest.mark.parametrize("target", CHECKERS)
+def test_no_exported_schema_breaks_a_documented_rule(target: str) -> None:
+    tools = catalog().view(ToolContext()).export(target)
+    faults = [(tool, found) for tool in tools if (found := CHECKERS[target](tool))]
+    assert (faults, len(tools)) == ([], sum(line["valid_2020"] for line in LINES))
+
+
+@pytest.mark.parametrize("target", CHECKERS)
+def test_what_fits_the_exported_schema_fits_the_tools_own_or_the_loss_is_listed(target: str) -> None:
+    view = catalog().view(ToolContext())
+    lost = {loss["tool"] for loss in view.export_report(target) if loss["effect"] == "widened"}
+    unlisted, tried = [], 0
+    for entry, tool in zip(view.tools(), view.export(target), strict=True):
+        name = tool["function"]["name"] if "function" in tool else tool["name"]
+        sent, own = schema_in(target, tool), enforced_schema(entry)
+        for seed in range(20):
+            args = Writer(sent, seed).value(sent)
+            if not jsonschema_rs.is_valid(sent, args, validate_formats=True):
+                continue
+            tried += 1
+            back = view.decode(target, name, args)
+            if not jsonschema_rs.is_valid(own, back, validate_formats=True) and entry.wire_name not in lost:
+                unlisted.append((entry.wire_name, args, back))
+    assert (unlisted[:3], tried > 11_000) == ([], True)
+
+
+def test_what_is_said_to_be_refused_agrees_with_the_labels_of_the_set() -> None:
+    labels = {"openai_strict": "openai_strict", "gemini": "gemini_json_schema"}
+    wrong = [
+        (target, line["name"], found[:2], line["violations"][label])
+        for target, label in labels.items()
+        for line in LINES
+        if bool(found := problems(target, "x", line["schema"])) != bool(line["violations"][label])
+    ]
+    assert wrong == []
