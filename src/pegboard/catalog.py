@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pegboard.core.view import View, ViewParts
     from pegboard.discovery.exposure import Discovery
     from pegboard.discovery.finder import Found
-    from pegboard.sources.options import ToolKeywords
+    from pegboard.sources.options import BuilderKeywords, ToolKeywords
 
 asyncio = Later("asyncio")
 availability = Later("pegboard.core.availability")
@@ -132,7 +132,7 @@ class Catalog:
         return declare if fn is None else declare(fn)
 
     def builder(
-        self, names: Names, /, *, description: str | Mapping[str, str] = "", **options: Any
+        self, names: Names, /, *, description: str | Mapping[str, str] = "", **options: Unpack[BuilderKeywords]
     ) -> Callable[[F], F]:
         """Declare tools that are made for each context, by `build(ctx)`, which gives one tool or several.
 

@@ -18,12 +18,10 @@ from pegboard.base.names import check_namespace, check_tool_name, nearest
 Strings = str | Sequence[str]
 
 
-class ToolKeywords(TypedDict, total=False):
-    """The keywords of `@catalog.tool`, `@catalog.builder` and class tools, for type checkers and editors."""
+class BuilderKeywords(TypedDict, total=False):
+    """The keywords of `@catalog.builder`, for type checkers and editors."""
 
-    name: str | None
     namespace: str
-    description: str | None
     title: str | None
     groups: Strings
     available: object
@@ -54,6 +52,13 @@ class ToolKeywords(TypedDict, total=False):
     renamed_from: Strings
     deprecated: str | None
     replaced_by: str | None
+
+
+class ToolKeywords(BuilderKeywords, total=False):
+    """The keywords of `@catalog.tool` and class tools, for type checkers and editors."""
+
+    name: str | None
+    description: str | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
