@@ -159,6 +159,22 @@ async def test_a_server_without_tls_is_refused_where_the_config_wants_it() -> No
     assert (error.kind, post.taken) == ("upstream_unavailable", [])
 
 
+async def test_the_mail_server_is_resolved_once_and_its_addresses_are_judged() -> None:
+    post, asked = Post(), list[str]()
+    answers = iter([["127.0.0.1"], ["169.254.169.254"], ["8.8.8.8", "::ffff:127.0.0.1"]])
+
+    async def resolve(host: str, port: int) -> list[str]:
+        asked.append(host)
+        return next(answers)
+
+    async with office(post) as config:
+        tools = shelf("send_email", config | {"smtp_host": "mail.example"}, resolve=resolve)
+        await tools.value("send_email", MAIL)
+        for _ in range(2):
+            assert (await tools.error("send_email", MAIL)).kind == "blocked_destination"
+    assert (len(post.taken), asked) == (1, ["mail.example"] * 3)
+
+
 async def test_a_server_that_is_silent_or_gone_is_a_definite_error() -> None:
     async def silent(reader: Any, writer: Any) -> None:
         await reader.read()

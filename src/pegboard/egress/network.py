@@ -7,7 +7,7 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import cast
+from typing import TypeVar, cast
 
 import httpcore2
 from httpcore2 import SOCKET_OPTION
@@ -21,6 +21,7 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 # Threads of our own: a name server that hangs must not use up the pool in which tools run.
 _LOOKUPS = ThreadPoolExecutor(max_workers=8, thread_name_prefix="pegboard-lookup")
 _ADDRESSES_TRIED = 4
+C = TypeVar("C")
 
 
 async def system_resolve(host: str, port: int) -> Sequence[str]:
@@ -55,22 +56,54 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
         Raises:
             EgressError: blocked_destination, upstream_unavailable, or timeout.
         """
+
+        async def connect(address: str, share_s: float | None) -> httpcore2.AsyncNetworkStream:
+            return await self._sockets.connect_tcp(
+                address, port, timeout=share_s, local_address=local_address, socket_options=socket_options
+            )
+
+        return await self._first(host, port, timeout, connect)
+
+    async def open_socket(self, host: str, port: int, *, timeout_s: float) -> socket.socket:
+        """Return a connected socket, for protocols other than HTTP. The caller closes it.
+
+        Raises:
+            EgressError: blocked_destination, upstream_unavailable, or timeout.
+            OSError: no address answers.
+        """
+
+        async def connect(address: str, share_s: float | None) -> socket.socket:
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            opened = socket.socket(family, socket.SOCK_STREAM)
+            opened.setblocking(False)
+            try:
+                async with asyncio.timeout(share_s):
+                    await asyncio.get_running_loop().sock_connect(opened, (address, port))
+            except BaseException:
+                opened.close()
+                raise
+            return opened
+
+        return await self._first(host, port, timeout_s, connect)
+
+    async def _first(
+        self, host: str, port: int, timeout_s: float | None, connect: Callable[[str, float | None], Awaitable[C]]
+    ) -> C:
+        """Return the connection to the first address that answers, all of them judged before."""
         self._destinations.check_name(host, port)
         started = asyncio.get_running_loop().time()
-        addresses = await self._look_up(host, port, timeout)
+        addresses = await self._look_up(host, port, timeout_s)
         self._destinations.check_addresses(host, port, addresses)
         # The first ones only, each with a fair share of the time: a dead address must not eat all of it.
         tried = addresses[:_ADDRESSES_TRIED]
         for position, address in enumerate(tried):
             share = None
-            if timeout is not None:
-                left = started + timeout - asyncio.get_running_loop().time()
+            if timeout_s is not None:
+                left = started + timeout_s - asyncio.get_running_loop().time()
                 share = max(left / (len(tried) - position), 0.001)
             try:
-                return await self._sockets.connect_tcp(
-                    address, port, timeout=share, local_address=local_address, socket_options=socket_options
-                )
-            except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
+                return await connect(address, share)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout, OSError):
                 if position == len(tried) - 1:
                     raise
         raise EgressError("upstream_unavailable", f"The host {host!r} has no address. Check the name.")

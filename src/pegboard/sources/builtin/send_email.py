@@ -108,7 +108,7 @@ def make(config: EmailConfig, services: Services) -> Handler:
         if len(content) > config.max_bytes:
             text = f"The mail has {len(content)} bytes; at most {config.max_bytes} are sent. Send less."
             raise CallError("invalid_arguments", text)
-        refused: list[JSON] = await smtp.send(config, config.sender, recipients, content)
+        refused: list[JSON] = await smtp.send(config, recipients, content, resolve=services.resolve)
         missing = {str(each["address"]) for each in refused}
         return {
             "accepted": [address for address in recipients if address not in missing],

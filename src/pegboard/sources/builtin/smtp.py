@@ -1,6 +1,7 @@
 """Smtp: hand one mail to a server.
 
-The host is the operator's, never an argument, so it may be a private one.
+The host is the operator's, never an argument, so it may be a private one; metadata services and the other special
+addresses stay shut. Its name is resolved once, and what is connected to is the address that was judged.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import aiosmtplib
 
 from pegboard.base.errors import CallError
 from pegboard.base.model import JSON
+from pegboard.egress.destinations import Destinations
+from pegboard.egress.network import GuardedBackend, Resolve
 
 if TYPE_CHECKING:
     from pegboard.sources.builtin.send_email import EmailConfig
@@ -22,29 +25,40 @@ _GOODBYE_S = 2.0
 _DOUBT = " The mail may have been sent; check before you repeat it."
 
 
-async def send(config: EmailConfig, sender: str, recipients: Sequence[str], content: bytes) -> list[JSON]:
+async def send(config: EmailConfig, recipients: Sequence[str], content: bytes, *, resolve: Resolve) -> list[JSON]:
     """Send a mail and return the recipients that the server refused, with its words.
 
     Raises:
-        CallError: upstream_unavailable; upstream_auth; upstream_error when every recipient or the mail itself is
-            refused; upstream_lost or timeout when it is not known whether the mail was taken.
+        CallError: blocked_destination; upstream_unavailable; upstream_auth; upstream_error when every recipient or
+            the mail itself is refused; upstream_lost or timeout when it is not known whether the mail was taken.
     """
-    client = aiosmtplib.SMTP(
-        hostname=config.smtp_host,
-        port=config.port,
-        use_tls=config.tls == "tls",
-        start_tls=config.tls == "starttls",
-        timeout=config.timeout_seconds,
-    )
+    client = await _client(config, resolve)
     try:
         await _connect(client, config)
-        refused = await _hand_over(client, sender, recipients, content)
+        refused = await _hand_over(client, config.sender, recipients, content)
         with suppress(aiosmtplib.SMTPException, OSError):
             # The mail is taken, whatever becomes of the good-bye.
             await client.quit(timeout=_GOODBYE_S)
         return refused
     finally:
         client.close()
+
+
+async def _client(config: EmailConfig, resolve: Resolve) -> aiosmtplib.SMTP:
+    host = f"[{config.smtp_host}]" if ":" in config.smtp_host else config.smtp_host
+    only = Destinations(allow_hosts=(f"{host}:{config.port}",), allow_private=True)
+    backend = GuardedBackend(only, resolve)
+    try:
+        opened = await backend.open_socket(config.smtp_host, config.port, timeout_s=config.timeout_seconds)
+    except OSError:
+        raise CallError("upstream_unavailable", f"{_WHO} cannot be reached. Try again later.") from None
+    return aiosmtplib.SMTP(
+        hostname=config.smtp_host,
+        sock=opened,
+        use_tls=config.tls == "tls",
+        start_tls=config.tls == "starttls",
+        timeout=config.timeout_seconds,
+    )
 
 
 async def _connect(client: aiosmtplib.SMTP, config: EmailConfig) -> None:
