@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from pegboard import Catalog
@@ -98,9 +99,10 @@ async def test_kills_with_ten_calls_in_flight_leave_nothing_behind() -> None:
 
 
 def _kill(word: str) -> None:
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit() and word in (folder / "cmdline").read_text(errors="replace"):
-            os.kill(int(folder.name), signal.SIGKILL)
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # others come and go meanwhile
+            if word in (folder / "cmdline").read_text(errors="replace"):
+                os.kill(int(folder.name), signal.SIGKILL)
 
 
 async def test_an_evil_server_among_others_changes_nothing_for_them() -> None:
