@@ -141,7 +141,7 @@ class Crowd:
         self.now -= 1
         return args["n"]
 
-    def catalog(self, **hints: bool) -> Catalog:
+    def catalog(self, **hints: Any) -> Catalog:
         catalog = Catalog()
         schema = {"type": "object", "properties": {"n": {"type": "integer"}, "wait_for": {"type": "integer"}}}
         catalog.register(ToolSpec(name="join", input_schema=schema, annotations=Annotations(**hints)), self.run)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pegboard.base.content import ToolResult, call_error
@@ -176,7 +176,15 @@ class _Batch:
         self.tell(item.index, 1.0, "")
         if item.entry is None and result.error is not None and result.error.kind == "not_found":
             return self._outcome(item, fault=await _not_found(self._meta, item.tool, item.agent or None))
-        return self._outcome(item, result=result)
+        return self._outcome(item, result=self._with_way_to_ask(result))
+
+    def _with_way_to_ask(self, result: ToolResult) -> ToolResult:
+        """Return the result; one that wants a yes, for which this batch could not ask, says how to get it."""
+        could_ask = self._inner.client is self._ctx.client
+        if could_ask or result.error is None or result.error.kind != "consent_required":
+            return result
+        hint = f"Call it alone in a batch of {self._meta.names.use}, so that a person can be asked."
+        return result._replace(error=replace(result.error, hint=hint))
 
     def _outcome(
         self, item: _Item, *, result: ToolResult | None = None, fault: str = "", is_skipped: bool = False

@@ -1,0 +1,96 @@
+"""searchTools: what is needed in, tools out, or nothing."""
+
+from typing import Any
+
+import pytest
+
+from pegboard import Catalog, ToolContext
+from tests.discovery.calling import say
+from tests.discovery.shops import shop, spec_of
+
+
+@pytest.fixture
+def catalog() -> Catalog:
+    return shop(things=("photo", "ticket", "lighthouse"))
+
+
+async def test_hits_are_told_for_each_query_apart(catalog: Catalog) -> None:
+    answer = await say(catalog, "searchTools", queries=["rename a lighthouse", "share photos"], limit=1)
+    assert answer["success"] is True
+    results = answer["data"]["results"]
+    assert [(item["query"], len(item["hits"])) for item in results] == [("rename a lighthouse", 1), ("share photos", 1)]
+    score = results[0]["hits"][0].pop("score")
+    assert 0.5 <= score <= 1
+    assert results[0]["hits"][0] == {
+        "agent": "lighthouses",
+        "tool": "rename_lighthouse",
+        "description": "Rename a lighthouse of the account.",
+    }
+
+
+@pytest.mark.parametrize(
+    ("detail", "keys"),
+    [
+        ("name", {"agent", "tool", "score"}),
+        ("brief", {"agent", "tool", "score", "description"}),
+        ("full", {"agent", "tool", "score", "description", "inputSchema"}),
+    ],
+)
+async def test_detail_decides_what_is_told_of_a_hit(catalog: Catalog, detail: str, keys: set[str]) -> None:
+    answer = await say(catalog, "searchTools", queries=["count tickets"], detail=detail)
+    hits = answer["data"]["results"][0]["hits"]
+    assert {frozenset(hit) for hit in hits} == {frozenset(keys)}
+    if detail == "full":
+        assert hits[0]["inputSchema"] == spec_of("ticket", "count").input_schema
+
+
+async def test_what_no_tool_serves_gets_nothing_and_the_nearest_namespaces(catalog: Catalog) -> None:
+    answer = await say(catalog, "searchTools", queries=["transfer money to a bank account abroad"])
+    result = answer["data"]["results"][0]
+    assert result["hits"] == []
+    assert set(result["nearest"]) <= {"photos", "tickets", "lighthouses"}
+
+
+@pytest.mark.parametrize("arguments", [{}, {"queries": []}, {"queries": 5}, {"queries": {}}])
+async def test_without_queries_the_form_is_shown(catalog: Catalog, arguments: dict[str, Any]) -> None:
+    error = 'queries array is required. Example: { "queries": ["create an issue", "send an email"] }.'
+    assert await say(catalog, "searchTools", **arguments) == {"success": False, "error": error}
+
+
+async def test_one_bad_query_does_not_fail_the_rest(catalog: Catalog) -> None:
+    answer = await say(catalog, "searchTools", queries=[7, "share a photo", " "], detail="much", limit="many")
+    assert [item["query"] for item in answer["data"]["results"]] == ["share a photo"]
+    assert answer["error"] == (
+        'detail "much" is none of name, brief, full; a query must be a text that says what is needed'
+    )
+    answer = await say(catalog, "searchTools", queries=["share a photo"] * 7)
+    assert len(answer["data"]["results"]) == 5
+    assert answer["error"] == "7 queries were given and 5 answered: ask the others apart"
+
+
+@pytest.mark.parametrize(("limit", "count"), [(1, 1), (0, 1), (-3, 1), (3, 3), (2.0, 2), (True, 8), (None, 8)])
+async def test_the_limit_is_kept_within_bounds(catalog: Catalog, limit: Any, count: int) -> None:
+    answer = await say(catalog, "searchTools", queries=["a photo"], limit=limit)
+    assert len(answer["data"]["results"][0]["hits"]) == count
+
+
+async def test_a_single_text_is_taken_for_a_list_of_one(catalog: Catalog) -> None:
+    for key in ("queries", "query"):
+        answer = await say(catalog, "searchTools", ctx=None, **{key: "share a photo"})
+        assert answer["data"]["results"][0]["hits"][0]["tool"] == "share_photo"
+
+
+async def test_the_third_identical_search_gets_a_nudge(catalog: Catalog) -> None:
+    ctx = ToolContext(user_id="ann")
+    answers = [await say(catalog, "searchTools", ctx=ctx, queries=["share a photo"]) for _ in range(3)]
+    assert ["nudge" in answer for answer in answers] == [False, False, True]
+    assert answers[2]["data"] == answers[0]["data"]
+
+
+async def test_python_asks_the_same_index(catalog: Catalog) -> None:
+    view = catalog.view(ToolContext(), profile="all")
+    found = await catalog.search(view, "rename a lighthouse", limit=2)
+    assert found.tools[0].entry.wire_name == "rename_lighthouse"
+    assert len(found.tools) <= 2
+    nothing = await catalog.search(view, "transfer money to a bank account abroad")
+    assert nothing.tools == ()
