@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ruamel.yaml import YAML
@@ -57,9 +57,12 @@ class _StopError(Exception):
         self.problem = problem
 
 
-def parse(text: str, *, file: str) -> tuple[Node | None, list[Problem]]:
-    """Return the tree of one YAML document, `None` where there is none, and everything wrong with it."""
-    composer = _Composer(file)
+def parse(text: str, *, file: str, scalar_keys: bool = False) -> tuple[Node | None, list[Problem]]:
+    """Return the tree of one YAML document, `None` where there is none, and everything wrong with it.
+
+    With `scalar_keys` a key such as `200:` is the text that stands there; without, a fault.
+    """
+    composer = _Composer(file, scalar_keys=scalar_keys)
     try:
         for event in _events(text, file):
             composer.take(event)
@@ -143,8 +146,9 @@ class _Open:
 class _Composer:
     """Puts events together, without recursion. Faults that do not stop the reading are collected."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, *, scalar_keys: bool) -> None:
         self.root: Node | None = None
+        self._scalar_keys = scalar_keys
         self.problems: list[Problem] = []
         self._file = file
         self._open: list[_Open] = []
@@ -222,6 +226,8 @@ class _Composer:
             inside.key = None
 
     def _key(self, node: Node, inside: _Open) -> Scalar:
+        if self._scalar_keys and isinstance(node, Scalar) and not isinstance(node.value, str):
+            node = replace(node, value=node.text)
         if not isinstance(node, Scalar) or not isinstance(node.value, str):
             said = f"; write '{node.text}' in quotes" if isinstance(node, Scalar) and node.text else ""
             self._report(node.mark, f"a key must be a text{said}")

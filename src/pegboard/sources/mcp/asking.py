@@ -11,7 +11,7 @@ from mcp.client.session import ClientRequestContext
 
 from pegboard.base.errors import CallError
 from pegboard.base.model import is_object
-from pegboard.sources.mcp.wording import cleaned
+from pegboard.sources.wording import cleaned
 
 if TYPE_CHECKING:
     from pegboard.core.call_context import CallContext

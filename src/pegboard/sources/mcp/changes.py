@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pegboard.base.model import JSON, JSONValue, is_list, is_object
 from pegboard.sources.mcp.lock import canonical
-from pegboard.sources.mcp.wording import has_hidden
+from pegboard.sources.wording import has_hidden
 
 Change = Literal[
     "cosmetic", "widened", "narrowed", "new_required", "annotation_flip", "imperative_text", "hidden_text",

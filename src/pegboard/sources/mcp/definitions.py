@@ -11,7 +11,7 @@ from pegboard.base.errors import CallError, DefinitionError
 from pegboard.base.model import JSON, Annotations, JSONValue, ToolSpec, is_list, is_object
 from pegboard.base.schema import check_bounds, check_schema_size, compile_schema
 from pegboard.sources.mcp.settings import ServerSettings
-from pegboard.sources.mcp.wording import cleaned, has_hidden
+from pegboard.sources.wording import cleaned, has_hidden
 
 # The wire's rule for names, and the slash that some servers use; anything else may be made to look like another name.
 _NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")

@@ -29,7 +29,7 @@ from pegboard.sources.mcp.pipe import Tally, open_pipe
 from pegboard.sources.mcp.results import read_result
 from pegboard.sources.mcp.settings import ServerSettings
 from pegboard.sources.mcp.web import FAILED, Failures, Streams, open_http, open_sse
-from pegboard.sources.mcp.wording import cleaned
+from pegboard.sources.wording import cleaned
 
 if TYPE_CHECKING:
     from pegboard.core.call_context import CallContext

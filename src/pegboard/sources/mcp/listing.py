@@ -14,7 +14,7 @@ from pegboard.base.model import JSON, is_list, is_object
 from pegboard.base.names import fold
 from pegboard.sources.mcp.definitions import Rejected, UnfitError, judged
 from pegboard.sources.mcp.settings import ServerSettings
-from pegboard.sources.mcp.wording import cleaned
+from pegboard.sources.wording import cleaned
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

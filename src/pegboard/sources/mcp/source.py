@@ -17,7 +17,7 @@ from pegboard.base.model import JSON, SourceState, ToolEntry, ToolSpec
 from pegboard.sources.mcp.definitions import Rejected, UnfitError, declared, judged
 from pegboard.sources.mcp.listing import Listing
 from pegboard.sources.mcp.lock import LockFile
-from pegboard.sources.mcp.naming import own_names
+from pegboard.sources.naming import own_names
 from pegboard.sources.mcp.pace import Pace
 from pegboard.sources.mcp.review import Reviewed, review, trust_of
 from pegboard.sources.mcp.settings import ServerSettings
