@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +34,9 @@ def test_blocks_of_a_page_run_in_order(page: Path, tmp_path: Path) -> None:
     if any(block.language in RUN for block in blocks_of(text)):
         # Generated pages quote docstrings, which know the names of the package.
         (tmp_path / "examples").symlink_to(ROOT / "examples")
+        if page.parent.parent.name == "examples":
+            # As its reader stands in its folder.
+            shutil.copytree(page.parent, tmp_path, dirs_exist_ok=True)
         names = PUBLIC if page.parent.name == "reference" else {}
         Runner(folder=tmp_path, name=str(page.relative_to(ROOT)), namespace={**names, "__name__": "__page__"}).run(text)
 
@@ -73,6 +77,16 @@ def test_blocks_of_a_docstring_run(path: Path, name: str, text: str, tmp_path: P
     page = text if "```python" in text else f"```python\n{text}\n```\n"
 
     Runner(folder=tmp_path, name=f"{path.name}:{name}", namespace=names).run(page)
+
+
+def test_every_example_has_a_page_whose_commands_run() -> None:
+    folders = [config.parent for config in (ROOT / "examples").rglob("pegboard.yaml")]
+
+    assert len(folders) >= 3
+    for folder in folders:
+        text = (folder / "README.md").read_text(encoding="utf-8")
+        assert any(block.language == "console" for block in blocks_of(text)), folder
+        assert f"({folder.relative_to(ROOT / 'examples')}/)" in (ROOT / "examples" / "README.md").read_text("utf-8")
 
 
 def test_a_block_that_shows_something_else_fails(tmp_path: Path) -> None:
