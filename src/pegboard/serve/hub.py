@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -163,5 +164,13 @@ def _wire(value: Any) -> Any:
 
 def frame(name: str, value: Mapping[str, Any]) -> bytes:
     """Return one server-sent event."""
-    text = orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS)
-    return b"event: %b\ndata: %b\n\n" % (name.encode(), text)
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), wire_json(value))
+
+
+def wire_json(value: object) -> bytes:
+    """Return JSON; what is no JSON, in what a tool says on its way, goes out as its text."""
+    try:
+        return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS)
+    except TypeError:
+        # Integers over 64 bit and lone surrogates, which clients may send.
+        return json.dumps(value, default=str, allow_nan=False, separators=(",", ":")).encode()

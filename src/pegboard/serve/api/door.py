@@ -38,6 +38,7 @@ class Asked:
     path: Mapping[str, str]
     query: Mapping[str, str]
     headers: Mapping[bytes, bytes]
+    base: str
     receive: Receive
     send: Send
 
@@ -138,7 +139,7 @@ class Place:
         visit = await self._api.visit(scope, query.get("profile"))
         asked = Asked(
             visit=visit, path=scope.get("path_params", {}), query=query, headers=dict(scope["headers"]),
-            receive=receive, send=send,
+            base=scope.get("root_path", ""), receive=receive, send=send,
         )  # fmt: skip
         self._api.open += 1
         try:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import orjson
 from starlette.types import Send
 
 from pegboard.serve.api.problems import MEDIA_TYPE, ProblemError
+from pegboard.serve.hub import wire_json
 
 EVENT_STREAM = "text/event-stream"
 PING_EVERY_S = 15.0
@@ -34,16 +34,12 @@ class Reply(NamedTuple):
 
 def json_reply(value: object, *, status: int = 200) -> Reply:
     """Return a reply of a JSON value."""
-    return Reply(_dumps(value), status)
+    return Reply(wire_json(value), status)
 
 
 def problem_reply(problem: ProblemError) -> Reply:
     """Return a reply of problem details."""
-    return Reply(_dumps(problem.body()), problem.status, MEDIA_TYPE, problem.headers)
-
-
-def _dumps(value: object) -> bytes:
-    return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS)
+    return Reply(wire_json(problem.body()), problem.status, MEDIA_TYPE, problem.headers)
 
 
 class EventStream:
@@ -69,7 +65,8 @@ class EventStream:
         await self._send({"type": "http.response.body", "body": b""})
 
 
-def wants_events(headers: Mapping[bytes, Any]) -> bool:
-    """Tell whether a client asked for server-sent events, by name."""
+def wants_events(headers: Mapping[bytes, bytes]) -> bool:
+    """Tell whether a client asked for server-sent events, and would not take JSON as well."""
     accepted = headers.get(b"accept", b"").decode("latin-1").lower().split(",")
-    return any(part.partition(";")[0].strip() == EVENT_STREAM for part in accepted)
+    kinds = {part.partition(";")[0].strip() for part in accepted}
+    return EVENT_STREAM in kinds and "application/json" not in kinds

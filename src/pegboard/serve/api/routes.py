@@ -7,6 +7,7 @@ from starlette.routing import Route
 from pegboard.serve.api.calls import Calls
 from pegboard.serve.api.door import Answer, Api, Nowhere, Place
 from pegboard.serve.api.events import Events
+from pegboard.serve.api.openapi import Documents
 from pegboard.serve.api.tools import Tools
 
 
@@ -26,6 +27,8 @@ class Routes:
             ("/v1/tools/{name}/why", {"GET": tools.why}, ()),
             ("/v1/tools/{name}/call", {"POST": calls.call}, ()),
             ("/v1/calls/{id}/cancel", {"POST": calls.cancel}, ()),
+            ("/v1/search", {"GET": tools.search}, ("q", "limit")),
+            ("/openapi.json", {"GET": Documents(self._api).show}, ("form",)),
             ("/v1/events", {"GET": self.events.listen}, ()),
         ]
         routes = [Route(path, endpoint=Place(self._api, answers, query=query)) for path, answers, query in places]

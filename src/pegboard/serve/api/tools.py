@@ -16,6 +16,8 @@ from pegboard.serve.hub import owner_of
 
 PAGE_TOOLS = 100
 MAX_PAGE_TOOLS = 1_000
+MAX_FOUND = 50
+MAX_QUERY_CHARS = 1_000
 OPERATOR = "operator"
 _LIMIT = re.compile(r"[0-9]{1,4}")
 
@@ -60,6 +62,17 @@ class Tools:
             "nextReason": decision.next_reason,
         })  # fmt: skip
 
+    async def search(self, asked: Asked) -> Reply:
+        """Answer with the caller's tools that serve a request; with the nearest namespaces when none does."""
+        query = asked.query.get("q", "")
+        if not 0 < len(query) <= MAX_QUERY_CHARS:
+            raise ProblemError(400, "bad_request", f"q: a request of 1 to {MAX_QUERY_CHARS} characters is needed.")
+        catalog, ctx = self._api.desk.catalog, self._api.desk.context(asked.visit)
+        view = await catalog.aview(ctx, profile=asked.visit.profile)
+        found = await catalog.search(view, query, limit=_size(asked.query.get("limit"), usual=8, most=MAX_FOUND))
+        hits = [{"score": one.score, **_brief(mcp_tool(one.entry))} for one in found.tools]
+        return json_reply({"query": query, "hits": hits, **({} if hits else {"nearest": found.near_namespaces})})
+
     def _view(self, asked: Asked) -> View:
         return self._api.desk.exposed(asked.visit, self._api.desk.context(asked.visit))
 
@@ -69,9 +82,13 @@ def absent(view: View, name: str) -> ProblemError:
     return not_found(str(stages.not_found(name, view.hint(name))))
 
 
-def _size(said: str | None) -> int:
+def _brief(tool: JSON) -> JSON:
+    return {key: tool[key] for key in ("name", "title", "description") if key in tool}
+
+
+def _size(said: str | None, *, usual: int = PAGE_TOOLS, most: int = MAX_PAGE_TOOLS) -> int:
     if said is None:
-        return PAGE_TOOLS
-    if not _LIMIT.fullmatch(said) or not 1 <= int(said) <= MAX_PAGE_TOOLS:
-        raise ProblemError(400, "bad_request", f"limit={said[:20]!r}: a number from 1 to {MAX_PAGE_TOOLS} is needed.")
+        return usual
+    if not _LIMIT.fullmatch(said) or not 1 <= int(said) <= most:
+        raise ProblemError(400, "bad_request", f"limit={said[:20]!r}: a number from 1 to {most} is needed.")
     return int(said)
