@@ -9,7 +9,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from pegboard.base.bounds import DEFAULT_BOUNDS
 
-_MAX_HEADER_BYTES = 64 * 1024
+_MAX_HEADER_BYTES = 128 * 1024
 
 
 class Connection(HttpToolsProtocol):
