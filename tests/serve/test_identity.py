@@ -300,7 +300,7 @@ async def test_rules_that_change_while_serving_hold_from_the_next_request_on(tmp
 async def test_an_app_that_mounts_ours_asks_callers_the_same(tmp_path: Path) -> None:
     catalog, _, _, keys = guarded(tmp_path)
     inner = http_app(catalog)
-    outer = Starlette(routes=[Mount("/tools", app=inner)], lifespan=lambda _: inner.router.lifespan_context(inner))
+    outer = Starlette(routes=[Mount("/tools", app=inner)], lifespan=inner.router.lifespan_context)
     async with inside(outer) as client:
         assert await status(client, "/tools/mcp") == 401
         assert await status(client, "/tools/mcp/chat", **bearer(keys["bob-phone"])) == 200
