@@ -7,6 +7,7 @@ import re
 from pegboard.base.digests import digest
 from pegboard.base.model import JSON, Decision
 from pegboard.core import stages
+from pegboard.core.policy import VISIBLE
 from pegboard.core.view import View
 from pegboard.export.mcp import mcp_tool
 from pegboard.serve.api.door import Api, Asked
@@ -53,9 +54,10 @@ class Tools:
     async def why(self, asked: Asked) -> Reply:
         """Answer with the decision on one name; for a hidden tool only operators get more than for an unknown name."""
         view, name = self._view(asked), asked.path["name"]
-        decision = await view.awhy(name)
-        if not decision.visible and OPERATOR not in view.ctx.roles:
-            decision = Decision("unknown", absent(view, name).detail)
+        if OPERATOR in view.ctx.roles:
+            decision = await view.awhy(name)
+        else:
+            decision = VISIBLE if await view.afind(name) is not None else Decision("unknown", absent(view, name).detail)
         return json_reply({
             "name": name, "profile": asked.visit.profile, "visible": decision.visible, "code": decision.code,
             "reason": decision.reason, "fix": decision.fix and decision.fix._asdict(), "next": decision.next,
