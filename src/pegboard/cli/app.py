@@ -18,8 +18,10 @@ COMMANDS = {
     "list": "List the tools that a caller may use.",
     "show": "Show the whole declaration of one tool.",
     "why": "Tell why a caller may use a tool or not, and what would change that.",
+    "search": "Find tools by what is needed.",
     "call": "Call one tool, through every guard.",
     "export": "Print the tools in the form of a model provider.",
+    "tokens": "Tell what the list of tools costs in a prompt, for each profile and exposure.",
     "serve": "Serve the tools over MCP.",
     "demo": "Show on a running server what Pegboard does.",
     "lock": "Pin what MCP servers say of their tools, show changes, accept them.",
@@ -27,7 +29,7 @@ COMMANDS = {
     "keys": "Make, list and revoke the API keys of callers over HTTP.",
     "schema": "Print the JSON Schema of the configuration file.",
 }
-NOT_YET = frozenset("lint search tokens run ingest workspace tasks consent audit refs plan".split())
+NOT_YET = frozenset("lint run ingest workspace tasks consent audit refs plan".split())
 
 _CONFIG = "Configuration file; by default pegboard.yaml, here or in a folder above."
 _PROFILE = "See the tools as this profile; without one, all groups."

@@ -58,10 +58,12 @@ class Discovery:
 
 def exposed(view: View, discovery: Discovery) -> View:
     """Return what the view's profile shows of it; the view itself where it lists every tool."""
-    profile = view.profile
-    if profile is None or profile.exposure == "direct":
-        return view
-    return ExposedView(view, profile, discovery)
+    return view if view.profile is None else exposed_as(view, view.profile, discovery)
+
+
+def exposed_as(view: View, profile: Profile, discovery: Discovery) -> View:
+    """Return what a profile with this exposure would show of the view."""
+    return view if profile.exposure == "direct" else ExposedView(view, profile, discovery)
 
 
 class _MetaSnapshot(Snapshot):

@@ -1,0 +1,48 @@
+"""search: find tools by what is needed, as `searchTools` does."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from pegboard.base.model import JSON
+from pegboard.cli.declaration import first_line
+from pegboard.cli.options import Given
+from pegboard.cli.project import opened
+from pegboard.cli.terminal import Column
+from pegboard.discovery.search_tools import DEFAULT_LIMIT, answers
+
+_COLUMNS = (
+    Column(head="Tool", style="bold"),
+    Column(head="Agent"),
+    Column(head="Score", style="dim"),
+    Column(head="Description"),
+)
+
+
+async def search_command(
+    query: Annotated[str, Parameter(help="What is needed, in any language.")],
+    /,
+    *,
+    limit: Annotated[int, Parameter(help="The most tools to show; 8 by default.")] = DEFAULT_LIMIT,
+    options: Given,
+) -> None:
+    """Find tools by what is needed.
+
+    Asks the index that `searchTools` asks, and like it shows nothing where no tool seems to serve.
+    """
+    async with opened(options) as (project, view):
+        found = await answers(project.catalog.discovery.finder, view, [query], limit=max(limit, 1))
+        told: JSON = project.clean(found[0], view.ctx)
+    if options.json:
+        options.terminal.json({"profile": options.chosen_profile, **told})
+        return
+    hits: list[JSON] = told["hits"]
+    if hits:
+        rows = [[hit["tool"], hit["agent"], f"{hit['score']:.2f}", first_line(hit["description"])] for hit in hits]
+        options.terminal.table(_COLUMNS, rows)
+        options.terminal.say("")
+    said = f"{len(hits)} tool{'' if len(hits) == 1 else 's'} for {query!r} {options.seen_by}"
+    near: list[str] = told.get("nearest", [])
+    options.terminal.say(f"{said}; nearest namespaces: {', '.join(near)}." if near else f"{said}.")

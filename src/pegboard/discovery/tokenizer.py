@@ -1,0 +1,56 @@
+"""Tokenizer: count tokens with a real vocabulary where there is one on this machine, else by bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pegboard.base.loading import Later
+from pegboard.discovery.budget import BYTES_A_TOKEN, estimated_tokens
+
+tiktoken = Later("tiktoken")
+_PREFERRED = "o200k_base"
+_HOME = "https://openaipublic.blob.core.windows.net/encodings"  # as tiktoken names what it keeps; nothing is fetched
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tokenizer:
+    """Counts the tokens of a text; `name` says how."""
+
+    name: str
+    count: Callable[[str], int]
+
+
+def tokenizer() -> Tokenizer:
+    """Return the best way to count that is here. Nothing is downloaded.
+
+    tiktoken's vocabularies count when a plug-in of it ships one (`…_offline`), or its cache
+    (`TIKTOKEN_CACHE_DIR`) holds one.
+    """
+    by_bytes = f"bytes / {BYTES_A_TOKEN}"
+    try:
+        known: list[str] = tiktoken.list_encoding_names()
+    except ImportError:
+        return Tokenizer(name=f"{by_bytes} (install tiktoken to count tokens)", count=_by_bytes)
+    name = next((known_name for known_name in known if known_name.endswith("_offline")), None)
+    if name is None and _is_kept(_PREFERRED):
+        name = _PREFERRED
+    if name is None:
+        told = f"{by_bytes} (tiktoken has no vocabulary here; TIKTOKEN_CACHE_DIR names where it keeps them)"
+        return Tokenizer(name=told, count=_by_bytes)
+    encoding: Any = tiktoken.get_encoding(name)
+    return Tokenizer(name=f"tiktoken {name}", count=lambda text: len(encoding.encode(text, disallowed_special=())))
+
+
+def _by_bytes(text: str) -> int:
+    return estimated_tokens(len(text.encode()))
+
+
+def _is_kept(encoding: str) -> bool:
+    folder = os.environ.get("TIKTOKEN_CACHE_DIR")
+    kept_as = hashlib.sha1(f"{_HOME}/{encoding}.tiktoken".encode(), usedforsecurity=False).hexdigest()
+    return bool(folder) and Path(str(folder), kept_as).is_file()
