@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,31 @@ def test_an_unknown_key_or_wrong_value_is_refused_at_its_line_and_column(project
     ):  # fmt: skip
         assert expected in said, said
     assert len(project.said()) == 9, said
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "package", "extra"),
+    [("json_transform", "{}", "jmespath", "tools"), ("json_transform", "{template: true}", "jinja2", "tools"),
+     ("send_email", "{smtp_host: h, from_address: a@example.com}", "aiosmtplib", "tools"),
+     ("web_scrape", "{}", "trafilatura", "tools"),
+     ("sql_query", '{connection_string: "postgresql://h/d"}', "psycopg", "postgres"),
+     ("sql_query", '{connection_string: "mysql://h/d"}', "sqlalchemy", "tools")],
+)  # fmt: skip
+def test_a_tool_whose_package_is_not_installed_is_refused_with_what_to_install(
+    project: Project, monkeypatch: pytest.MonkeyPatch, name: str, config: str, package: str, extra: str
+) -> None:
+    # What Python then finds is what it finds where the package is missing.
+    monkeypatch.setitem(sys.modules, package, None)
+    project.write(
+        f"""
+        tools:
+          - name: {name}
+            type: builtin
+            config: {config}
+        """
+    )
+    wanted = f"{name!r} needs the package {package!r}, which is not installed; install `pegboard[{extra}]`"
+    assert project.said() == [f"pegboard.yaml:5:13: tools[0].config: {wanted}"]
 
 
 async def test_one_builtin_may_stand_there_several_times(project: Project) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -132,4 +133,17 @@ def adapt(config: TransformConfig, spec: ToolSpec, services: Services) -> ToolSp
     return longer.extended(extra_properties={"language": _LANGUAGE})
 
 
-KIND = BuiltinKind(spec=SPEC, config=TransformConfig, make=make, runs="inline", needs_context=False, adapt=adapt)
+def packages(config: TransformConfig) -> Mapping[str, str]:
+    """Return the packages that expressions need, and templates where they are allowed."""
+    return {"jmespath": "tools", "jinja2": "tools"} if config.template else {"jmespath": "tools"}
+
+
+KIND = BuiltinKind(
+    spec=SPEC,
+    config=TransformConfig,
+    make=make,
+    runs="inline",
+    needs_context=False,
+    adapt=adapt,
+    packages=packages,
+)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Generic, Protocol, TypeVar, cast, runtime_checkable
 
@@ -115,7 +116,8 @@ C = TypeVar("C", bound=BuiltinConfig)
 class BuiltinKind(Generic[C]):
     """One built-in tool: its declaration, its settings, and what makes its handler of them.
 
-    `adapt` changes the declaration where the settings decide about it, e.g. whether it only reads.
+    `adapt` changes the declaration where the settings decide about it, e.g. whether it only reads. `packages` tells
+    which optional packages these settings need, each with the extra of Pegboard that brings it.
     """
 
     spec: ToolSpec
@@ -124,6 +126,7 @@ class BuiltinKind(Generic[C]):
     runs: Runs = "async"
     needs_context: bool = True
     adapt: Callable[[C, ToolSpec, Services], ToolSpec] | None = None
+    packages: Callable[[C], Mapping[str, str]] = lambda config: {}
 
     def configured(self, given: Mapping[str, JSONValue]) -> C:
         """Return the settings that a config gives.
@@ -137,8 +140,12 @@ class BuiltinKind(Generic[C]):
         """Return the tool with these settings.
 
         Raises:
-            DefinitionError: they cannot be honoured here, e.g. a folder that does not exist.
+            DefinitionError: they cannot be honoured here, e.g. a folder that does not exist, or a package.
         """
+        for package, extra in self.packages(config).items():
+            if find_spec(package) is None:
+                text = f"{self.spec.name!r} needs the package {package!r}, which is not installed"
+                raise DefinitionError(f"{text}; install `pegboard[{extra}]`")
         deadline_s = config.deadline_s()
         spec = self.spec if deadline_s is None else replace(self.spec, timeout_s=deadline_s + _GRACE_S)
         if self.adapt is not None:

@@ -151,4 +151,6 @@ def _message(config: EmailConfig, services: Services, args: JSON, to: Sequence[s
     return message
 
 
-KIND = BuiltinKind(spec=SPEC, config=EmailConfig, make=make, needs_context=False)
+KIND = BuiltinKind(
+    spec=SPEC, config=EmailConfig, make=make, needs_context=False, packages=lambda config: {"aiosmtplib": "tools"}
+)

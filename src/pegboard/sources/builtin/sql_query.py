@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Self
 from urllib.parse import quote, unquote, urlsplit
@@ -151,4 +151,12 @@ def adapt(config: SqlConfig, spec: ToolSpec, services: Services) -> ToolSpec:
     return replace(spec, annotations=hints)
 
 
-KIND = BuiltinKind(spec=SPEC, config=SqlConfig, make=make, runs="thread", adapt=adapt)
+def packages(config: SqlConfig) -> Mapping[str, str]:
+    """Return what speaks to the database of the connection string; SQLite comes with Python."""
+    scheme = _scheme(config)
+    if scheme in _POSTGRES:
+        return {"psycopg": "postgres"}
+    return {} if scheme == "sqlite" else {"sqlalchemy": "tools"}
+
+
+KIND = BuiltinKind(spec=SPEC, config=SqlConfig, make=make, runs="thread", adapt=adapt, packages=packages)

@@ -98,4 +98,6 @@ async def _read(response: Response, form: str, config: ScrapeConfig) -> tuple[st
     return str(found["title"])[:500], str(found["content"])
 
 
-KIND = BuiltinKind(spec=SPEC, config=ScrapeConfig, make=make, needs_context=False)
+KIND = BuiltinKind(
+    spec=SPEC, config=ScrapeConfig, make=make, needs_context=False, packages=lambda config: {"trafilatura": "tools"}
+)
