@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from pegboard.auth.rules import IdentityRules
     from pegboard.base.bounds import Bounds
     from pegboard.base.content import ToolResult
-    from pegboard.base.model import Handler, Hook, HookKind, Profile, Runs, ToolEntry, ToolSpec
+    from pegboard.base.model import JSON, Handler, Hook, HookKind, Profile, Runs, ToolEntry, ToolSpec
     from pegboard.base.secrets import Secret
     from pegboard.core.executor import Executor, Guards
     from pegboard.core.ports import LimitStore, Source
     from pegboard.core.registry import Registry, Snapshot
+    from pegboard.core.stages import Call
     from pegboard.core.view import View, ViewParts
     from pegboard.discovery.exposure import Discovery
     from pegboard.discovery.finder import Found
@@ -39,6 +40,7 @@ model = Later("pegboard.base.model")
 logging = Later("logging")
 naming = Later("pegboard.base.names")
 registering = Later("pegboard.core.registry")
+repairing = Later("pegboard.repairing")
 viewing = Later("pegboard.core.view")
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -91,8 +93,13 @@ class Catalog:
         """What the stages of a call share."""
         given = {} if self._limit_store is None else {"limits": self._limit_store}
         return executing.Guards(
-            bounds=self._bounds, clock=self._clock, states=self.registry.states, secrets=lambda: self.secrets, **given
-        )
+            bounds=self._bounds, clock=self._clock, states=self.registry.states, secrets=lambda: self.secrets,
+            repair=self._repair, **given,
+        )  # fmt: skip
+
+    @staticmethod
+    def _repair(call: Call, judge: Callable[[object], JSON]) -> bool:
+        return repairing.repair(call, judge)
 
     @cached_property
     def executor(self) -> Executor:

@@ -142,6 +142,7 @@ def test_every_common_key_reaches_the_declaration(project: Project) -> None:
             "timeout_seconds: 1.5",
             "consent: destructive",
             "internal_only: true",
+            "repair: true",
             "annotations: {title: T, read_only: false, destructiveHint: true, idempotent: true, openWorldHint: false}",
             "aliases: {words: text, phrase: words}",
             "output: {type: object}",
@@ -155,12 +156,20 @@ def test_every_common_key_reaches_the_declaration(project: Project) -> None:
     assert (spec.description, spec.groups, spec.timeout_s, spec.consent) == ("Twice", ("g", "h"), 1.5, "destructive")
     assert spec.available == {"all": [True, {"not": False}]}
     assert spec.rate_limit == RateLimit(max_calls=2, window_s=1.5, scope="user", when_store_is_down="open")
-    assert spec.internal_only is True
+    assert (spec.internal_only, spec.repair) == (True, True)
     assert spec.annotations == Annotations(read_only=False, destructive=True, idempotent=True, open_world=False)
     assert spec.title == "T"
     assert spec.aliases == {"words": "text", "phrase": "text"}
     assert spec.output_schema == {"type": "object"}
     assert spec.examples == ({"text": "x", "times": 2},)
+
+
+async def test_arguments_are_mended_where_the_config_says_so(project: Project) -> None:
+    project.write(internal("repair: true"), mine=ECHO)
+    result = await project.view().call("a", {"text": "x", "times": "2"})
+    assert result.meta["repaired"] == [{"path": "$.times", "repair": "number_in_text"}]
+    project.write(internal("repair: false"), mine=ECHO)
+    assert (await project.view().call("a", {"text": "x", "times": "2"})).is_error
 
 
 async def test_aliases_are_taken_on_input_and_not_shown(project: Project) -> None:

@@ -84,6 +84,7 @@ async def test_a_configured_server_is_served(tmp_path: Path) -> None:
           - name: up
             type: mcp
             groups: [sums]
+            repair: true
             mcp: {{transport: stdio, command: "{sys.executable}", args: ["{PLAIN}"], tools: {{only: [add]}}}}
         profiles: {{chat: {{include: [sums]}}}}
         """)
@@ -95,6 +96,7 @@ async def test_a_configured_server_is_served(tmp_path: Path) -> None:
         view = catalog.view(ToolContext(), profile="chat")
         assert view.names() == ["up__add"]
         assert (await view.call("up__add", {"a": 1, "b": 2})).structured == {"total": 3}
+        assert (await view.call("up__add", {"a": "1", "b": 2})).structured == {"total": 3}
         assert (tmp_path / "pegboard.lock").exists()
     finally:
         await catalog.close(grace_s=0)

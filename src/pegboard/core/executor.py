@@ -16,7 +16,7 @@ from pegboard.base.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.base.content import TextContent, ToolResult, call_error
 from pegboard.base.errors import AsyncPredicateError, CallError, ToolError
 from pegboard.base.hooks import describe
-from pegboard.base.model import RateLimit, is_awaitable, is_object
+from pegboard.base.model import JSON, RateLimit, is_awaitable, is_object
 from pegboard.base.redaction import Redactor
 from pegboard.base.results import normalise
 from pegboard.base.schema import copied
@@ -52,6 +52,7 @@ class Guards:
     audit: AuditLog | None = None
     audit_required: bool = False
     telemetry: Telemetry | None = None
+    repair: Callable[[Call, Callable[[object], JSON]], bool] = lambda call, judge: False
     states: Callable[[], States] = dict
     secrets: Callable[[], Sequence[Secret]] = tuple
     observers: tuple[Any, ...] = ()

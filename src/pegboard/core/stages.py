@@ -141,12 +141,16 @@ def not_found(name: str, hint: str) -> CallError:
 
 
 def check_arguments(call: Call, guards: Guards) -> None:
-    """Judge the arguments: bounds first, then aliases, schema and defaults. Fills `call.args`."""
+    """Judge the arguments: bounds first, then aliases, schema and defaults. Fills `call.args`.
+
+    Refused ones are shown to the injected `repair`, which may fill it with what this same judge takes.
+    """
     try:
         call.args = _judged(call, call.request, guards)
     except CallError:
-        guards.flood.count(call.view.ctx)
-        raise
+        if not guards.repair(call, lambda given: _judged(call, given, guards)):
+            guards.flood.count(call.view.ctx)
+            raise
 
 
 def _judged(call: Call, given: object, guards: Guards) -> JSON:
@@ -163,14 +167,15 @@ def _judged(call: Call, given: object, guards: Guards) -> JSON:
         text = f"The arguments of {call.name!r} must be an object. (Host code gives JSON text as bytes.)"
         raise refused_arguments(text, "type", value=args)
     if call.entry.spec.aliases:
-        args = _unaliased(args, call.entry.spec.aliases)
+        args = unaliased(args, call.entry.spec.aliases)
     compiled = call.plan.arguments
     if not compiled.is_valid(args):
         raise _invalid(call.name, compiled, args)
     return compiled.with_defaults(args) if compiled.defaults else args
 
 
-def _unaliased(args: JSON, aliases: Mapping[str, str]) -> JSON:
+def unaliased(args: JSON, aliases: Mapping[str, str]) -> JSON:
+    """Return the arguments with every alias as the property it stands for; refuses two values for one."""
     plain = {key: value for key, value in args.items() if key not in aliases}
     for alias, target in aliases.items():
         if alias in args:

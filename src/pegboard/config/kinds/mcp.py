@@ -31,7 +31,7 @@ _OF_ONE_TRANSPORT = {
 }
 # What is said of one tool, and so cannot be said of all tools of a server.
 _OF_ONE_TOOL = ("annotations", "aliases", "output", "examples")
-_OF_EACH = ("available", "rate_limit", "consent", "internal_only")
+_OF_EACH = ("available", "rate_limit", "consent", "internal_only", "repair")
 
 
 def _text(value: object) -> object:

@@ -92,6 +92,7 @@ class ToolForm(Form):
     internal_only: Maybe[Flag] = Field(None, description="It is for host code alone, and no caller sees it.")
     annotations: Maybe[AnnotationsForm] = Field(None, description="Hints about what it does.")
     aliases: Maybe[Mapping[FilledText, FilledText]] = Field(
+    repair: Maybe[Flag] = Field(None, description="Mend arguments that are slightly wrong, such as numbers in text.")
         None, description="Other names that arguments are accepted under: `alias: parameter`."
     )
     output: Maybe[Mapping[Text, Anything]] = Field(None, description="The JSON Schema of its result.")
@@ -126,6 +127,8 @@ def overlaid(spec: ToolSpec, tool: Declared[ToolForm], wiring: Wiring) -> ToolSp
         changes["title"] = said.annotations.title or spec.title
     if said.output is not None:
         schema, problems = read_schema(said.output, at / "output")
+    if said.repair is not None:
+        changes["repair"] = said.repair
         wiring.report.add(*problems)
         changes["output_schema"] = None if problems else schema
     if said.examples is not None:

@@ -1,0 +1,42 @@
+"""Keys: which property a key was meant to be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_LEAST_CHARS = 4
+
+
+def meant(key: str, known: Iterable[str]) -> str | None:
+    """Return the one name that `key` was meant to be, `None` when there is none or more than one.
+
+    Case and separators do not count (`userId` is `user_id`); else one letter too many, too few or
+    two swapped, in a name of some length whose first letter and digits are right. A letter that
+    is another one is not mended: `latitude` and `altitude` are both words.
+    """
+    names = list(known)
+    plain = _plain(key)
+    same = [name for name in names if _plain(name) == plain]
+    if same or not plain:
+        return same[0] if len(same) == 1 else None
+    near = [name for name in names if _is_slip(plain, _plain(name))]
+    return near[0] if len(near) == 1 else None
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\W_]", "", name).casefold()
+
+
+def _is_slip(one: str, other: str) -> bool:
+    if max(len(one), len(other)) < _LEAST_CHARS or one[0] != other[0] or _digits(one) != _digits(other):
+        return False
+    if len(one) == len(other):
+        wrong = [i for i in range(len(one)) if one[i] != other[i]]
+        return len(wrong) == 2 and wrong[1] == wrong[0] + 1 and one[wrong[0]] == other[wrong[1]]
+    shorter, longer = sorted((one, other), key=len)
+    return len(longer) - len(shorter) == 1 and any(longer[:i] + longer[i + 1 :] == shorter for i in range(len(longer)))
+
+
+def _digits(text: str) -> list[str]:
+    return [letter for letter in text if letter.isdigit()]
