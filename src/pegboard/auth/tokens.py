@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 import jwt
+import orjson
 
 from pegboard.auth.jwks import KeySet
 from pegboard.auth.rules import ALGORITHMS, Credential, TokenRules
@@ -16,6 +17,7 @@ MAX_CHARS = 16 * 1024
 LEEWAY_S = 30
 _TYPES = frozenset({"jwt", "at+jwt", "application/at+jwt"})
 _MAX_CANDIDATES = 4
+_MAX_MADE = 64
 
 
 class TokenReader:
@@ -28,6 +30,7 @@ class TokenReader:
 
     def __init__(self, rules: TokenRules, keys: KeySet) -> None:
         self._rules, self._keys = rules, keys
+        self._made: dict[bytes, jwt.PyJWK] = {}
         self._judge = jwt.PyJWT(options={"enforce_minimum_key_length": True})
 
     async def credential(self, token: str) -> Credential:
@@ -47,10 +50,9 @@ class TokenReader:
     def _claims(self, token: str, key: JSON, algorithm: str) -> JSON | None:
         """Return what a token says; `None` when it was not signed with this key."""
         try:
-            public = jwt.PyJWK.from_dict(key, algorithm)
             return self._judge.decode(
                 token,
-                public,
+                self._public(key, algorithm),
                 algorithms=[algorithm],
                 audience=self._rules.audience,
                 issuer=self._rules.issuer,
@@ -62,6 +64,16 @@ class TokenReader:
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
             # The name only: the text may quote the token.
             raise BadCredentialError(type(error).__name__) from None
+
+    def _public(self, key: JSON, algorithm: str) -> jwt.PyJWK:
+        """Return a key ready for use; making one takes longer than verifying with it."""
+        name = orjson.dumps([algorithm, key], option=orjson.OPT_SORT_KEYS)
+        made = self._made.get(name)
+        if made is None:
+            if len(self._made) >= _MAX_MADE:
+                self._made.clear()
+            made = self._made[name] = jwt.PyJWK.from_dict(key, algorithm)
+        return made
 
     def _credential(self, claims: JSON) -> Credential:
         scopes = _scopes(claims)

@@ -63,11 +63,6 @@ class Doorman:
         self._rules: IdentityRules | None = None
         self._local = Gate(LOOPBACK_HOSTS)
 
-    @property
-    def rules(self) -> IdentityRules | None:
-        """What is asked of callers now."""
-        return self._catalog.identity
-
     async def identify(self, scope: Scope) -> Visitor | Refusal:
         """Tell who sends a request, by its ASGI scope, and take the credential out of that."""
         rules = self._catalog.identity
@@ -87,11 +82,11 @@ class Doorman:
 
         A profile that the caller does not have is not found, like one that does not exist.
         """
+        if self._catalog.identity is None:
+            return self._open_visit(named)
         visitor = await self.identify(scope)
         if isinstance(visitor, Refusal):
             return visitor
-        if visitor is _ANYBODY:
-            return self._open_visit(named)
         profile = self._allowed(visitor, named)
         if isinstance(profile, Refusal):
             return profile
@@ -106,11 +101,11 @@ class Doorman:
         self._rules = rules
 
     def _anonymous(self, scope: Scope, rule: AnonymousRule | None) -> Visitor | Refusal:
-        if rule is None or not (rule.is_anywhere or self._is_local(scope)):
+        if rule is None or not (rule.is_anywhere or self.is_local(scope)):
             return self._challenges.missing(scope)
         return Visitor(identity=Identity(), profiles=rule.profiles or None)
 
-    def _is_local(self, scope: Scope) -> bool:
+    def is_local(self, scope: Scope) -> bool:
         """Tell whether a request comes from this machine, and not through a proxy that runs on it."""
         client = scope.get("client")
         try:
