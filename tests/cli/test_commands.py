@@ -472,3 +472,27 @@ def test_schema_is_a_json_schema(run: Run) -> None:
     ran = run("schema")
     assert ran.code == 0
     assert orjson.loads(ran.out)["type"] == "object"
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_bare_word_is_answered_with_the_arguments_of_the_tool(run: Run) -> None:
+    ran = run("call", "count_words", "to be")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.endswith("'count_words' takes text, unique.\n")
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("port", ["80000", "-1"])
+def test_a_port_that_is_none_is_refused_before_anything_starts(run: Run, port: str) -> None:
+    ran = run("serve", f"--port={port}")
+    assert (ran.code, ran.err) == (
+        2,
+        f"pegboard: --port {port} is no port; choose one from 1 to 65535, or 0 for any that is free.\n",
+    )
+
+
+def test_init_names_each_file_that_is_there(run: Run) -> None:
+    run("init")
+    assert "'pegboard.yaml', 'my_tools.py' exist already; nothing was written." in run("init").err
+    Path("my_tools.py").unlink()
+    assert "'pegboard.yaml' exists already; nothing was written." in run("init").err

@@ -264,3 +264,18 @@ def test_tools_of_a_library_that_a_module_imports_are_collected_by_every_load(
     (tmp_path / "app").mkdir()
     project = Project(tmp_path / "app").write("python: [mine]", mine="import installed_library.t\n" + tool("b"))
     assert [names(project), names(project)] == [["a", "b"], ["a", "b"]]
+
+
+def test_a_slip_in_a_module_is_told_with_the_line_of_the_module(project: Project) -> None:
+    project.write(
+        "python: [mine]",
+        mine="""
+        from pegboard import default_catalog
+
+        @default_catalog.tool(readonly=True)
+        def one() -> str: return "1"
+        """,
+    )
+    assert project.said()[0].endswith("unknown tool option 'readonly'. Did you mean 'read_only'? (mine.py:4)")
+    project.write("python: [mime]")
+    assert project.said()[0].endswith("beside this file or among the installed packages. Did you mean 'mine'?")

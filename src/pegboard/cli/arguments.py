@@ -67,7 +67,9 @@ def _read_pair(pair: str, spec: ToolSpec | None) -> tuple[str, JSONValue, bool]:
     """Return key, value, and whether it is an item for a list that the key may be given several times for."""
     key, found, value = pair.partition("=")
     if not found or not key.rstrip(":"):
-        raise CommandError(f"{pair!r} is no argument; write key=value, or key:=JSON, or --args JSON.")
+        names = list(_object_or_empty(spec.input_schema.get("properties"))) if spec else []
+        known = f" {spec.name!r} takes {', '.join(names)}." if spec and names else ""
+        raise CommandError(f"{pair!r} is no argument; write key=value, or key:=JSON, or --args JSON.{known}")
     if key.endswith(":"):
         try:
             return key[:-1], orjson.loads(value), False

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pegboard.base.errors import CallError, DefinitionError
 from pegboard.base.model import ToolEntry
-from pegboard.base.names import nearest
+from pegboard.base.names import nearest, nearest_one
 from pegboard.catalog import Catalog
 from pegboard.config.config import Config
 from pegboard.config.modules import registering_on
@@ -17,7 +19,7 @@ from pegboard.config.problems import Report
 from pegboard.config.tree import At
 
 # The frames of an import that are not of the module itself.
-_NOT_THEIRS = ("<", __file__, importlib.__file__)
+_NOT_THEIRS = ("<", str(Path(__file__).parents[1]), importlib.__file__)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -51,7 +53,8 @@ class Wiring:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - boundary: foreign code; a module may raise anything, SystemExit too
-            self.report.add(at.problem(f"the module {name!r} cannot be imported: {_fault(error, name)}"))
+            beside = [path.stem for path in self.config.path.absolute().parent.glob("*.py")]
+            self.report.add(at.problem(f"the module {name!r} cannot be imported: {_fault(error, name, beside)}"))
             return None
 
     def resolve(self, reference: str, at: At) -> Any:
@@ -77,14 +80,16 @@ class Wiring:
         self.report.add(at.problem(said))
 
 
-def _fault(error: BaseException, module: str) -> str:
+def _fault(error: BaseException, module: str, beside: Sequence[str]) -> str:
     """Return what an import raised and, where it is the fault of the file itself, in which line."""
     if (
         isinstance(error, ModuleNotFoundError)
         and error.name
         and (module == error.name or module.startswith(f"{error.name}."))
     ):
-        return f"there is no module {error.name!r} beside this file or among the installed packages"
+        near = nearest_one(error.name, beside)
+        hint = f". Did you mean {near!r}?" if near else ""
+        return f"there is no module {error.name!r} beside this file or among the installed packages{hint}"
     kind = type(error).__name__
     said = "; ".join(str(error).splitlines())
     if isinstance(error, SyntaxError):

@@ -25,9 +25,10 @@ def init_command(
     files: dict[str, str] = config_module.init_files()
     present = [name for name in files if (folder / name).exists()]
     if present:
+        named = ", ".join(repr(str(folder / name)) for name in present)
         raise CommandError(
-            f"{', '.join(repr(str(folder / name)) for name in present)} exists already; nothing was written. "
-            "Edit it, or name another folder: `pegboard init FOLDER`.",
+            f"{named} {'exists' if len(present) == 1 else 'exist'} already; nothing was written. "
+            "Edit what is there, or name another folder: `pegboard init FOLDER`.",
             kind="exists",
         )
     for name, text in files.items():

@@ -27,6 +27,7 @@ _STDIO = "Speak on standard input and output, to the program that started this o
 
 # uvicorn logs why it cannot have the address, and ends the process with this code.
 _UVICORN_STARTUP_FAILURE = 3
+_LAST_PORT = 65535
 
 _serve = Later("pegboard.serve")
 _gate = Later("pegboard.serve.gate")
@@ -47,6 +48,8 @@ def serve_command(
     who = options.identity
     if not stdio and (who.user or who.space or who.roles or who.session):
         raise CommandError("--as names the caller of --stdio; over HTTP every caller is asked who it is.")
+    if not 0 <= port <= _LAST_PORT:
+        raise CommandError(f"--port {port} is no port; choose one from 1 to {_LAST_PORT}, or 0 for any that is free.")
     project = load(options)
     profile = options.chosen_profile
     project.check_profile(profile)
@@ -95,7 +98,10 @@ def _run_reloading(project: Project, *, host: str, port: int, profile: str | Non
         sys.stderr.flush()
         tasks.append(asyncio.get_running_loop().create_task(reloader.run()))
 
-    _serve.run_http(catalog, context_of, host=host, port=port, profile=profile, on_ready=ready, allowed_hosts=names)
+    _serve.run_http(
+        catalog, context_of, host=host, port=port, profile=profile, on_ready=ready, allowed_hosts=names,
+        problems=lambda: reloader.problems,
+    )  # fmt: skip
 
 
 def _not_listening(host: str, port: int, why: str) -> CommandError:
