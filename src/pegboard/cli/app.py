@@ -20,6 +20,8 @@ COMMANDS = {
     "why": "Tell why a caller may use a tool or not, and what would change that.",
     "search": "Find tools by what is needed.",
     "call": "Call one tool, through every guard.",
+    "lint": "Find what makes tools hard to find, to tell apart, or to use.",
+    "refs": "Find names of tools in prompts, code and configs that do not exist.",
     "export": "Print the tools in the form of a model provider.",
     "tokens": "Tell what the list of tools costs in a prompt, for each profile and exposure.",
     "serve": "Serve the tools over MCP.",
@@ -29,7 +31,7 @@ COMMANDS = {
     "keys": "Make, list and revoke the API keys of callers over HTTP.",
     "schema": "Print the JSON Schema of the configuration file.",
 }
-NOT_YET = frozenset("lint run ingest workspace tasks consent audit refs plan".split())
+NOT_YET = frozenset("run ingest workspace tasks consent audit plan".split())
 
 _CONFIG = "Configuration file; by default pegboard.yaml, here or in a folder above."
 _PROFILE = "See the tools as this profile; without one, all groups."

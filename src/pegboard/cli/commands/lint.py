@@ -1,0 +1,37 @@
+"""lint: what makes tools hard to find, to tell apart, or to use with a provider."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from pegboard.base.model import JSON
+from pegboard.cli.faults import Exit
+from pegboard.cli.options import Given
+from pegboard.cli.project import opened
+from pegboard.cli.terminal import Column
+from pegboard.discovery.lint import as_json, lint
+
+_COLUMNS = (Column(head="Tool", style="bold"), Column(head="Rule", style="yellow"), Column(head="What to do about it"))
+
+
+async def lint_command(*, options: Given) -> Exit:
+    """Find what makes tools hard to find, to tell apart, or to use.
+
+    Missing and weak descriptions, parameters without one, tools that compete for the same requests,
+    names and schemas that a provider refuses as they are, deep nesting, tools past their end. Ends
+    with 1 if there is any.
+    """
+    async with opened(options) as (project, view):
+        bounds = project.catalog.registry.bounds
+        found = await lint(view, project.catalog.discovery.finder, bounds=bounds, today=datetime.now(UTC).date())
+        told: list[JSON] = project.clean(as_json(found), view.ctx)
+        count = len(view.tools())
+    if options.json:
+        options.terminal.json({"profile": options.chosen_profile, "tools": count, "findings": told})
+    else:
+        if told:
+            options.terminal.table(_COLUMNS, [[one["tool"], one["rule"], one["message"]] for one in told])
+            options.terminal.say("")
+        tools = len({one["tool"] for one in told})
+        options.terminal.say(f"{len(told)} finding{'' if len(told) == 1 else 's'} in {tools} of {count} tools.")
+    return Exit.REFUSED if told else Exit.DONE

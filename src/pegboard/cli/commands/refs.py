@@ -1,0 +1,85 @@
+"""refs: names of tools in files that do not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from pegboard.base.model import JSON
+from pegboard.cli.faults import CommandError, Exit
+from pegboard.cli.options import Given
+from pegboard.cli.project import Project, opened
+from pegboard.discovery.references import KnownNames, Reference, dead_references
+from pegboard.discovery.wording import MetaNames
+
+_MAX_BYTES = 2 * 1024 * 1024
+_SKIPPED = frozenset(("node_modules", "__pycache__", "venv", "dist", "build"))
+
+
+async def refs_command(
+    *paths: Annotated[Path, Parameter(help="Files and folders: prompts, code, configs.")],
+    options: Given,
+) -> Exit:
+    """Find names of tools in prompts, code and configs that do not exist.
+
+    A name counts when it says its namespace (`fs__read`, `fs.read`), or stands in quotes or
+    backticks and is nearly the name of a tool. Former names are told too. Ends with 1 if there is any.
+    """
+    if not paths:
+        raise CommandError("Name the files or folders to look through: pegboard refs prompts/ src/")
+    for path in paths:
+        if not path.exists():
+            raise CommandError(f"{str(path)!r} does not exist.", kind="not_found")
+    async with opened(options) as (project, view):
+        await view.prepare()
+        known = _known(project)
+        files = dict.fromkeys(file for path in paths for file in _files(path))
+        found = [(file, dead) for file in files for dead in dead_references(_text(file), known)]
+    if options.json:
+        options.terminal.json({"files": len(files), "references": [_as_json(file, dead) for file, dead in found]})
+    else:
+        for file, dead in found:
+            options.terminal.say(f"{file}:{dead.line}:{dead.column}: {_said(dead)}")
+        plural = "" if len(found) == 1 else "s"
+        options.terminal.say(f"{len(found)} dead reference{plural} in {len(files)} files.")
+    return Exit.REFUSED if found else Exit.DONE
+
+
+def _known(project: Project) -> KnownNames:
+    registry = project.catalog.registry
+    meta = {name for profile in registry.profiles.values() for name in MetaNames.renamed(profile.rename)}
+    return KnownNames.of(registry.snapshot(), namespaces=registry.sources, more={*meta, *registry.mirrors})
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if path.is_file():
+        yield path
+        return
+    for inner in sorted(path.iterdir()):
+        if inner.name.startswith(".") or inner.name in _SKIPPED or inner.is_symlink():
+            continue
+        yield from _files(inner) if inner.is_dir() else (inner,)
+
+
+def _text(path: Path) -> str:
+    """Return the text of a file; nothing for one that is too large or no text."""
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            return ""
+        text = path.read_text(encoding="utf-8")  # raw: the operator's file, named on the command line
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return "" if "\0" in text else text
+
+
+def _said(dead: Reference) -> str:
+    if dead.note:
+        return f"{dead.name!r}: {dead.note}, write {dead.near!r}"
+    return f"no tool {dead.name!r}" + (f"; did you mean {dead.near!r}?" if dead.near else "")
+
+
+def _as_json(file: Path, dead: Reference) -> JSON:
+    return {"file": str(file), **dead._asdict()}

@@ -1,0 +1,113 @@
+"""References: names of tools in prompts, code and configs, and which of them do not exist."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pegboard.base.names import nearest_one
+from pegboard.core.registry import Snapshot
+
+# A name that says its namespace: `ns__tool`, `ns.tool`, `mcp__server__ns__tool`.
+_SPELLED = re.compile(
+    r"(?<![\w./-])(?:mcp__[A-Za-z0-9-]+__)?([A-Za-z][A-Za-z0-9_-]*?)(__|\.)([A-Za-z][A-Za-z0-9_-]*)(?![\w-]|[./(]\w)"
+)
+# A bare name is only taken for one where it is marked as such, and near to a name that exists.
+_MARKED = re.compile(r"[`\"']([A-Za-z][A-Za-z0-9_-]{3,63})[`\"']")
+
+
+class Reference(NamedTuple):
+    """A name that does not exist: where it stands (from 1), the name, and what it was probably meant to be."""
+
+    line: int
+    column: int
+    name: str
+    near: str | None
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KnownNames:
+    """The names that exist, every spelling of them, and those that tools went by before."""
+
+    names: frozenset[str]
+    former: dict[str, str]
+    namespaces: dict[str, tuple[str, ...]]
+    bare: frozenset[str]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, *, namespaces: Iterable[str] = (), more: Iterable[str] = ()) -> KnownNames:
+        """Read them off a snapshot; `more` are names of other kinds, such as those of meta tools and mirrors."""
+        names, former, bare = set(more), dict[str, str](), set[str]()
+        tools: dict[str, tuple[str, ...]] = dict.fromkeys(namespaces, ())
+        for entry in snapshot.entries:
+            spec = entry.spec
+            names |= {entry.wire_name, entry.qualified_id, f"{spec.namespace}__{spec.name}", spec.name}
+            bare.add(entry.wire_name)
+            tools[spec.namespace] = (*tools.get(spec.namespace, ()), spec.name)
+            former |= dict.fromkeys(spec.renamed_from, entry.wire_name)
+        return cls(names=frozenset(names), former=former, namespaces=tools, bare=frozenset(bare))
+
+
+def dead_references(text: str, known: KnownNames) -> Iterator[Reference]:
+    """Yield the names in a text that mean a tool and are none, and those that tools went by before."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        yield from sorted(_in_line(line, number, known), key=lambda found: found.column)
+
+
+def _in_line(line: str, number: int, known: KnownNames) -> Iterator[Reference]:
+    seen: set[tuple[int, int]] = set()
+    for match in _SPELLED.finditer(line):
+        namespace, mark, tool = match.groups()
+        if namespace in known.namespaces and not (mark == "." and namespace == "main"):
+            seen.add(match.span())
+            yield from _judged(f"{namespace}{mark}{tool}", number, match.start() + 1, known)
+    for match in _MARKED.finditer(line):
+        name = match.group(1)
+        if not any(start <= match.start(1) < end for start, end in seen):
+            yield from _judged_bare(name, number, match.start(1) + 1, known)
+
+
+def _judged(name: str, line: int, column: int, known: KnownNames) -> Iterator[Reference]:
+    if name in known.former:
+        yield _renamed(name, line, column, known)
+    elif name not in known.names:
+        namespace, mark, tool = name.partition("__") if "__" in name else name.partition(".")
+        near = nearest_one(tool, known.namespaces[namespace])
+        yield Reference(line, column, name, near and f"{namespace}{mark}{near}")
+
+
+def _judged_bare(name: str, line: int, column: int, known: KnownNames) -> Iterator[Reference]:
+    if name in known.names or name in known.namespaces:
+        return
+    if name in known.former:
+        yield _renamed(name, line, column, known)
+    elif "_" in name or "-" in name or not name.islower():
+        near = _misspelt(name, known.bare)
+        if near is not None:
+            yield Reference(line, column, name, near)
+
+
+def _misspelt(name: str, known: Iterable[str]) -> str | None:
+    """Return the name of which this is another spelling: other capitals, other marks, a letter or two off."""
+    near = nearest_one(name, sorted(known))
+    if near is None:
+        return None
+    plain, meant = (re.sub(r"[_-]", "", word).casefold() for word in (name, near))
+    return near if plain == meant or _distance(plain, meant) <= (1 if len(meant) < 8 else 2) else None
+
+
+def _distance(one: str, other: str) -> int:
+    """Return how many letters must be put in, taken out or changed."""
+    row = list(range(len(other) + 1))
+    for i, left in enumerate(one, start=1):
+        above, row[0] = row[0], i
+        for j, right in enumerate(other, start=1):
+            above, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, above + (left != right))
+    return row[-1]
+
+
+def _renamed(name: str, line: int, column: int, known: KnownNames) -> Reference:
+    return Reference(line, column, name, known.former[name], "it was renamed")

@@ -1,0 +1,211 @@
+"""search, tokens, lint and refs: what an operator asks of discovery in the shell."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+import pytest
+from inline_snapshot import snapshot
+
+from tests.cli.conftest import Ran, Run
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+
+def answer(ran: Ran) -> dict[str, object]:
+    """Return the one JSON document of a command that had nothing else to say."""
+    assert ran.err == ""
+    return orjson.loads(ran.out)
+
+
+# ---- search
+
+
+def test_search_shows_the_tools_of_a_profile_that_serve(run: Run) -> None:
+    ran = run("search", "how many words are in this text", "--profile", "chat", "--limit", "1")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines()[2].split()[:2] == ["count_words", "main"]
+    assert ran.out.splitlines()[-1] == "1 tool for 'how many words are in this text' for profile 'chat'."
+
+
+def test_search_as_json_is_what_the_meta_tool_answers(run: Run) -> None:
+    told = answer(run("search", "delete a page", "--json"))
+    assert set(told) == {"profile", "query", "hits"}
+    assert told["hits"][0] == {  # type: ignore[index]
+        "agent": "main",
+        "tool": "delete_page",
+        "score": told["hits"][0]["score"],  # type: ignore[index]
+        "description": "Delete a page.",
+    }
+
+
+def test_search_does_not_find_what_the_profile_hides(run: Run) -> None:
+    told = answer(run("search", "delete a page", "--profile", "chat", "--json"))
+    assert "delete_page" not in str(told["hits"])
+
+
+# ---- tokens
+
+
+def test_tokens_weighs_each_exposure_of_each_profile(run: Run) -> None:
+    told = answer(run("tokens", "--json"))
+    assert str(told["counted_by"]).startswith("bytes / 4.3")
+    chat = next(row for row in told["profiles"] if row["profile"] == "chat")  # type: ignore[attr-defined]
+    assert (chat["tools"], chat["exposure"], chat["shown_as"]) == (2, "auto", "direct")
+    listed = answer_bytes(run("export", "mcp", "--profile", "chat"))
+    assert chat["tokens"]["direct"] == round(listed / 4.3)
+    assert chat["tokens"]["direct"] < chat["tokens"]["search"]
+
+
+def answer_bytes(ran: Ran) -> int:
+    return len(orjson.dumps(orjson.loads(ran.out)))
+
+
+def test_tokens_says_how_it_counted(run: Run) -> None:
+    ran = run("tokens", "--profile", "chat")
+    assert ran.code == 0
+    assert ran.out.splitlines()[0].split() == [
+        "Profile", "Tools", "Shown", "as", "direct", "two_tool", "search",
+    ]  # fmt: skip
+    assert "counted by bytes / 4.3" in ran.out
+
+
+PLUGIN = """
+def tiny():
+    ranks = {bytes([byte]): byte for byte in range(256)}
+    return {"name": "tiny_offline", "pat_str": r"[\\s\\S]", "mergeable_ranks": ranks, "special_tokens": {}}
+
+ENCODING_CONSTRUCTORS = {"tiny_offline": tiny}
+"""
+
+
+def test_tokens_counts_with_a_vocabulary_that_is_there(tmp_path: Path) -> None:
+    pytest.importorskip("tiktoken")
+    (tmp_path / "tiktoken_ext").mkdir()
+    (tmp_path / "tiktoken_ext" / "tiny.py").write_text(PLUGIN)
+    code = "from pegboard.discovery.tokenizer import tokenizer; t = tokenizer(); print(t.name, t.count('four'))"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == "tiktoken tiny_offline 4\n"
+
+
+# ---- lint
+
+BAD = """\
+tools:
+  - name: fetch
+    type: internal
+    handler: python:tests.cli.workshop:echo
+    parameters: {type: object, additionalProperties: true, properties: {}}
+  - name: send_mail
+    type: internal
+    description: Send mail.
+    handler: python:tests.cli.workshop:echo
+    parameters: {to: {type: string, required: true}}
+  - name: find_customer
+    type: internal
+    description: Find a customer by their name or e-mail address.
+    handler: python:tests.cli.workshop:echo
+    parameters: {name: {type: string, required: true, description: Name or address.}}
+  - name: search_customer
+    type: internal
+    description: Find a customer by their name or e-mail address.
+    handler: python:tests.cli.workshop:echo
+    parameters: {name: {type: string, required: true, description: Name or address.}}
+  - name: nest
+    type: internal
+    description: Take a value that lies deep inside of others.
+    handler: python:tests.cli.workshop:echo
+    parameters:
+      type: object
+      properties:
+        a: {type: object, description: One., properties: {b: {type: array, items: {type: object, properties:
+          {c: {type: object, properties: {d: {type: array, items: {type: string}}}}}}}}}
+"""
+
+
+def test_lint_names_what_is_hard_to_find_to_tell_apart_or_to_use(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text(BAD)
+    ran = run("lint", "--config", str(tmp_path / "bad.yaml"), "--json")
+    assert ran.code == 1
+    told = answer(ran)
+    found = [(one["tool"], one["rule"]) for one in told["findings"] if one["rule"] != "refused schema"]  # type: ignore[attr-defined]
+    assert found == [
+        ("fetch", "no description"),
+        ("send_mail", "weak description"),
+        ("send_mail", "silent parameters"),
+        ("find_customer", "competing"),
+        ("nest", "deep nesting"),
+    ]
+
+
+def test_lint_of_good_tools_ends_well(run: Run, tmp_path: Path) -> None:
+    good = """\
+    tools:
+      - name: find_customer
+        type: internal
+        description: Find a customer by their name or e-mail address.
+        handler: python:tests.cli.workshop:echo
+        parameters: {type: object, additionalProperties: false, properties: {}}
+    """
+    (tmp_path / "good.yaml").write_text(good)
+    ran = run("lint", "--config", str(tmp_path / "good.yaml"))
+    assert ran == snapshot(Ran(code=0, out="0 findings in 0 of 1 tools.\n", err=""))
+
+
+def test_lint_tells_which_provider_refuses_a_schema(run: Run, tmp_path: Path) -> None:
+    config = """\
+    tools:
+      - name: either
+        type: internal
+        description: Take one of two kinds of values.
+        handler: python:tests.cli.workshop:echo
+        parameters: {type: object, anyOf: [{required: [a]}, {required: [b]}], properties: {a: {type: string,
+          description: One.}, b: {type: string, description: Other.}}}
+    """
+    (tmp_path / "either.yaml").write_text(config)
+    told = answer(run("lint", "--config", str(tmp_path / "either.yaml"), "--json"))
+    messages = [one["message"] for one in told["findings"] if one["rule"] == "refused schema"]  # type: ignore[attr-defined]
+    assert any("anthropic" in message and "would refuse it as it is: $" in message for message in messages), messages
+
+
+# ---- refs
+
+PROMPT = """\
+Use `count_words` first, then `count_word`, and main__delete_page.
+Never call main__delete_pages, or mcp__acme__main__gone! "echo" is fine, so is `os.path.join`.
+    view.call("deletePage", {}); catalog.names["search-web"]; main.py
+"""
+
+
+def test_refs_names_dead_references_with_their_place(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "prompts"
+    (folder / ".hidden").mkdir(parents=True)
+    (folder / "chat.md").write_text(PROMPT)
+    (folder / "picture.png").write_bytes(b"\x89PNG\r\n\xff\xfe `count_word`")
+    (folder / ".hidden" / "x.md").write_text("`count_word`")
+    ran = run("refs", str(folder))
+    assert ran.code == 1
+    assert ran.out.replace(f"{folder}/", "").splitlines() == snapshot(
+        [
+            "chat.md:1:32: no tool 'count_word'; did you mean 'count_words'?",
+            "chat.md:2:12: no tool 'main__delete_pages'; did you mean 'main__delete_page'?",
+            "chat.md:2:35: no tool 'main__gone'",
+            "chat.md:3:16: no tool 'deletePage'; did you mean 'delete_page'?",
+            "chat.md:3:49: no tool 'search-web'; did you mean 'search_web'?",
+            "5 dead references in 2 files.",
+        ]
+    )
+    assert len(answer(run("refs", str(folder), "--json"))["references"]) == 5  # type: ignore[arg-type]
+
+
+def test_refs_to_what_exists_end_well(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("`count_words`, main.delete_page, `getTools`, 'something_else', echo")
+    assert run("refs", str(tmp_path / "a.md")) == Ran(code=0, out="0 dead references in 1 files.\n", err="")
+
+
+@pytest.mark.parametrize("words", [(), ("/nowhere/at/all",)])
+def test_refs_wants_files_that_exist(run: Run, words: tuple[str, ...]) -> None:
+    assert run("refs", *words).code == 2
