@@ -110,7 +110,7 @@ test-shared: setup
 	@PEGBOARD_SHARED="$(abspath $(PEGBOARD_SHARED))" $(BIN)/pytest -m "not soak" tests/shared $(ARGS)
 
 soak: setup
-	@PEGBOARD_SOAK=1 $(BIN)/pytest -m soak $(ARGS)
+	@PEGBOARD_SOAK=1 $(BIN)/pytest -m soak -o faulthandler_timeout=7200 $(ARGS)
 
 bench: $(BENCH_READY)
 	@.venv-bench/bin/python -m bench $(ARGS)

@@ -9,9 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from pegboard.base.loading import Later
@@ -20,6 +17,7 @@ from pegboard.serve.gate import LOOPBACK_HOSTS, Gate, hosts_of
 from pegboard.serve.hub import Hub
 from pegboard.serve.identity import choose_profile
 from pegboard.serve.mcp.desk import desk_of
+from pegboard.serve.operating import Operating
 
 if TYPE_CHECKING:
     from pegboard.catalog import Catalog
@@ -40,11 +38,13 @@ def http_app(
     profile: str | None = None,
     allowed_hosts: Sequence[str] = LOOPBACK_HOSTS,
     keys: tuple[bytes, ...] = (),
+    problems: Callable[[], Sequence[object]] = tuple,
     grace_s: float = GRACE_S,
 ) -> Starlette:
     """Return an ASGI app that serves the catalog's tools: over MCP at `/mcp`, as plain HTTP below `/v1`.
 
-    Everybody who reaches it may use the profiles' tools: put it behind something that knows its callers.
+    Callers are let in as `catalog.identity` says, which `identity:` of a config sets. Without it everybody who reaches
+    the app may use the profiles' tools: put it behind something that knows its callers.
     The app's lifespan starts and closes the catalog; an app that mounts it must run that lifespan
     (`app.router.lifespan_context`).
 
@@ -55,6 +55,7 @@ def http_app(
             serves all groups there.
         allowed_hosts: names, without port, by which clients reach the server.
         keys: secrets of 32 bytes or more that seal what clients carry for us; the same for all workers.
+        problems: gives what is wrong with a config whose change was refused, for `/healthz` and `/metrics`.
         grace_s: how long running calls may go on when the app is shut down.
 
     Raises:
@@ -66,22 +67,17 @@ def http_app(
     desk = replace(desk_of(catalog, config), hub=hub)
     endpoint: Endpoint = _endpoint.Endpoint(desk, gate, doorman=doorman, keys=keys)
     api: Routes = _routes.Routes(_door.Api(desk, gate, doorman, hub, keys=keys))
-
-    return App(catalog, endpoint, api, grace_s=grace_s)
+    operating = Operating(desk, gate, doorman, hub, is_serving=lambda: endpoint.is_running, problems=problems)
+    return App(catalog, endpoint, api, operating, grace_s=grace_s)
 
 
 class App(Starlette):
     """The app. Requests for `/mcp` pass by Starlette's middleware and routes, which cost as much as a call."""
 
-    def __init__(self, catalog: Catalog, endpoint: Endpoint, api: Routes, *, grace_s: float) -> None:
-        routes = [
-            Route("/mcp", endpoint=endpoint),
-            Route("/mcp/{profile}", endpoint=endpoint),
-            Route("/healthz", endpoint=_healthy),
-            Route("/readyz", endpoint=self._ready),
-            *api.all(),
-        ]
-        super().__init__(routes=routes, lifespan=self._serving)
+    def __init__(
+        self, catalog: Catalog, endpoint: Endpoint, api: Routes, operating: Operating, *, grace_s: float
+    ) -> None:
+        super().__init__(routes=[*endpoint.routes, *operating.routes, *api.all()], lifespan=self._serving)
         self._catalog, self._endpoint, self._api, self._grace_s = catalog, endpoint, api, grace_s
         self.state.end_streams = self._end_streams
 
@@ -99,10 +95,6 @@ class App(Starlette):
         self._api.events.end()
         self._endpoint.end_streams()
 
-    async def _ready(self, _request: Request) -> Response:
-        is_ready = self._endpoint.is_running and not self._catalog.guards.closing
-        return PlainTextResponse("ready" if is_ready else "not ready", status_code=200 if is_ready else 503)
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Where it is mounted below another path, the routes find their way.
         if scope["type"] == "http" and scope["path"] == "/mcp" and not scope.get("root_path"):
@@ -110,10 +102,6 @@ class App(Starlette):
             await self._endpoint(scope, receive, send)
         else:
             await super().__call__(scope, receive, send)
-
-
-async def _healthy(_request: Request) -> Response:
-    return PlainTextResponse("ok")
 
 
 def run_http(
@@ -127,6 +115,7 @@ def run_http(
     allow_anonymous_from_anywhere: bool = False,
     allowed_hosts: Sequence[str] = (),
     keys: tuple[bytes, ...] = (),
+    problems: Callable[[], Sequence[object]] = tuple,
     grace_s: float = GRACE_S,
 ) -> None:
     """Serve the catalog over HTTP until SIGTERM or SIGINT, then let running calls end for `grace_s`.
@@ -138,8 +127,11 @@ def run_http(
         DefinitionError: no such profile, or an address that would let strangers call.
         OSError: the address cannot be had.
     """
-    hosts = hosts_of(host, allowed_hosts, anonymous_anywhere=allow_anonymous_from_anywhere)
-    app = http_app(catalog, config=config, profile=profile, allowed_hosts=hosts, keys=keys, grace_s=grace_s)
+    is_open = allow_anonymous_from_anywhere or catalog.identity is not None
+    hosts = hosts_of(host, allowed_hosts, is_open=is_open)
+    app = http_app(
+        catalog, config=config, profile=profile, allowed_hosts=hosts, keys=keys, problems=problems, grace_s=grace_s
+    )
     _listener.listen(
         app,
         host=host,

@@ -14,12 +14,12 @@ from pegboard.serve.api.door import Api, Asked
 from pegboard.serve.api.problems import ProblemError, not_found
 from pegboard.serve.api.replies import Reply, json_reply
 from pegboard.serve.hub import owner_of
+from pegboard.serve.operating import OPERATOR
 
 PAGE_TOOLS = 100
 MAX_PAGE_TOOLS = 1_000
 MAX_FOUND = 50
 MAX_QUERY_CHARS = 1_000
-OPERATOR = "operator"
 _LIMIT = re.compile(r"[0-9]{1,4}")
 
 
