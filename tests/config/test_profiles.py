@@ -178,3 +178,26 @@ def test_a_tool_with_the_name_of_a_meta_tool_is_refused(project: Project) -> Non
     assert project.said() == [
         "pegboard.yaml:2:26: profiles.a.exposure: 'read' (mine:4) has the name of a meta tool; rename one, or say `direct`"
     ]
+
+
+def test_a_tool_that_no_profile_sees_is_a_warning_with_the_near_group(project: Project) -> None:
+    mine = """
+    from pegboard import default_catalog
+
+    @default_catalog.tool(groups="cor")
+    def one() -> str: return "1"
+
+    @default_catalog.tool(groups=("cor", "core"))
+    def two() -> str: return "2"
+
+    @default_catalog.tool(groups="inner", internal_only=True)
+    def three() -> str: return "3"
+    """
+    project.write("python: [mine]\nprofiles: {a: {include: [core]}}\n", mine=mine)
+    catalog, config = project.load()
+    assert [str(problem) for problem in warnings(config, catalog)] == [
+        "mine:4: one: no profile includes 'cor'. Did you mean 'core'?"
+    ]
+    project.write("python: [mine]\nprofiles: {a: {include: [core]}, b: {}}\n", mine=mine)
+    catalog, config = project.load()
+    assert warnings(config, catalog) == []

@@ -21,6 +21,7 @@ from pegboard.config.modules import forget_home, homes_of_registrations, importi
 from pegboard.config.predicates import declare_predicates
 from pegboard.config.problems import Report
 from pegboard.config.tree import At
+from pegboard.config.unseen import unseen_tools
 from pegboard.config.values import rate_limit
 from pegboard.config.wiring import Wiring
 from pegboard.core.availability import compile_availability
@@ -57,13 +58,13 @@ def load_catalog(path: Path, *, env: Mapping[str, str], clock: Clock = time.mono
 
 
 def warnings(config: Config, catalog: Catalog) -> list[Problem]:
-    """Return what is odd but allowed: globs of files that match none, globs of policies that match no tool now."""
+    """Return what is odd but allowed: globs that match no file or no tool now, tools that no profile sees."""
     found = list(config.warnings)
     for name, declared in config.profiles.items():
         idle = set(_unmatched(catalog, name)[1])
         found += [at.problem(f"{glob!r} matches no tool at present") for glob, at in _globs(declared) if glob in idle]
         found += _idle_pins(declared, catalog)
-    return found
+    return found + list(unseen_tools(catalog))
 
 
 def _wired(config: Config, report: Report, clock: Clock) -> Catalog:

@@ -56,6 +56,8 @@ def serve_command(
     if stdio and reload:
         raise CommandError("--reload is for HTTP: a client of --stdio starts the program anew.")
     if stdio:
+        if sys.stdin.isatty():
+            options.terminal.note("Waiting for an MCP client, which starts this command by itself. Ctrl-C ends it.")
         return _serve.run_stdio(project.catalog, project.config, profile=profile, identity=who)
     try:
         if reload:
