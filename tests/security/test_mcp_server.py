@@ -1,4 +1,4 @@
-"""The shared cases of the MCP server that concern what exists, named after their ids (04 and 05 need credentials)."""
+"""The shared cases of the MCP server, named after their ids; 04 and 05 stand in test_mcp_server_credentials."""
 
 import asyncio
 import gc
