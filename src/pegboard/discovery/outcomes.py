@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import orjson
 
 from pegboard.base.content import Content, TextContent, ToolResult
 from pegboard.base.errors import ToolError
 from pegboard.base.model import JSON
+from pegboard.export.mcp import mcp_error
 
 _ROOM_BYTES = 4_096  # for what stands around the results
 
@@ -95,14 +95,7 @@ def _left_out(outcome: Outcome) -> JSON:
 
 
 def _error(error: ToolError | None, result: ToolResult) -> JSON:
-    if error is None:
-        return {"kind": "tool_error", "message": result.text}
-    told: dict[str, Any] = {
-        "kind": error.kind, "message": error.message, "hint": error.hint or None, "retryable": error.retryable,
-        "retry_after_s": error.retry_after_s, "outcome_unknown": error.outcome_unknown or None,
-        "details": dict(error.details) or None,
-    }  # fmt: skip
-    return {key: value for key, value in told.items() if value is not None}
+    return {"kind": "tool_error", "message": result.text} if error is None else mcp_error(error)
 
 
 def _media_of(outcome: Outcome) -> list[Content]:

@@ -14,6 +14,7 @@ from pegboard.base.content import (
     TextContent,
     ToolResult,
 )
+from pegboard.base.errors import ToolError
 from pegboard.base.model import JSON, ToolEntry
 
 
@@ -69,13 +70,7 @@ def mcp_result(result: ToolResult, *, output_schema: JSON | None = None, wrap_st
     """
     shown: JSON = {"content": [mcp_content(block) for block in result.content]}
     if result.error is not None:
-        error = result.error
-        told: dict[str, Any] = {
-            "kind": error.kind, "message": error.message, "hint": error.hint or None, "retryable": error.retryable,
-            "retry_after_s": error.retry_after_s, "outcome_unknown": error.outcome_unknown or None,
-            "details": dict(error.details) or None,
-        }  # fmt: skip
-        shown["structuredContent"] = {"error": {key: value for key, value in told.items() if value is not None}}
+        shown["structuredContent"] = {"error": mcp_error(result.error)}
     elif result.has_structured:
         value: Any = result.structured
         is_object = isinstance(value, dict) and (output_schema is None or _is_object(output_schema))
@@ -85,6 +80,16 @@ def mcp_result(result: ToolResult, *, output_schema: JSON | None = None, wrap_st
     if result.meta:
         shown["_meta"] = dict(result.meta)
     return shown
+
+
+def mcp_error(error: ToolError) -> JSON:
+    """Return why a call failed, as models and clients read it; what says nothing is left out."""
+    told: dict[str, Any] = {
+        "kind": error.kind, "message": error.message, "hint": error.hint or None, "retryable": error.retryable,
+        "retry_after_s": error.retry_after_s, "outcome_unknown": error.outcome_unknown or None,
+        "details": dict(error.details) or None,
+    }  # fmt: skip
+    return {key: value for key, value in told.items() if value is not None}
 
 
 def mcp_content(block: Content) -> JSON:
