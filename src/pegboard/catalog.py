@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pegboard.core.view import View, ViewParts
     from pegboard.discovery.exposure import Discovery
     from pegboard.discovery.finder import Found
+    from pegboard.offers import Offers
     from pegboard.sources.options import BuilderKeywords, ToolKeywords
 
 asyncio = Later("asyncio")
@@ -39,6 +40,7 @@ globs = Later("pegboard.globs")
 model = Later("pegboard.base.model")
 logging = Later("logging")
 naming = Later("pegboard.base.names")
+offering = Later("pegboard.offers")
 registering = Later("pegboard.core.registry")
 repairing = Later("pegboard.repairing")
 viewing = Later("pegboard.core.view")
@@ -112,6 +114,11 @@ class Catalog:
         return exposing.Discovery.of(self.registry)
 
     @cached_property
+    def offers(self) -> Offers:
+        """What there is beside tools: resources, prompts, completions."""
+        return offering.Offers(self.registry, self.executor, context_type=self._context_type)
+
+    @cached_property
     def _parts(self) -> ViewParts:
         return viewing.ViewParts(registry=self.registry, caller=self.executor, exporters=exporting.EXPORTERS)
 
@@ -182,6 +189,18 @@ class Catalog:
     def add_source(self, source: Source) -> None:
         """Take the tools of a source, now and after each of its changes."""
         self.registry.add_source(source)
+
+    def resource(self, uri: str, /, **options: Any) -> Callable[[F], F]:
+        """Declare a function as a resource; see `Offers.resource`. Options are those of a tool, and `mime_type`."""
+        return self.offers.resource(uri, **options)
+
+    def prompt(self, fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Declare a function as a prompt; see `Offers.prompt`. Options are those of a tool."""
+        return self.offers.prompt(fn, **options)
+
+    def completion(self, argument: str, /, **options: Any) -> Callable[[F], F]:
+        """Declare what to suggest for an argument of `prompt=` or `resource=`; see `Offers.completion`."""
+        return self.offers.completion(argument, **options)
 
     def mirror(self, name: str, groups: str | Sequence[str] = "core", *, full_names: object = None) -> None:
         """Declare a name for allow-lists only, e.g. an SDK's own tool. It is no tool: it cannot be called here."""
@@ -289,6 +308,8 @@ class Catalog:
     def reset(self) -> None:
         """Forget everything declared; `load_defaults` runs the default loaders again."""
         self.registry.clear()
+        if "offers" in vars(self):
+            self.offers.take(Catalog().offers)
 
     def default_loader(self, load: Callable[[Catalog], object]) -> Callable[[Catalog], object]:
         """Register a function that declares the defaults on a catalog; returns it."""
@@ -301,7 +322,11 @@ class Catalog:
             load(self)
 
     async def start(self, *, only: Iterable[str] | None = None) -> None:
-        """Start the sources, or `only` those named. A source that cannot start is down, and no reason to fail."""
+        """Start the sources, or `only` those named. A source that cannot start is down, and no reason to fail.
+
+        A catalog that was closed takes calls again.
+        """
+        self.guards.closing = False
         sources = self.registry.sources
         for source in [sources[name] for name in (sources if only is None else only)]:
             try:
@@ -310,10 +335,12 @@ class Catalog:
                 logging.getLogger("pegboard").exception("Source %r could not be started.", source.name)
 
     async def close(self, *, grace_s: float = 10.0) -> None:
-        """Refuse new calls, let running ones end for `grace_s`, stop the rest, then the sources."""
+        """Refuse new calls, let running ones end for `grace_s`, stop the rest, the sources and the limit store."""
         await self.executor.close(grace_s=grace_s)
         # Together: each may need a while to end its programs.
         await asyncio.gather(*map(_stop, self.registry.sources.values()))
+        if (close := getattr(self.guards.limits, "close", None)) is not None:
+            await close()
 
     # ------------------------------------------------------------ select
 

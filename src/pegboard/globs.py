@@ -9,6 +9,9 @@ from pegboard.base.names import nearest
 from pegboard.base.policies import Policy
 from pegboard.core.policy import applies, layers
 
+BESIDE_TOOLS = ("resource", "prompt", "completion")
+"""The namespaces of what is offered beside tools: their globs mean no tool, so none is looked for."""
+
 
 def unmatched(policy: Policy, entries: Sequence[ToolEntry], namespaces: frozenset[str]) -> tuple[list[str], list[str]]:
     """Return the globs that match no tool: those whose namespace is not declared, in words (errors), and the rest."""
@@ -19,6 +22,8 @@ def unmatched(policy: Policy, entries: Sequence[ToolEntry], namespaces: frozense
             if any(applies(glob, entry) for entry in entries) or glob in namespaces:
                 continue
             namespace = _namespace_of(glob)
+            if namespace in BESIDE_TOOLS or glob in BESIDE_TOOLS:
+                continue
             if namespace is None or namespace in namespaces:
                 warnings.append(glob)
             else:

@@ -61,7 +61,7 @@ NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required"
 def conformance_catalog() -> Catalog:
     """Return a catalog with every fixture of the suite."""
     catalog = Catalog("pegboard-conformance")
-    offers = vars(catalog).setdefault("offers", Offers(catalog.registry, catalog.executor))
+    offers = catalog.offers
     declare_contents(catalog)
     declare_schemas(catalog)
     declare_sessions(catalog)

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from pegboard.offers import Offers
 from pegboard.serve import http_app
 from tests.serve.doors import served, workshop
 
@@ -46,7 +45,7 @@ async def test_an_earlier_client_hears_of_its_own_profile_only() -> None:
 @pytest.mark.parametrize("what", ["tools", "prompts", "resources"])
 async def test_a_client_of_2026_listens_to_what_it_asks_for(what: str) -> None:
     catalog, _ = workshop()
-    offers = vars(catalog)["offers"] = Offers(catalog.registry, catalog.executor)
+    offers = catalog.offers
     offers.prompt(name="first", groups="core")(lambda: "first")
     changes = {
         "tools": lambda: catalog.tool(name="late", groups="core")(lambda: "late"),
@@ -64,7 +63,7 @@ async def test_a_client_of_2026_listens_to_what_it_asks_for(what: str) -> None:
 
 async def test_a_touched_resource_is_told_to_those_who_may_read_it() -> None:
     catalog, _ = workshop()
-    offers = vars(catalog)["offers"] = Offers(catalog.registry, catalog.executor)
+    offers = catalog.offers
     offers.resource("x://open", name="open", groups="core")(lambda: "open")
     offers.resource("x://secret", name="secret", groups="admin")(lambda: "secret")
     async with served(http_app(catalog)) as url, Client(f"{url}/mcp/chat", mode="2026-07-28") as client:

@@ -125,3 +125,38 @@ async def test_an_answer_in_a_stream_is_the_same_answer() -> None:
             await post(client, "tools/call", {"name": "count", "arguments": {"to": 2}}, meta=asked, request_id=5)
         )
         assert plain == other
+
+
+async def test_an_app_that_was_shut_down_serves_again() -> None:
+    catalog, seen = workshop()
+
+    @catalog.tool(groups="core")
+    def in_a_thread() -> str:
+        """Run in a worker thread."""
+        return "done"
+
+    app = http_app(catalog)
+    for _ in range(2):
+        async with inside(app) as client:
+            assert (await client.get("/readyz")).status_code == 200
+            assert (await call(client, "add", {"a": 1, "b": 1}))["result"]["structuredContent"] == 2
+            assert (await call(client, "in_a_thread"))["result"]["content"][0]["text"] == "done"
+            async with client.stream("POST", "/v1/tools/in_a_thread/call") as response:
+                assert response.status_code == 200
+    assert seen.runs == ["add", "add"]
+
+
+async def test_the_limit_store_is_closed_with_the_catalog() -> None:
+    class Store:
+        closed = 0
+
+        def wait_s(self, hits: Any, *, charge: bool) -> float:
+            return 0.0
+
+        async def close(self) -> None:
+            self.closed += 1
+
+    store = Store()
+    async with inside(http_app(Catalog(limit_store=store))):
+        assert store.closed == 0
+    assert store.closed == 1

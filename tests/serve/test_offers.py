@@ -17,7 +17,7 @@ ERAS = ("2026-07-28", "legacy")
 
 def offering() -> tuple[Catalog, Offers]:
     catalog = Catalog("offering")
-    offers = vars(catalog)["offers"] = Offers(catalog.registry, catalog.executor)
+    offers = catalog.offers
     catalog.predicate(name="never")(lambda _: False)
 
     @offers.resource("notes://today", title="Today", mime_type="text/markdown", groups="core")
@@ -155,7 +155,7 @@ async def test_completions_are_given_to_those_who_see_what_they_complete(era: An
 async def test_nothing_is_announced_where_nothing_is_offered_until_there_is() -> None:
     catalog = Catalog()
     catalog.profile(Profile(name="chat", include=("core",)))
-    offers = vars(catalog)["offers"] = Offers(catalog.registry, catalog.executor)
+    offers = catalog.offers
     async with served(http_app(catalog)) as url:
         async with Client(f"{url}/mcp") as client:
             assert (client.server_capabilities.resources, client.server_capabilities.prompts) == (None, None)

@@ -79,12 +79,13 @@ def forget_home(name: str) -> None:
 def registering_on(catalog: Catalog) -> Generator[None]:
     """Let `pegboard.default_catalog` write into `catalog`."""
     with _lock:
-        kept = default_catalog.registry, default_catalog.guards
+        kept = default_catalog.registry, default_catalog.guards, default_catalog.offers
         default_catalog.registry, default_catalog.guards = catalog.registry, catalog.guards
+        default_catalog.offers = catalog.offers
         try:
             yield
         finally:
-            default_catalog.registry, default_catalog.guards = kept
+            default_catalog.registry, default_catalog.guards, default_catalog.offers = kept
 
 
 def brought_files() -> list[Path]:

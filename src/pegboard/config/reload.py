@@ -114,6 +114,7 @@ class Reloader:
         self._on_reload(config)
         _carry_on(made, catalog)
         catalog.registry.take(made.registry)
+        catalog.offers.take(made.offers)
         log.info("config_reloaded: %s", self._path)
         if retired:
             task = asyncio.get_running_loop().create_task(self._retire(retired, set(guards.in_flight)))

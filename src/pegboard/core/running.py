@@ -45,8 +45,9 @@ class Lanes:
         return asyncio.get_running_loop().run_in_executor(self._threads, contextvars.copy_context().run, code)
 
     def close(self) -> None:
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown(wait=False, cancel_futures=True)
 
 
 def start(call: Call, guards: Guards) -> Any:

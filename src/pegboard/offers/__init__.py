@@ -5,11 +5,12 @@ Each is kept as an entry of a registry of its own, under the namespaces `resourc
 same code: there is no second judge and no second door.
 """
 
+from pegboard.globs import BESIDE_TOOLS
 from pegboard.offers.messages import Message
 from pegboard.offers.registry import Offers
 from pegboard.offers.specs import CompletionSpec, PromptArgument, PromptSpec, ResourceSpec, Spec
 
-NAMESPACES = ("resource", "prompt", "completion")
+NAMESPACES = BESIDE_TOOLS
 __all__ = [
     "NAMESPACES", "CompletionSpec", "Message", "Offers", "PromptArgument", "PromptSpec", "ResourceSpec", "Spec",
 ]  # fmt: skip

@@ -132,10 +132,7 @@ class Desk:
 def desk_of(catalog: Catalog, config: object) -> Desk:
     """Return the desk of a catalog, with its offers and its kind of context."""
     context_type: type[ToolContext] = vars(catalog).get("_context_type", ToolContext)
-    offers: Offers | None = getattr(catalog, "offers", None)
-    if offers is None:
-        offers = vars(catalog)["offers"] = Offers(catalog.registry, catalog.executor, context_type=context_type)
-    return Desk(catalog=catalog, context_for=context_maker(config, context_type=context_type), offers=offers)
+    return Desk(catalog=catalog, context_for=context_maker(config, context_type=context_type), offers=catalog.offers)
 
 
 def _mirrors(entry: ToolEntry) -> bool:
