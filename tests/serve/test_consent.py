@@ -8,8 +8,9 @@ import mcp_types as types
 import pytest
 from mcp import Client
 
+from pegboard import CallContext, Catalog, Profile
 from pegboard.serve import http_app
-from tests.serve.doors import answer_of, call, inside, post, served, workshop
+from tests.serve.doors import FORM, answer_of, call, inside, post, served, workshop
 
 ERAS = ("2026-07-28", "legacy")
 CAN_ASK = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
@@ -146,3 +147,57 @@ async def test_an_answer_that_does_not_fit_the_form_is_asked_for_again() -> None
         assert list(second["inputRequests"]) == [key]
         assert second["requestState"] != first["requestState"]
         assert seen.runs == []
+
+
+def limited(*, nested: bool = False) -> tuple[Catalog, list[str]]:
+    """Return a catalog whose tool asks in the middle, and may be called once in a long while."""
+    catalog, runs = Catalog(), list[str]()
+
+    @catalog.tool(groups="core", rate_limit="1/600s")
+    async def paint(ctx: CallContext, what: str) -> str:
+        """Ask for a colour, then paint."""
+        if nested:
+            inner = await catalog.view(ctx.child(), profile="chat").call("mix", {})
+            runs.append("ok" if inner.error is None else inner.error.kind)
+        answer = await ctx.ask("Which colour?", schema=FORM)
+        assert isinstance(answer, dict)
+        runs.append(f"{what} {answer['name']}")
+        return "painted"
+
+    @catalog.tool(groups="core", rate_limit="1/600s")
+    async def mix() -> str:
+        """Mix."""
+        return "mixed"
+
+    catalog.profile(Profile(name="chat", include=("core",)))
+    return catalog, runs
+
+
+async def rounds(client: httpx2.AsyncClient, what: str, *, answer: str = "red") -> list[dict[str, Any]]:
+    """Call, answer what is asked, and return what came each time."""
+    first = (await call(client, "paint", {"what": what}, meta=CAN_ASK))["result"]
+    if "inputRequests" not in first:
+        return [first]
+    (key,) = first["inputRequests"]
+    said = {key: {"action": "accept", "content": {"name": answer}}}
+    params = {"name": "paint", "arguments": {"what": what}, "inputResponses": said}
+    params["requestState"] = first["requestState"]
+    return [first, answer_of(await post(client, "tools/call", params, meta=CAN_ASK))["result"]]
+
+
+async def test_a_limit_is_charged_once_for_a_call_that_asks_in_the_middle() -> None:
+    catalog, runs = limited()
+    async with inside(http_app(catalog)) as client:
+        asked, painted = await rounds(client, "wall")
+        assert asked["resultType"] == "input_required"
+        assert painted["content"][0]["text"] == "painted"
+        (refused,) = await rounds(client, "roof")
+        assert refused["structuredContent"]["error"]["kind"] == "rate_limited"
+    assert runs == ["wall red"]
+
+
+async def test_what_such_a_call_calls_is_charged_each_time() -> None:
+    catalog, runs = limited(nested=True)
+    async with inside(http_app(catalog)) as client:
+        await rounds(client, "wall")
+    assert runs == ["ok", "rate_limited", "wall red"]

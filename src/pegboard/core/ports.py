@@ -86,7 +86,11 @@ class LimitStore(Protocol):
 
 
 class ClientBridge(Protocol):
-    """What the client at the other end of this call can do for us."""
+    """What the client at the other end of this call can do for us.
+
+    One that asks by having the client call again also has `has_paid(tool) -> bool`: whether limits were charged for
+    this call before its question.
+    """
 
     @property
     def supports_ui(self) -> bool: ...

@@ -284,7 +284,9 @@ def limits_of(call: Call, guards: Guards) -> Hits:
     found = [] if own is None else [(scope_key(own.scope, ctx, entry.qualified_id), own)]
     if profile is not None and profile.rate_limit is not None:
         found.append((scope_key(profile.rate_limit.scope, ctx, f"profile {profile.name}"), profile.rate_limit))
-    return found
+    # A call that ended with a question goes on, with the answer, as another one.
+    has_paid = getattr(ctx.client, "has_paid", None)
+    return [] if found and has_paid is not None and has_paid(entry.qualified_id) else found
 
 
 def pass_limits(call: Call, guards: Guards, hits: Hits, *, charge: bool) -> Awaitable[None] | None:

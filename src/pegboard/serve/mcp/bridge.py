@@ -117,6 +117,10 @@ class Bridge:
             return None
         return {"accept": True, "decline": False}.get(str(answer.get("action")))
 
+    def has_paid(self, tool: str) -> bool:
+        """Tell whether limits were charged for this call in a round before; never, where there are no rounds."""
+        return False
+
     async def log(self, data: JSONValue, *, level: str = "info", logger: str = "pegboard") -> None:
         """Send the client a log line, if it wants lines of that level."""
 

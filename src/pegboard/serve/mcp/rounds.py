@@ -34,6 +34,15 @@ class RoundBridge(Bridge):
         kept: JSON = {} if state is None else json.loads(state)
         self._answers: dict[str, JSON] = kept.get("answers", {})
         self._consent_to: str | None = kept.get("consent_to")
+        self._paid: str | None = kept.get("paid")
+        self._limited: str | None = None
+
+    def has_paid(self, tool: str) -> bool:
+        """Tell whether limits were charged for this call in the round before; calls of its own are charged anew."""
+        if self._limited is not None:
+            return False
+        self._limited = tool
+        return self._paid == tool
 
     async def _ask(self, key: str, request: JSON, *, bound_to: ConsentRequest | None = None) -> JSON:
         if bound_to is not None and not self._is_bound(bound_to):
@@ -65,8 +74,10 @@ class RoundBridge(Bridge):
 
     def state(self) -> str:
         """Return what the next round must know, to be sealed."""
-        kept = {"answers": self._answers, "consent_to": self._consent_to, "once": secrets.token_hex(12)}
-        return json.dumps(kept)
+        # A question other than for consent is asked by a tool that runs: its limits have been charged.
+        paid = self._limited if self.questions.keys() - {CONSENT_KEY} else None
+        once = secrets.token_hex(12)
+        return json.dumps({"answers": self._answers, "consent_to": self._consent_to, "paid": paid, "once": once})
 
 
 def once_of(state: str) -> str:
