@@ -12,7 +12,7 @@ from pegboard.config.tree import Mark
 MAX_FILE_BYTES: Final = 1 * MIB
 
 
-def read_text(path: Path) -> str | Problem:
+def read_text(path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> str | Problem:
     """Return the text of a file, or why there is none."""
 
     def refused(message: str) -> Problem:
@@ -26,11 +26,11 @@ def read_text(path: Path) -> str | Problem:
         if not path.is_file():
             return refused("is no ordinary file")
         with path.open("rb") as file:  # raw: the operator's own file, named by the operator; it may be a link
-            content = file.read(MAX_FILE_BYTES + 1)
+            content = file.read(max_bytes + 1)
     except OSError as error:
         return refused(f"cannot be read: {error.strerror}")
-    if len(content) > MAX_FILE_BYTES:
-        return refused(f"is larger than {MAX_FILE_BYTES:,} bytes; split it, and name the parts under `files:`")
+    if len(content) > max_bytes:
+        return refused(f"is larger than {max_bytes:,} bytes; split it, and name the parts under `files:`")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -185,6 +185,7 @@ class _Reading:
         first = self.tool_names.setdefault(fold(tool.said.called), at)
         if first is at:
             self.tools.append(tool)
+            self.files += tool.said.files_beside(self.path.parent)
             return
         place = at / "name"
         message = f"the tool {tool.said.called!r} is declared twice: first at {(first / 'name').mark}. Rename one"

@@ -20,7 +20,6 @@ NOT_YET: Final[Mapping[str, str]] = {
     "kind": "agent files cannot be read; list tool files under `files:`",
     "metadata": "agent files cannot be read; list tool files under `files:`",
     "spec": "agent files cannot be read; put its tools under `tools:`",
-    "tools.*.type=openapi": "call the service from a Python function, with `type: internal`",
     "tools.*.type=rag": "there is no document store to search",
     "tools.*.type=agent": "agents cannot be run",
     "tools.*.type=client": "tools are executed here, not by the client",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
 from pegboard.base.errors import DefinitionError, Problem
@@ -16,7 +16,7 @@ from pegboard.config.config import Config, Declared
 from pegboard.config.identity import faults_of, rules_of
 from pegboard.config.kinds import KINDS
 from pegboard.config.load import read
-from pegboard.config.models import ProfileForm
+from pegboard.config.models import ProfileForm, availability
 from pegboard.config.modules import forget_home, homes_of_registrations, importing, is_imported, registrations_of
 from pegboard.config.predicates import declare_predicates
 from pegboard.config.problems import Report
@@ -34,6 +34,7 @@ from pegboard.globs import unmatched
 
 Clock = Callable[[], float]
 redis_limits = Later("pegboard.redis_limits")
+_SHOWN = 20
 
 
 def build(config: Config, *, clock: Clock = time.monotonic) -> Catalog:
@@ -64,6 +65,11 @@ def warnings(config: Config, catalog: Catalog) -> list[Problem]:
         idle = set(_unmatched(catalog, name)[1])
         found += [at.problem(f"{glob!r} matches no tool at present") for glob, at in _globs(declared) if glob in idle]
         found += _idle_pins(declared, catalog)
+    for tool in config.tools:
+        left_out: Sequence[tuple[str, str]] = getattr(catalog.registry.sources.get(tool.said.name), "rejected", ())
+        found += [tool.at.problem(f"{name!r} was left out: {reason}") for name, reason in left_out[:_SHOWN]]
+        if len(left_out) > _SHOWN:
+            found.append(tool.at.problem(f"{len(left_out) - _SHOWN} more were left out"))
     return found + list(unseen_tools(catalog))
 
 
@@ -125,15 +131,12 @@ def _declare_tools(wiring: Wiring) -> None:
     registry = wiring.catalog.registry
     for tool in wiring.config.tools:
         KINDS[tool.said.type].declare(tool, wiring)
-    declared = registry.build()
     for tool in wiring.config.tools:
-        namespace = "builtin" if tool.said.type == "builtin" else "main"
-        entry = declared.find(f"{namespace}.{tool.said.called}")
-        if entry is None or tool.said.available is None:
+        if tool.said.available is None:
             continue
         try:
             compile_availability(
-                entry.spec.available,
+                availability(tool.said.available),
                 predicates=registry.predicates,
                 sources=frozenset(registry.sources),
                 context_type=ToolContext,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import starmap
+from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, Field
@@ -102,6 +103,10 @@ class ToolForm(Form):
     def called(self) -> str:
         """The name under which it is declared, which no other tool may have."""
         return self.name
+
+    def files_beside(self, folder: Path) -> Sequence[Path]:
+        """Return the files that it is made of beside the config, in `folder`; they are watched too."""
+        return ()
 
 
 def overlaid(spec: ToolSpec, tool: Declared[ToolForm], wiring: Wiring) -> ToolSpec:

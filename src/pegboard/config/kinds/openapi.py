@@ -1,0 +1,170 @@
+"""Openapi: the operations of an HTTP API, as tools under the name of the entry."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from pegboard.base.bounds import MIB, Bounds
+from pegboard.base.errors import CallError, DefinitionError, Problem
+from pegboard.base.model import JSONValue, ToolSpec
+from pegboard.base.schema import parse_json
+from pegboard.base.secrets import Secret
+from pegboard.config.config import Declared
+from pegboard.config.files import read_text
+from pegboard.config.kinds.tool import ToolForm, overlaid
+from pegboard.config.parse import parse
+from pegboard.config.tree import Items, Node, Table
+from pegboard.config.values import ConcealedText, FilledText, Form, Maybe, Names
+from pegboard.config.wiring import Wiring
+from pegboard.sources.openapi.source import ApiSettings, OpenApiSource
+
+# YAML is read by a slow and careful reader: what is larger comes as JSON.
+MAX_YAML_BYTES = 1 * MIB
+_OF_ONE_TOOL = ("annotations", "aliases", "output", "examples", "renamed_from", "replaced_by")
+_OF_EACH = ("available", "rate_limit", "consent", "internal_only", "repair", "deprecated")
+
+
+class BasicForm(Form):
+    """A user name and a password."""
+
+    username: ConcealedText = Field(description="The user name.")
+    password: ConcealedText = Field(description="The password.")
+
+
+class AuthForm(Form):
+    """The credentials of an API: they go to `base_url`, or to the server that `spec` was fetched from."""
+
+    bearer: Maybe[ConcealedText] = Field(None, description="Sent as `Authorization: Bearer …`.")
+    basic: Maybe[BasicForm] = Field(None, description="Sent as `Authorization: Basic …`.")
+    headers: Mapping[FilledText, ConcealedText] = Field(
+        default_factory=dict[str, Any], description="Sent as headers, such as `X-API-Key`."
+    )
+    query: Mapping[FilledText, ConcealedText] = Field(
+        default_factory=dict[str, Any], description="Sent in the query string, such as `api_key`."
+    )
+
+    @model_validator(mode="after")
+    def _says_one_authorization(self) -> AuthForm:
+        named = any(name.lower() == "authorization" for name in self.headers)
+        if sum((self.bearer is not None, self.basic is not None, named)) > 1:
+            raise PydanticCustomError("definition", "{said}", {"said": "more than one Authorization; keep one"})
+        return self
+
+
+class ApiForm(Form):
+    """An API: where its description is, and which operations are taken."""
+
+    spec: FilledText = Field(description="Its OpenAPI 3.0 or 3.1 description: a URL, or a file relative to this one.")
+    operations: Names = Field(
+        ("*",), description="Globs over operationIds, or over method and path such as `GET /pets*`: only these."
+    )
+    base_url: Maybe[FilledText] = Field(None, description="Where the API is; else the first server that it names.")
+    auth: Maybe[AuthForm] = Field(None, description="Its credentials.")
+
+
+class OpenApiForm(ToolForm):
+    """The operations of an HTTP API."""
+
+    openapi: ApiForm = Field(description="The API.")
+
+    def files_beside(self, folder: Path) -> Sequence[Path]:
+        """Return the files that it is made of beside the config, which are watched too."""
+        return () if _is_url(self.openapi.spec) else (folder / self.openapi.spec,)
+
+
+def declare(tool: Declared[OpenApiForm], wiring: Wiring) -> None:
+    """Add the API to the catalog as a source of tools; a description behind a URL is fetched when it starts."""
+    at, said = tool.at, tool.said.openapi
+    misplaced = [
+        (at / key).problem("is said of one tool; an API has many. Remove it", at_key=True)
+        for key in _OF_ONE_TOOL
+        if getattr(tool.said, key, None) is not None
+    ]
+    if misplaced:
+        wiring.report.add(*misplaced)
+        return
+    source = OpenApiSource(_settings(tool, wiring))
+    try:
+        if not _is_url(said.spec):
+            path = wiring.config.path.absolute().parent / said.spec
+            if not path.is_file():
+                raise DefinitionError("is no file; name one relative to this one, or a URL")
+            text = read_text(path, max_bytes=wiring.config.bounds.upstream_list_bytes)
+            if isinstance(text, Problem):
+                raise DefinitionError(text.message)
+            source.take(text)
+        wiring.catalog.add_source(source)
+    except DefinitionError as error:
+        place = at / "openapi" / ("base_url" if said.base_url is not None and "the server" in str(error) else "spec")
+        wiring.report.add(place.problem(f"{said.spec!r} {error}"))
+
+
+def _is_url(spec: str) -> bool:
+    return spec.startswith(("http://", "https://"))
+
+
+def _settings(tool: Declared[OpenApiForm], wiring: Wiring) -> ApiSettings:
+    said = tool.said.openapi
+    spec = overlaid(ToolSpec(name=tool.said.name), tool, wiring)
+    auth = said.auth or AuthForm.model_validate({})
+    return ApiSettings(
+        name=tool.said.name,
+        read=lambda text: description_value(text, bounds=wiring.config.bounds),
+        spec=said.spec if _is_url(said.spec) else None,
+        operations=tuple(said.operations),
+        base_url=said.base_url,
+        headers=_headers(auth),
+        query=auth.query,
+        groups=spec.groups,
+        own={key: getattr(spec, key) for key in _OF_EACH},
+        timeout_s=spec.timeout_s or wiring.config.bounds.tool_timeout_s,
+        origin=tool.at.origin,
+        bounds=wiring.config.bounds,
+    )
+
+
+def _headers(auth: AuthForm) -> dict[str, str | Secret]:
+    headers: dict[str, str | Secret] = dict(auth.headers)
+    if auth.bearer is not None:
+        headers["Authorization"] = Secret(f"Bearer {_plain(auth.bearer)}")
+    if auth.basic is not None:
+        pair = f"{_plain(auth.basic.username)}:{_plain(auth.basic.password)}"
+        headers["Authorization"] = Secret(f"Basic {base64.b64encode(pair.encode()).decode()}")
+    return headers
+
+
+def _plain(value: str | Secret) -> str:
+    return value.reveal() if isinstance(value, Secret) else value
+
+
+def description_value(text: str, *, bounds: Bounds) -> JSONValue:
+    """Return what a description says, which is JSON or YAML.
+
+    Raises:
+        DefinitionError: it is neither, or too large.
+    """
+    if text.lstrip()[:1] == "{":
+        room = replace(bounds, request_body_bytes=bounds.upstream_list_bytes, json_keys=1_000_000)
+        try:
+            return parse_json(text, bounds=room)
+        except CallError as error:
+            raise DefinitionError(f"cannot be read as JSON: {error.error.message}") from None
+    if len(text) > MAX_YAML_BYTES:
+        raise DefinitionError(f"is YAML of more than {MAX_YAML_BYTES:,} bytes; convert it to JSON")
+    root, problems = parse(text, file="line", scalar_keys=True)
+    if problems or root is None:
+        raise DefinitionError(f"cannot be read as YAML: {problems[0] if problems else 'it is empty'}")
+    return _value(root)
+
+
+def _value(node: Node) -> JSONValue:
+    if isinstance(node, Table):
+        return {key: _value(inner) for key, inner in node.items.items()}
+    return [_value(inner) for inner in node.items] if isinstance(node, Items) else node.value

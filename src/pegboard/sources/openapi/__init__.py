@@ -1,0 +1,1 @@
+"""OpenAPI: the operations of an HTTP API as tools, read from its own description."""

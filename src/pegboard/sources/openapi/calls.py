@@ -1,0 +1,81 @@
+"""Calls: the request that one operation and the arguments of one call make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import quote
+
+import orjson
+
+from pegboard.base.model import JSON, JSONValue
+from pegboard.base.secrets import Secret
+from pegboard.egress.answers import is_json
+from pegboard.egress.urls import fill_path
+from pegboard.sources.calling import Order, plain, query_of, scalar, with_query
+from pegboard.sources.openapi.operations import Argument, Operation
+from pegboard.sources.openapi.styles import in_header, in_path, in_query
+
+
+def order_of(operation: Operation, args: JSON, *, base: str, query: Mapping[str, str | Secret]) -> Order:
+    """Return the request; `query` is what the configuration adds to every query string.
+
+    Raises:
+        EgressError: invalid_arguments for a value that does not fit into its place.
+    """
+    given = [(argument, args[argument.name]) for argument in operation.arguments if argument.name in args]
+    path = {argument.wire: _in_path(argument, value) for argument, value in given if argument.where == "path"}
+    pairs = [pair for argument, value in given if argument.where == "query" for pair in _in_query(argument, value)]
+    pairs += [query_of(plain(query))] if query else []
+    headers = {
+        argument.wire: _as_header(argument, value)
+        for argument, value in given
+        if argument.where == "header" and value is not None
+    }
+    crumbs = [pair for argument, value in given if argument.where == "cookie" for pair in _in_query(argument, value)]
+    if crumbs:
+        headers["cookie"] = "; ".join(crumbs)
+    body = _body(operation, args)
+    if body is not None and operation.media is not None:
+        headers["content-type"] = operation.media
+    url = with_query(fill_path(base + operation.path, path), "&".join(pairs))
+    return Order(
+        method=operation.method, url=url, headers={"accept": "application/json, */*;q=0.5", **headers}, body=body
+    )
+
+
+def _in_path(argument: Argument, value: JSONValue) -> str:
+    if argument.as_json:
+        return quote(orjson.dumps(value).decode(), safe="")
+    return in_path(argument.wire, value, style=argument.style, explode=argument.explode)
+
+
+def _in_query(argument: Argument, value: JSONValue) -> list[str]:
+    if argument.as_json:
+        return [f"{quote(argument.wire, safe='')}={quote(orjson.dumps(value).decode(), safe='')}"]
+    return in_query(
+        argument.wire,
+        value,
+        style=argument.style,
+        explode=argument.explode,
+        allow_reserved=argument.allow_reserved,
+    )
+
+
+def _as_header(argument: Argument, value: JSONValue) -> str:
+    return orjson.dumps(value).decode() if argument.as_json else in_header(value, explode=argument.explode)
+
+
+def _body(operation: Operation, args: JSON) -> bytes | None:
+    if operation.media is None:
+        return None
+    if operation.body is not None:
+        if operation.body not in args:
+            return None
+        whole: JSONValue = args[operation.body]
+    else:
+        whole = {a.wire: args[a.name] for a in operation.arguments if a.where == "body" and a.name in args}
+    if is_json(operation.media):
+        return orjson.dumps(whole)
+    if operation.media.startswith("text/"):
+        return scalar(whole).encode("utf-8", "replace")
+    return query_of(whole).encode()

@@ -1,0 +1,162 @@
+"""Document: an OpenAPI description, with the references in it and the server that it names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from urllib.parse import unquote, urljoin, urlsplit
+
+from pegboard.base.bounds import Bounds
+from pegboard.base.errors import CallError, DefinitionError
+from pegboard.base.model import JSON, JSONValue, is_list, is_object
+from pegboard.base.schema import check_bounds
+from pegboard.egress.failures import EgressError
+from pegboard.egress.urls import parse_url
+
+METHODS: Final = ("get", "head", "options", "post", "put", "patch", "delete")
+_VERSION = re.compile(r"3\.[01](\.\d+)?(-.+)?")
+_VARIABLE = re.compile(r"\{([^{}]+)\}")
+_MAX_HOPS = 20
+_MAX_KEYS = 1_000_000
+
+
+class UnfitError(Exception):
+    """An operation that cannot be taken; the text says why."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Document:
+    """A description that was looked over. `is_30` says that its schemas are those of OpenAPI 3.0."""
+
+    root: JSON
+    is_30: bool
+
+    @classmethod
+    def read(cls, value: JSONValue, *, bounds: Bounds) -> Document:
+        """Look over a description.
+
+        Raises:
+            DefinitionError: it is none of OpenAPI 3.0 or 3.1, or too large to be one.
+        """
+        if not is_object(value):
+            raise DefinitionError("is no OpenAPI description: it holds no mapping")
+        if "swagger" in value:
+            raise DefinitionError(f"is Swagger {str(value['swagger'])[:20]}; convert it to OpenAPI 3")
+        version = value.get("openapi")
+        if not isinstance(version, str) or not _VERSION.fullmatch(version):
+            raise DefinitionError(f"is no OpenAPI 3.0 or 3.1: it says `openapi: {str(version)[:20]}`")
+        try:
+            check_bounds(value, bounds=replace(bounds, json_keys=_MAX_KEYS))
+        except CallError as error:
+            raise DefinitionError(f"cannot be taken: {error.error.message}") from None
+        if not is_object(value.get("paths", {})):
+            raise DefinitionError("has no mapping under `paths`")
+        return cls(root=value, is_30=version.startswith("3.0"))
+
+    def follow(self, value: JSONValue, what: str) -> JSON:
+        """Return the object that a value is or refers to.
+
+        Raises:
+            UnfitError: it refers to something outside of the document, to nothing, or to itself.
+        """
+        for _ in range(_MAX_HOPS):
+            if not is_object(value):
+                raise UnfitError(f"{what} is no object")
+            reference = value.get("$ref")
+            if not isinstance(reference, str):
+                return value
+            value = self.target(reference)
+        raise UnfitError(f"{what} has a $ref that leads to itself")
+
+    def target(self, reference: str) -> JSONValue:
+        """Return what a reference points at.
+
+        Raises:
+            UnfitError: it points outside of the document, or at nothing.
+        """
+        if not reference.startswith("#/"):
+            raise UnfitError(f"it refers to {reference[:80]!r}, which lies outside of the document and is not fetched")
+        at: JSONValue = self.root
+        for step in unquote(reference[2:]).split("/"):
+            key = step.replace("~1", "/").replace("~0", "~")
+            if is_object(at) and key in at:
+                at = at[key]
+            elif is_list(at) and key.isascii() and key.isdigit() and int(key) < len(at):
+                at = at[int(key)]
+            else:
+                raise UnfitError(f"it refers to {reference[:80]!r}, where there is nothing")
+        return at
+
+    def operations(self) -> Iterator[tuple[str, str, JSON, JSON]]:
+        """Yield (method, path, path item, operation) in the order of the document; what is no object is left out."""
+        paths: JSON = self.root.get("paths", {})
+        for path, said in paths.items():
+            try:
+                item = self.follow(said, "its path")
+            except UnfitError:
+                item = {}
+            for method in METHODS:
+                operation = item.get(method)
+                if is_object(operation):
+                    yield method, path, item, operation
+
+
+def server_of(holder: JSON, *, spec_url: str | None) -> str | None:
+    """Return the first server that a document, a path or an operation names, as a whole URL; `None` where none.
+
+    Raises:
+        DefinitionError: it cannot be used.
+    """
+    servers: Any = holder.get("servers")
+    first: Any = servers[0] if is_list(servers) and servers else None
+    said: Any = first.get("url") if is_object(first) else None
+    if said is None:
+        return None
+    variables: JSON = first["variables"] if is_object(first.get("variables")) else {}
+
+    def default_of(match: re.Match[str]) -> str:
+        variable = variables.get(match[1])
+        return str(variable.get("default", match[0])) if is_object(variable) else match[0]
+
+    url = _VARIABLE.sub(default_of, str(said))
+    if not urlsplit(url).scheme:
+        if spec_url is None:
+            raise DefinitionError(f"names the server {url[:80]!r}, which is no whole URL; say `base_url`")
+        check_path(urlsplit(url).path)
+        url = urljoin(spec_url, url)
+    return checked_base(url)
+
+
+def checked_base(url: str) -> str:
+    """Return the address below which all paths lie, without a slash at its end.
+
+    Raises:
+        DefinitionError: it is no plain http or https URL.
+    """
+    try:
+        read = parse_url(url)
+    except EgressError as error:
+        raise DefinitionError(f"the server cannot be used: {error.error.message}") from None
+    parts = urlsplit(url)
+    check_path(parts.path)
+    if read.query or read.fragment or parts.query or parts.fragment or "{" in url:
+        raise DefinitionError(f"the server {url[:80]!r} has more than scheme, host and path")
+    return f"{read.scheme}://{read.netloc.decode('ascii')}{parts.path.rstrip('/')}"
+
+
+def check_path(path: str) -> None:
+    """Refuse a path of a server that climbs.
+
+    Raises:
+        DefinitionError: a segment is `.` or `..`, in whatever spelling.
+    """
+    if "\\" in path or any(unquote(unquote(segment)) in (".", "..") for segment in path.split("/")):
+        raise DefinitionError(f"the server has a path that climbs: {path[:80]!r}")
+
+
+def origin_of(url: str) -> tuple[str, str, int]:
+    """Return scheme, host and port of a URL."""
+    read = parse_url(url)
+    return read.scheme, read.raw_host.decode("ascii"), read.port or (443 if read.scheme == "https" else 80)
