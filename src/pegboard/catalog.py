@@ -32,16 +32,17 @@ if TYPE_CHECKING:
 asyncio = Later("asyncio")
 availability = Later("pegboard.core.availability")
 bounding = Later("pegboard.base.bounds")
+datetime = Later("datetime")
 declaring = Later("pegboard.declaring")
 executing = Later("pegboard.core.executor")
 exposing = Later("pegboard.discovery.exposure")
 exporting = Later("pegboard.export")
 globs = Later("pegboard.globs")
+lifecycle = Later("pegboard.lifecycle")
 model = Later("pegboard.base.model")
 logging = Later("logging")
 naming = Later("pegboard.base.names")
 offering = Later("pegboard.offers")
-registering = Later("pegboard.core.registry")
 repairing = Later("pegboard.repairing")
 viewing = Later("pegboard.core.view")
 
@@ -86,8 +87,11 @@ class Catalog:
     @cached_property
     def registry(self) -> Registry:
         """What is declared."""
-        return registering.Registry(
-            read_built=declaring.read_built, context_type=self._context_type, bounds=self._bounds
+        return lifecycle.DatedRegistry(
+            read_built=declaring.read_built,
+            context_type=self._context_type,
+            bounds=self._bounds,
+            today=lambda: datetime.date.fromtimestamp(self.guards.wall_clock()),
         )
 
     @cached_property

@@ -228,6 +228,7 @@ def test_why_as_json(run: Run) -> None:
             "fix": {"kind": "group", "subject": "admin", "text": "include 'admin'"},
             "next": "visible",
             "next_reason": "",
+            "notes": [],
         }
     )
 

@@ -209,3 +209,18 @@ def test_refs_to_what_exists_end_well(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", [(), ("/nowhere/at/all",)])
 def test_refs_wants_files_that_exist(run: Run, words: tuple[str, ...]) -> None:
     assert run("refs", *words).code == 2
+
+
+def test_why_tells_what_a_former_name_is_called_now_and_when_it_ends(run: Run, tmp_path: Path) -> None:
+    config = """\
+    tools:
+      - {name: new, type: internal, handler: "python:tests.cli.workshop:shout", renamed_from: old,
+         deprecated: 2027-01-01, replaced_by: newer, parameters: {type: object, properties: {}}}
+    """
+    (tmp_path / "old.yaml").write_text(config)
+    told = answer(run("why", "old", "--config", str(tmp_path / "old.yaml"), "--json"))
+    assert told["notes"] == [
+        "'old' is now called 'new'",
+        "Deprecated: it ends on 2027-01-01; use 'newer' instead.",
+    ]
+    assert "is now called 'new'" in run("why", "old", "--config", str(tmp_path / "old.yaml")).out

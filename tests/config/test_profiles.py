@@ -201,3 +201,23 @@ def test_a_tool_that_no_profile_sees_is_a_warning_with_the_near_group(project: P
     project.write("python: [mine]\nprofiles: {a: {include: [core]}, b: {}}\n", mine=mine)
     catalog, config = project.load()
     assert warnings(config, catalog) == []
+
+
+def test_a_tool_says_its_former_names_its_end_and_its_successor(project: Project) -> None:
+    project.write(
+        """\
+        tools:
+          - {name: f, type: internal, handler: "python:mine:f", renamed_from: g, deprecated: 2027-01-01, replaced_by: h}
+        """,
+        mine=MINE,
+    )
+    entry = project.view().snapshot.find("g")
+    assert entry is not None
+    assert (entry.spec.name, entry.spec.deprecated, entry.spec.replaced_by) == ("f", "2027-01-01", "h")
+    assert entry.spec.description.endswith("Deprecated: it ends on 2027-01-01; use 'h' instead.")
+    project.write("tools: [{name: f, type: internal, handler: 'python:mine:f', deprecated: soon}]", mine=MINE)
+    assert project.said() == ['pegboard.yaml:1:73: tools[0].deprecated: expected a day, such as 2027-01-01, not "soon"']
+    project.write("tools: [{name: f, type: internal, handler: 'python:mine:f', replaced_by: f}]", mine=MINE)
+    assert project.said() == [
+        "pegboard.yaml:1:9: tools[0]: replaced_by leads back to itself: main.f → main.f; end it somewhere"
+    ]

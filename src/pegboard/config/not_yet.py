@@ -24,9 +24,6 @@ NOT_YET: Final[Mapping[str, str]] = {
     "tools.*.type=agent": "agents cannot be run",
     "tools.*.type=client": "tools are executed here, not by the client",
     "tools.*.task": "no call outlives its request",
-    "tools.*.renamed_from": "a tool answers to its one name",
-    "tools.*.deprecated": "a tool has no end date",
-    "tools.*.replaced_by": "a tool has no successor",
     "profiles.*.limits": "limits hold for the process, under the top-level `limits:`",
     "hooks.*.use=https": "name a function: `python:module:function`",
 }

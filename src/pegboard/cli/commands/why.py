@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pegboard.base.model import JSON, Decision
+from pegboard.base.model import JSON, Decision, ToolEntry
 from pegboard.cli.faults import Exit
 from pegboard.cli.options import Given, ToolName
 from pegboard.cli.project import opened
+from pegboard.lifecycle import end_of
 
 
 async def why_command(name: ToolName, /, *, options: Given) -> Exit:
@@ -15,7 +16,8 @@ async def why_command(name: ToolName, /, *, options: Given) -> Exit:
     """
     async with opened(options, tool=name) as (project, view):
         decision = await view.awhy(name)
-        told: JSON = project.clean(_as_json(name, decision, options.chosen_profile), view.ctx)
+        said = {**_as_json(name, decision, options.chosen_profile), "notes": _notes(name, view.snapshot.find(name))}
+        told: JSON = project.clean(said, view.ctx)
     if options.json:
         options.terminal.json(told)
     else:
@@ -25,6 +27,15 @@ async def why_command(name: ToolName, /, *, options: Given) -> Exit:
             options.terminal.styled(f"{name}: hidden {options.seen_by}, code {decision.code!r}", "yellow")
         options.terminal.pairs(_lines(told))
     return Exit.DONE if decision.visible else Exit.REFUSED
+
+
+def _notes(name: str, entry: ToolEntry | None) -> list[str]:
+    """Return what else there is to know of a name: what it is called now, and when it ends."""
+    if entry is None:
+        return []
+    notes = [f"{name!r} is now called {entry.wire_name!r}"] if name in entry.spec.renamed_from else []
+    is_ending = entry.spec.deprecated is not None or entry.spec.replaced_by is not None
+    return [*notes, end_of(entry.spec)] if is_ending else notes
 
 
 def _as_json(name: str, decision: Decision, profile: str | None) -> JSON:
@@ -47,4 +58,5 @@ def _lines(told: JSON) -> list[tuple[str, str]]:
     if told["next"]:
         after = f"hidden, code {told['next']!r}: {told['next_reason']}" if told["next"] != "visible" else "visible"
         lines.append(("then", after))
+    lines += [("note", note) for note in told["notes"]]
     return lines

@@ -30,7 +30,7 @@ _OF_ONE_TRANSPORT = {
     "headers": "http",
 }
 # What is said of one tool, and so cannot be said of all tools of a server.
-_OF_ONE_TOOL = ("annotations", "aliases", "output", "examples")
+_OF_ONE_TOOL = ("annotations", "aliases", "output", "examples", "renamed_from", "deprecated", "replaced_by")
 _OF_EACH = ("available", "rate_limit", "consent", "internal_only", "repair")
 
 

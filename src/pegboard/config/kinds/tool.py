@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from itertools import starmap
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -50,6 +51,17 @@ Consent: TypeAlias = Annotated[
 ]
 
 
+def _day(value: str) -> str:
+    try:
+        date.fromisoformat(value)
+    except ValueError:
+        raise PydanticCustomError("day", "expected a day, such as 2027-01-01") from None
+    return value
+
+
+Day: TypeAlias = Annotated[Text, AfterValidator(_day), Field(json_schema_extra={"format": "date"})]
+
+
 class AnnotationsForm(Form):
     """Hints about a tool, in the words of Python or of MCP."""
 
@@ -92,12 +104,16 @@ class ToolForm(Form):
     )
     internal_only: Maybe[Flag] = Field(None, description="It is for host code alone, and no caller sees it.")
     annotations: Maybe[AnnotationsForm] = Field(None, description="Hints about what it does.")
-    aliases: Maybe[Mapping[FilledText, FilledText]] = Field(
     repair: Maybe[Flag] = Field(None, description="Mend arguments that are slightly wrong, such as numbers in text.")
+    aliases: Maybe[Mapping[FilledText, FilledText]] = Field(
         None, description="Other names that arguments are accepted under: `alias: parameter`."
     )
     output: Maybe[Mapping[Text, Anything]] = Field(None, description="The JSON Schema of its result.")
     examples: Maybe[tuple[Mapping[Text, Anything], ...]] = Field(None, description="Arguments of example calls.")
+
+    renamed_from: Maybe[Names] = Field(None, description="Names that it had before; calls under them still work.")
+    deprecated: Maybe[Day] = Field(None, description="The day on which it ends, such as 2027-01-01.")
+    replaced_by: Maybe[FilledText] = Field(None, description="The tool to use instead.")
 
     @property
     def called(self) -> str:
@@ -127,15 +143,18 @@ def overlaid(spec: ToolSpec, tool: Declared[ToolForm], wiring: Wiring) -> ToolSp
         changes["consent"] = _consent(said.consent, tool, wiring)
     if said.internal_only is not None:
         changes["internal_only"] = said.internal_only
+    if said.repair is not None:
+        changes["repair"] = said.repair
     if said.annotations is not None:
         changes["annotations"] = replace(spec.annotations, **said.annotations.hints())
         changes["title"] = said.annotations.title or spec.title
     if said.output is not None:
         schema, problems = read_schema(said.output, at / "output")
-    if said.repair is not None:
-        changes["repair"] = said.repair
         wiring.report.add(*problems)
         changes["output_schema"] = None if problems else schema
+    for name in ("renamed_from", "deprecated", "replaced_by"):
+        if getattr(said, name) is not None:
+            changes[name] = getattr(said, name)
     if said.examples is not None:
         changes["examples"] = tuple(dict(example) for example in said.examples)
     return replace(spec, **changes)

@@ -1,0 +1,127 @@
+"""Lifecycle: former names, ends and successors, as callers meet them."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from pegboard import Catalog, Profile, ToolContext, ToolSpec
+from pegboard.base.errors import DefinitionError
+
+END = "2027-01-01"
+
+
+def at(day: str) -> Catalog:
+    """Return a catalog on whose clock it is noon of a day."""
+    catalog = Catalog()
+    catalog.guards.wall_clock = lambda: datetime.fromisoformat(f"{day}T12:00").replace(tzinfo=UTC).timestamp()
+    return catalog
+
+
+def mail(catalog: Catalog, **options: Any) -> None:
+    @catalog.tool(**options)
+    def send_mail(to: str) -> str:
+        """Send a mail."""
+        return f"sent to {to}"
+
+
+async def test_a_tool_with_an_end_runs_until_then_and_says_so() -> None:
+    catalog = at("2026-12-31")
+    mail(catalog, deprecated=END, replaced_by="send_message")
+    view = catalog.view(ToolContext())
+    assert view.export("mcp")[0]["description"] == (
+        "Send a mail.\n\nDeprecated: it ends on 2027-01-01; use 'send_message' instead."
+    )
+    result = await view.call("send_mail", {"to": "ann"})
+    assert result.text == "sent to ann"
+    assert result.meta == {"deprecated": "Deprecated: it ends on 2027-01-01; use 'send_message' instead."}
+
+
+@pytest.mark.parametrize("day", ["2027-01-01", "2031-05-05"])
+async def test_after_its_end_the_name_answers_with_the_replacement(day: str) -> None:
+    catalog = at(day)
+    mail(catalog, deprecated=END, replaced_by="send_message")
+    result = await catalog.view(ToolContext()).call("send_mail", {"to": "ann"})
+    assert result.error is not None
+    assert result.error.kind == "not_found"
+    assert result.error.message == "'send_mail' ended on 2027-01-01 and was not run. Call 'send_message' instead."
+
+
+async def test_a_successor_without_an_end_is_a_note() -> None:
+    catalog = at("2031-05-05")
+    mail(catalog, replaced_by="send_message")
+    result = await catalog.view(ToolContext()).call("send_mail", {"to": "ann"})
+    assert result.text == "sent to ann"
+    assert result.meta["deprecated"] == "Deprecated: use 'send_message' instead."
+
+
+async def test_a_former_name_works_in_a_batch_with_a_note() -> None:
+    catalog = at("2026-01-01")
+    mail(catalog, renamed_from=["mail"], deprecated=END)
+    catalog.profile(Profile(name="all", exposure="search"))
+    view = catalog.exposed(catalog.view(ToolContext(), profile="all"))
+    for call in ({"agent": "main", "tool": "mail"}, {"tool": "mail"}):
+        answer = (await view.call("useTools", {"calls": [{**call, "params": {"to": "ann"}}]})).structured
+        item = answer["data"]["results"][0]
+        assert (item["tool"], item["data"]) == ("send_mail", "sent to ann")
+        assert item["meta"]["renamed"] == "'mail' is now called 'send_mail'"
+        assert item["meta"]["deprecated"].startswith("Deprecated: it ends on 2027-01-01;")
+    shown = (await view.call("getTools", {"request": [{"agent": "main", "tools": ["mail"]}]})).structured
+    assert shown["data"]["tools"][0]["tool"] == "send_mail"
+    assert "Deprecated: it ends on 2027-01-01" in shown["data"]["tools"][0]["description"]
+
+
+async def test_what_a_builder_makes_ends_too() -> None:
+    catalog = at("2031-05-05")
+
+    @catalog.builder("built", deprecated=END)
+    def _(ctx: ToolContext) -> Any:
+        return ToolSpec(name="built").bind(lambda ctx, args: "made")
+
+    result = await catalog.view(ToolContext()).call("built", {})
+    assert result.error is not None
+    assert result.error.message == "'built' ended on 2027-01-01 and was not run. Choose another tool."
+
+
+async def test_it_is_said_once_however_often_it_is_declared_again() -> None:
+    catalog = at("2026-01-01")
+    mail(catalog, deprecated=END)
+    entry = catalog.snapshot().find("send_mail")
+    assert entry is not None
+    catalog.register(entry, replace=True)
+    again = catalog.snapshot().find("send_mail")
+    assert again is not None
+    assert again.spec.description.count("Deprecated:") == 1
+    assert len(again.hooks) == 2
+
+
+@pytest.mark.parametrize(
+    ("tools", "said"),
+    [
+        (
+            [("a", {"replaced_by": "b"}), ("b", {"replaced_by": "a"})],
+            "replaced_by leads back to itself: main.b → main.a → main.b",
+        ),
+        ([("a", {"replaced_by": "A"})], "replaced_by leads back to itself: main.a → main.a"),
+        ([("a", {"renamed_from": ("a",)})], "renamed_from='a' is its own name"),
+        (
+            [("a", {"renamed_from": ("b",)}), ("b", {"renamed_from": ("a",)})],
+            "renamed_from='a': 'main.a' was renamed from this one",
+        ),
+    ],
+)
+def test_circles_are_refused(tools: list[tuple[str, dict[str, Any]]], said: str) -> None:
+    catalog = Catalog()
+    *first, last = tools
+    for name, options in first:
+        catalog.register(ToolSpec(name=name, **options), lambda ctx, args: "x")
+    with pytest.raises(DefinitionError) as refused:
+        catalog.register(ToolSpec(name=last[0], **last[1]), lambda ctx, args: "x")
+    assert said in str(refused.value)
+
+
+def test_a_line_of_successors_is_fine() -> None:
+    catalog = Catalog()
+    for name, following in (("a", "b"), ("b", "c"), ("c", None)):
+        catalog.register(ToolSpec(name=name, replaced_by=following), lambda ctx, args: "x")
+    assert catalog.view(ToolContext()).names() == ["a", "b", "c"]
