@@ -1,14 +1,18 @@
 """pegboard keys, and what serve makes of identity."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
+import httpx2
 import orjson
 import pytest
 
-from pegboard.auth.keys import KeyStore
 from tests.cli.conftest import Run
+from tests.serve.doors import JSON_HEADERS, VERSION
 
+PEGBOARD = Path(sys.executable).with_name("pegboard")
 KEY = re.compile(r"pgb_[0-9a-f]{16}_[A-Za-z0-9_-]{43}")
 CONFIG = """\
 profiles: {chat: {}}
@@ -90,10 +94,40 @@ def test_a_store_that_is_no_database_is_refused(run: Run, tmp_path: Path) -> Non
     assert (tmp_path / "keys.db").read_text().startswith("not a database")
 
 
-def test_a_key_made_on_the_command_line_opens_the_door(run: Run, tmp_path: Path) -> None:
-    made = run("keys", "add", "ann-laptop").out.strip()
-    assert [key.name for key in KeyStore(tmp_path / "keys.db").read()] == ["ann-laptop"]
-    assert KEY.fullmatch(made)
+def piped(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([PEGBOARD, *words], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+
+
+def status(address: str, credential: str | None) -> tuple[int, str | None]:
+    """Return what a server answers to a list, and how it wants to be asked."""
+    meta = {"io.modelcontextprotocol/protocolVersion": VERSION, "io.modelcontextprotocol/clientCapabilities": {}}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}
+    headers = {**JSON_HEADERS, "mcp-protocol-version": VERSION, "mcp-method": "tools/list"}
+    if credential is not None:
+        headers["authorization"] = f"Bearer {credential}"
+    answer = httpx2.post(address, headers=headers, json=body, timeout=30)
+    return answer.status_code, answer.headers.get("www-authenticate")
+
+
+def test_a_key_opens_a_running_server_until_it_is_revoked() -> None:
+    key = piped("keys", "add", "ann-laptop").stdout.strip()
+    command = [PEGBOARD, "serve", "--host", "0.0.0.0", "--port", "0", "--allow-host", "127.0.0.1"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        try:
+            address = server.stderr.readline().split()[-1].replace("0.0.0.0", "127.0.0.1")
+            assert status(address, key) == (200, None)
+            assert status(address, None) == (401, 'Bearer realm="pegboard"')
+            assert status(address, "x" * 100_000) == (401, 'Bearer error="invalid_token"')
+            assert piped("keys", "revoke", "ann-laptop").returncode == 0
+            assert status(address, key) == (401, 'Bearer error="invalid_token"')
+            again = piped("keys", "add", "ann-laptop").stdout.strip()
+            assert (status(address, again)[0], status(address, key)[0]) == (200, 401)
+        finally:
+            server.terminate()
+            rest = server.stderr.read()
+    assert server.returncode == 0
+    assert key[-20:] not in rest
 
 
 def test_serve_without_identity_refuses_other_machines_and_says_what_to_do(run: Run, tmp_path: Path) -> None:

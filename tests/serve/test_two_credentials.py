@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -17,6 +18,7 @@ from pegboard.auth.rules import IdentityRules
 from pegboard.serve import http_app
 from tests.auth.parts import Issuer, bearer, guarded, rule
 from tests.serve.doors import JSON_HEADERS, Seen, answer_of, inside, post, served
+from tests.serve.http_callers import heard_until
 
 CAN_ASK = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
 FORM = {"inputResponses": {}}
@@ -216,3 +218,73 @@ async def test_the_sdks_client_is_who_its_key_says(tmp_path: Path, mode: str) ->
             async with client_of(url, who, Heard(), mode) as client:
                 result = await client.call_tool("whoami", {})
                 assert (result.structured_content or {})["user"] == name
+
+
+# -- the HTTP API
+
+
+def both_of_one_person(folder: Path) -> tuple[Catalog, Seen, dict[str, str], dict[str, str]]:
+    """Return a workshop where both credentials are the same user with the same rights."""
+    catalog, seen, store, keys = guarded(folder)
+    rules = tuple(rule(key=name, user="ann", space="s1", profiles=("admin",)) for name in keys)
+    catalog.identity = IdentityRules(key_store=store.path, map=rules)
+    return catalog, seen, bearer(keys["ann-laptop"]), bearer(keys["bob-phone"])
+
+
+@pytest.mark.parametrize("both", [both_in_one_profile, both_of_one_person])
+async def test_a_call_of_one_is_unknown_to_the_other_over_plain_http_too(tmp_path: Path, both: Any) -> None:
+    catalog, seen, ann, bob = both(tmp_path)
+    async with served(http_app(catalog)) as url, httpx2.AsyncClient(base_url=url, timeout=20) as client:
+        async with (
+            client.stream("GET", "/v1/events", headers=ann) as hers,
+            client.stream("GET", "/v1/events", headers=bob) as his,
+        ):
+            waiting = asyncio.create_task(client.post("/v1/tools/wait/call", headers=ann, json={}))
+            await seen.began.wait()
+            (call_id,) = catalog.guards.in_flight
+            lent = await client.post(f"/v1/calls/{call_id}/cancel", headers=bob)
+            made_up = await client.post("/v1/calls/none-1/cancel", headers=bob)
+            assert lent.status_code == made_up.status_code == 404
+            assert lent.text.replace(call_id, "*") == made_up.text.replace("none-1", "*")
+            assert not waiting.done()
+            mine = (await client.post("/v1/tools/add/call", headers=bob, json={"a": 1, "b": 2})).json()
+            # The first that he hears of is his own call, although hers began before.
+            assert [event.data["callId"] for event in await heard_until(his, "on_tool_result")] == [mine["callId"]] * 2
+            assert (await client.post(f"/v1/calls/{call_id}/cancel", headers=ann)).status_code == 200
+            events = await heard_until(hers, "on_tool_result")
+            assert {event.data["callId"] for event in events} == {call_id}
+            await waiting
+
+
+async def test_a_cursor_of_one_is_unknown_to_the_other_over_plain_http_too(tmp_path: Path) -> None:
+    catalog, _, ann, bob = both_of_one_person(tmp_path)
+    async with inside(http_app(catalog)) as client:
+        first = (await client.get("/v1/tools?limit=2", headers=ann)).json()
+        path = f"/v1/tools?limit=2&cursor={quote(first['nextCursor'])}"
+        lent, mine = await client.get(path, headers=bob), await client.get(path, headers=ann)
+        assert (lent.status_code, mine.status_code) == (404, 200)
+        made_up = await client.get("/v1/tools?limit=2&cursor=abc", headers=bob)
+        assert lent.json() == made_up.json()
+
+
+async def test_the_http_api_asks_callers_who_they_are_as_mcp_does(tmp_path: Path) -> None:
+    catalog, seen, ann, _ = both_of_one_person(tmp_path)
+    paths = [
+        "/v1/tools",
+        "/v1/tools/add",
+        "/v1/tools/add/why",
+        "/v1/events",
+        "/openapi.json",
+        "/v1/tools?profile=admin",
+    ]
+    async with inside(http_app(catalog)) as client:
+        for headers in ({}, bearer("x"), {"authorization": "Basic YTpi"}):
+            for path in paths:
+                answer = await client.get(path, headers=headers)
+                assert (answer.status_code, "www-authenticate" in answer.headers) == (401, True), path
+            called = await client.post("/v1/tools/add/call", headers=headers, json={"a": 1, "b": 2})
+            assert (called.status_code, "www-authenticate" in called.headers) == (401, True)
+        assert (await client.get("/v1/tools?profile=chat", headers=ann)).status_code == 404
+        assert (await client.get("/v1/tools?profile=nope", headers=ann)).status_code == 404
+        assert (await client.post("/v1/tools/add/call", headers=ann, json={"a": 1, "b": 2})).status_code == 200
+    assert seen.runs == ["add"]
