@@ -22,7 +22,6 @@ NOT_YET: Final[Mapping[str, str]] = {
     "spec": "agent files cannot be read; put its tools under `tools:`",
     "tools.*.type=rag": "there is no document store to search",
     "tools.*.type=agent": "agents cannot be run",
-    "tools.*.type=client": "tools are executed here, not by the client",
     "tools.*.task": "no call outlives its request",
     "profiles.*.limits": "limits hold for the process, under the top-level `limits:`",
     "hooks.*.use=https": "name a function: `python:module:function`",

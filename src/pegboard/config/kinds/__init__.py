@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from pegboard.config.config import Declared
-from pegboard.config.kinds import builtin, internal, mcp, openapi, webhook
+from pegboard.config.kinds import builtin, client, internal, mcp, openapi, webhook
 from pegboard.config.kinds.tool import ToolForm
 from pegboard.config.wiring import Wiring
 
@@ -24,6 +24,7 @@ class Kind(Generic[F]):
 
 KINDS: Final[Mapping[str, Kind[Any]]] = {
     "builtin": Kind(builtin.BuiltinForm, builtin.declare),
+    "client": Kind(client.ClientForm, client.declare),
     "internal": Kind(internal.InternalForm, internal.declare),
     "mcp": Kind(mcp.McpForm, mcp.declare),
     "openapi": Kind(openapi.OpenApiForm, openapi.declare),

@@ -40,7 +40,12 @@ def declare_described(
     try:
         entry = make(spec)
     except DefinitionError as error:
-        wiring.report.add(*(_place(at / section, problem.path).problem(problem.message) for problem in error.problems))
+        wiring.report.add(
+            *(
+                _place(at / section if section else at, problem.path).problem(problem.message)
+                for problem in error.problems
+            )
+        )
         return
     try:
         wiring.catalog.registry.add(entry)

@@ -1,0 +1,33 @@
+"""Client: a tool that is announced to the host, which does the work."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from pegboard.base.errors import DefinitionError, Problem
+from pegboard.base.model import ToolEntry, ToolSpec
+from pegboard.config.config import Declared
+from pegboard.config.kinds.described import DescribedForm, declare_described
+from pegboard.config.values import Flag
+from pegboard.config.wiring import Wiring
+from pegboard.sources.client import client_entry
+
+
+class ClientForm(DescribedForm):
+    """A tool that is announced to the host of the conversation, which does the work."""
+
+    wait: Flag = Field(
+        False, description='Whether the host\'s answer is awaited, as the result; else that is {"ok": true}, at once.'
+    )
+
+
+def declare(tool: Declared[ClientForm], wiring: Wiring) -> None:
+    """Put the tool into the catalog."""
+
+    def make(spec: ToolSpec) -> ToolEntry:
+        if spec.output_schema is not None and not tool.said.wait:
+            text = 'without `wait: true` the result is {"ok": true}. Remove `output`, or wait'
+            raise DefinitionError(Problem(path="output", message=text))
+        return client_entry(spec, wait=tool.said.wait)
+
+    declare_described(tool, wiring, make, section="")

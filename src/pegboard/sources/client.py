@@ -1,0 +1,57 @@
+"""Client: a tool that is announced and not executed here: who hosts the conversation does the work."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any, Final
+
+from pegboard.base.errors import CallError
+from pegboard.base.model import JSON, ToolEntry, ToolSpec, is_awaitable
+from pegboard.core.call_context import CallContext
+
+SERVICE: Final = "client_tools"
+_DONE: Final[JSON] = {"ok": True}
+_DONE_SCHEMA: Final[JSON] = {"type": "object", "properties": {"ok": {"const": True}}, "required": ["ok"]}
+_SHOWN_CHARS: Final = 1_000
+
+
+def client_entry(spec: ToolSpec, *, wait: bool = False) -> ToolEntry:
+    """Return a tool whose calls reach the host as `on_progress` events `{"client_tool", "arguments", "wait"}`.
+
+    Without `wait` the model hears `{"ok": true}` at once. With it the host's answer is the result: that of
+    `services={"client_tools": run}` of the context, with `run(ctx, name, arguments)`, sync or async; where there is
+    none, that of the client at the other end, which is asked. The tool's time limit holds in both cases.
+    """
+
+    def announce(ctx: CallContext, args: JSON) -> JSON:
+        _tell(ctx, spec.name, args, wait=False)
+        return dict(_DONE)
+
+    if not wait:
+        return ToolEntry(spec=replace(spec, output_schema=_DONE_SCHEMA), handler=announce, runs="inline")
+
+    async def answered(ctx: CallContext, args: JSON) -> object:
+        run: Any = ctx.services.get(SERVICE)
+        if run is None and ctx.client is not None:
+            return await ctx.client.elicit(_question(spec, args), spec.output_schema)
+        _tell(ctx, spec.name, args, wait=True)
+        if run is None:
+            text = f"{spec.name!r} is run by the client, and there is none that answers. Use another tool."
+            raise CallError("upstream_unavailable", text, retryable=False)
+        value = run(ctx, spec.name, args)
+        return await value if is_awaitable(value) else value
+
+    return ToolEntry(spec=spec, handler=answered)
+
+
+def _tell(ctx: CallContext, name: str, args: JSON, *, wait: bool) -> None:
+    # Not waited for: an observer that takes its time holds up nobody.
+    ctx.emit({"client_tool": name, "arguments": args, "wait": wait})
+
+
+def _question(spec: ToolSpec, args: JSON) -> str:
+    arguments = json.dumps(args, ensure_ascii=False)
+    if len(arguments) > _SHOWN_CHARS:
+        arguments = arguments[:_SHOWN_CHARS] + "…"
+    return f"{spec.name}: {spec.description or 'please run this'}. With: {arguments}. What is the result?"
