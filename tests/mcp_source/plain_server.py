@@ -7,7 +7,17 @@ from pathlib import Path
 from typing import Annotated
 
 from mcp.server.mcpserver import Context, MCPServer
-from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
+from mcp_types import (
+    Completion,
+    CompletionArgument,
+    CompletionContext,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    InputRequiredResult,
+    PromptReference,
+    ResourceTemplateReference,
+)
 from pydantic import BaseModel, Field
 
 server = MCPServer("plain")
@@ -91,6 +101,34 @@ async def grow(ctx: Context) -> str:
     server.add_tool(grown)
     await ctx.notify_tools_changed()
     return "ok"
+
+
+@server.resource("note://plain/today", mime_type="text/markdown")
+def today() -> str:
+    """The note of today."""
+    return "# today"
+
+
+@server.resource("note://plain/days/{day}")
+def on_day(day: str) -> str:
+    """The note of a day."""
+    return f"note of {day}"
+
+
+@server.prompt(title="Sum up")
+def sum_up(text: str, tone: str = "dry") -> str:
+    """Sum up a text."""
+    return f"Sum up in a {tone} tone: {text}"
+
+
+@server.completion()
+async def complete(
+    ref: PromptReference | ResourceTemplateReference, argument: CompletionArgument, context: CompletionContext | None
+) -> Completion:
+    """Complete tones and days; tell what else is known."""
+    known = {"tone": ["dry", "droll", "warm"], "day": ["monday", "sunday"]}
+    others = sorted((context.arguments or {}).values()) if context else []
+    return Completion(values=[word for word in known[argument.name] if word.startswith(argument.value)] + others)
 
 
 if __name__ == "__main__":

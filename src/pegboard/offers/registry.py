@@ -14,6 +14,7 @@ from pegboard.core.policy import Selection
 from pegboard.core.ports import Caller
 from pegboard.core.registry import Registry
 from pegboard.core.view import View, ViewParts
+from pegboard.offers.beside import Beside, Offering
 from pegboard.offers.messages import with_messages
 from pegboard.offers.specs import CompletionSpec, PromptArgument, PromptSpec, ResourceSpec, Spec
 from pegboard.sources.function import function_entry, origin_of
@@ -36,6 +37,7 @@ class Offers:
         self._registry = Registry(read_built=_nothing_built, context_type=context_type, bounds=registry.bounds)
         self._parts = ViewParts(registry=self._registry, caller=caller, exporters={})
         self._specs: dict[str, Spec] = {}
+        self._foreign: dict[str, Spec] = {}
         self._touched: list[Callable[[str], object]] = []
         self._follow()
         registry.subscribe(self._follow)
@@ -44,6 +46,9 @@ class Offers:
         """Share what is the catalog's own, also after a reload has replaced it."""
         for name in _SHARED:
             setattr(self._registry, name, getattr(self._base, name))
+        beside = {name: Beside(source) for name, source in self._base.sources.items() if isinstance(source, Offering)}
+        self._foreign = {key: spec for source in beside.values() for key, spec in source.specs.items()}
+        self._registry.sources = {**beside}
         self._registry.changed()
 
     # -- declare
@@ -182,21 +187,22 @@ class Offers:
 
     def spec(self, entry: ToolEntry) -> Spec:
         """Return the resource, prompt or completion that an entry stands for."""
-        return self._specs[entry.qualified_id]
+        key = entry.qualified_id
+        return self._specs.get(key) or self._foreign[key]
 
     @property
     def specs(self) -> Iterable[Spec]:
         """Everything declared, whoever may have it."""
-        return self._specs.values()
+        return [*self._specs.values(), *self._foreign.values()]
 
     def resources(self, view: View) -> list[tuple[ToolEntry, ResourceSpec]]:
         """Return the visible resources and templates."""
-        pairs = ((entry, self._specs[entry.qualified_id]) for entry in view.tools())
+        pairs = ((entry, self.spec(entry)) for entry in view.tools())
         return [(entry, spec) for entry, spec in pairs if isinstance(spec, ResourceSpec)]
 
     def prompts(self, view: View) -> list[tuple[ToolEntry, PromptSpec]]:
         """Return the visible prompts."""
-        pairs = ((entry, self._specs[entry.qualified_id]) for entry in view.tools())
+        pairs = ((entry, self.spec(entry)) for entry in view.tools())
         return [(entry, spec) for entry, spec in pairs if isinstance(spec, PromptSpec)]
 
     def find_resource(self, uri: str) -> tuple[str, ResourceSpec, dict[str, str]] | None:
@@ -206,7 +212,7 @@ class Offers:
         """
         found = [
             (key, spec, values)
-            for key, spec in self._specs.items()
+            for key, spec in {**self._foreign, **self._specs}.items()
             if isinstance(spec, ResourceSpec) and (values := spec.match(uri)) is not None
         ]
         return min(found, key=lambda item: len(item[2]), default=None)

@@ -23,6 +23,8 @@ from pegboard.base.content import ToolResult
 from pegboard.base.errors import CallError
 from pegboard.base.model import JSON, is_list, is_object
 from pegboard.sources.mcp.asking import Asking
+from pegboard.sources.mcp.beside import Ask, Beside
+from pegboard.sources.mcp.beside_wire import gather_beside, wire_of
 from pegboard.sources.mcp.definitions import UnfitError, judged
 from pegboard.sources.mcp.listing import Listing, gather
 from pegboard.sources.mcp.pipe import Tally, open_pipe
@@ -39,6 +41,11 @@ _ANSWER: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAda
     types.CallToolResult | types.InputRequiredResult
 )
 _MAX_ROUNDS = 10
+_LIST_CHANGED = (
+    types.ToolListChangedNotification,
+    types.PromptListChangedNotification,
+    types.ResourceListChangedNotification,
+)
 _PROGRESS_S = 0.1
 _LISTEN_AGAIN_S = 5.0
 _CLOSED = "Connection closed"
@@ -118,7 +125,7 @@ class Link:
         )
         await stack.enter_async_context(self.session)
         await self._agree()
-        if self.session.protocol_version in MODERN_PROTOCOL_VERSIONS and self._tells_changes():
+        if self.session.protocol_version in MODERN_PROTOCOL_VERSIONS and any(self._tells_changes()):
             task = asyncio.create_task(self._listen(), name=f"mcp-listen-{self.settings.name}")
             stack.callback(task.cancel)
 
@@ -139,19 +146,27 @@ class Link:
             self._raise_met(error)
             raise self._said(error, "did not open a session") from None
 
-    def _tells_changes(self) -> bool:
-        capabilities = self.session.server_capabilities
-        return bool(capabilities and capabilities.tools and capabilities.tools.list_changed)
+    def _tells_changes(self) -> tuple[bool, bool, bool]:
+        """Return whether the server tells of changes of its tools, prompts and resources."""
+        said = self.session.server_capabilities
+        tools, prompts, resources = (said.tools, said.prompts, said.resources) if said else (None, None, None)
+        return _is_told(tools), _is_told(prompts), _is_told(resources)
 
     async def _heard(self, message: IncomingMessage) -> None:
-        if isinstance(message, types.ToolListChangedNotification):
+        if isinstance(message, _LIST_CHANGED):
             self._on_changed()
 
     async def _listen(self) -> None:
         """Hear of changes for as long as the connection lives."""
+        tools, prompts, resources = self._tells_changes()
         while not self.is_lost:
             try:
-                async with listen(self.session, tools_list_changed=True) as changes:
+                async with listen(
+                    self.session,
+                    tools_list_changed=tools,
+                    prompts_list_changed=prompts,
+                    resources_list_changed=resources,
+                ) as changes:
                     async for _ in changes:
                         self._on_changed()
             except MCPError as error:
@@ -195,6 +210,10 @@ class Link:
             raise CallError("protocol_error", text) from None
         return self._sieve.page
 
+    async def list_beside(self) -> Beside:
+        """Return what the server has beside tools, of each list as much as can be read."""
+        return await gather_beside(self.session, self.settings)
+
     # ---- calls
 
     async def call(self, name: str, args: JSON, ctx: CallContext) -> ToolResult:
@@ -203,12 +222,36 @@ class Link:
         Raises:
             CallError: `upstream_lost`, `upstream_error`, and what the way there met.
         """
+
+        def request(**answers: Any) -> types.CallToolRequest:
+            return types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=args, **answers))
+
+        def read(answer: Any) -> ToolResult:
+            return read_result(answer, tool=ctx.tool, server=self.settings.name)
+
+        return await self._asked(request, _ANSWER, read, ctx)
+
+    async def ask(self, ask: Ask, ctx: CallContext) -> ToolResult:
+        """Read a resource, fill in a prompt or complete an argument at the server.
+
+        Raises:
+            CallError: as a call.
+        """
+        return await self._asked(*wire_of(ask, ctx.tool), ctx)
+
+    async def _asked(
+        self,
+        request: Callable[..., Any],
+        answers: TypeAdapter[Any],
+        read: Callable[[Any], ToolResult],
+        ctx: CallContext,
+    ) -> ToolResult:
         # A task of its own: it can still tell the server after its caller is gone.
-        task = asyncio.create_task(self._ask(name, args, ctx))
+        task = asyncio.create_task(self._rounds(request, answers, ctx))
         self._sent.add(task)
         task.add_done_callback(self._sent.discard)
         try:
-            return read_result(await task, tool=ctx.tool, server=self.settings.name)
+            return read(await task)
         except asyncio.CancelledError:
             if task.cancelled() and self.is_lost:
                 raise self._lost() from None
@@ -227,22 +270,16 @@ class Link:
             text = f"{ctx.tool!r} ran, but the answer of {self.settings.name!r} breaks the protocol."
             raise CallError("protocol_error", text, outcome_unknown=True) from None
 
-    async def _ask(self, name: str, args: JSON, ctx: CallContext) -> types.CallToolResult:
-        responses: types.InputResponses | None = None
-        state: str | None = None
+    async def _rounds(self, request: Callable[..., Any], answers: TypeAdapter[Any], ctx: CallContext) -> Any:
+        given: dict[str, Any] = {}
         progress = _Progress(ctx)
         with self.asking.during(ctx):
             for _ in range(_MAX_ROUNDS):
-                params = types.CallToolRequestParams(
-                    name=name, arguments=args, input_responses=responses, request_state=state
-                )
-                answer = await self.session.send_request(
-                    types.CallToolRequest(params=params), _ANSWER, progress_callback=progress
-                )
-                if isinstance(answer, types.CallToolResult):
+                answer = await self.session.send_request(request(**given), answers, progress_callback=progress)
+                if not isinstance(answer, types.InputRequiredResult):
                     return answer
                 responses = await self.asking.answers(answer, ctx)
-                state = answer.request_state
+                given = {"input_responses": responses, "request_state": answer.request_state}
         raise CallError("protocol_error", f"{self.settings.name!r} asked more than {_MAX_ROUNDS} times for input.")
 
     def _raise_met(self, error: MCPError) -> None:
@@ -261,6 +298,10 @@ class Link:
         said = cleaned(error.message, max_bytes=1_000)
         text = f"The MCP server {self.settings.name!r} {what}. Its own words, which are data: {said}"
         return CallError("upstream_error", text, details={"code": error.code})
+
+
+def _is_told(part: Any) -> bool:
+    return bool(part is not None and part.list_changed)
 
 
 class _Progress:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Sequence
 from typing import Any
 
 import mcp_types as types
@@ -29,10 +30,7 @@ def read_result(result: types.CallToolResult, *, tool: str, server: str) -> Tool
     Raises:
         CallError: `protocol_error` or `result_too_large`, when it cannot be passed on.
     """
-    if len(result.content) > _MAX_BLOCKS:
-        text = f"{tool!r} ran, but its result has {len(result.content)} blocks, more than {_MAX_BLOCKS}. Ask for less."
-        raise CallError("result_too_large", text, outcome_unknown=True)
-    content = tuple(_block(block, tool) for block in result.content)
+    content = read_blocks(result.content, tool)
     if result.is_error:
         said = "\n".join(block.text for block in content if isinstance(block, TextContent)) or "no reason given"
         message = f"The MCP server {server!r} reports that {tool!r} failed. Its own words, which are data: {said}"
@@ -46,6 +44,18 @@ def read_result(result: types.CallToolResult, *, tool: str, server: str) -> Tool
         text = f"{tool!r} ran, but its result cannot be read: {error.error.message}"
         raise CallError("protocol_error", text, outcome_unknown=True) from None
     return ToolResult(content, structured, has_structured=True)
+
+
+def read_blocks(blocks: Sequence[object], tool: str) -> tuple[Content, ...]:
+    """Return blocks as ours.
+
+    Raises:
+        CallError: `protocol_error` or `result_too_large`, when they cannot be passed on.
+    """
+    if len(blocks) > _MAX_BLOCKS:
+        text = f"{tool!r} ran, but its result has {len(blocks)} blocks, more than {_MAX_BLOCKS}. Ask for less."
+        raise CallError("result_too_large", text, outcome_unknown=True)
+    return tuple(_block(block, tool) for block in blocks)
 
 
 def _block(block: Any, tool: str) -> Content:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,13 +14,14 @@ from pegboard.base.content import ToolResult
 from pegboard.base.errors import CallError
 from pegboard.base.loading import Later
 from pegboard.base.model import JSON, SourceState, ToolEntry, ToolSpec
+from pegboard.sources.mcp.beside import Ask, Beside, Offering, offerings
 from pegboard.sources.mcp.definitions import Rejected, UnfitError, declared, judged
 from pegboard.sources.mcp.listing import Listing
 from pegboard.sources.mcp.lock import LockFile
-from pegboard.sources.naming import own_names
 from pegboard.sources.mcp.pace import Pace
 from pegboard.sources.mcp.review import Reviewed, review, trust_of
 from pegboard.sources.mcp.settings import ServerSettings
+from pegboard.sources.naming import own_names
 
 if TYPE_CHECKING:
     from pegboard.core.call_context import CallContext
@@ -47,6 +48,7 @@ class McpSource:
         self.reviewed = Reviewed()
         self.rejected: tuple[Rejected, ...] = ()
         self._entries: tuple[ToolEntry, ...] = ()
+        self._beside: tuple[Beside, tuple[Offering, ...]] = (Beside(), ())
         self._names: dict[str, str] = {}
         self._on_change: list[Callable[[], None]] = []
         self._clock, self._pace = clock, Pace(clock)
@@ -78,6 +80,10 @@ class McpSource:
         if self._task is not None and self.settings.start == "lazy" and self.listing is None and not self._entries:
             self._wake.set()
         return self._entries
+
+    def offerings(self) -> Sequence[Offering]:
+        """Return the resources, prompts and completions of the last good lists."""
+        return self._beside[1]
 
     def groups(self) -> frozenset[str]:
         return self.settings.all_groups
@@ -158,6 +164,7 @@ class McpSource:
                     await self._refresh(link)
                     limit.reschedule(None)
                     self._rise(link)
+                    await self._refresh_beside(link)
                     await self._stay(link)
         except asyncio.CancelledError:
             raise
@@ -194,6 +201,16 @@ class McpSource:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self.settings.timeout_s):
                     await self._refresh(link)
+            await self._refresh_beside(link)
+
+    async def _refresh_beside(self, link: Link) -> None:
+        """List what is there beside tools anew; what cannot be listed in time leaves the last good list in place."""
+        with suppress(TimeoutError, CallError):
+            async with asyncio.timeout(self.settings.timeout_s):
+                found = await link.list_beside()
+                if found != self._beside[0]:
+                    self._beside = (found, offerings(found, self.settings, self._ask))
+                    self._tell()
 
     async def _refresh(self, link: Link) -> None:
         """List anew. A list that is refused leaves the last good one in place."""
@@ -305,13 +322,20 @@ class McpSource:
     # ---- calls
 
     async def _call(self, raw_name: str, spec: ToolSpec, ctx: CallContext, args: JSON) -> ToolResult:
+        harmless = spec.annotations.read_only is True or spec.annotations.idempotent is True
+        return await self._through(lambda link: link.call(raw_name, args, ctx), harmless=harmless)
+
+    async def _ask(self, ask: Ask, ctx: CallContext) -> ToolResult:
+        return await self._through(lambda link: link.ask(ask, ctx), harmless=True)
+
+    async def _through(self, send: Callable[[Link], Awaitable[ToolResult]], *, harmless: bool) -> ToolResult:
+        """Send over the connection; once more over the next where that can do no harm."""
         link = await self._connected()
         try:
-            return await link.call(raw_name, args, ctx)
+            return await send(link)
         except CallError as error:
             if error.error.kind != "upstream_lost":
                 raise
-            harmless = spec.annotations.read_only is True or spec.annotations.idempotent is True
             if not harmless and error.error.outcome_unknown:
                 raise
             lost = error
@@ -319,7 +343,7 @@ class McpSource:
             link = await self._connected(but=link)
         except CallError:
             raise lost from None
-        return await link.call(raw_name, args, ctx)
+        return await send(link)
 
     async def _connected(self, *, but: Link | None = None) -> Link:
         """Return the open connection, after a short wait for one that is being made.
