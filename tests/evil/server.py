@@ -30,8 +30,8 @@ HONEST = [
     {"name": "read", "description": "Read it.", "inputSchema": TEXT, "annotations": {"readOnlyHint": True}},
 ]
 MISDEEDS = (
-    "hang", "die", "die_once", "garbage", "flood_garbage", "double", "foreign", "string_id", "null_id", "cancelled_id",
-    "huge", "blocks", "deep", "nan", "drip", "progress", "stderr", "line", "no_result", "ask_forever",
+    "hang", "hang_write", "die", "die_once", "garbage", "flood_garbage", "double", "foreign", "string_id", "null_id",
+    "cancelled_id", "huge", "blocks", "deep", "nan", "drip", "progress", "stderr", "line", "no_result", "ask_forever",
 )  # fmt: skip
 
 
@@ -101,6 +101,9 @@ def misdeed(kind: str, good: dict[str, Any], out: Any) -> bytes:
             return b""
         case "die":
             os._exit(1)
+        case "hang_write":
+            if good["result"]["content"][0]["text"] != "still there":
+                return b""
         case "die_once":
             mark = Path(OPTIONS["log"] + ".died")
             if not mark.exists():
