@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,7 @@ class Issuer:
         self.status = 200
         self.raw: bytes | None = None
         self.jwks_url = ""
+        self.on_asked: Callable[[], Awaitable[object]] | None = None
 
     def rules(self, **more: Any) -> TokenRules:
         return TokenRules(issuer=ISSUER, audience=AUDIENCE, jwks_url=self.jwks_url, **more)
@@ -80,6 +81,8 @@ class Issuer:
 
     async def answer(self, _request: Request) -> Response:
         self.asked += 1
+        if self.on_asked is not None:
+            await self.on_asked()
         if self.raw is not None:
             return Response(self.raw, status_code=self.status)
         return JSONResponse({"keys": self.keys}, status_code=self.status)

@@ -251,3 +251,38 @@ async def test_an_issuer_that_is_not_there_makes_nobody_known() -> None:
     issuer.jwks_url = "http://127.0.0.1:9/jwks"
     with pytest.raises(UnavailableError):
         await reader(issuer).credential(issuer.token())
+
+
+async def test_those_who_wait_for_a_slow_issuer_do_not_ask_it_one_after_the_other(issuer: Issuer) -> None:
+    clock = Clock()
+    judge = reader(issuer, clock)
+    await judge.credential(issuer.token())
+    clock.now += PAUSE_S
+
+    async def slow() -> None:
+        clock.now += PAUSE_S
+
+    issuer.on_asked = slow
+    tokens = [issuer.token(key=RSA_TWO, kid=f"made-up-{number}") for number in range(10)]
+    refused = await asyncio.gather(*map(judge.credential, tokens), return_exceptions=True)
+    assert {type(one) for one in refused} == {BadCredentialError}
+    assert issuer.asked == 2
+
+
+async def test_known_keys_serve_while_new_ones_are_on_their_way(issuer: Issuer) -> None:
+    clock, asked, answer = Clock(), asyncio.Event(), asyncio.Event()
+    judge = reader(issuer, clock)
+    await judge.credential(issuer.token())
+    clock.now += FRESH_S
+
+    async def hang() -> None:
+        asked.set()
+        await answer.wait()
+
+    issuer.on_asked = hang
+    first = asyncio.create_task(judge.credential(issuer.token()))
+    await asked.wait()
+    assert await judge.credential(issuer.token())
+    assert not first.done()
+    answer.set()
+    assert await first

@@ -55,6 +55,9 @@ GOOD = [
     "profiles: {chat: {token_budget: 5000}}\n",
     'hooks: [{on: before, match: "*", use: "python:a.b:c", required: false}]\n',
     "limits: {json_depth: 5, hook_s: 0.5}\nrate_limits: {default: 1/1s}\n",
+    "identity: {api_keys: {store: 'sqlite:./k.db'}, map: [{when: {key: a}, user: ann, roles: x, profiles: [p]}]}\n",
+    "identity: {jwt: {issuer: i, audience: a, jwks_url: 'https://x', scopes: [s]}, map: [{when: {claim: {a: 1}}}]}\n",
+    "identity: {anonymous: {profile: chat, on: anywhere}}\n",
 ]
 BAD = [
     "nmae: x",
@@ -76,6 +79,13 @@ BAD = [
     "hooks: [{on: befor, use: 'python:a:b'}]",
     "hooks: [{on: before}]",
     "limits: {json_depth: 0}",
+    "identity: {anonymous: {on: everywhere}}",
+    "identity: {api_keys: {}}",
+    "identity: {api_keys: {store: 'redis://x'}}",
+    "identity: {map: [{when: {}}]}",
+    "identity: {map: [{when: {key: a, claim: {b: c}}}]}",
+    "identity: {map: [{user: ann}]}",
+    "identity: {jwt: {issuer: i, audience: a}}",
     "limits: {jsondepth: 1}",
 ]
 

@@ -70,16 +70,21 @@ class KeySet:
 
     async def _refresh(self, after_s: float) -> None:
         """Fetch the keys if they are older than this, unless they were asked for a moment ago."""
-        if self._clock() - self._fetched < after_s:
+        age_s = self._clock() - self._fetched
+        if age_s < after_s:
             return
         loop = asyncio.get_running_loop()
         if self._fetching is None or self._loop is not loop:
             self._fetching, self._loop = asyncio.Lock(), loop
+        if self._fetching.locked() and FRESH_S <= age_s <= STALE_S:
+            # Somebody asks already; what is known will do until they have an answer.
+            return
         async with self._fetching:
             # Another request may have done it meanwhile.
             if self._clock() - max(self._fetched, self._tried) >= min(after_s, PAUSE_S):
-                self._tried = self._clock()
                 await self._fetch()
+                # Counted from the end: whoever waited for a slow issuer must not begin anew, one after the other.
+                self._tried = self._clock()
         if self._clock() - self._fetched > STALE_S:
             raise UnavailableError
 

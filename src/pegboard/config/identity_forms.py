@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, StrictBool, StrictInt, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StrictBool, StrictInt, model_validator
 from pydantic_core import PydanticCustomError
 
 from pegboard.auth.templates import Template
@@ -38,7 +38,8 @@ class ApiKeysForm(Form):
     """Keys that `pegboard keys add` makes."""
 
     store: Annotated[Text, AfterValidator(_store)] = Field(
-        description="The file that keeps their SHA-256, such as sqlite:./pegboard.db, relative to this one."
+        json_schema_extra={"pattern": "^sqlite:"},
+        description="The file that keeps their SHA-256, such as sqlite:./pegboard.db, relative to this one.",
     )
 
 
@@ -55,6 +56,8 @@ class JwtForm(Form):
 
 class WhenForm(Form):
     """Which credential a rule is for: exactly one key."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
     key: Maybe[FilledText] = Field(None, description="The API key of this name.")
     claim: Maybe[Mapping[FilledText, Wanted]] = Field(
