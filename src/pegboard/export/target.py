@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
 from pegboard.base.errors import CallError
+from pegboard.base.loading import Later
 from pegboard.base.model import JSON, JSONValue, ToolEntry
 from pegboard.base.schema import parse_json
 from pegboard.core.registry import Snapshot
 from pegboard.core.view import View
-from pegboard.dialects import Rewritten, dialect, rewritten, target_name
 
+if TYPE_CHECKING:
+    from pegboard.dialects import Rewritten
+
+dialects = Later("pegboard.dialects")
 _MAX_LISTS = 256
 Draw = Callable[[ToolEntry, str, JSON], JSON]
 
@@ -89,7 +93,7 @@ class Target:
         is_kept = snapshot.owns(entry)
         found: _Drawn | None = snapshot.cache.get(key) if is_kept else None
         if found is None:
-            schema = rewritten(self.name, entry.spec.input_schema)
+            schema = dialects.rewritten(self.name, entry.spec.input_schema)
             drawn = self._draw(entry, self._name(entry, snapshot), schema.schema)
             found = _Drawn(orjson.dumps(drawn), schema)
             if is_kept:
@@ -101,7 +105,7 @@ class Target:
         names: dict[str, str] | None = snapshot.cache.get(key)
         if names is None:
             names = snapshot.cache[key] = self._names(snapshot)
-        return names.get(entry.wire_name) or target_name(self.name, entry.wire_name, entry.qualified_id)
+        return names.get(entry.wire_name) or dialects.target_name(self.name, entry.wire_name, entry.qualified_id)
 
     def _names(self, snapshot: Snapshot) -> dict[str, str]:
         """Return the names of the tools whose wire names the target cannot carry; no two tools have one name."""
@@ -109,10 +113,10 @@ class Target:
         names: dict[str, str] = {}
         for entry in sorted(snapshot.entries, key=lambda item: item.qualified_id):
             identity = entry.qualified_id
-            name = target_name(self.name, entry.wire_name, identity)
+            name = dialects.target_name(self.name, entry.wire_name, identity)
             while name != entry.wire_name and name in taken:
                 identity += "'"
-                name = target_name(self.name, entry.wire_name, identity)
+                name = dialects.target_name(self.name, entry.wire_name, identity)
             if name != entry.wire_name:
                 names[entry.wire_name] = name
                 taken.add(name)
@@ -126,5 +130,5 @@ class Targets(dict[str, Target]):
         super().__init__((target.name, target) for target in targets)
 
     def __missing__(self, name: str) -> Target:
-        dialect(name)
+        dialects.dialect(name)
         raise KeyError(name)
