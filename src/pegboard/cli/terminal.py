@@ -94,7 +94,8 @@ class Terminal:
         self.out.write(safe(text, lines=True) + "\n")
 
     def note(self, text: str) -> None:
-        """Write plain lines beside the answer."""
+        """Write plain lines beside the answer, after what has been said of it so far."""
+        self.out.flush()
         self.err.write(safe(text, lines=True) + "\n")
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
