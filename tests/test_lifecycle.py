@@ -7,6 +7,7 @@ import pytest
 
 from pegboard import Catalog, Profile, ToolContext, ToolSpec
 from pegboard.base.errors import DefinitionError
+from tests.core.parts import FakeSource, foreign
 
 END = "2027-01-01"
 
@@ -125,3 +126,13 @@ def test_a_line_of_successors_is_fine() -> None:
     for name, following in (("a", "b"), ("b", "c"), ("c", None)):
         catalog.register(ToolSpec(name=name, replaced_by=following), lambda ctx, args: "x")
     assert catalog.view(ToolContext()).names() == ["a", "b", "c"]
+
+
+async def test_what_a_source_lists_ends_too() -> None:
+    catalog = at("2031-05-05")
+    catalog.add_source(FakeSource(name="git", listed=[foreign("git", "log", deprecated=END, replaced_by="git__show")]))
+    view = catalog.view(ToolContext())
+    assert view.export("mcp")[0]["description"] == "Deprecated: it ends on 2027-01-01; use 'git__show' instead."
+    result = await view.call("git__log", {})
+    assert result.error is not None
+    assert result.error.message == "'git__log' ended on 2027-01-01 and was not run. Call 'git__show' instead."

@@ -11,7 +11,7 @@ from pegboard.base.content import ToolResult
 from pegboard.base.errors import DefinitionError, Problem
 from pegboard.base.model import Hook, HookCall, ToolEntry, ToolSpec, Verdict
 from pegboard.base.names import fold
-from pegboard.core.registry import ReadBuilt, Registry
+from pegboard.core.registry import ReadBuilt, Registry, seal
 
 Today = Callable[[], date]
 _NAME = "pegboard.lifecycle"
@@ -43,12 +43,23 @@ class DatedRegistry(Registry):
     ) -> None:
         super().add_dynamic(names, lambda known: [dated(entry, self._today) for entry in entries(known)])
 
+    def _all_entries(self) -> list[ToolEntry]:
+        # What sources list was not added here.
+        return [
+            seal(dated(entry, self._today)) if entry.source and _is_ending(entry.spec) else entry
+            for entry in super()._all_entries()
+        ]
+
+
+def _is_ending(spec: ToolSpec) -> bool:
+    return spec.deprecated is not None or spec.replaced_by is not None
+
 
 def dated(entry: ToolEntry, today: Today) -> ToolEntry:
     """Return a tool that says when it ends and what replaces it; any other tool as it is."""
     spec = entry.spec
     kept = tuple(hook for hook in entry.hooks if hook.name != _NAME)
-    if spec.deprecated is None and spec.replaced_by is None:
+    if not _is_ending(spec):
         return entry if len(kept) == len(entry.hooks) else replace(entry, hooks=kept, fingerprint="")
 
     def refuse_after_the_end(call: HookCall) -> Verdict | None:
