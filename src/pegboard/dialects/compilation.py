@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import orjson
+
 from pegboard.base.model import JSON, JSONValue, is_object
 from pegboard.dialects.arrays import array_node
 from pegboard.dialects.dialect import Dialect, Effect, Loss, is_annotation
@@ -22,6 +24,8 @@ from pegboard.dialects.unions import alternatives, chooser, only_together, toget
 from pegboard.dialects.wording import described, drop
 
 MAX_NODES = 2_000
+# A large definition that is referred to often would fill the request, and a hostile one the memory.
+MAX_INLINED_BYTES = 256 * 1024
 MAX_UNROLLED = 2
 # They judge a value beside its properties or items; no provider takes them all, and rewriting would change their sense.
 _BESIDE = (
@@ -36,9 +40,11 @@ class Compilation:
 
     root: JSON
     dialect: Dialect
-    losses: list[Loss] = field(default_factory=list[Loss])
+    losses: dict[Loss, None] = field(default_factory=dict[Loss, None])
     _definitions: dict[str, tuple[str, Node]] = field(default_factory=dict[str, tuple[str, Node]])
+    _sizes: dict[str, int] = field(default_factory=dict[str, int])
     _nodes: int = 0
+    _inlined: int = 0
 
     # -- whole
 
@@ -62,9 +68,7 @@ class Compilation:
 
     def lose(self, place: Place, rule: str, effect: Effect, text: str) -> None:
         """Record what cannot be said, once."""
-        loss = Loss(place.path, rule, effect, text)
-        if loss not in self.losses:
-            self.losses.append(loss)
+        self.losses[Loss(place.path, rule, effect, text)] = None
 
     # -- one place
 
@@ -94,9 +98,7 @@ class Compilation:
             ref: Any = schema.get("$ref")
             parts: list[JSONValue] = []
             if isinstance(ref, str):
-                found = resolved(self.root, ref) if place.trail.count(ref) <= MAX_UNROLLED else None
-                if found is None:
-                    self.lose(place, "$ref", "widened", f"{ref!r} cannot be followed here")
+                found = self._followed(ref, place)
                 place = place._replace(trail=(*place.trail, ref))
                 parts.append(found)
             parts.extend(schema.get("allOf") or ())
@@ -117,6 +119,18 @@ class Compilation:
                     self.lose(place, "allOf", "widened", "nothing fits one of its parts")
             schema = merged(whole, beside, self._tell(place))
         return schema, place
+
+    def _followed(self, ref: str, place: Place) -> JSONValue:
+        """Return what a reference points at; where that would never end or be too much, only its type."""
+        found = resolved(self.root, ref)
+        if ref not in self._sizes:
+            self._sizes[ref] = 16 + len(orjson.dumps(found))
+        self._inlined += self._sizes[ref]
+        if found is not None and place.trail.count(ref) <= MAX_UNROLLED and self._inlined <= MAX_INLINED_BYTES:
+            return found
+        self.lose(place, "$ref", "widened", f"{ref!r} cannot be followed here")
+        kind: Any = found.get("type") if is_object(found) else None
+        return {} if kind is None else {"type": kind}
 
     def _tell(self, place: Place) -> Tell:
         return lambda key: self.lose(place, key, "widened", f"two {key!r} cannot be said at once; the first one is")

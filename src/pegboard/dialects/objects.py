@@ -25,7 +25,7 @@ def object_node(work: Work, core: JSON, place: Place, notes: list[str]) -> Node:
     undeclared = [key for key in required if key not in properties]
     if undeclared and open_to is False:
         work.lose(place, "required", "widened", f"{undeclared[0]!r} is required and not allowed: nothing fits")
-    properties.update((key, open_to if isinstance(open_to, dict) else {}) for key in undeclared)
+    properties.update((key, open_to if is_object(open_to) else {}) for key in undeclared)
     counted = {key: core[key] for key in _COUNTED if key in core}
     for keyword, value in counted.items():
         if not rules.takes(keyword):

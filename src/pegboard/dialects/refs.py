@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -73,26 +73,42 @@ def _refs_in(schema: JSONValue, *, always: bool) -> Iterator[str]:
 
 
 def circular(root: JSON, *, always: bool = False) -> frozenset[str]:
-    """Return the references that lead back to themselves; with `always`, through required properties alone."""
-    leads: dict[str, set[str]] = {}
-    open_refs = list(_refs_in(root, always=False))
-    open_refs.extend(item["$ref"] for item in _all(root) if isinstance(item.get("$ref"), str))
+    """Return the references that lead back to themselves; with `always`, through required properties alone.
+
+    One that leads from a circle to another is among them. Takes time in proportion to the schema.
+    """
+    leads: dict[str, frozenset[str]] = {}
+    of_target: dict[int, frozenset[str]] = {}
+    open_refs = [item["$ref"] for item in _all(root) if isinstance(item.get("$ref"), str)]
     while open_refs:
         ref = open_refs.pop()
-        if ref not in leads:
-            leads[ref] = set(_refs_in(resolved(root, ref), always=always))
-            open_refs.extend(leads[ref])
-    return frozenset(ref for ref in leads if _reaches(ref, leads))
+        if ref in leads:
+            continue
+        target = resolved(root, ref)
+        # Many spellings may point at one place.
+        if id(target) not in of_target:
+            of_target[id(target)] = frozenset(_refs_in(target, always=always))
+        leads[ref] = of_target[id(target)]
+        open_refs.extend(leads[ref])
+    return frozenset(_without_ends(_without_ends(leads), backwards=True))
 
 
-def _reaches(ref: str, leads: dict[str, set[str]]) -> bool:
-    seen: set[str] = set()
-    stack = [*leads[ref]]
-    while stack:
-        step = stack.pop()
-        if step == ref:
-            return True
-        if step not in seen:
-            seen.add(step)
-            stack.extend(leads.get(step, ()))
-    return False
+def _without_ends(leads: Mapping[str, frozenset[str]], *, backwards: bool = False) -> dict[str, frozenset[str]]:
+    """Return the references that go on for ever; with `backwards`, that can be come to for ever."""
+    onward: dict[str, set[str]] = {ref: {to for to in found if to in leads} for ref, found in leads.items()}
+    behind: dict[str, set[str]] = {ref: set() for ref in leads}
+    for ref, found in onward.items():
+        for to in found:
+            behind[to].add(ref)
+    if backwards:
+        onward, behind = behind, onward
+    left = {ref: len(found) for ref, found in onward.items()}
+    ends = [ref for ref, count in left.items() if count == 0]
+    while ends:
+        end = ends.pop()
+        del left[end]
+        for ref in behind[end]:
+            left[ref] -= 1
+            if left[ref] == 0:
+                ends.append(ref)
+    return {ref: leads[ref] for ref in left}

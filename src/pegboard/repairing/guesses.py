@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 import jsonschema_rs
@@ -13,6 +14,7 @@ from pegboard.base.schema import Compiled, json_path
 from pegboard.repairing.keys import meant
 from pegboard.repairing.text import NotJSON, looks_structured, unfenced, value_in
 
+MAX_KEYS = 50
 Kind = jsonschema_rs.ValidationErrorKind
 Steps = list[str | int]
 What = Literal[
@@ -50,14 +52,14 @@ def guesses(error: Any, args: JSON, compiled: Compiled, aliases: Mapping[str, st
             yield from _listed(value, [only], args, steps)
         case Kind.Required(property=name):
             own = _declared(error, compiled)
-            strays = [key for key in value if key not in own]
+            strays = [key for key in islice(value, MAX_KEYS) if key not in own]
             found = meant(name, strays)
             if found is not None:
                 yield _renamed(args, steps, found, name)
         case Kind.AdditionalProperties(unexpected=names) | Kind.UnevaluatedProperties(unexpected=names):
             own = _declared(error, compiled)
             known = {name: name for name in own} | ({} if steps else dict(aliases))
-            for key in names:
+            for key in names[:MAX_KEYS]:
                 found = meant(key, known)
                 if found is not None and known[found] not in value:
                     yield _renamed(args, steps, key, known[found])

@@ -12,8 +12,10 @@ from pegboard.base.model import JSON
 from pegboard.base.schema import Compiled
 from pegboard.repairing.guesses import Guess, Repair, guesses
 
-MAX_TRIES = 200
+MAX_TRIES, MIN_TRIES = 200, 10
 MAX_FAULTS = 100
+# Each try looks at all arguments: the larger they are, the fewer.
+MAX_BYTES_LOOKED_AT = 1 << 20
 _MAX_STEPS_IN_A_BRANCH = 8
 Kind = jsonschema_rs.ValidationErrorKind
 # Which rule, and where.
@@ -33,9 +35,10 @@ class _State(NamedTuple):
     errors: list[Any]
 
 
-def mended(compiled: Compiled, args: JSON, aliases: Mapping[str, str]) -> Mended | None:
-    """Return the arguments mended until they are valid; `None` when that cannot be done by guesses that are sure."""
-    work = _Mending(compiled, aliases)
+def mended(compiled: Compiled, args: JSON, aliases: Mapping[str, str], *, size: int) -> Mended | None:
+    """Return the arguments, `size` bytes of JSON, mended until they are valid; `None` when no guesses do that."""
+    tries = min(MAX_TRIES, max(MIN_TRIES, MAX_BYTES_LOOKED_AT // max(size, 1)))
+    work = _Mending(compiled, aliases, tries)
     state: _State | None = _State(args, (), work.errors(args))
     while state is not None and state.errors:
         state = work.step(state)
@@ -45,20 +48,20 @@ def mended(compiled: Compiled, args: JSON, aliases: Mapping[str, str]) -> Mended
 class _Mending:
     """One attempt: what it judges by, and how often it may look."""
 
-    def __init__(self, compiled: Compiled, aliases: Mapping[str, str]) -> None:
+    def __init__(self, compiled: Compiled, aliases: Mapping[str, str], tries: int) -> None:
         self._compiled, self._aliases = compiled, aliases
-        self._tries = 0
+        self._tries_left = tries
 
     def errors(self, args: JSON) -> list[Any]:
         """Return the faults, of which there may be more."""
-        self._tries += 1
+        self._tries_left -= 1
         return list(islice(self._compiled.validator.iter_errors(args), MAX_FAULTS))
 
     def step(self, state: _State) -> _State | None:
         """Return the arguments with one fault less, `None` when no guess mends any."""
         for error in state.errors:
             for guess in self._guesses(error, state):
-                if self._tries >= MAX_TRIES:
+                if self._tries_left <= 0:
                     return None
                 after = self.errors(guess.args)
                 if _is_better(error, state.errors, after, guess):
@@ -79,7 +82,7 @@ class _Mending:
             inner: list[Any] = branches[number]
             for _ in range(_MAX_STEPS_IN_A_BRANCH):
                 guess = next((item for fault in inner for item in self._guesses(fault, _State(args, (), []))), None)
-                if guess is None or self._tries >= MAX_TRIES:
+                if guess is None or self._tries_left <= 0:
                     break
                 args, repairs = guess.args, (*repairs, guess.repair)
                 after = self.errors(args)

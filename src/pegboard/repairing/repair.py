@@ -38,10 +38,11 @@ def repair(call: Call, judge: Callable[[object], JSON]) -> bool:
         if whole is None:
             return False
         check_bounds(whole)
-        if len(orjson.dumps(whole)) > MAX_BYTES:
+        size = len(orjson.dumps(whole))
+        if size > MAX_BYTES:
             return False
         aliases = call.entry.spec.aliases
-        found = mended(call.plan.arguments, unaliased(whole, aliases) if aliases else whole, aliases)
+        found = mended(call.plan.arguments, unaliased(whole, aliases) if aliases else whole, aliases, size=size)
         if found is None:
             return False
         call.args = judge(found.args)
