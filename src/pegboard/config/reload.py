@@ -6,12 +6,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 from pegboard.base.errors import DefinitionError, PegboardError, Problem
 from pegboard.catalog import Catalog
 from pegboard.config.config import Config
 from pegboard.config.files import find_files
+from pegboard.config.kinds.mcp import LOCK_NAME
 from pegboard.config.load import read
 from pegboard.config.modules import brought_files
 from pegboard.config.wire import load_catalog
@@ -23,6 +24,19 @@ INTERVAL_S: Final = 0.25
 _RETIRE_S: Final = 60.0
 # What tells two contents of a file apart without reading it; `None` where there is none.
 Mark = tuple[int, int, int, int] | None
+
+
+@runtime_checkable
+class Kept(Source, Protocol):
+    """A source that can go on under another reading of the config."""
+
+    def fits(self, other: object) -> bool:
+        """Tell whether the other source, of the new reading, would only do the same again."""
+        ...
+
+    def renew(self, other: Any) -> None:
+        """Take over what the other says, and keep the connection."""
+        ...
 
 
 class Reloader:
@@ -64,6 +78,7 @@ class Reloader:
         self._check, self._on_reload, self._on_refused = check, on_reload, on_refused
         self._interval_s, self._sleep = interval_s, sleep
         self._watched = config
+        self._lock = self._locks()
         self._known = self._marks()
         self._retiring: set[asyncio.Task[None]] = set()
 
@@ -92,15 +107,29 @@ class Reloader:
         except Exception as error:  # noqa: BLE001 - boundary: whatever a load runs into, the old config goes on serving
             self._refuse([Problem(where=str(self._path), message=f"{type(error).__name__}: {error}")], before)
             return False
-        for source in made.registry.sources.values():
-            await source.start()
-        self._swap(made, config)
+        kept = self._kept(made)
+        for name, source in made.registry.sources.items():
+            if name not in kept:
+                await source.start()
+        self._swap(made, config, kept)
         self._remember(config, before)
         return True
 
-    def _swap(self, made: Catalog, config: Config) -> None:
+    def _kept(self, made: Catalog) -> dict[str, Kept]:
+        """Return the sources of now that go on: the new config reaches them in the same way."""
+        return {
+            name: source
+            for name, source in self._catalog.registry.sources.items()
+            if isinstance(source, Kept) and source.fits(made.registry.sources.get(name))
+        }
+
+    def _swap(self, made: Catalog, config: Config, kept: Mapping[str, Kept]) -> None:
         """Replace everything without giving up the loop in between."""
-        catalog, retired = self._catalog, tuple(self._catalog.registry.sources.values())
+        catalog = self._catalog
+        retired = tuple(source for name, source in catalog.registry.sources.items() if name not in kept)
+        for name, source in kept.items():
+            source.renew(made.registry.sources[name])
+            made.registry.sources[name] = source
         guards = catalog.guards
         is_store_new = _uri(config) != _uri(self.config)
         self.config, self.problems = config, ()
@@ -123,12 +152,15 @@ class Reloader:
 
     async def _retire(self, sources: Sequence[Source], calls: set[str]) -> None:
         """Stop sources that are no longer declared when the calls that may use them have ended."""
-        for _ in range(int(_RETIRE_S / self._interval_s)):
-            if calls.isdisjoint(self._catalog.guards.in_flight):
-                break
-            await self._sleep(self._interval_s)
-        for source in sources:
-            await source.stop()
+        try:
+            for _ in range(int(_RETIRE_S / self._interval_s)):
+                if calls.isdisjoint(self._catalog.guards.in_flight):
+                    break
+                await self._sleep(self._interval_s)
+        finally:
+            # Also when the process ends before that.
+            for source in sources:
+                await source.stop()
 
     def _refuse(self, problems: Sequence[Problem], before: Mapping[Path, Mark]) -> None:
         self.problems = tuple(problems)
@@ -138,8 +170,14 @@ class Reloader:
         self._remember(read(self._path, env=self._env)[0], before)
         self._on_refused(self.problems)
 
+    def _locks(self) -> tuple[Path, ...]:
+        """Return the lock that was there when the config was read: what `pegboard lock accept` takes counts at once."""
+        path = self._path.absolute().parent / LOCK_NAME
+        return (path,) if path.exists() else ()
+
     def _remember(self, config: Config, before: Mapping[Path, Mark]) -> None:
         self._watched = config
+        self._lock = self._locks()
         # Taken before the load where there is one: what was written while it ran is a change.
         self._known = {path: before.get(path, mark) for path, mark in self._marks().items()}
 
@@ -147,6 +185,8 @@ class Reloader:
         """Return every file that matters with its mark: those read, those that globs find now, and Python modules."""
         config, folder = self._watched, self._path.absolute().parent
         paths = {self._path, *config.files, *self.config.files, *brought_files(), *folder.glob("*.py")}
+        # One that comes to be while Pegboard runs is of its own making.
+        paths.update(self._lock)
         for pattern in config.globs:
             try:
                 paths.update(find_files(pattern, beside=self._path))

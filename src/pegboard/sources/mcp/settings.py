@@ -74,6 +74,12 @@ class ServerSettings:
         return tuple(dict.fromkeys(found)) or self.groups
 
     @property
+    def connection(self) -> tuple[object, ...]:
+        """What a connection is made of; while this stays, it can."""
+        at = (self.name, self.transport, self.command, self.args, self.cwd, self.url, self.auth, self.auth_hosts)
+        return (*at, revealed(self.env), revealed(self.headers), self.start, self.bounds)
+
+    @property
     def all_groups(self) -> frozenset[str]:
         """Every group that a tool of this server may have."""
         return frozenset(self.groups) | {group for groups in self.tool_groups.values() for group in groups}

@@ -89,7 +89,8 @@ class McpSource:
         return self.settings.all_groups
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
-        self._on_change.append(on_change)
+        if on_change not in self._on_change:
+            self._on_change.append(on_change)
 
     def state(self) -> SourceState:
         """Return how the server is; `is_up` stays true for `grace_s` after it was lost."""
@@ -318,6 +319,26 @@ class McpSource:
         self.lock.accept(self.name, {raw_name: self.offered()[raw_name]})
         if self.listing is not None:
             self._take(replace(self.listing))
+
+    # ---- another reading of the config
+
+    def fits(self, other: object) -> bool:
+        """Tell whether what another reading of the config says of the server can go on over this connection."""
+        return isinstance(other, McpSource) and self.settings.connection == other.settings.connection
+
+    def renew(self, other: McpSource) -> None:
+        """Take over the settings and the lock of another reading; the connection, and the calls on it, go on."""
+        is_new = self.settings != other.settings or self.lock.pins(self.name) != other.lock.pins(self.name)
+        self.settings, self.lock = other.settings, other.lock
+        if self._link is not None:
+            self._link.settings = other.settings
+        if is_new and self.listing is not None:
+            # What the last list left out by other settings is asked for anew.
+            self._take(
+                replace(self.listing, tools={n: d for n, d in self.listing.tools.items() if self.settings.takes(n)})
+            )
+            self._beside = (self._beside[0], offerings(self._beside[0], self.settings, self._ask))
+            self._changed()
 
     # ---- calls
 
