@@ -41,6 +41,7 @@ class Config:
     """One pegboard.yaml with the files that it names. Made by `load`; `build` makes a catalog of it.
 
     `files` are all files that were read, the main one first, and `globs` what leads to the others: those to watch.
+    `kinds` are the types of tools that it may have, its plugins' too.
     `secrets` has every environment variable that was used and is not empty. `warnings` are no reason to refuse it.
     """
 
@@ -63,6 +64,7 @@ class Config:
     identity: Declared[IdentityForm] | None = None
     warnings: tuple[Problem, ...] = ()
     refused: Refused = field(default_factory=Refused)
+    kinds: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def __repr__(self) -> str:
         return f"<Config {str(self.path)!r}: {len(self.tools)} tools, {len(self.profiles)} profiles>"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import ChainMap
+from collections.abc import Iterable, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -18,12 +19,14 @@ from pegboard.config.config import Config, Declared, Refused
 from pegboard.config.files import find_files, read_text
 from pegboard.config.interpolate import Interpolation, is_table
 from pegboard.config.kinds import KINDS, Kind
+from pegboard.config.kinds.plugin import plugin_declare, plugin_form
 from pegboard.config.models import Fragment, HookForm, MainFile, ModelForm, PredicateForm
-from pegboard.config.not_yet import refusal
+from pegboard.config.not_yet import kinds_to_come, refusal
 from pegboard.config.parse import parse
 from pegboard.config.problems import Report, explain, keys_of
 from pegboard.config.tree import At, Mark, Node, Scalar, Step, Table
 from pegboard.config.values import as_names, rate_limit
+from pegboard.plugins import load_plugin
 
 M = TypeVar("M", bound=BaseModel)
 F = TypeVar("F", bound=Fragment)
@@ -48,6 +51,7 @@ def read(path: Path, *, env: Mapping[str, str]) -> tuple[Config, Report]:
     main = reading.file(path, MainFile)
     if main is None:
         return reading.config(MainFile.model_validate({})), reading.report
+    reading.load_plugins(main)
     reading.collect(main)
     for fragment in reading.fragments(main):
         reading.collect(fragment)
@@ -69,6 +73,9 @@ class _Reading:
     named: dict[str, dict[str, Declared[Any]]] = field(default_factory=dict[str, dict[str, Declared[Any]]])
     tool_names: dict[str, At] = field(default_factory=dict[str, At])
     refused: Refused = field(default_factory=Refused)
+    # Ours stay unloaded until a tool is of them: a copy would load them all.
+    kinds: MutableMapping[str, Kind[Any]] = field(default_factory=lambda: ChainMap({}, cast("Any", KINDS)))
+    lacks_kinds: bool = False
 
     # ------------------------------------------------------------ files
 
@@ -164,6 +171,20 @@ class _Reading:
             if hook is not None:
                 self.hooks.append(hook)
 
+    def load_plugins(self, main: Declared[MainFile]) -> None:
+        """Let the plugins that the main file names bring their kinds."""
+        taken = dict.fromkeys((*KINDS, *kinds_to_come()), "Pegboard")
+        for index, name in enumerate(main.said.plugins):
+            try:
+                brought = load_plugin(name, taken=taken)
+            except DefinitionError as error:
+                self.report.add((main.at / "plugins" / index).problem(str(error)))
+                self.lacks_kinds = True
+                continue
+            for kind in brought.values():
+                taken[kind.name] = kind.plugin
+                self.kinds[kind.name] = Kind(plugin_form(kind), plugin_declare(kind))
+
     def _name(self, section: str, name: str, entry: Declared[Any]) -> None:
         known = self.named.setdefault(section, {})
         if name in known:
@@ -192,15 +213,17 @@ class _Reading:
         self.report.add(place.problem(message))
 
     def _kind(self, at: At) -> Kind[Any] | None:
-        known = ", ".join(KINDS)
+        known = ", ".join(self.kinds)
         if not at.exists:
             self.report.add(at.problem(f"the key 'type' is missing: what kind of tool it is ({known})"))
             return None
         said = at.text
-        if said in KINDS:
-            return KINDS[said]
-        unknown = f"{at.shown} is no type of tool.{nearest(said, KINDS, label='Types')}"
-        self.report.add(at.problem(refusal(at.steps, said) or unknown))
+        if said in self.kinds:
+            return self.kinds[said]
+        unknown = f"{at.shown} is no type of tool.{nearest(said, self.kinds, label='Types')}"
+        # A plugin that could not be loaded may have brought it, and was reported.
+        if not self.lacks_kinds:
+            self.report.add(at.problem(refusal(at.steps, said) or unknown))
         return None
 
     # ------------------------------------------------------------ whole
@@ -245,6 +268,7 @@ class _Reading:
             identity=None if main.identity is None or at is None else Declared(said=main.identity, at=at / "identity"),
             warnings=tuple(self.warnings),
             refused=self.refused,
+            kinds=self.kinds,
         )
 
 

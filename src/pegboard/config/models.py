@@ -270,6 +270,9 @@ class MainFile(Fragment):
     """pegboard.yaml: every tool once, and who may use it."""
 
     name: Namespace = Field("pegboard", description="The name of this catalog, shown to clients.")
+    plugins: tuple[FilledText, ...] = Field(
+        (), description="Plugins to load, by the names of their entry points: they bring more types of tools."
+    )
     files: tuple[FilledText, ...] = Field((), description="More files, as globs relative to this one.")
     models: Mapping[FilledText, ModelRef] = Field(
         default_factory=dict[str, Any], description="Language models by name; tools that name none use `default`."

@@ -12,7 +12,6 @@ _SECTIONS_OF_MANY = frozenset({"tools", "profiles", "hooks"})
 # A key by its path, or `path=value` for one value of a key; `*` stands for an index or a chosen name.
 # The text says what the piece will bring, so that the reader knows what to do without it.
 NOT_YET: Final[Mapping[str, str]] = {
-    "plugins": "nothing is loaded from entry points; name modules under `python:`",
     "workspace": "there is no document store",
     "audit": "calls are not recorded; observe them with `catalog.observe`",
     "tasks": "no call outlives its request",
@@ -36,3 +35,8 @@ def refusal(steps: Sequence[Step], value: str | None = None) -> str | None:
         return None
     said = f"{steps[-1]}: {'' if value is None else value}".strip()
     return f"`{said}` is not supported by this version of Pegboard yet: {reason}"
+
+
+def kinds_to_come() -> list[str]:
+    """Return the types of tools that are documented and not there yet: nobody else may bring them."""
+    return [spot.partition("=")[2] for spot in NOT_YET if spot.startswith("tools.*.type=")]

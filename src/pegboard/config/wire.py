@@ -14,7 +14,6 @@ from pegboard.base.policies import Policy
 from pegboard.catalog import Catalog
 from pegboard.config.config import Config, Declared
 from pegboard.config.identity import faults_of, rules_of
-from pegboard.config.kinds import KINDS
 from pegboard.config.load import read
 from pegboard.config.models import ProfileForm, availability
 from pegboard.config.modules import forget_home, homes_of_registrations, importing, is_imported, registrations_of
@@ -130,7 +129,7 @@ def _declare_groups(wiring: Wiring) -> None:
 def _declare_tools(wiring: Wiring) -> None:
     registry = wiring.catalog.registry
     for tool in wiring.config.tools:
-        KINDS[tool.said.type].declare(tool, wiring)
+        wiring.config.kinds[tool.said.type].declare(tool, wiring)
     for tool in wiring.config.tools:
         if tool.said.available is None:
             continue

@@ -29,14 +29,9 @@ def declare_described(
 ) -> None:
     """Put what `make` makes of the declaration into the catalog; its problems stand below `section`."""
     said, at = tool.said, tool.at
-    schema: JSON = {"type": "object", "properties": {}}
-    if said.parameters is not None:
-        schema, problems = read_parameters(said.parameters, at / "parameters")
-        wiring.report.add(*problems)
-        if problems:
-            return
-    spec = overlaid(ToolSpec(name=said.name, input_schema=schema), tool, wiring)
-    spec = check_aliases(spec, tool, wiring)
+    spec = described_spec(tool, wiring)
+    if spec is None:
+        return
     try:
         entry = make(spec)
     except DefinitionError as error:
@@ -52,6 +47,17 @@ def declare_described(
         check_examples(entry, tool, wiring)
     except (DefinitionError, CallError) as error:
         wiring.refused(error, at / "parameters" if said.parameters is not None else at)
+
+
+def described_spec(tool: Declared[DescribedForm], wiring: Wiring) -> ToolSpec | None:
+    """Return the declaration as the config has it; `None` where its parameters are no schema."""
+    schema: JSON = {"type": "object", "properties": {}}
+    if tool.said.parameters is not None:
+        schema, problems = read_parameters(tool.said.parameters, tool.at / "parameters")
+        wiring.report.add(*problems)
+        if problems:
+            return None
+    return check_aliases(overlaid(ToolSpec(name=tool.said.name, input_schema=schema), tool, wiring), tool, wiring)
 
 
 def _place(at: At, path: str) -> At:

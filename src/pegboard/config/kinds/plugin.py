@@ -1,0 +1,88 @@
+"""Plugin: a kind of tools that another package brings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, cast
+
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_model
+
+from pegboard.base.errors import CallError, DefinitionError
+from pegboard.base.model import ToolEntry
+from pegboard.config.config import Declared
+from pegboard.config.interpolate import typed
+from pegboard.config.kinds.described import DescribedForm, described_spec
+from pegboard.config.kinds.tool import check_examples
+from pegboard.config.wiring import Wiring
+from pegboard.plugins import Declaration, PluginKind
+
+
+def plugin_form(kind: PluginKind) -> type[DescribedForm]:
+    """Return the keys that a tool of this kind may have."""
+    if kind.settings is None:
+        return DescribedForm
+    # Where nothing need be said, the key may be missing.
+    default: Any = ... if _needs_settings(kind.settings) else None
+    text = f"The settings of {kind.name}, as {kind.plugin} describes them."
+    section: Any = (
+        Annotated[cast("Any", kind.settings if default is ... else kind.settings | None), BeforeValidator(typed)],
+        Field(default, alias=kind.name, description=text),
+    )
+    keys: dict[str, Any] = {"settings": section}
+    return create_model("PluginForm", __base__=DescribedForm, __doc__=text, **keys)
+
+
+def _needs_settings(settings: type[BaseModel]) -> bool:
+    try:
+        settings.model_validate({})
+    except ValidationError:
+        return True
+    return False
+
+
+def plugin_declare(kind: PluginKind) -> Callable[[Declared[Any], Wiring], None]:
+    """Return what puts a tool of this kind into the catalog."""
+
+    def declare(tool: Declared[Any], wiring: Wiring) -> None:
+        spec = described_spec(tool, wiring)
+        if spec is None:
+            return
+        settings: Any = None
+        if kind.settings is not None:
+            said = getattr(tool.said, "settings", None)
+            settings = kind.settings.model_validate({}) if said is None else said
+        place = tool.at / kind.name if (tool.at / kind.name).exists else tool.at
+        declaration = Declaration(
+            spec=spec, settings=settings, folder=wiring.config.path.absolute().parent, bounds=wiring.config.bounds
+        )
+        try:
+            made: Any = kind.make(declaration)
+        except (DefinitionError, CallError) as error:
+            wiring.refused(error, place)
+            return
+        except Exception as error:  # noqa: BLE001 - boundary: foreign code
+            said = " ".join(str(error).split())[:300]
+            wiring.report.add(place.problem(f"{kind.plugin} failed on this tool: {type(error).__name__}: {said}"))
+            return
+        try:
+            _take(made, tool, wiring)
+        except (DefinitionError, CallError) as error:
+            wiring.refused(error, tool.at)
+        except TypeError:
+            what = f"{kind.plugin} made a {type(made).__name__} of this tool, and neither a tool nor a source"
+            wiring.report.add(place.problem(what))
+
+    return declare
+
+
+def _take(made: Any, tool: Declared[Any], wiring: Wiring) -> None:
+    if all(callable(getattr(made, name, None)) for name in ("entries", "state", "start", "stop", "subscribe")):
+        wiring.catalog.add_source(made)
+        return
+    entries = cast("Sequence[Any]", made) if isinstance(made, list | tuple) else [made]
+    if not all(isinstance(entry, ToolEntry) for entry in entries):
+        raise TypeError
+    for entry in entries:
+        wiring.catalog.registry.add(replace(entry, spec=replace(entry.spec, origin=tool.at.origin)))
+        check_examples(entry, tool, wiring)
