@@ -40,7 +40,7 @@ def serve_command(
     stdio: Annotated[bool, Parameter(help=_STDIO)] = False,
     host: Annotated[str, Parameter(help="Address to listen on.", show_default=True)] = "127.0.0.1",
     port: Annotated[int, Parameter(help="Port to listen on.", show_default=True)] = 8420,
-    allow_host: Annotated[tuple[str, ...], Parameter(help=_HOSTS)] = (),
+    allow_host: Annotated[tuple[str, ...], Parameter(help=_HOSTS, negative_iterable=())] = (),
     reload: Annotated[bool, Parameter(help=_RELOAD)] = False,
     options: Given,
 ) -> Any:
