@@ -12,10 +12,10 @@ from pegboard.base.model import JSON
 from pegboard.base.schema import Compiled
 from pegboard.repairing.guesses import Guess, Repair, guesses
 
-MAX_TRIES, MIN_TRIES = 200, 10
+MAX_TRIES, MIN_TRIES = 200, 8
 MAX_FAULTS = 100
 # Each try looks at all arguments: the larger they are, the fewer.
-MAX_BYTES_LOOKED_AT = 1 << 20
+MAX_BYTES_LOOKED_AT = 256 * 1024
 _MAX_STEPS_IN_A_BRANCH = 8
 Kind = jsonschema_rs.ValidationErrorKind
 # Which rule, and where.
@@ -39,7 +39,11 @@ def mended(compiled: Compiled, args: JSON, aliases: Mapping[str, str], *, size: 
     """Return the arguments, `size` bytes of JSON, mended until they are valid; `None` when no guesses do that."""
     tries = min(MAX_TRIES, max(MIN_TRIES, MAX_BYTES_LOOKED_AT // max(size, 1)))
     work = _Mending(compiled, aliases, tries)
-    state: _State | None = _State(args, (), work.errors(args))
+    faulty = work.errors(args)
+    if len(faulty) >= MAX_FAULTS:
+        # There may be more than are listed, and with each that is mended another would come into sight.
+        return None
+    state: _State | None = _State(args, (), faulty)
     while state is not None and state.errors:
         state = work.step(state)
     return None if state is None else Mended(state.args, state.repairs)
