@@ -20,6 +20,7 @@ from pegboard.config.files import find_files, read_text
 from pegboard.config.interpolate import Interpolation, is_table
 from pegboard.config.kinds import KINDS, Kind
 from pegboard.config.kinds.plugin import plugin_declare, plugin_form
+from pegboard.config.kinds.to_come import TO_COME
 from pegboard.config.models import Fragment, HookForm, MainFile, ModelForm, PredicateForm
 from pegboard.config.not_yet import kinds_to_come, refusal
 from pegboard.config.parse import parse
@@ -198,6 +199,8 @@ class _Reading:
             self.report.add(at.problem(f"expected a mapping, such as {{name: …, type: internal}}, not {at.shown}"))
             return
         kind = self._kind(at / "type")
+        if kind is None and (at / "type").text in TO_COME:
+            self._validated(TO_COME[(at / "type").text], plain, at)
         tool = None if kind is None else self._validated(kind.form, plain, at)
         if tool is None:
             self.refused.namespaces.add(str(plain.get("name")))
