@@ -8,16 +8,20 @@ import sys
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, get_args, get_origin
-
-import docstring_parser
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from pegboard.base.errors import DefinitionError, Problem
+from pegboard.base.loading import Later
 from pegboard.core.call_context import CallContext
 from pegboard.core.context import ToolContext
 from pegboard.sources.drawing import Drawing, Parameter, draw_parameters, parameter
 from pegboard.sources.fields import MISSING
 from pegboard.sources.options import underlying
+
+if TYPE_CHECKING:
+    from docstring_parser import Docstring
+
+_docstrings = Later("docstring_parser")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,9 +131,10 @@ def type_hints(
 def docstring(owner: Any) -> tuple[str, dict[str, str]]:
     """Return the description and the words on each parameter of a docstring in any common style."""
     text = inspect.cleandoc(owner.__doc__) if owner.__doc__ else ""
-    if not text:
-        return "", {}
-    parsed = docstring_parser.parse(text)
+    if "\n" not in text and not text.startswith((":", "@")):
+        # One line describes no parameter, in no style: most tools start without the parser, which tries them all.
+        return text, {}
+    parsed: Docstring = _docstrings.parse(text)
     parts = [part.strip() for part in (parsed.short_description, parsed.long_description) if part]
     described = {item.arg_name.split(" ")[0]: " ".join((item.description or "").split()) for item in parsed.params}
     return "\n\n".join(parts), described
