@@ -1,0 +1,175 @@
+"""Every form of YAML that is documented loads as it is written, once what it names exists, and works."""
+
+import json
+from typing import Any
+
+import pytest
+
+from pegboard import Catalog
+from pegboard.config import Config, context_for
+from pegboard.core.view import View
+from pegboard.sources.mcp.source import McpSource
+from tests.builtin.web import Site, as_json
+from tests.config.project import Project
+
+MAIN = """\
+name: acme
+files: [tools/*.yaml, agents/*.yaml]         # globs, relative to this file
+python: [acme.tools]                         # modules imported; what they register on pegboard.default_catalog is collected
+settings: {web_search: true}
+models: {default: "openai:gpt-5.2", cheap: {provider: openai_compatible, base_url: "http://127.0.0.1:8000/v1", name: qwen3}}
+predicates:
+  sentry_configured: {secret: SENTRY_TOKEN}  # present and not empty
+  in_space: {context: space_id}
+  web_enabled: {setting: web_search}
+tools:
+  - {name: web_search, type: builtin, groups: [core], config: {provider: tavily, api_key: "${TAVILY_API_KEY}"}, rate_limit: {max_calls: 10, window_seconds: 60}}
+  - name: fs
+    type: mcp
+    groups: [files]
+    mcp: {transport: stdio, command: npx, args: ["-y", "@modelcontextprotocol/server-filesystem", "./data"]}
+profiles:
+  chat: {include: [core, chat_only], exposure: auto}
+  messaging: {include: [core], deny: ["metabase__delete_*"], exposure: direct}
+"""  # noqa: E501 - as it is documented
+METABASE = """\
+tools:
+  - name: metabase
+    type: mcp
+    mcp: {transport: http, url: "http://127.0.0.1:9/mcp", tools: {groups: {"*": [metabase_full], "list_*": [metabase_full, metabase_messaging]}}}
+"""  # noqa: E501 - as it is documented
+TOOLS = """\
+from pegboard import ToolContext, default_catalog
+
+@default_catalog.tool(groups="chat_only")
+def smile(ctx: ToolContext) -> str:
+    return ":-)"
+"""
+WEB_SEARCH = '{name: web_search, type: internal, description: "Search the web for current information", parameters: {query: {type: string, description: "Search query", required: true}, max_results: {type: integer, description: "Maximum results", required: false, default: 5}}, rate_limit: {max_calls: 10, window_seconds: 60}}'  # noqa: E501 - as it is documented
+SEND_EMAIL = """\
+tools:
+    - name: send_email
+      type: webhook
+      description: "Send an email via the email service"
+      webhook: {url: "https://api.internal.example.com/send-email", method: POST, headers: {Authorization: "Bearer ${EMAIL_API_KEY}"}, timeout: 10}
+      parameters: {to: {type: string, required: true}, subject: {type: string, required: true}, body: {type: string, required: true}}
+"""  # noqa: E501 - as it is documented
+
+
+def loaded(project: Project, text: str, **env: str) -> tuple[Catalog, Config]:
+    project.env = env
+    project.path.write_text(text, encoding="utf-8")
+    return project.load()
+
+
+def view(project: Project, text: str, **env: str) -> View:
+    catalog, config = loaded(project, text, **env)
+    return catalog.view(context_for(config, user="ann", space="s1"))
+
+
+def item(text: str) -> str:
+    return f"tools:\n    - {text}\n"
+
+
+async def test_the_file_to_start_from(project: Project) -> None:
+    project.file("acme/__init__.py", "").file("acme/tools.py", TOOLS).file("tools/metabase.yaml", METABASE)
+    catalog, config = loaded(project, MAIN, TAVILY_API_KEY="tavily-key-1", OPENAI_API_KEY="openai-key-1")
+    assert (config.name, sorted(config.models), config.settings) == ("acme", ["cheap", "default"], {"web_search": True})
+    assert catalog.view(context_for(config), profile="chat").names() == ["web_search", "smile"]
+    assert catalog.view(context_for(config), profile="messaging").names() == ["web_search"]
+    found = catalog.snapshot().find("web_search")
+    assert found is not None
+    assert (found.spec.qualified_id, found.spec.rate_limit and found.spec.rate_limit.max_calls) == (
+        "builtin.web_search", 10,
+    )  # fmt: skip
+    server = catalog.registry.sources["fs"]
+    assert isinstance(server, McpSource)
+    assert (server.settings.command, server.settings.args) == (
+        "npx", ("-y", "@modelcontextprotocol/server-filesystem", "./data"),
+    )  # fmt: skip
+    assert {"metabase_full", "metabase_messaging", "files"} <= catalog.registry.known_groups()
+
+
+def test_the_key_whose_piece_is_missing_is_refused_by_its_name(project: Project) -> None:
+    project.write('workspace: {store: "sqlite:./pegboard.db", embedder: hashing}\n')
+    [problem] = project.problems()
+    assert (problem.where, problem.path) == ("pegboard.yaml:1:1", "workspace")
+    assert problem.message.startswith("`workspace:` is not supported by this version of Pegboard yet: ")
+
+
+async def test_the_documented_web_search_comes_out_exactly(project: Project) -> None:
+    code = "from pegboard import default_catalog\n\n@default_catalog.tool\ndef web_search(query: str, max_results: int) -> list[str]:\n    return [query] * max_results\n"  # noqa: E501 - a whole module
+    project.file("acme.py", code)
+    tools = view(project, "python: [acme]\n" + item(WEB_SEARCH))
+    wanted = '{"type":"function","function":{"name":"web_search","description":"Search the web for current information","parameters":{"type":"object","properties":{"query":{"type":"string","description":"Search query"},"max_results":{"type":"integer","description":"Maximum results","default":5}},"required":["query"]}}}'  # noqa: E501 - as it is documented
+    assert tools.export("openai") == [json.loads(wanted)]
+    # The keys in the documented order, too.
+    assert json.dumps(tools.export("openai")[0], separators=(",", ":")) == wanted
+    assert (await tools.call("web_search", {"query": "a"})).structured == ["a"] * 5
+    kinds = [(await tools.call("web_search", {"query": "a"})).error for _ in range(10)]
+    assert [error and error.kind for error in kinds] == [None] * 9 + ["rate_limited"]
+
+
+def test_a_database_over_mcp(project: Project) -> None:
+    text = '{name: mcp_database, type: mcp, description: "Database access via MCP", mcp: {transport: sse, url: "http://localhost:3001/sse"}}'
+    source = loaded(project, item(text))[0].registry.sources["mcp_database"]
+    assert isinstance(source, McpSource)
+    assert (source.settings.transport, source.settings.url) == ("sse", "http://localhost:3001/sse")
+
+
+async def test_a_mail_through_a_webhook(project: Project) -> None:
+    tools = view(project, SEND_EMAIL, EMAIL_API_KEY="email-key-1")
+    [drawn] = tools.export("openai")
+    assert drawn["function"]["parameters"]["required"] == ["to", "subject", "body"]
+    site = Site(lambda asked: as_json({"sent": asked.json}))
+    mail = {"to": "bob", "subject": "Hi", "body": "there"}
+    async with site.server() as server:
+        here = SEND_EMAIL.replace("https://api.internal.example.com", server.url)
+        result = await view(project, here, EMAIL_API_KEY="email-key-1").call("send_email", mail)
+    assert result.structured == {"sent": mail}
+    assert (site.asked[0].path, site.asked[0].headers["authorization"]) == ("/send-email", "Bearer email-key-1")
+
+
+async def test_a_request_with_a_time_limit(project: Project) -> None:
+    tools = view(project, item("{name: http_request, type: builtin, config: {timeout_seconds: 30}}"))
+    found = tools.find("http_request")
+    assert found is not None
+    assert found.spec.timeout_s == 31
+    result = await tools.call("http_request", {"method": "GET", "url": "http://127.0.0.1:9/"})
+    assert result.error is not None
+    assert result.error.kind == "blocked_destination"
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ('{name: knowledge_base, type: rag, description: "Search the product knowledge base", rag: {collection: product_docs, top_k: 5, score_threshold: 0.7}}', "workspace"),  # noqa: E501 - as it is documented
+        ('{name: qualify-lead, type: agent, agent: sales-qualifier, description: "Qualify a sales lead using BANT methodology", context_transform: \'{"company": "{{ data.company }}", "budget": "{{ data.budget }}"}\'}', "agent file"),  # noqa: E501 - as it is documented
+    ],
+)  # fmt: skip
+def test_kinds_whose_piece_is_missing_say_which_at_their_type(project: Project, text: str, missing: str) -> None:
+    project.write(item(text))
+    [problem] = project.problems()
+    assert (problem.path, problem.where) == (
+        "tools[0].type",
+        f"pegboard.yaml:2:{len('    - ') + text.index(', type: ') + 9}",
+    )
+    assert missing in problem.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{name: notify, type: client, description: Show a note, parameters: {text: {type: string}}, wait: false}",
+        "{name: hook, type: webhook, description: x, webhook: {url: 'https://x.example/{id}', method: GET, body: args, result: $.a}, parameters: {id: {type: integer, required: true}}}",  # noqa: E501 - one line
+        "{name: api, type: openapi, openapi: {spec: api.json, operations: ['*'], base_url: 'https://x.example/v1', auth: {bearer: abcdefgh}}}",  # noqa: E501 - one line
+        "{name: fs, type: mcp, mcp: {transport: stdio, command: x, args: [a], env: {A: b}, cwd: ., tools: {only: ['*'], skip: [b], rename: {c: d}, groups: {'*': [g]}}, timeout: 30, start: lazy, grace: 60, trust_annotations: false, per_user: false, trust: first_use}}",  # noqa: E501 - one line
+        "{name: read_file, as: read_notes, type: builtin, config: {roots: [.]}}",
+        "{name: f, type: internal, handler: 'python:mine:f', description: x, inline: true, groups: [a], available: true, rate_limit: 5/60s, timeout_seconds: 3, consent: destructive, internal_only: false, annotations: {read_only: true}, aliases: {query: q}, output: {type: string}, examples: [{q: a}]}",  # noqa: E501 - one line
+    ],
+)  # fmt: skip
+def test_every_key_of_a_kind_is_taken(project: Project, text: str) -> None:
+    description: Any = {"openapi": "3.1.0", "paths": {"/": {"get": {"operationId": "ask"}}}}
+    project.file("api.json", json.dumps(description)).file("mine.py", "def f(q: str) -> str:\n    return q\n")
+    catalog = loaded(project, item(text))[0]
+    assert len(catalog.snapshot().entries) + len(catalog.registry.sources) >= 1

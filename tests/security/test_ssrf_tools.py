@@ -1,0 +1,143 @@
+"""The ssrf cases through the tools that fetch, default settings; a listener and each attempt to connect tell."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pegboard import ToolError
+from pegboard.core.view import View
+from tests.config.project import Project
+from tests.egress.loopback import RawServer, answer, redirect
+from tests.security.test_ssrf import connects
+
+__all__ = ["connects"]
+TOOLS = ("http_request", "web_scrape")
+INTERNAL = {
+    "ssrf_01": "http://127.0.0.1:{port}/",
+    "ssrf_01 name": "http://localhost:{port}/",
+    "ssrf_02": "http://127.0.0.2:{port}/",
+    "ssrf_03": "http://2130706433:{port}/",
+    "ssrf_06": "http://127.1:{port}/",
+    "ssrf_07": "http://[::ffff:127.0.0.1]:{port}/",
+    "ssrf_09": "http://0.0.0.0:{port}/",
+    "ssrf_09 v6": "http://[::]:{port}/",
+    "ssrf_10": "http://169.254.169.254/latest/meta-data/",
+    "ssrf_15 10": "http://10.0.0.1/",
+    "ssrf_15 172": "http://172.16.0.1/",
+    "ssrf_15 192": "http://192.168.0.1/",
+    "ssrf_15 100": "http://100.64.0.1/",
+    "ssrf_15 198": "http://198.18.0.1/",
+    "ssrf_17": "http://allowed.example@127.0.0.1:{port}/",
+    "ssrf_17 fragment": "http://127.0.0.1:{port}#@allowed.example/",
+    "ssrf_22 file": "file:///etc/passwd",
+    "ssrf_22 gopher": "gopher://127.0.0.1:{port}/x",
+    "ssrf_22 ftp": "ftp://127.0.0.1:{port}/x",
+    "ssrf_22 unix": "unix:///var/run/docker.sock",
+    "ssrf_22 data": "data:text/plain,hi",
+    "ssrf_22 javascript": "javascript:alert(1)",
+    "ssrf_22 http+unix": "http+unix://%2Fvar%2Frun%2Fdocker.sock/x",
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+def view(project: Project, config: str = "{}") -> View:
+    tools = "".join(f"  - {{name: {name}, type: builtin, config: {config}}}\n" for name in TOOLS)
+    return project.write(f"tools:\n{tools}").view(user="ann")
+
+
+async def error(tools: View, tool: str, url: str) -> ToolError:
+    args = {"url": url, "method": "GET"} if tool == "http_request" else {"url": url}
+    found = (await tools.call(tool, args)).error
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("case", INTERNAL)
+@pytest.mark.parametrize("tool", TOOLS)
+async def test_an_address_inside_is_refused_unheard(
+    project: Project, connects: list[str], tool: str, case: str
+) -> None:
+    async with RawServer(answer(b"internal"), host="127.0.0.2" if case == "ssrf_02" else "127.0.0.1") as listener:
+        found = await error(view(project), tool, INTERNAL[case].format(port=listener.port))
+        assert (found.kind, listener.hits, connects) == ("blocked_destination", 0, [])
+    assert "internal" not in found.message
+
+
+@pytest.mark.parametrize("status", ["302 Found", "307 Temporary Redirect"])
+@pytest.mark.parametrize("tool", TOOLS)
+async def test_ssrf_20_a_redirect_to_the_inside_is_refused_at_its_hop(project: Project, tool: str, status: str) -> None:
+    async with (
+        RawServer(answer(b"internal"), host="127.0.0.2") as inner,
+        RawServer(redirect(f"http://127.0.0.2:{inner.port}/", status=status)) as start,
+    ):
+        rules = f"{{allow_private: true, allow_hosts: ['127.0.0.1:{start.port}']}}"
+        found = await error(view(project, rules), tool, start.url)
+        assert (found.kind, start.hits, inner.hits) == ("blocked_destination", 1, 0)
+    assert found.message.startswith("Redirect 1:")
+
+
+@pytest.mark.parametrize(
+    "name", ["X\r\nHost", "X y", "X:", "Host", "Content-Length", "Transfer-Encoding", "Connection",
+             "Proxy-Authorization", "Cookie", "Authorization"],
+)  # fmt: skip
+async def test_ssrf_23_a_model_sets_no_header_that_frames_or_identifies(project: Project, name: str) -> None:
+    async with RawServer(answer(b"ok")) as server:
+        tools = view(project, "{allow_private: true}")
+        result = await tools.call("http_request", {"method": "GET", "url": server.url, "headers": {name: "a"}})
+        assert result.error is not None
+        assert (result.error.kind, server.hits) == ("invalid_arguments", 0)
+        result = await tools.call("http_request", {"method": "GET", "url": server.url, "headers": {"X": "a\r\nB: c"}})
+        assert result.error is not None
+        assert (result.error.kind, server.hits) == ("invalid_arguments", 0)
+
+
+@pytest.mark.parametrize(
+    "org", ["../../admin", "%2e%2e%2f", "a?x=", "a#b", "//evil.example", "@evil.example", "a\r\nHost: evil"]
+)
+async def test_ssrf_27_an_argument_of_an_api_stays_one_segment(project: Project, org: str) -> None:
+    async with RawServer(answer(b"ok")) as server:
+        path = {"get": {"operationId": "users", "parameters": [{"name": "org", "in": "path", "schema": {}}]}}
+        project.file("api.json", json.dumps({"openapi": "3.1.0", "paths": {"/api/{org}/users": path}}))
+        project.write(f"tools: [{{name: api, type: openapi, openapi: {{spec: api.json, base_url: '{server.url}'}}}}]")
+        result = await project.view().call("api__users", {"org": org})
+        assert result.error is None
+        head = server.heads[0]
+    parts = head.split(" ")[1].split("/")
+    assert (len(parts), parts[:2], parts[3]) == (4, ["", "api"], "users")
+    assert f"host: 127.0.0.1:{server.port}" in head.lower()
+    assert "evil" not in head.lower().partition("\r\n")[2]
+
+
+async def test_ssrf_27_a_segment_of_an_api_that_climbs_is_refused(project: Project) -> None:
+    async with RawServer(answer(b"ok")) as server:
+        path = {"get": {"operationId": "users", "parameters": [{"name": "org", "in": "path", "schema": {}}]}}
+        project.file("api.json", json.dumps({"openapi": "3.1.0", "paths": {"/api/{org}/users": path}}))
+        project.write(f"tools: [{{name: api, type: openapi, openapi: {{spec: api.json, base_url: '{server.url}'}}}}]")
+        for org in ("", ".", ".."):
+            result = await project.view().call("api__users", {"org": org})
+            assert result.error is not None
+            assert (result.error.kind, server.hits) == ("invalid_arguments", 0)
+
+
+async def test_a_description_that_names_an_internal_server_reaches_none(project: Project, connects: list[str]) -> None:
+    """The description is foreign: neither its server, nor what it refers to, is gone to."""
+    async with RawServer(answer(b"internal")) as inner:
+        operation = {"operationId": "steal", "responses": {}}
+        remote = {"get": {"operationId": "remote", "parameters": [{"$ref": f"{inner.url}/x.json"}]}}
+        description = {
+            "openapi": "3.1.0",
+            "servers": [{"url": inner.url}],
+            "paths": {"/": {"get": operation}, "/r": remote},
+        }
+        project.file("api.json", json.dumps(description))
+        project.write("tools: [{name: api, type: openapi, openapi: {spec: api.json}}]")
+        tools = project.view()
+        assert tools.names() == ["api__steal"]
+        result = await tools.call("api__steal", {})
+        assert result.error is not None
+        assert (result.error.kind, inner.hits, connects) == ("blocked_destination", 0, [])
