@@ -10,6 +10,7 @@ from contextlib import aclosing
 from functools import cache
 from typing import Any, cast
 
+import anyio
 import httpcore2
 import httpx2
 
@@ -57,13 +58,25 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self._max_response_bytes = max_response_bytes
         self._cap_event_streams = cap_event_streams
         self._headers_s = headers_s
-        self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=ssl_context or _shared_ssl_context(),
-            max_connections=max_connections,
-            max_keepalive_connections=20,
-            keepalive_expiry=5.0,
-            network_backend=GuardedBackend(destinations, resolve),
-        )
+        self._ssl_context = ssl_context
+        self._max_connections = max_connections
+        self._backend = GuardedBackend(destinations, resolve)
+        self._connections: httpcore2.AsyncConnectionPool | None = None
+
+    async def _pool(self) -> httpcore2.AsyncConnectionPool:
+        """Return the connections, made when they are first needed."""
+        if self._connections is None:
+            if not _shared_ssl_context.cache_info().currsize:
+                # Beside the loop: reading what the system trusts takes a tenth of a second.
+                await asyncio.get_running_loop().run_in_executor(None, _warm)
+            self._connections = self._connections or httpcore2.AsyncConnectionPool(
+                ssl_context=self._ssl_context or _shared_ssl_context(),
+                max_connections=self._max_connections,
+                max_keepalive_connections=20,
+                keepalive_expiry=5.0,
+                network_backend=self._backend,
+            )
+        return self._connections
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send one request; the body of the answer is read as it is iterated.
@@ -73,9 +86,10 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         """
         exchange = request.extensions.get(EXCHANGE_EXTENSION) or Exchange(origin=origin_of(request.url))
         outgoing = _outgoing(request, exchange)
+        pool = await self._pool()
         try:
             async with asyncio.timeout(self._headers_s):
-                answer = await self._pool.handle_async_request(outgoing)
+                answer = await pool.handle_async_request(outgoing)
         except TimeoutError:
             text = f"{exchange.origin!r} did not answer within {self._headers_s} s."
             raise EgressError("timeout", text, outcome_unknown=exchange.sent) from None
@@ -109,7 +123,8 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         """Close every connection."""
-        await self._pool.aclose()
+        if self._connections is not None:
+            await self._connections.aclose()
 
 
 class CountedBody(httpx2.AsyncByteStream):
@@ -194,6 +209,16 @@ def _wrong(exchange: Exchange, what: str) -> EgressError:
 @cache
 def _shared_ssl_context() -> ssl.SSLContext:
     return default_ssl_context()
+
+
+def _warm() -> None:
+    """Load what the first request of a process needs."""
+    _shared_ssl_context()
+
+    async def touch() -> None:
+        anyio.Event()
+
+    anyio.run(touch)
 
 
 def guarded_client(
