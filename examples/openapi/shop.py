@@ -57,7 +57,7 @@ class Shop(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *args):
+    def log_message(self, *args, **kwargs):
         pass
 
 

@@ -127,9 +127,8 @@ def misdeed(kind: str, good: dict[str, Any], out: Any) -> bytes:
         case "blocks":
             return line({**good, "result": {"content": [{"type": "text", "text": "x"}] * 10_000}})
         case "deep":
-            return line(
-                {**good, "result": {"content": [], "structuredContent": {"a": json.loads("[" * 500 + "]" * 500)}}}
-            )
+            deep = json.loads("[" * 500 + "]" * 500)
+            return line({**good, "result": {"content": [], "structuredContent": {"a": deep}}})
         case "nan":
             return line({**good, "result": {"content": [], "structuredContent": {"a": float("nan")}}})
         case "drip":
@@ -139,11 +138,8 @@ def misdeed(kind: str, good: dict[str, Any], out: Any) -> bytes:
                 time.sleep(0.005)
             return b""
         case "progress":
-            told = {
-                "jsonrpc": "2.0",
-                "method": "notifications/progress",
-                "params": {"progressToken": identity, "progress": 1},
-            }
+            params = {"progressToken": identity, "progress": 1}
+            told = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
             return line(told) * 100_000 + line(good)
         case "stderr":
             sys.stderr.write("noise " * 500_000)

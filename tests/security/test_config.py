@@ -3,13 +3,14 @@
 import json
 import logging
 import os
+import traceback
 from base64 import b64encode
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
-from pegboard import DefinitionError
+from pegboard import CallError, DefinitionError
 from pegboard.config import context_for, load, load_catalog
 from tests.config.project import Project
 
@@ -115,6 +116,49 @@ def test_cfg_01_problems_of_a_config_do_not_show_what_came_from_the_environment(
     said = project.said()
     assert len(said) == 11
     assert_clean("\n".join(said))
+
+
+async def test_cfg_02_a_secret_in_an_exception_reaches_neither_caller_nor_log(
+    project: Project, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    project.env = {"DB_PASS": CANARY}
+    project.write(
+        """\
+        settings: {dsn: "postgres://u:${DB_PASS}@h/db"}
+        tools:
+          - {name: query, type: internal, handler: "python:mine:query"}
+          - {name: refuse, type: internal, handler: "python:mine:refuse"}
+        """,
+        mine="""
+        from pegboard import CallError, ToolContext
+
+        def query(ctx: ToolContext) -> str:
+            try:
+                raise ValueError(f"bad password {ctx.settings['dsn']}")
+            except ValueError as error:
+                raise RuntimeError(f"dsn={ctx.settings['dsn']}") from error
+
+        def refuse(ctx: ToolContext) -> str:
+            raise CallError("tool_error", f"dsn={ctx.settings['dsn']}", hint=ctx.settings["dsn"])
+        """,
+    )
+    view = project.view(user="ann")
+    results = [await view.call(name) for name in ("query", "refuse")]
+    assert [result.error and result.error.kind for result in results] == ["tool_error", "tool_error"]
+    raised: list[str] = []
+    for name in ("query", "refuse"):
+        with pytest.raises(CallError) as caught:
+            await view.call(name, raise_errors=True)
+        raised.append("".join(traceback.format_exception(caught.value)))
+    assert "[redacted]" in results[1].text
+    assert len(results[0].text) < 200
+    for text in (repr(results), *raised, caplog.text):
+        assert_clean(text)
+    # The id that the caller is told leads to the line of the log.
+    call_id = results[0].text.partition("(call ")[2].partition(")")[0]
+    assert call_id
+    assert call_id in caplog.text
 
 
 @pytest.mark.parametrize("text", ["${AWS_SECRET_ACCESS_KEY}", "$HOME", "${HOME:-x}", "$${HOME}", "$(id)", "`id`"])

@@ -24,7 +24,7 @@ class Item:
     """One thing of an order."""
 
     name: str
-    count: Number = 1
+    count: int = 1
 
 
 class Ship(Tool, register=False, groups="core"):
@@ -69,9 +69,9 @@ def shop() -> Catalog:
         return a + b
 
     @catalog.tool(groups="core", title="Order things", description="Order.")
-    async def order(items: list[Item], colour: Colour, note: str | None = None) -> dict[str, int]:
+    async def order(items: list[Item], colour: Colour, note: str | None = None) -> dict[str, str]:
         """Order."""
-        return {item.name: item.count for item in items}
+        return {item.name: str(item.count) for item in items}
 
     @catalog.tool(groups="core")
     async def pick(

@@ -136,10 +136,13 @@ class Changes:
             selection = Selection() if found is None else Selection(include=found.include, policy=found.policy)
             # How they are shown, and which: what else a profile says is no reason to tell anybody.
             how = None if found is None else replace(found, policy=OPEN_POLICY, rate_limit=None, origin="")
-            shown[profile, "tools"] = how, [
-                (entry.qualified_id, entry.fingerprint, entry.source and states.get(entry.source))
-                for entry in snapshot.selected(selection, OPEN_POLICY)
-            ]
+            shown[profile, "tools"] = (
+                how,
+                [
+                    (entry.qualified_id, entry.fingerprint, entry.source and states.get(entry.source))
+                    for entry in snapshot.selected(selection, OPEN_POLICY)
+                ],
+            )
             offered = self._offered(profile)
             for what in ("prompts", "resources"):
                 shown[profile, what] = [one for one in offered if one[0].startswith(what[:-1])]
