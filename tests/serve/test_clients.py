@@ -15,7 +15,6 @@ from tests.serve.doors import served, workshop
 
 ROOT = Path(__file__).parents[2]
 INSPECTOR = ROOT / "tests/conformance/node_modules/.bin/mcp-inspector"
-FASTMCP = ROOT / ".venv-bench/bin/python"
 STDIO = """
 import sys
 sys.path.insert(0, {root!r})
@@ -89,13 +88,11 @@ async def test_the_inspector_lists_and_calls(era: str, door: str, tmp_path: Path
 
 @pytest.mark.parametrize("door", ["http", "stdio"])
 async def test_fastmcp_lists_and_calls(door: str, tmp_path: Path, server_script: Path) -> None:
-    if not FASTMCP.exists():
-        pytest.skip("fastmcp has an environment of its own: make bench")
     script = tmp_path / "client.py"
     script.write_text(FASTMCP_CLIENT)
     async with served(http_app(workshop()[0])) as url:
         target: Any = f"{url}/mcp/admin" if door == "http" else [sys.executable, str(server_script), "admin"]
-        code, out = await run(FASTMCP, script, json.dumps(target), ROOT, home=tmp_path)
+        code, out = await run(sys.executable, script, json.dumps(target), ROOT, home=tmp_path)
     assert code == 0, out
     names, text, refused = json.loads(out.splitlines()[-1])
     assert names == ["add", "count", "wait", "steps", "greet", "broken", "wipe"]
