@@ -117,3 +117,14 @@ def test_a_server_that_fails_or_hangs_is_told_of_and_holds_nobody_up(
     said = f"'four' is still connecting after {3 * SLACK} s: its tools may be missing here."
     assert late == f"{said} `pegboard doctor` tells more."
     assert processes_with(str(EVIL)) == []
+
+
+def test_why_of_a_server_that_is_away_says_so_and_what_to_do(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "pegboard.yaml").write_text("tools:\n" + MORE.partition("  - name: four")[0].format())
+    ran = run("why", "three__read", "--json")
+    told = json.loads(ran.out)
+    assert (ran.code, told["visible"], told["code"]) == (1, False, "source")
+    assert told["reason"].startswith("'three__read' is not known, as source 'three' is unreachable: ")
+    assert "no-such-program" in told["reason"]
+    assert told["fix"]["text"] == "bring source 'three' up (pegboard doctor)"
+    assert json.loads(run("why", "nothing", "--json").out)["code"] == "unknown"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pegboard import Catalog, DefinitionError, DuplicateToolError, Policy, Profile, ToolContext, ToolSpec
-from pegboard.base.model import SourceState
+from pegboard.base.model import Fix, SourceState
 from pegboard.base.names import nearest
 from pegboard.core.policy import Selection, decide
 from tests.core.parts import ANN, FakeSource, echo, foreign, kind_of, one_tool, spec
@@ -109,6 +109,12 @@ def test_the_judge_can_be_asked_by_name() -> None:
     assert decide("nothing", snapshot, ANN, Selection(), {}).code == "unknown"
     decision = decide("git__log", snapshot, ANN, Selection(), down)
     assert (decision.code, decision.reason) == ("source", "source 'git' is auth_required: log in again")
+    for name in ("git__push", "git.push"):
+        decision = decide(name, snapshot, ANN, Selection(), down)
+        reason = f"{name!r} is not known, as source 'git' is auth_required: log in again"
+        assert (decision.code, decision.reason) == ("source", reason)
+        assert decision.fix == Fix("source", "git", "bring source 'git' up (pegboard doctor)")
+        assert decide(name, snapshot, ANN, Selection(), {}).code == "unknown"
 
 
 def test_a_rule_of_a_profile_is_named_with_its_place() -> None:

@@ -8,8 +8,10 @@ import pytest
 
 from pegboard import Bounds, Catalog, Profile
 from pegboard.base.errors import ERROR_KINDS
+from pegboard.base.model import SourceState
 from pegboard.serve import http_app
 from pegboard.serve.api.problems import STATUS_OF_KIND
+from tests.core.parts import FakeSource
 from tests.serve.doors import inside, served, workshop
 from tests.serve.http_callers import context_of_user, heard_until, known_callers
 
@@ -61,8 +63,10 @@ async def test_a_list_comes_in_pages() -> None:
 
 
 async def test_hidden_and_absent_are_the_same_everywhere() -> None:
-    names = ["wipe", "inner", "main.wipe", "nobody"]
-    async with inside(http_app(workshop()[0])) as client:
+    names = ["wipe", "inner", "main.wipe", "away__tool", "nobody"]
+    catalog = workshop()[0]
+    catalog.add_source(FakeSource(name="away", now=SourceState(status="unreachable", is_up=False)))
+    async with inside(http_app(catalog)) as client:
         for method, path in [("GET", ""), ("GET", "/why"), ("POST", "/call")]:
             answers = [await client.request(method, f"/v1/tools/{name}{path}") for name in names]
             words = set()
@@ -76,8 +80,13 @@ async def test_hidden_and_absent_are_the_same_everywhere() -> None:
 
 
 async def test_only_an_operator_is_told_why_a_tool_is_hidden() -> None:
-    app = known_callers(http_app(workshop()[0], config=context_of_user))
+    catalog = workshop()[0]
+    catalog.add_source(FakeSource(name="away", now=SourceState(status="unreachable", is_up=False)))
+    app = known_callers(http_app(catalog, config=context_of_user))
     async with served(app) as url, httpx2.AsyncClient(base_url=url) as client:
+        away = (await client.get("/v1/tools/away__tool/why", headers={"x-user": "operator"})).json()
+        assert (away["code"], away["fix"]["text"]) == ("source", "bring source 'away' up (pegboard doctor)")
+        assert (await client.get("/v1/tools/away__tool/why", headers={"x-user": "ann"})).json()["code"] == "unknown"
         told = (await client.get("/v1/tools/wipe/why", headers={"x-user": "operator"})).json()
         assert (told["visible"], told["code"], told["fix"]["text"]) == (False, "group", "include 'admin'")
         assert (await client.get("/v1/tools/wipe/why", headers={"x-user": "ann"})).json()["code"] == "unknown"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from pegboard.base.errors import AsyncPredicateError
 from pegboard.base.memo import Question
 from pegboard.base.model import Code, Decision, Fix, SourceState, ToolEntry
-from pegboard.base.names import matches
+from pegboard.base.names import matches, nearest
 from pegboard.base.policies import OPEN_POLICY, Policy
 from pegboard.core.availability import Availability, States
 from pegboard.core.context import ToolContext
@@ -131,8 +131,17 @@ def decide(name: str, snapshot: Catalogued, ctx: ToolContext, selection: Selecti
     """
     entry = snapshot.find(name)
     if entry is None:
-        return Decision("unknown", f"No tool named {name!r} is declared.")
+        return undeclared(name, (), source_states)
     return decide_entry(entry, snapshot, ctx, selection, source_states)
+
+
+def undeclared(name: str, known: Iterable[str], states: States) -> Decision:
+    """Judge a name that no tool has. Of a source that is not up nobody can tell which tools it has."""
+    source = name.partition("__")[0].partition(".")[0]
+    if states.get(source, UP).status == "ok":
+        return Decision("unknown", f"No tool named {name!r} is declared.{nearest(name, known, label='Declared')}")
+    reason, fix, _ = _explain_source(source, states)
+    return Decision("source", f"{name!r} is not known, as {reason}", Fix("source", source, fix))
 
 
 def decide_entry(
@@ -144,13 +153,12 @@ def decide_entry(
     if code == "visible":
         return VISIBLE
     reason, fix, subject = _explain(code, entry, at)
+    made = Decision(code, reason, Fix(code, subject, fix))
     fixed = _fixed(code, entry, at)
     if fixed is None:
-        return Decision(code, reason, Fix(code, subject, fix))
+        return made
     after = _code(*fixed)
-    return Decision(
-        code, reason, Fix(code, subject, fix), after, "" if after == "visible" else _explain(after, *fixed)[0]
-    )
+    return made._replace(next=after, next_reason="" if after == "visible" else _explain(after, *fixed)[0])
 
 
 class _At(NamedTuple):
@@ -202,7 +210,6 @@ def permitting(policy: Policy, entry: ToolEntry) -> Policy:
 def _explain(code: Code, entry: ToolEntry, at: _At) -> tuple[str, str, str]:
     """Return (reason, fix, subject) for a code that was met."""
     spec, name = entry.spec, entry.qualified_id
-    state = at.states.get(entry.source or "", UP)
     match code:
         case "internal":
             return f"{name!r} is internal-only{_where(spec.origin)}", f"host code names it: internal=[{name!r}]", name
@@ -215,9 +222,7 @@ def _explain(code: Code, entry: ToolEntry, at: _At) -> tuple[str, str, str]:
         case "quarantine":
             return f"{name!r} is new or suspicious since its source was pinned", f"pegboard lock accept {name}", name
         case "source":
-            detail = f": {state.reason}" if state.reason else ""
-            fix = f"bring source {entry.source!r} up (pegboard doctor)"
-            return f"source {entry.source!r} is {state.status}{detail}", fix, entry.source or ""
+            return _explain_source(entry.source or "", at.states)
         case "factory":
             fix = f"supply ToolContext(factories={{{spec.factory!r}: …}})"
             return f"no factory {spec.factory!r} in the context", fix, spec.factory or ""
@@ -227,6 +232,12 @@ def _explain(code: Code, entry: ToolEntry, at: _At) -> tuple[str, str, str]:
         case _:
             fault = build_fault(entry, at.snapshot, at.ctx)
             return f"its builder failed{_where(spec.origin)}: {fault}", "mend the builder", name
+
+
+def _explain_source(source: str, states: States) -> tuple[str, str, str]:
+    state = states.get(source, UP)
+    reason = f"source {source!r} is {state.status}" + (f": {state.reason}" if state.reason else "")
+    return reason, f"bring source {source!r} up (pegboard doctor)", source
 
 
 def _explain_policy(entry: ToolEntry, at: _At) -> tuple[str, str, str]:

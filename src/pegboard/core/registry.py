@@ -286,7 +286,7 @@ class Registry:
     def take(self, other: Registry) -> None:
         """Replace all declarations by those of `other`, in one step; a reload. Subscribers stay ours."""
         with self._lock:
-            for name in _DECLARED:
+            for name in _OWN:
                 setattr(self, name, getattr(other, name))
             for source in self.sources.values():
                 source.subscribe(self.changed)
@@ -321,9 +321,8 @@ class Registry:
         """Return the groups of the config, of every declaration, and of sources that are down."""
         own = {group for entry in self._all_entries() for group in entry.spec.groups}
         mirrored = {group for groups, _ in self.mirrors.values() for group in groups}
-        return frozenset(
-            own | mirrored | set(self.groups) | {g for s in self.sources.values() for g in s.groups()} | {"core"}
-        )
+        foreign = {group for source in self.sources.values() for group in source.groups()}
+        return frozenset(own | mirrored | foreign | set(self.groups) | {"core"})
 
     def namespaces(self) -> frozenset[str]:
         return frozenset({entry.spec.namespace for entry in self._all_entries()} | set(self.sources) | {"main"})
@@ -395,9 +394,7 @@ class Registry:
         return sorted(merged.values(), key=lambda entry: entry.spec.namespace)
 
 
-_DECLARED = (
-    "_entries", "_dynamic", "_dynamic_names", "predicates", "groups", "profiles", "hooks", "sources", "mirrors",
-)  # fmt: skip
+_OWN = ("_entries", "_dynamic", "_dynamic_names", "predicates", "groups", "profiles", "hooks", "sources", "mirrors")
 
 
 class LiveStates:

@@ -12,9 +12,9 @@ from pegboard.base.bounds import DEFAULT_BOUNDS
 from pegboard.base.content import ToolResult
 from pegboard.base.errors import AsyncPredicateError, DefinitionError
 from pegboard.base.model import JSON, Decision, JSONValue, Profile, ToolEntry
-from pegboard.base.names import nearest, nearest_one
+from pegboard.base.names import nearest_one
 from pegboard.core.context import ToolContext
-from pegboard.core.policy import Selection, decide_entry, dynamic_code, static_code, without_builder
+from pegboard.core.policy import Selection, decide_entry, dynamic_code, static_code, undeclared, without_builder
 from pegboard.core.ports import Caller, Exporter
 from pegboard.core.registry import Registry, Snapshot
 
@@ -171,7 +171,7 @@ class View:
             decided = self._decide(bundle, snapshot)
             return Decision("unknown", f"{name!r} is a bundle, not a tool.") if decided.visible else decided
         known = [item.wire_name for item in snapshot.entries]
-        return Decision("unknown", f"No tool named {name!r} is declared.{nearest(name, known, label='Declared')}")
+        return undeclared(name, known, self._parts.registry.states())
 
     def _decide(self, entry: ToolEntry, snapshot: Snapshot) -> Decision:
         return decide_entry(entry, snapshot, self.ctx, self.selection, self._parts.registry.states())
