@@ -117,6 +117,9 @@ class Endpoint:
                 self._open -= 1
 
     async def _post(self, scope: Scope, receive: Receive, send: Send, visit: Visit, head: Head) -> None:
+        if not head.by_name.get(b"content-type", b"").lower().startswith(b"application/json"):
+            await _refuse(send, 415, -32600, "Send the body as Content-Type: application/json.")
+            return
         try:
             body = await self._intake.body(head.by_name, receive)
             message = self._intake.message(body)
