@@ -3,6 +3,7 @@
 import hashlib
 import os
 import stat
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -81,7 +82,7 @@ async def test_a_file_that_looks_unchanged_is_not_read_again(store: KeyStore) ->
     assert await ring.credential(key)
 
 
-@pytest.mark.parametrize("harm", ["deleted", "emptied", "garbage", "a folder", "another table", "cut"])
+@pytest.mark.parametrize("harm", ["deleted", "emptied", "garbage", "a folder", "another table", "other types", "cut"])
 async def test_a_store_that_cannot_be_read_lets_nobody_in(store: KeyStore, harm: str) -> None:
     key = store.add("ann")[0]
     ring = Keyring(store.path)
@@ -92,6 +93,11 @@ async def test_a_store_that_cannot_be_read_lets_nobody_in(store: KeyStore, harm:
         store.path.mkdir()
     elif harm == "another table":
         apsw.Connection(str(store.path)).execute("CREATE TABLE other (id)")
+    elif harm == "other types":
+        columns = "id, name, digest, created_at, expires_at, revoked_at"
+        with closing(apsw.Connection(str(store.path))) as connection:
+            connection.execute(f"CREATE TABLE api_keys ({columns})")
+            connection.execute("INSERT INTO api_keys VALUES (?, 'ann', 'x', 1, NULL, NULL)", (key[4:20],))
     elif harm != "deleted":
         store.path.write_bytes({"emptied": b"", "garbage": b"x" * 8192, "cut": whole[:5000]}[harm])
     for _ in range(2):

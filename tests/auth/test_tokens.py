@@ -190,6 +190,19 @@ async def test_a_new_key_is_found_when_its_first_token_comes(issuer: Issuer) -> 
     assert issuer.asked == 2
 
 
+@pytest.mark.parametrize("kid", ["one", None])
+async def test_a_new_key_without_an_id_of_its_own_is_found_too(issuer: Issuer, kid: str | None) -> None:
+    clock = Clock()
+    judge = reader(issuer, clock)
+    await judge.credential(issuer.token(kid=kid))
+    issuer.keys = [jwk_of(RSA_TWO, "one")]
+    clock.now += PAUSE_S
+    assert await judge.credential(issuer.token(key=RSA_TWO, kid=kid))
+    with pytest.raises(BadCredentialError):
+        await judge.credential(issuer.token(kid=kid))
+    assert issuer.asked == 2
+
+
 async def test_a_key_that_was_taken_back_is_soon_good_for_nothing(issuer: Issuer) -> None:
     clock = Clock()
     judge = reader(issuer, clock)

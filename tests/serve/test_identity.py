@@ -253,7 +253,7 @@ async def test_callers_without_a_credential_must_be_on_this_machine() -> None:
             assert await answered(app, where) == 401, where
         # A proxy on this machine speaks for somebody else.
         assert await answered(app, HERE, host="tools.example.com") == 401
-        for name in ("x-forwarded-for", "forwarded", "x-real-ip"):
+        for name in ("x-forwarded-for", "forwarded", "x-real-ip", "x-forwarded-proto", "via", "cf-connecting-ip"):
             assert await answered(app, HERE, **{name: "127.0.0.1"}) == 401
             assert await answered(app, THERE, **{name: "127.0.0.1"}) == 401
 

@@ -51,12 +51,17 @@ class KeySet:
             UnavailableError: the issuer does not answer, and what is known of it is too old.
         """
         await self._refresh(FRESH_S)
-        found = self._matching(kid, key_type, algorithm)
-        if not found:
-            # The issuer may have a new key since.
-            await self._refresh(PAUSE_S)
-            found = self._matching(kid, key_type, algorithm)
-        return found
+        return self._matching(kid, key_type, algorithm)
+
+    async def newer(self, kid: str | None, key_type: str, algorithm: str) -> list[JSON]:
+        """Ask the issuer again and return its candidates; none where it was asked a moment ago, or has nothing new.
+
+        Raises:
+            UnavailableError: as `candidates`.
+        """
+        known = self._keys
+        await self._refresh(PAUSE_S)
+        return [] if self._keys is known else self._matching(kid, key_type, algorithm)
 
     def _matching(self, kid: str | None, key_type: str, algorithm: str) -> list[JSON]:
         return [

@@ -158,6 +158,9 @@ def _run(connection: apsw.Connection, sql: str, values: tuple[Any, ...] = ()) ->
 
 def _key(row: tuple[Any, ...]) -> ApiKey:
     key_id, name, digest, created_at, expires_at, revoked_at = row
+    # Another program may have made the file.
+    if not isinstance(digest, bytes) or not all(isinstance(one, int | None) for one in row[3:]):
+        raise KeyStoreError(f"The key store holds something else under {key_id!r}. Look at `api_keys:` and the file.")
     return ApiKey(
         id=key_id, name=name, digest=digest, created_at=created_at, expires_at=expires_at, revoked_at=revoked_at
     )

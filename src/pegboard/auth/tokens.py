@@ -41,10 +41,12 @@ class TokenReader:
             UnavailableError: the issuer's keys cannot be had.
         """
         algorithm, kid = _head(token)
-        for key in (await self._keys.candidates(kid, _key_type(algorithm), algorithm))[:_MAX_CANDIDATES]:
-            claims = self._claims(token, key, algorithm)
-            if claims is not None:
-                return self._credential(claims)
+        # The issuer may have a new key since, with or without another id.
+        for known in (self._keys.candidates, self._keys.newer):
+            for key in (await known(kid, _key_type(algorithm), algorithm))[:_MAX_CANDIDATES]:
+                claims = self._claims(token, key, algorithm)
+                if claims is not None:
+                    return self._credential(claims)
         raise BadCredentialError("signature")
 
     def _claims(self, token: str, key: JSON, algorithm: str) -> JSON | None:

@@ -29,7 +29,8 @@ _NOT_NOW = Refusal(
     headers=((b"retry-after", b"5"),),
 )
 _NOT_HERE = Refusal(status=403, text="This credential may do nothing here. Ask the operator for a rule that names it.")
-_FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-real-ip")
+_FORWARDED = (b"forwarded", b"via", b"x-real-ip", b"x-client-ip", b"true-client-ip", b"cf-connecting-ip")
+_X_FORWARDED = b"x-forwarded"
 _MAX_CHARS = 16 * 1024
 
 Scope = MutableMapping[str, Any]
@@ -112,7 +113,7 @@ class Doorman:
             is_near = client is not None and ipaddress.ip_address(client[0]).is_loopback
         except ValueError:
             is_near = False
-        if not is_near or any(name in _FORWARDED for name, _ in scope["headers"]):
+        if not is_near or any(_tells_of_a_proxy(name) for name, _ in scope["headers"]):
             return False
         return self._local.refusal(scope["headers"]) is None
 
@@ -166,3 +167,7 @@ class Doorman:
             who = _ANYBODY.identity
             visit = self._visits[profile] = Visit(identity=who, profile=profile, session=who.credential)
         return visit
+
+
+def _tells_of_a_proxy(header: bytes) -> bool:
+    return header in _FORWARDED or header.startswith(_X_FORWARDED)

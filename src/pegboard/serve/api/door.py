@@ -41,6 +41,7 @@ class Asked:
     base: str
     receive: Receive
     send: Send
+    is_head: bool = False
 
 
 Answer = Callable[[Asked], Awaitable[Reply | None]]
@@ -139,7 +140,7 @@ class Place:
         visit = await self._api.visit(scope, query.get("profile"))
         asked = Asked(
             visit=visit, path=scope.get("path_params", {}), query=query, headers=dict(scope["headers"]),
-            base=scope.get("root_path", ""), receive=receive, send=send,
+            base=scope.get("root_path", ""), receive=receive, send=send, is_head=scope["method"] == "HEAD",
         )  # fmt: skip
         self._api.open += 1
         try:

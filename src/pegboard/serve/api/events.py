@@ -6,7 +6,7 @@ import asyncio
 
 from pegboard.serve.api.door import Api, Asked, ended, left
 from pegboard.serve.api.problems import ProblemError
-from pegboard.serve.api.replies import PING_EVERY_S, EventStream, Reply
+from pegboard.serve.api.replies import EVENT_STREAM, PING_EVERY_S, EventStream, Reply
 from pegboard.serve.hub import Outbox, frame, owner_of
 from pegboard.serve.identity import Visit
 
@@ -36,6 +36,9 @@ class Events:
 
     async def listen(self, asked: Asked) -> Reply | None:
         """Stream events until the client leaves or the server ends."""
+        if asked.is_head:
+            # A stream has no end that a client could wait for.
+            return Reply(b"", media_type=EVENT_STREAM)
         hub, outbox = self._api.hub, Outbox()
         owner = owner_of(asked.visit, self._api.desk.context(asked.visit))
         if hub.streams >= MAX_STREAMS or hub.listening(owner) >= MAX_STREAMS_OF_ONE:
