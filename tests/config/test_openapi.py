@@ -159,7 +159,7 @@ def test_operations_that_cannot_be_taken_are_left_out_one_by_one_and_told(projec
         "@evil.example/x": {"get": {"operationId": "host"}},
         "/../admin": {"get": {"operationId": "climbs"}},
         "/%2e%2E/admin": {"get": {"operationId": "climbs_encoded"}},
-        "/a?b=c": {"get": {"operationId": "query"}},
+        "/a?b={c}": {"get": {"operationId": "query"}},
         "/{gone}": {"get": {"operationId": "unfilled"}},
         "/remote": {"get": {"operationId": "remote", "parameters": [{"$ref": "file:///etc/passwd"}]}},
         "/nothing": {"get": {"operationId": "nothing", "parameters": [{"$ref": "#/components/no"}]}},

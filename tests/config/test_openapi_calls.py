@@ -173,7 +173,7 @@ async def test_a_description_is_fetched_at_start_and_its_server_may_be_where_it_
         project.write(f"tools: [{{name: api, type: openapi, openapi: {{spec: '{server.url}/api.yaml'}}}}]")
         catalog, config = project.load()
         assert catalog.view(ANN).names() == []
-        assert catalog.view(ANN).why("api__hi").code == "unknown"
+        assert catalog.view(ANN).why("api__hi").code == "source"
         await catalog.start()
         await catalog.registry.sources["api"].listed()  # type: ignore[attr-defined]  # a source of this kind has it
         view = catalog.view(context_for(config, user="ann"))

@@ -237,3 +237,44 @@ def test_all_that_is_wrong_is_said_at_once(project: Project) -> None:
         "tools[0].description", "tools[0].webhook", "tools[1].webhook.url", "tools[1].webhook.body",
         "tools[1].webhook.result", "tools[1].webhook.headers.Te",
     ]  # fmt: skip
+
+
+async def test_integers_of_any_length_are_sent_as_they_are(project: Project) -> None:
+    site, huge = Site(lambda _: as_json({})), 10**30
+    async with site.server() as server:
+        for said in (
+            f"url: {server.url}/x",
+            f"url: '{server.url}/{{n}}', method: GET",
+            f"url: {server.url}, method: PUT, body: {{a: 'n={{{{ n }}}}'}}",
+        ):
+            project.write(
+                f"""\
+                tools:
+                  - name: t
+                    type: webhook
+                    description: x
+                    consent: always
+                    webhook: {{{said}}}
+                    parameters: {{n: {{type: integer, required: true}}}}
+                """
+            )
+            tools = project.view(user="ann", approve=lambda request: True)
+            assert (await tools.call("t", {"n": huge})).error is None
+    assert [(asked.target, asked.body) for asked in site.asked] == [
+        ("/x", b'{"n":%d}' % huge), (f"/{huge}", b""), ("/", b'{"a":"n=%d"}' % huge),
+    ]  # fmt: skip
+
+
+def test_an_integer_that_most_readers_would_round_is_refused_in_a_schema(project: Project) -> None:
+    project.write(
+        """\
+        tools:
+          - name: a
+            type: webhook
+            description: x
+            webhook: {url: "https://x.example"}
+            parameters: {n: {type: integer, maximum: 99999999999999999999}}
+        """
+    )
+    [said] = project.said()
+    assert said == "pegboard.yaml:6:17: tools[0].parameters: The schema has an integer of more than 64 bits."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 
 import orjson
 
@@ -11,7 +12,10 @@ from pegboard.base.model import JSONValue
 
 def canonical_json(value: JSONValue) -> bytes:
     """Return JSON bytes that are equal for equal values, whatever the order of keys."""
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
+    except TypeError:  # an integer of more than 64 bits
+        return json.dumps(value, default=str, sort_keys=True, separators=(",", ":")).encode()
 
 
 def digest(value: JSONValue) -> str:

@@ -46,8 +46,7 @@ class Memo:
         with self._lock:
             if key in self._answers:
                 return self._answers[key], False
-            answer: Future[Any] = Future()
-            self._answers[key] = answer
+            answer = self._answers[key] = Future[Any]()
             self._owners[key] = threading.get_ident()
             return answer, True
 
@@ -101,10 +100,8 @@ def _fill(answer: Future[Any], ask: Callable[[], Any]) -> None:
 
 async def _ask(question: Question, ctx: object, answer: Future[Any], timeout_s: float) -> None:
     try:
-        if question.is_blocking:
-            value = await asyncio.wait_for(asyncio.to_thread(question.ask, ctx), timeout_s)
-        else:
-            value = await asyncio.wait_for(question.ask(ctx), timeout_s)
+        asked = asyncio.to_thread(question.ask, ctx) if question.is_blocking else question.ask(ctx)
+        value = await asyncio.wait_for(asked, timeout_s)
     except TimeoutError:
         answer.set_exception(TimeoutError(f"no answer within {timeout_s:g} s"))
     except BaseException as error:  # noqa: BLE001 - boundary: foreign code

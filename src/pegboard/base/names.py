@@ -92,8 +92,7 @@ def _glob(pattern: str) -> Callable[[str], object]:
 
 def matches(pattern: str, candidates: Iterable[str]) -> bool:
     """Tell whether a glob fits one of the names, without regard to case."""
-    match = _glob(pattern)
-    return any(match(fold(candidate)) for candidate in candidates)
+    return any(map(_glob(pattern), map(fold, candidates)))
 
 
 def nearest_one(name: str, known: Iterable[str]) -> str | None:

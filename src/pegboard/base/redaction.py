@@ -30,8 +30,7 @@ def _spellings(value: str) -> Iterable[str]:
         # Only the characters that depend on nothing but the secret; its neighbours decide the rest.
         start, end = (0, 2, 3)[lead], ((lead + len(raw)) * 8) // 6
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
-            core = encode(b"\0" * lead + raw).decode()[start:end]
-            yield core
+            yield encode(b"\0" * lead + raw).decode()[start:end]
 
 
 class Redactor:

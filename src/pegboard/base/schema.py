@@ -116,7 +116,7 @@ def _first_line(error: object) -> str:
 
 
 def check_schema_size(schema: JSONValue, *, bounds: Bounds) -> None:
-    """Refuse a schema deeper than `schema_depth` levels of subschemas or with more than `subschemas`.
+    """Refuse a schema deeper than `schema_depth`, of more than `subschemas`, or with integers that JSON readers lose.
 
     Raises:
         CallError: `schema_too_complex`.
@@ -130,6 +130,8 @@ def check_schema_size(schema: JSONValue, *, bounds: Bounds) -> None:
             if depth > 2 * bounds.schema_depth:
                 raise CallError("schema_too_complex", f"The schema is more than {bounds.schema_depth} levels deep.")
         elif not is_list(value):
+            if isinstance(value, int) and not -_SMALL <= 2 * value < 2 * _SMALL:
+                raise CallError("schema_too_complex", "The schema has an integer of more than 64 bits.")
             continue
         if count > 2 * bounds.subschemas:
             raise CallError("schema_too_complex", f"The schema has more than {bounds.subschemas} subschemas.")

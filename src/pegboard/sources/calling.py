@@ -19,6 +19,7 @@ from pegboard.egress.answers import is_json, media_type, retry_after_s, text_of
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.http import GuardedClient, Response
 from pegboard.egress.network import Resolve, system_resolve
+from pegboard.sources.encoding import json_bytes
 from pegboard.sources.seal import Seal, credentials_in
 
 # What an executor waits on top of a request's own deadline, so that the tool tells what ran out of time.
@@ -112,7 +113,7 @@ def plain(headers: Mapping[str, str | Secret]) -> dict[str, str]:
 
 def scalar(value: JSONValue) -> str:
     """Return an argument as a part of a URL or a header has it; what is no scalar as JSON."""
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else json_bytes(value).decode()
 
 
 def query_of(args: Mapping[str, JSONValue]) -> str:

@@ -12,6 +12,7 @@ import orjson
 from pegboard.base.errors import DefinitionError
 from pegboard.base.model import JSON, JSONValue, is_list, is_object
 from pegboard.base.secrets import Secret
+from pegboard.sources.encoding import json_bytes
 
 _NAME = r"[A-Za-z_][\w-]*"
 _PLACE = re.compile(rf"\{{\{{\s*(?P<path>{_NAME}(?:\.{_NAME})*)\s*(?:\|\s*tojson\s*)?\}}\}}")
@@ -153,4 +154,4 @@ def _found(args: Mapping[str, JSONValue], path: tuple[str, ...]) -> object:
 def _as_text(value: object) -> str:
     if value is _ABSENT or value is None:
         return ""
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
+    return value if isinstance(value, str) else json_bytes(value).decode()

@@ -22,6 +22,7 @@ from pegboard.egress.http import Response, checked_headers
 from pegboard.egress.network import Resolve, system_resolve
 from pegboard.egress.urls import expand_path, parse_url, placeholders_of
 from pegboard.sources.calling import GRACE_S, Order, Service, plain, query_of, scalar, value_of, with_query
+from pegboard.sources.encoding import json_bytes
 from pegboard.sources.filling import Template
 from pegboard.sources.seal import sealed
 
@@ -191,7 +192,7 @@ def _order(settings: WebhookSettings, args: JSON, in_url: frozenset[str], templa
     rest = {name: value for name, value in args.items() if name not in in_url}
     if settings.method in _IN_QUERY:
         return Order(method=settings.method, url=with_query(url, query_of(rest)))
-    body = orjson.dumps(rest if template is None else template.filled(args))
+    body = json_bytes(rest if template is None else template.filled(args))
     return Order(method=settings.method, url=url, headers={"content-type": "application/json"}, body=body)
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-import orjson
-
 from pegboard.base.errors import CallError
 from pegboard.base.model import JSON, Annotations, Handler, is_list, is_object
 from pegboard.core.call_context import CallContext
 from pegboard.egress.answers import json_of
 from pegboard.sources.builtin.kind import BuiltinKind, Services, tool_spec
 from pegboard.sources.builtin.network import HeaderConfig, check_status, web
+from pegboard.sources.encoding import json_bytes
 
 _CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization", "content-type"})
 _WHO = "The GraphQL server"
@@ -51,7 +50,7 @@ def make(config: HeaderConfig, services: Services) -> Handler:
                 text = f"The header {name!r} is set by this tool or its configuration. Leave it out."
                 raise CallError("invalid_arguments", text)
         headers |= {"content-type": "application/json", "accept": "application/graphql-response+json, application/json"}
-        body = orjson.dumps({"query": args["query"], "variables": args.get("variables", {})})
+        body = json_bytes({"query": args["query"], "variables": args.get("variables", {})})
         response = await out.request("POST", args["endpoint"], headers=headers, body=body)
         if response.status_code in (401, 403, 429):
             check_status(response, _WHO)

@@ -14,6 +14,7 @@ from pegboard.egress.answers import text_of
 from pegboard.egress.http import Response
 from pegboard.sources.builtin.kind import BuiltinKind, Services, tool_spec
 from pegboard.sources.builtin.network import HeaderConfig, fitting, size_of, web
+from pegboard.sources.encoding import json_bytes
 
 # What the rest of the result may need beside the body.
 _ROOM_BYTES = 128 * KIB
@@ -72,7 +73,7 @@ def _message(args: JSON) -> tuple[dict[str, str], bytes | None]:
     is_typed = any(name.lower() == "content-type" for name in headers)
     if isinstance(given, str):
         return headers, given.encode("utf-8", "replace")
-    return (headers if is_typed else {**headers, "content-type": "application/json"}), orjson.dumps(given)
+    return (headers if is_typed else {**headers, "content-type": "application/json"}), json_bytes(given)
 
 
 def result(response: Response, *, max_bytes: int) -> JSON:

@@ -8,7 +8,6 @@ import hashlib
 import hmac
 import secrets
 
-import orjson
 from pydantic import Field
 
 from pegboard.base.bounds import KIB
@@ -19,6 +18,7 @@ from pegboard.core.call_context import CallContext
 from pegboard.sources.builtin.http_request import result
 from pegboard.sources.builtin.kind import BuiltinKind, SecretText, Services, tool_spec
 from pegboard.sources.builtin.network import NetworkConfig, web
+from pegboard.sources.encoding import json_bytes
 
 _RESPONSE_BYTES = 64 * KIB
 _NOT_FROM_ARGUMENTS = frozenset({"authorization", "cookie", "proxy-authorization", "idempotency-key"})
@@ -61,7 +61,7 @@ def make(config: WebhookConfig, services: Services) -> Handler:
     out = web(config, services)
 
     async def send(ctx: CallContext, args: JSON) -> JSON:
-        body = orjson.dumps(args["payload"])
+        body = json_bytes(args["payload"])
         headers = _given(args, config.idempotency_header)
         event_id = ctx.call_id or secrets.token_hex(16)
         headers |= {"content-type": "application/json", config.idempotency_header: event_id}

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import quote
 
-import orjson
-
 from pegboard.base.model import JSON, JSONValue
 from pegboard.base.secrets import Secret
 from pegboard.egress.answers import is_json
 from pegboard.egress.urls import fill_path
 from pegboard.sources.calling import Order, plain, query_of, scalar, with_query
+from pegboard.sources.encoding import json_bytes
 from pegboard.sources.openapi.operations import Argument, Operation
 from pegboard.sources.openapi.styles import in_header, in_path, in_query
 
@@ -45,13 +44,13 @@ def order_of(operation: Operation, args: JSON, *, base: str, query: Mapping[str,
 
 def _in_path(argument: Argument, value: JSONValue) -> str:
     if argument.as_json:
-        return quote(orjson.dumps(value).decode(), safe="")
+        return quote(json_bytes(value).decode(), safe="")
     return in_path(argument.wire, value, style=argument.style, explode=argument.explode)
 
 
 def _in_query(argument: Argument, value: JSONValue) -> list[str]:
     if argument.as_json:
-        return [f"{quote(argument.wire, safe='')}={quote(orjson.dumps(value).decode(), safe='')}"]
+        return [f"{quote(argument.wire, safe='')}={quote(json_bytes(value).decode(), safe='')}"]
     return in_query(
         argument.wire,
         value,
@@ -62,7 +61,7 @@ def _in_query(argument: Argument, value: JSONValue) -> list[str]:
 
 
 def _as_header(argument: Argument, value: JSONValue) -> str:
-    return orjson.dumps(value).decode() if argument.as_json else in_header(value, explode=argument.explode)
+    return json_bytes(value).decode() if argument.as_json else in_header(value, explode=argument.explode)
 
 
 def _body(operation: Operation, args: JSON) -> bytes | None:
@@ -75,7 +74,7 @@ def _body(operation: Operation, args: JSON) -> bytes | None:
     else:
         whole = {a.wire: args[a.name] for a in operation.arguments if a.where == "body" and a.name in args}
     if is_json(operation.media):
-        return orjson.dumps(whole)
+        return json_bytes(whole)
     if operation.media.startswith("text/"):
         return scalar(whole).encode("utf-8", "replace")
     return query_of(whole).encode()

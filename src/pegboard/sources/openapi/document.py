@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 from pegboard.base.bounds import Bounds
 from pegboard.base.errors import CallError, DefinitionError
@@ -93,6 +93,8 @@ class Document:
         """Yield (method, path, path item, operation) in the order of the document; what is no object is left out."""
         paths: JSON = self.root.get("paths", {})
         for path, said in paths.items():
+            if path.startswith("x-"):
+                continue
             try:
                 item = self.follow(said, "its path")
             except UnfitError:
@@ -121,10 +123,11 @@ def server_of(holder: JSON, *, spec_url: str | None) -> str | None:
         return str(variable.get("default", match[0])) if is_object(variable) else match[0]
 
     url = _VARIABLE.sub(default_of, str(said))
-    if not urlsplit(url).scheme:
+    parts = _split(url)
+    if not parts.scheme:
         if spec_url is None:
             raise DefinitionError(f"names the server {url[:80]!r}, which is no whole URL; say `base_url`")
-        check_path(urlsplit(url).path)
+        check_path(parts.path)
         url = urljoin(spec_url, url)
     return checked_base(url)
 
@@ -139,11 +142,18 @@ def checked_base(url: str) -> str:
         read = parse_url(url)
     except EgressError as error:
         raise DefinitionError(f"the server cannot be used: {error.error.message}") from None
-    parts = urlsplit(url)
+    parts = _split(url)
     check_path(parts.path)
     if read.query or read.fragment or parts.query or parts.fragment or "{" in url:
         raise DefinitionError(f"the server {url[:80]!r} has more than scheme, host and path")
     return f"{read.scheme}://{read.netloc.decode('ascii')}{parts.path.rstrip('/')}"
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError as error:
+        raise DefinitionError(f"the server {url[:80]!r} is no URL: {error}") from None
 
 
 def check_path(path: str) -> None:

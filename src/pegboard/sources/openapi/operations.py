@@ -26,6 +26,7 @@ Where = Literal["path", "query", "header", "cookie", "body"]
 _TOLD_ELSEWHERE = frozenset({"accept", "content-type", "authorization"})
 _WORDED = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _PLACE = re.compile(r"\{([^{}/]+)\}")
+_QUERY = re.compile(r"[A-Za-z0-9_.~%=&+-]*")
 _NO_RANK: Final = 9
 _FORM: Final = "application/x-www-form-urlencoded"
 # Keywords beside which the properties of an object are not all that may be said of it.
@@ -142,7 +143,7 @@ class Reader:
         self, said: JSON, drawing: Drawing, taken: dict[str, Argument], properties: JSON, required: list[str]
     ) -> None:
         wire, where = said.get("name"), said.get("in")
-        if not isinstance(wire, str) or not wire or has_hidden(wire) or where not in STYLES:
+        if not isinstance(wire, str) or not wire or has_hidden(wire) or where not in tuple(STYLES):
             raise UnfitError(
                 f"a parameter has no usable name and place: {cleaned(str(wire))[:40]!r} in {str(where)[:20]!r}"
             )
@@ -205,7 +206,10 @@ class Reader:
         for name, inner in drawn.get("properties", {}).items():
             taken[name] = Argument(name=name, wire=name, where="body")
             properties[name] = inner
-        required += drawn.get("required", [])
+        needed: Any = drawn.get("required", [])
+        if not is_list(needed) or not all(isinstance(name, str) for name in needed):
+            raise UnfitError("its schema cannot be used: `required` is no list of names")
+        required += needed
         return media, None
 
     def _is_object(self, schema: JSONValue) -> bool:
@@ -213,6 +217,8 @@ class Reader:
 
     def _members(self, schema: JSONValue, taken: Mapping[str, Argument], *, is_required: bool) -> JSON | None:
         """Return the schema of a body whose properties may stand beside the parameters; `None` for any other."""
+        if isinstance(schema, bool):
+            return None
         found = self.document.follow(schema, "the schema of its body")
         members: Any = found.get("properties")
         plain = found.get("type") in ("object", ["object"]) and is_object(members) and not _COMPOSED & set(found)
@@ -255,10 +261,13 @@ class Reader:
 
 
 def _check_path(path: str) -> None:
+    # A fixed query string is none of OpenAPI's, but well-known descriptions have one.
+    plain, _, query = path.partition("?")
     if (
-        not path.startswith("/")
-        or any(unquote(unquote(segment)) in (".", "..") for segment in path.split("/"))
-        or re.search(r"[?#\\\s]", path)
+        not plain.startswith("/")
+        or any(unquote(unquote(segment)) in (".", "..") for segment in plain.split("/"))
+        or re.search(r"[#\\\s]", plain)
+        or not _QUERY.fullmatch(query)
     ):
         raise UnfitError(f"its path {path[:80]!r} is none below the server")
     if has_hidden(path) or not path.isascii():

@@ -66,9 +66,7 @@ class Drawing:
             raise UnfitError("one of its schemas is no object")
         if _BASES & set(schema):
             raise UnfitError(f"its schemas use {sorted(_BASES & set(schema))[0]!r}")
-        drawn = self._keys(schema, depth)
-        if self._document.is_30:
-            drawn = _of_30(drawn, schema)
+        drawn = _of_30(self._keys(schema, depth), schema)
         reference = schema.get("$ref")
         if not isinstance(reference, str):
             return drawn
@@ -88,8 +86,7 @@ class Drawing:
             elif key in _PROSE:
                 drawn[key] = cleaned(str(value), max_bytes=self._bounds.description_bytes)
             elif key in _KEPT and key not in drawn:
-                _check_plain(value)
-                drawn[key] = value
+                drawn[key] = _plain(value)
         if drawn.get("required") == []:
             del drawn["required"]
         return drawn
@@ -101,7 +98,7 @@ class Drawing:
             name for name, member in members.items() if is_object(member) and member.get(self._left_out) is True
         }
         if left_out and is_list(schema.get("required")):
-            drawn["required"] = [name for name in schema["required"] if name not in left_out]
+            drawn["required"] = [name for name in schema["required"] if name not in tuple(left_out)]
         return {name: self.draw(member, depth=depth + 1) for name, member in members.items() if name not in left_out}
 
     def _defined(self, reference: str) -> str:
@@ -124,13 +121,28 @@ class Drawing:
             target = self._document.target(target["$ref"])
 
 
-def _check_plain(value: JSONValue) -> None:
-    if isinstance(value, str) and has_hidden(value):
-        raise UnfitError(f"its schemas have invisible characters in {cleaned(value)[:40]!r}")
+def _plain(value: JSONValue) -> JSONValue:
+    """Return a value of a schema. An integer of more than 64 bits becomes the number that most readers make of it."""
+    if is_object(value):
+        return {_plain_text(key): _plain(inner) for key, inner in value.items()}
+    if is_list(value):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+        try:
+            return float(value)
+        except OverflowError:
+            raise UnfitError("its schemas have a number that is too large") from None
+    return _plain_text(value) if isinstance(value, str) else value
+
+
+def _plain_text(text: str) -> str:
+    if has_hidden(text):
+        raise UnfitError(f"its schemas have invisible characters in {cleaned(text)[:40]!r}")
+    return text
 
 
 def _of_30(drawn: JSON, schema: Mapping[str, Any]) -> JSON:
-    """Return a schema of OpenAPI 3.0 in the words of 2020-12."""
+    """Return a schema with the words of OpenAPI 3.0 in those of 2020-12; many a description of 3.1 has them too."""
     for bound in ("Minimum", "Maximum"):
         exclusive, plain = f"exclusive{bound}", bound.lower()
         if isinstance(drawn.get(exclusive), bool) and drawn.pop(exclusive) and plain in drawn:

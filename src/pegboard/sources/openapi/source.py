@@ -128,12 +128,11 @@ class OpenApiSource:
         for attempt in range(1_000_000):
             try:
                 self._take(*await asyncio.to_thread(self._made, await self._fetched()))
+                return
             except (CallError, DefinitionError) as error:
                 self._failed(error)
-            else:
+            finally:
                 self._tried.set()
-                return
-            self._tried.set()
             await self._sleep(_WAITS_S[min(attempt, len(_WAITS_S) - 1)])
 
     async def _fetched(self) -> str:

@@ -1,0 +1,15 @@
+"""Encoding: arguments as JSON text."""
+
+from __future__ import annotations
+
+import json
+
+import orjson
+
+
+def json_bytes(value: object) -> bytes:
+    """Return JSON, also of what orjson refuses: integers of more than 64 bits, and halves of characters."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return json.dumps(value, separators=(",", ":")).encode()
