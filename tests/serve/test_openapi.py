@@ -10,8 +10,12 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
+from pegboard import Catalog
+from pegboard.auth.keys import KeyStore
+from pegboard.auth.rules import AnonymousRule, IdentityRules
 from pegboard.serve import http_app
 from pegboard.serve.api.schemas import moved
+from tests.auth.parts import rule
 from tests.serve.doors import inside, served
 from tests.serve.http_tools import shop
 
@@ -22,15 +26,32 @@ RUN = ["run", "-c", "all", "--exclude-path", "/v1/events", "--warnings", "off"]
 
 # One path for all tools cannot say which arguments each takes; all other checks hold for it too.
 FORMS = {"typed": (), "generic": ("--exclude-checks", "positive_data_acceptance")}
+DOORS = ("open", "keys", "keys or none")
 
 
-async def fuzzed(tmp_path: Path, *options: str, form: str = "typed") -> str:
+def guarded_shop(folder: Path, door: str) -> tuple[Catalog, dict[str, str]]:
+    """Return the shop behind a door, and the headers that open it."""
+    catalog = shop()
+    if door == "open":
+        return catalog, {}
+    store = KeyStore(folder / "keys.db")
+    catalog.identity = IdentityRules(
+        key_store=store.path,
+        map=(rule(key="ann", user="ann", profiles=("default",)),),
+        anonymous=AnonymousRule(profiles=("default",)) if door == "keys or none" else None,
+    )
+    return catalog, {"Authorization": f"Bearer {store.add('ann')[0]}"}
+
+
+async def fuzzed(folder: Path, *options: str, form: str, door: str) -> str:
     """Let schemathesis try the running app; return what it says when it found something, else nothing."""
-    async with served(http_app(shop())) as url:
+    catalog, heads = guarded_shop(folder, door)
+    shown = [part for name, value in heads.items() for part in ("-H", f"{name}: {value}")]
+    async with served(http_app(catalog)) as url:
         process = await asyncio.create_subprocess_exec(
-            str(Path(sys.executable).with_name("schemathesis")), "--no-color", *RUN, *FORMS[form], *options,
+            str(Path(sys.executable).with_name("schemathesis")), "--no-color", *RUN, *FORMS[form], *shown, *options,
             f"{url}/openapi.json?form={form}",
-            cwd=tmp_path, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+            cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
         )  # fmt: skip
         try:
             said, _ = await process.communicate()
@@ -43,16 +64,17 @@ async def fuzzed(tmp_path: Path, *options: str, form: str = "typed") -> str:
     return text if process.returncode else ""
 
 
-@pytest.mark.parametrize(("form", "examples"), [("typed", 4), ("generic", 2)])
-async def test_schemathesis_finds_nothing(tmp_path: Path, form: str, examples: int) -> None:
-    found = await fuzzed(tmp_path, "-n", str(examples), "--generation-deterministic", form=form)
+@pytest.mark.parametrize(("form", "door"), [("typed", "keys"), ("generic", "keys or none")])
+async def test_schemathesis_finds_nothing(tmp_path: Path, form: str, door: str) -> None:
+    found = await fuzzed(tmp_path, "-n", "2", "--generation-deterministic", form=form, door=door)
     assert not found, found
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("form", ["typed", "generic"])
-async def test_schemathesis_finds_nothing_in_ten_minutes(tmp_path: Path, form: str) -> None:
-    found = await fuzzed(tmp_path, "--max-time", "300", "--generation-database", "none", form=form)
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("form", FORMS)
+async def test_schemathesis_finds_nothing_in_ten_minutes(tmp_path: Path, form: str, door: str) -> None:
+    found = await fuzzed(tmp_path, "--max-time", "100", "--generation-database", "none", form=form, door=door)
     assert not found, found
 
 
@@ -67,6 +89,17 @@ async def test_each_caller_has_a_path_for_each_tool_that_it_may_use_and_no_other
         assert [path for path in generic["paths"] if path.endswith("/call")] == ["/v1/tools/{name}/call"]
         assert (await client.get("/openapi.json?profile=nobody")).status_code == 404
         assert (await client.get("/openapi.json?form=nice")).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("door", "security"), [("open", None), ("keys", [{"bearer": []}]), ("keys or none", [{"bearer": []}, {}])]
+)
+async def test_the_document_says_who_must_show_a_credential(tmp_path: Path, door: str, security: Any) -> None:
+    catalog, heads = guarded_shop(tmp_path, door)
+    async with inside(http_app(catalog)) as client:
+        drawn = (await client.get("/openapi.json", headers=heads)).json()
+    assert drawn.get("security") == security
+    assert ("securitySchemes" in drawn["components"]) == (security is not None)
 
 
 async def test_the_types_of_the_document_judge_as_the_call_does() -> None:

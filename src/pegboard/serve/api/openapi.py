@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from pegboard.base.model import JSON, ToolEntry
 from pegboard.core.registry import enforced_schema
@@ -11,6 +12,9 @@ from pegboard.serve.api.problems import DOOR_STATUSES, MEDIA_TYPE, STATUS_OF_KIN
 from pegboard.serve.api.replies import EVENT_STREAM, Reply, json_reply
 from pegboard.serve.api.schemas import moved, object_of
 from pegboard.serve.api.tools import MAX_FOUND, MAX_PAGE_TOOLS, MAX_QUERY_CHARS
+
+if TYPE_CHECKING:
+    from pegboard.auth.rules import IdentityRules
 
 MAX_TYPED_TOOLS = 500
 """With more tools than this the document has one path for all of them."""
@@ -49,7 +53,7 @@ class Documents:
         return json_reply(
             document(
                 catalog.name, "1", None if form == "generic" else view.tools(),
-                base=asked.base, wants_credential=catalog.identity is not None,
+                base=asked.base, rules=catalog.identity,
             )
         )  # fmt: skip
 
@@ -58,7 +62,7 @@ _ANY_NAME: JSON = {**_NAME, "description": "Any name.", "schema": {"type": "stri
 
 
 def document(
-    name: str, version: str, tools: Sequence[ToolEntry] | None, *, base: str = "", wants_credential: bool = False
+    name: str, version: str, tools: Sequence[ToolEntry] | None, *, base: str = "", rules: IdentityRules | None = None
 ) -> JSON:
     """Return the document; `tools=None` draws one path for the calls of all tools."""
     schemas: JSON = dict(_SCHEMAS)
@@ -75,9 +79,10 @@ def document(
         "paths": paths,
         "components": {"schemas": schemas},
     }
-    if wants_credential:
+    if rules is not None and (rules.key_store or rules.tokens):
         drawn["components"]["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
-        drawn["security"] = [{"bearer": []}]
+        # Those who may come without one are not asked for it.
+        drawn["security"] = [{"bearer": []}, *([] if rules.anonymous is None else [{}])]
     return drawn
 
 
