@@ -1,4 +1,4 @@
-"""The law over HTTP with two credentials: each lists exactly what it can call and what `why` calls visible to it."""
+"""The law with two credentials, over MCP and plain HTTP: each lists what it can call and `why` calls visible to it."""
 
 import asyncio
 import json
@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -70,6 +71,34 @@ async def ask(app: Any, key: str, path: str, method: str, params: dict[str, Any]
     return status, json.loads(answer)
 
 
+async def look(app: Any, key: str, method: str, path: str, **query: str) -> tuple[int, dict[str, Any]]:
+    """Ask over plain HTTP."""
+    heads = [(b"host", b"127.0.0.1:8420"), (b"authorization", f"Bearer {key}".encode())]
+    status, _, answer = await send_raw(app, b"", heads, path=path, method=method, query=urlencode(query).encode())
+    return status, json.loads(answer)
+
+
+async def assert_law_over_http(
+    app: Any, key: str, profile: str, *, is_operator: bool, visible: dict[str, bool]
+) -> None:
+    """A credential lists, is shown, is told of and can call the same tools through plain HTTP."""
+    listed = {
+        tool["name"] for tool in (await look(app, key, "GET", "/v1/tools", profile=profile, limit="1000"))[1]["tools"]
+    }
+    drawn = (await look(app, key, "GET", "/openapi.json", profile=profile))[1]["paths"]
+    assert {path.split("/")[3] for path in drawn if path.endswith("/call")} == listed
+    for name, is_visible in visible.items():
+        shown, tool = await look(app, key, "GET", f"/v1/tools/{name}", profile=profile)
+        called, told = await look(app, key, "POST", f"/v1/tools/{name}/call", profile=profile)
+        why = (await look(app, key, "GET", f"/v1/tools/{name}/why", profile=profile))[1]
+        assert (shown == 200, called != 404, why["visible"]) == (is_visible,) * 3, (profile, name, told)
+        if is_visible:
+            assert tool["name"] in listed
+        else:
+            assert tool["detail"] == told["detail"]
+            assert is_operator or (why["code"], why["reason"]) == ("unknown", tool["detail"])
+
+
 async def assert_law(world: World, granted: Granted, store: KeyStore, keys: dict[str, str]) -> None:
     catalog = declare(world, granted, store)
 
@@ -86,14 +115,20 @@ async def assert_law(world: World, granted: Granted, store: KeyStore, keys: dict
                 status, answer = await ask(app, keys[user], f"/mcp/{profile}", "tools/list", {})
                 if profile not in profiles:
                     assert status == (404 if profiles else 403)
+                    told = [await look(app, keys[user], "GET", "/v1/tools", profile=one) for one in (profile, "nope")]
+                    assert told[0] == told[1]
+                    assert told[0][0] == status
                     continue
                 view = await catalog.aview(context(user, roles), profile=profile)
                 assert [tool["name"] for tool in answer["result"]["tools"]] == [one.wire_name for one in view.tools()]
+                seen: dict[str, bool] = {}
                 for name in every_name(catalog):
                     params = {"name": name, "arguments": {}}
                     _, called = await ask(app, keys[user], f"/mcp/{profile}", "tools/call", params)
                     visible = (await view.awhy(name)).visible
                     assert (called.get("error", {}).get("code") != UNKNOWN) == visible, (user, profile, name, called)
+                    seen[name] = visible
+                await assert_law_over_http(app, keys[user], profile, is_operator="operator" in roles, visible=seen)
             if profiles:
                 bare = (await ask(app, keys[user], "/mcp", "tools/list", {}))[1]
                 named = (await ask(app, keys[user], f"/mcp/{profiles[0]}", "tools/list", {}))[1]
@@ -105,7 +140,7 @@ RIGHTS = st.tuples(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(world=worlds(SYNC + ASYNC), ann=RIGHTS, bob=RIGHTS)
 def test_each_credential_lists_what_it_can_call_and_nothing_of_the_others_profiles(
     keys: tuple[KeyStore, dict[str, str]], world: World, ann: Any, bob: Any
