@@ -1,0 +1,144 @@
+"""What Pegboard imports is declared, and what an extra brings is missed with its name and nowhere else."""
+
+import ast
+import re
+import subprocess
+import sys
+import textwrap
+import tomllib
+from functools import cache
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+# Pinned to the version by the distribution behind the name, which is declared.
+COME_WITH = {"pydantic_core": "pydantic", "mcp_types": "mcp", "httpcore2": "httpx2", "redis": "limits"}
+# What a user brings along; without it something is estimated.
+BROUGHT = {"tiktoken"}
+# The modules that need an extra; each is imported when it is used. Everything else runs without any.
+OF_EXTRAS: dict[str, set[str]] = {
+    "docs": {"sources/builtin/extracting.py"},
+    "auth": {"auth/tokens.py"},
+    "postgres": {"sources/builtin/postgres.py", "sources/builtin/link.py", "sources/builtin/placeholders.py"},
+    "redis": {"redis_limits.py"},
+    "tools": {
+        "sources/builtin/alchemy.py",
+        "sources/builtin/extracting.py",
+        "sources/builtin/rendering.py",
+        "sources/builtin/smtp.py",
+        "sources/expressions.py",
+    },
+}
+
+
+@cache
+def declared() -> dict[str, set[str]]:
+    """Return the import names that may be used, by extra; those of the package itself under ''."""
+    said = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lists = {"": said["dependencies"], **said["optional-dependencies"]}
+    found: dict[str, set[str]] = {}
+    for extra, requirements in lists.items():
+        wanted = {re.sub(r"[-_.]+", "-", re.split(r"[\[<>=~!;\s]", line)[0]).lower() for line in requirements}
+        found[extra] = {
+            name
+            for name, distributions in packages_distributions().items()
+            if {re.sub(r"[-_.]+", "-", each).lower() for each in distributions} & wanted
+        }
+    return found
+
+
+@cache
+def imported() -> dict[str, set[str]]:
+    """Return the packages of others that the source imports, at once or later, each with its files."""
+    found: dict[str, set[str]] = {}
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = list[str]()
+            match node:
+                case ast.Import():
+                    names = [alias.name for alias in node.names]
+                case ast.ImportFrom(level=0, module=str(module)):
+                    names = [module]
+                case ast.Call(func=ast.Name(id="Later"), args=[ast.Constant(value=str(module))]):
+                    names = [module]
+            for name in names:
+                top = name.partition(".")[0]
+                if top not in sys.stdlib_module_names and top != "pegboard":
+                    found.setdefault(top, set()).add(path.relative_to(ROOT / "src/pegboard").as_posix())
+    return found
+
+
+def test_every_import_is_of_a_declared_dependency() -> None:
+    known = declared()
+    ours = set[str]().union(*known.values()) | BROUGHT
+    undeclared = {name: files for name, files in imported().items() if COME_WITH.get(name, name) not in ours}
+    assert undeclared == {}
+
+
+def test_every_dependency_is_imported() -> None:
+    """An extra may be there for a piece that is to come; what everybody installs may not."""
+    used = set(imported()) | {COME_WITH[name] for name in imported() if name in COME_WITH}
+    unused = {name for name in declared()[""] if name not in used and not name.startswith("_")}
+    # Uvicorn finds httptools by itself.
+    assert unused <= {"httptools"}, unused
+
+
+def test_what_an_extra_brings_is_imported_by_few_modules() -> None:
+    known = declared()
+    found = {
+        extra: set[str]().union(*(imported().get(name, set()) for name in names - known[""]))
+        for extra, names in known.items()
+        if extra
+    }
+    elsewhere = {extra: files - OF_EXTRAS.get(extra, set()) for extra, files in found.items()}
+    assert {extra: files for extra, files in elsewhere.items() if files} == {}
+
+
+WITHOUT_EXTRAS = """
+import sys
+HIDDEN = {hidden!r}
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in HIDDEN:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Hidden())
+import importlib.util
+real = importlib.util.find_spec
+importlib.util.find_spec = lambda name, package=None: None if name.partition(".")[0] in HIDDEN else real(name, package)
+"""
+
+
+def run_without_extras(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run Python as where no extra is installed."""
+    known = declared()
+    hidden = {name for extra, names in known.items() if extra for name in names - known[""]} | {"redis"}
+    hidden -= {"opentelemetry"}  # The MCP SDK brings it, and imports it at once.
+    text = WITHOUT_EXTRAS.format(hidden=hidden) + textwrap.dedent(code)
+    return subprocess.run([sys.executable, "-c", text], cwd=folder, capture_output=True, text=True, timeout=120)
+
+
+def test_each_piece_whose_extra_is_missing_says_which_to_install(tmp_path: Path) -> None:
+    (tmp_path / "pegboard.yaml").write_text(
+        textwrap.dedent("""\
+        rate_limits: {store: "redis://127.0.0.1:1/0"}
+        identity: {jwt: {issuer: "https://i.x", audience: a, jwks_url: "https://i.x"}, map: [{profiles: [p]}]}
+        profiles: {p: {}}
+        tools:
+          - {name: hook, type: webhook, description: x, webhook: {url: "https://x.example", result: $.a}}
+          - {name: json_transform, type: builtin}
+          - {name: web_scrape, type: builtin}
+          - {name: send_email, type: builtin, config: {smtp_host: h, from_address: a@example.com}}
+          - {name: sql_query, type: builtin, config: {connection_string: "postgresql://h/d"}}
+          - {name: sql_query, as: other, type: builtin, config: {connection_string: "mysql://h/d"}}
+        """)
+    )
+    done = run_without_extras(
+        "from pegboard.cli import main\nsys.argv = ['pegboard', 'check']\nsys.exit(main())", tmp_path
+    )
+    assert done.returncode == 2, done.stderr
+    said = re.findall(r"^pegboard\.yaml:(\d+):.*install `pegboard\[(\w+)\]`", done.stdout + done.stderr, re.MULTILINE)
+    assert sorted(said, key=lambda pair: int(pair[0])) == [
+        ("1", "redis"), ("2", "auth"), ("5", "tools"), ("6", "tools"), ("7", "tools"), ("8", "tools"),
+        ("9", "postgres"), ("10", "tools"),
+    ]  # fmt: skip
+    assert "Traceback" not in done.stderr
