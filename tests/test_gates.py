@@ -77,12 +77,34 @@ def test_the_mcp_sdk_is_imported_by_the_doors_to_mcp_alone(tmp_path: Path) -> No
 
 def test_a_raw_file_call_outside_egress_is_refused_unless_its_line_says_why(tmp_path: Path) -> None:
     text = 'open("a")\npath.read_text()\npath.write_bytes(b"")  # raw: a file of the package\nview.open()\n'
+    text += 'path.open("rb")\ncursors.open("a cursor")\n'
     write(tmp_path, "src/pegboard/cli/show.py", text)
     write(tmp_path, "src/pegboard/egress/files.py", text)
     assert gates.offenders(tmp_path) == [
         "src/pegboard/cli/show.py:1: raw open(); open files through pegboard.egress.files",
         "src/pegboard/cli/show.py:2: raw .read_text(); open files through pegboard.egress.files",
+        "src/pegboard/cli/show.py:5: raw .open(); open files through pegboard.egress.files",
     ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "await loop.create_connection(make)",
+        "loop.sock_connect(opened, place)",
+        "asyncio.get_running_loop().subprocess_exec(make)",
+        "Later('socket')",
+        "Later('http.client')",
+        "importlib.import_module('socket')",
+        "__import__('subprocess')",
+        "from importlib import import_module\nload = import_module",
+    ],
+)
+def test_a_way_out_that_ruff_cannot_see_is_refused_outside_egress(tmp_path: Path, line: str) -> None:
+    write(tmp_path, "src/pegboard/cli/show.py", line + "\nLater('pegboard.http').client\nLater('logging')\n")
+    write(tmp_path, "src/pegboard/egress/http.py", line)
+    [offender] = gates.offenders(tmp_path)
+    assert offender.startswith(f"src/pegboard/cli/show.py:{line.count(chr(10)) + 1}: ")
 
 
 def test_a_silenced_check_without_a_reason_is_refused(tmp_path: Path) -> None:
@@ -134,6 +156,17 @@ def test_the_command_prints_the_offenders_and_exits_1(tmp_path: Path) -> None:
         "import httpx2",
         "from urllib.request import urlopen",
         "import asyncio\n\nasyncio.create_subprocess_exec('x')",
+        "import asyncio\n\nasyncio.open_unix_connection('x')",
+        "import anyio\n\nanyio.run_process('x')",
+        "import os\n\nos.fork()",
+        "from os import execv",
+        "from mcp.client.stdio import stdio_client",
+        "from concurrent.futures import ProcessPoolExecutor",
+        "import httpcore2",
+        "import smtplib",
+        "import shutil",
+        "import ctypes",
+        "import marshal",
     ],
 )
 def test_ruff_refuses_a_raw_way_out_in_src_but_not_in_egress(line: str) -> None:

@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import tokenize
+import tomllib
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
 from functools import cache
@@ -38,7 +39,15 @@ REFUSED_FILE_NAMES = frozenset({"common", "data", "helper", "helpers", "info", "
 
 # Methods of a path that open a file. Ruff bans the functions (TID251) but cannot see what object a method is on.
 FILE_METHODS = frozenset({"read_bytes", "read_text", "write_bytes", "write_text"})
+FILE_MODE = re.compile(r"[rwxa][bt+]{0,2}")
+# Methods of an event loop that connect or start; ruff cannot see these either.
+LOOP_METHODS = frozenset({
+    "connect_accepted_socket", "create_connection", "create_datagram_endpoint", "create_unix_connection",
+    "sock_connect", "subprocess_exec", "subprocess_shell",
+})  # fmt: skip
 RAW_MARK = re.compile(r"# raw: \S+")
+# Who may import a module by its name; ruff's ban on a module sees import statements alone.
+IMPORTERS = ("base/loading.py", "config/wiring.py")
 
 INDEX_ADDRESS = re.compile(
     r"pypi[.]org|pythonhosted[.]org|npmjs[.](?:org|com)"
@@ -155,10 +164,45 @@ def raw_files(root: Path) -> Iterator[str]:
                     call = "open"
                 case ast.Call(func=ast.Attribute(attr=attr)) if attr in FILE_METHODS:
                     call = f".{attr}"
+                case ast.Call(func=ast.Attribute(attr="open"), args=[ast.Constant(value=str(mode)), *_]) if (
+                    FILE_MODE.fullmatch(mode)
+                ):
+                    call = ".open"
                 case _:
                     continue
             if not RAW_MARK.search(lines[node.lineno - 1]):
                 yield f"{name}:{node.lineno}: raw {call}(); open files through pegboard.egress.files"
+
+
+def raw_ways_out(root: Path) -> Iterator[str]:
+    """Nothing calls out through an event loop, and no banned module is imported by its name."""
+    for path in python_files(root, SRC):
+        name = path.relative_to(root).as_posix()
+        if name.startswith(EGRESS):
+            continue
+        for node in ast.walk(parsed(path)):
+            match node:
+                case ast.Call(func=ast.Attribute(attr=attr)) if attr in LOOP_METHODS:
+                    yield f"{name}:{node.lineno}: raw .{attr}(); call out through pegboard.egress"
+                case ast.Call(func=ast.Name(id="Later"), args=[ast.Constant(value=str(module))]) if is_banned(module):
+                    yield f"{name}:{node.lineno}: imports {module!r} late; call out through pegboard.egress"
+                case ast.Attribute(attr="import_module") | ast.Name(id="import_module" | "__import__") if (
+                    name.removeprefix(SRC) not in IMPORTERS
+                ):
+                    yield f"{name}:{node.lineno}: imports by name; import at the top, or through pegboard.base.loading"
+
+
+@cache
+def banned_modules() -> frozenset[str]:
+    """Return what ruff refuses to see imported in src."""
+    said = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    return frozenset(said["tool"]["ruff"]["lint"]["flake8-tidy-imports"]["banned-api"])
+
+
+def is_banned(module: str) -> bool:
+    """Tell whether a module, or one that it is part of, is banned."""
+    steps = module.split(".")
+    return any(".".join(steps[:count]) in banned_modules() for count in range(1, len(steps) + 1))
 
 
 def silenced(root: Path) -> Iterator[str]:
@@ -206,6 +250,7 @@ GATES: tuple[Gate, ...] = (
     file_names,
     third_party,
     raw_files,
+    raw_ways_out,
     silenced,
     addresses,
 )
