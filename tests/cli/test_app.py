@@ -40,7 +40,10 @@ def test_a_command_that_is_to_come_says_so(run: Run, name: str) -> None:
     ("words", "said"),
     [
         (["lits"], 'Did you mean "list"?'),
-        (["list", "--profle", "chat"], "Unknown option"),
+        (["list", "--profle", "chat"], "Unknown option: --profle. Did you mean --profile?"),
+        (["--confg", "a.yaml", "list"], 'Unknown command "--confg".'),
+        (["--confg", "a.yaml", "list"], "Did you mean --config?"),
+        (["call", "a", "--ys"], "Unknown option: --ys. Did you mean --yes?"),
         (["call"], "NAME requires an argument"),
         (["call", "a", "--args"], "--args requires an argument"),
         (["export", "opnai"], "opnai"),

@@ -125,6 +125,11 @@ def test_what_cannot_be_honoured_is_refused_at_its_place(project: Project, text:
     assert any(said in problem and problem.startswith("pegboard.yaml:2:") for problem in problems), problems
 
 
+def test_a_slip_in_the_name_of_a_way_in_is_one_problem(project: Project) -> None:
+    (said,) = project.write("identity: {api_key: {store: 'sqlite:k.db'}}\n").said()
+    assert said.endswith("unknown key 'api_key'. Did you mean 'api_keys'?")
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1:5", "localhost", "[::1]:80"])
 def test_keys_of_an_issuer_on_this_machine_may_come_without_tls(project: Project, host: str) -> None:
     text = f"""

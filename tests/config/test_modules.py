@@ -140,7 +140,7 @@ def test_a_folder_of_files_does_not_hide_an_installed_package(project: Project) 
     ("source", "said"),
     [
         ("import nowhere\n", "ModuleNotFoundError: No module named 'nowhere' (mine.py:1)"),
-        ("def f(:\n", "SyntaxError: invalid syntax (line 1)"),
+        ("def f(:\n", "SyntaxError: invalid syntax (mine.py:1)"),
         ("x = 1\n\nraise KeyError('k')\n", "KeyError: 'k' (mine.py:3)"),
         ("import sys\nsys.exit(2)\n", "SystemExit: 2 (mine.py:2)"),
         ("from pegboard import default_catalog\n\n@default_catalog.tool(colour=1)\ndef f(): pass\n",

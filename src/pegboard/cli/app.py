@@ -33,6 +33,8 @@ COMMANDS = {
 }
 NOT_YET = frozenset("run ingest workspace tasks consent audit plan".split())
 
+SHARED_OPTIONS = ("--config", "--profile", "--as", "--json")
+
 _CONFIG = "Configuration file; by default pegboard.yaml, here or in a folder above."
 _PROFILE = "See the tools as this profile; without one, all groups."
 _AS = "Act as somebody: user=ann,space=s1,roles=operator,profile=chat."

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 import os
+import re
 import sys
 import tempfile
 import traceback
@@ -15,9 +16,12 @@ from contextlib import contextmanager, suppress
 from cyclopts import CycloptsError
 
 from pegboard.base.errors import DefinitionError, PegboardError
-from pegboard.cli.app import build_app
+from pegboard.base.names import nearest_one
+from pegboard.cli.app import SHARED_OPTIONS, build_app
 from pegboard.cli.faults import CommandError, Exit
 from pegboard.cli.terminal import Terminal, safe
+
+_OPTION = re.compile(r"--[a-z-]+")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -54,7 +58,7 @@ def _report(error: Exception, terminal: Terminal, *, as_json: bool) -> int:
         case DefinitionError() if any(problem.where for problem in error.problems):
             fault = CommandError(_counted(error), kind="config_invalid", problems=error.problems)
         case CycloptsError():
-            fault = CommandError(f"{error} See `pegboard --help`.")
+            fault = CommandError(f"{error}{_meant(error)} See `pegboard --help`.")
         case PegboardError():
             fault = CommandError(str(error), kind="config_invalid")
         case _:
@@ -66,6 +70,13 @@ def _report(error: Exception, terminal: Terminal, *, as_json: bool) -> int:
         problems = [{"where": item.where, "path": item.path, "message": item.message} for item in fault.problems]
         terminal.json({"error": {"kind": fault.kind, "message": str(fault), "problems": problems}})
     return int(fault.code)
+
+
+def _meant(error: CycloptsError) -> str:
+    """Return the shared option that was meant; cyclopts knows those of the command alone."""
+    found = None if "Did you mean" in str(error) else _OPTION.search(str(error))
+    near = found and nearest_one(found[0], SHARED_OPTIONS)
+    return f" Did you mean {near}?" if near else ""
 
 
 def _counted(error: DefinitionError) -> str:

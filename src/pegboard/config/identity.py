@@ -14,7 +14,9 @@ from pegboard.base.errors import Problem
 from pegboard.base.names import nearest
 from pegboard.config.config import Declared
 from pegboard.config.identity_forms import AnonymousForm, IdentityForm, JwtForm, MapRuleForm
-from pegboard.config.tree import At
+from pegboard.config.tree import At, Table
+
+_WAYS_IN = ("api_keys", "jwt", "anonymous")
 
 
 def key_store_of(said: IdentityForm, config: Path) -> Path | None:
@@ -59,7 +61,9 @@ def _rule(said: MapRuleForm) -> MapRule:
 def faults_of(declared: Declared[IdentityForm], profiles: Sequence[str]) -> Iterator[Problem]:
     """Yield what is wrong with a section, in a catalog that has these profiles."""
     said, at = declared.said, declared.at
-    if said.api_keys is None and said.jwt is None and said.anonymous is None:
+    named = set(at.node.items) if isinstance(at.node, Table) else set[str]()
+    # A key that is not ours was meant to be one of these, and is a problem of its own already.
+    if not any(name in _WAYS_IN or name not in IdentityForm.model_fields for name in named):
         yield at.problem("nobody could come in; add api_keys, jwt or anonymous, or remove the section")
     if (said.api_keys or said.jwt) and not said.map:
         yield at.problem("`map` has no rule, so no credential may do anything; add one for each")

@@ -276,7 +276,7 @@ class _Composer:
     def _alias(self, event: Any, mark: Mark) -> Node:
         anchor: str = event.anchor
         if anchor not in self._anchors:
-            raise _stop(mark, f"the alias *{anchor} stands for nothing; no &{anchor} comes before it")
+            raise _stop(mark, f"the alias *{anchor} stands for nothing; a text that begins with * needs quotes")
         node = self._anchors[anchor]
         if node is None:
             raise _stop(mark, f"the alias *{anchor} stands inside what it stands for")

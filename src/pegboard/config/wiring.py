@@ -93,7 +93,7 @@ def _fault(error: BaseException, module: str, beside: Sequence[str]) -> str:
     kind = type(error).__name__
     said = "; ".join(str(error).splitlines())
     if isinstance(error, SyntaxError):
-        return f"{kind}: {error.msg} (line {error.lineno})"
+        return f"{kind}: {error.msg} ({(error.filename or module).rpartition('/')[2]}:{error.lineno})"
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_NOT_THEIRS)
     ]

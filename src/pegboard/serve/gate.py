@@ -89,8 +89,9 @@ def hosts_of(host: str, allowed: Sequence[str], *, is_open: bool) -> tuple[str, 
     if not is_open:
         raise DefinitionError(
             f"Listening on {host!r} lets other machines call every tool, as nobody has to say who they are. "
-            "Say who may under `identity:` in the config, listen on 127.0.0.1, or allow it in words: "
-            "allow_anonymous_from_anywhere=True."
+            "Say who may under `identity:` in the config, which can be everybody, "
+            "`anonymous: {profile: NAME, on: anywhere}`; or listen on 127.0.0.1. "
+            "A catalog in Python takes allow_anonymous_from_anywhere=True."
         )
     if allowed:
         return tuple(allowed)
