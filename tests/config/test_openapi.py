@@ -168,7 +168,7 @@ def test_operations_that_cannot_be_taken_are_left_out_one_by_one_and_told(projec
         "/pattern": {
             "get": {"operationId": "pattern", "parameters": [at("query", {"type": "string", "pattern": "("})]}
         },
-        "/file": post({}, media="multipart/form-data", operationId="file"),
+        "/file": post({}, media="application/pdf", operationId="file"),
         "/hidden": {"get": {"operationId": "hidden", "parameters": [{"name": "a\u200b", "in": "query"}]}},
         "/away": {"get": {"operationId": "away", "servers": [{"url": "http://169.254.169.254/"}]}},
     }

@@ -26,7 +26,7 @@ from pegboard.config.wiring import Wiring
 from pegboard.sources.openapi.source import ApiSettings, OpenApiSource
 
 # YAML is read by a slow and careful reader: what is larger comes as JSON.
-MAX_YAML_BYTES = 1 * MIB
+MAX_YAML_BYTES = 4 * MIB
 _OF_ONE_TOOL = ("annotations", "aliases", "output", "examples", "renamed_from", "replaced_by")
 _OF_EACH = ("available", "rate_limit", "consent", "internal_only", "repair", "deprecated")
 

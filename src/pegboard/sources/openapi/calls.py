@@ -7,10 +7,10 @@ from urllib.parse import quote
 
 from pegboard.base.model import JSON, JSONValue
 from pegboard.base.secrets import Secret
-from pegboard.egress.answers import is_json
 from pegboard.egress.urls import fill_path
-from pegboard.sources.calling import Order, plain, query_of, scalar, with_query
+from pegboard.sources.calling import Order, plain, query_of, with_query
 from pegboard.sources.encoding import json_bytes
+from pegboard.sources.openapi.bodies import written
 from pegboard.sources.openapi.operations import Argument, Operation
 from pegboard.sources.openapi.styles import in_header, in_path, in_query
 
@@ -33,9 +33,9 @@ def order_of(operation: Operation, args: JSON, *, base: str, query: Mapping[str,
     crumbs = [pair for argument, value in given if argument.where == "cookie" for pair in _in_query(argument, value)]
     if crumbs:
         headers["cookie"] = "; ".join(crumbs)
-    body = _body(operation, args)
-    if body is not None and operation.media is not None:
-        headers["content-type"] = operation.media
+    body, media = _body(operation, args)
+    if body is not None:
+        headers["content-type"] = media
     url = with_query(fill_path(base + operation.path, path), "&".join(pairs))
     return Order(
         method=operation.method, url=url, headers={"accept": "application/json, */*;q=0.5", **headers}, body=body
@@ -64,17 +64,10 @@ def _as_header(argument: Argument, value: JSONValue) -> str:
     return json_bytes(value).decode() if argument.as_json else in_header(value, explode=argument.explode)
 
 
-def _body(operation: Operation, args: JSON) -> bytes | None:
-    if operation.media is None:
-        return None
-    if operation.body is not None:
-        if operation.body not in args:
-            return None
-        whole: JSONValue = args[operation.body]
-    else:
-        whole = {a.wire: args[a.name] for a in operation.arguments if a.where == "body" and a.name in args}
-    if is_json(operation.media):
-        return json_bytes(whole)
-    if operation.media.startswith("text/"):
-        return scalar(whole).encode("utf-8", "replace")
-    return query_of(whole).encode()
+def _body(operation: Operation, args: JSON) -> tuple[bytes | None, str]:
+    body = operation.body
+    if body is None or (body.argument is not None and body.argument not in args):
+        return None, ""
+    if body.argument is not None:
+        return written(body, args[body.argument])
+    return written(body, {a.wire: args[a.name] for a in operation.arguments if a.where == "body" and a.name in args})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Literal
 from urllib.parse import unquote
 
 from pegboard.base.bounds import Bounds
@@ -16,6 +16,7 @@ from pegboard.base.schema import compile_schema
 from pegboard.egress.answers import is_json
 from pegboard.egress.failures import EgressError
 from pegboard.egress.http import checked_headers
+from pegboard.sources.openapi.bodies import FORM, MULTIPART, Body, Field, as_base64, content_of, fields_of, media_of
 from pegboard.sources.openapi.document import Document, UnfitError
 from pegboard.sources.openapi.schemas import Drawing
 from pegboard.sources.openapi.styles import STYLES
@@ -27,8 +28,6 @@ _TOLD_ELSEWHERE = frozenset({"accept", "content-type", "authorization"})
 _WORDED = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _PLACE = re.compile(r"\{([^{}/]+)\}")
 _QUERY = re.compile(r"[A-Za-z0-9_.~%=&+-]*")
-_NO_RANK: Final = 9
-_FORM: Final = "application/x-www-form-urlencoded"
 # Keywords beside which the properties of an object are not all that may be said of it.
 _COMPOSED = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "patternProperties", "dependentSchemas", "propertyNames",
                        "minProperties", "maxProperties", "dependentRequired", "unevaluatedProperties",
@@ -50,13 +49,12 @@ class Argument:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Operation:
-    """One operation, ready to be called. `body` is the argument that is the whole body, if any is."""
+    """One operation, ready to be called."""
 
     method: str
     path: str
     arguments: tuple[Argument, ...]
-    media: str | None
-    body: str | None
+    body: Body | None
     description: str
     input_schema: JSON
     output_schema: JSON | None
@@ -95,7 +93,7 @@ class Reader:
         unfilled = set(_PLACE.findall(path)) - {arg.wire for arg in taken.values() if arg.where == "path"}
         if unfilled:
             raise UnfitError(f"its path has {{{sorted(unfilled)[0]}}}, which no parameter fills")
-        media, body = self._body(said, drawing, taken, properties, required)
+        body = self._body(said, drawing, taken, properties, required)
         schema: JSON = {"type": "object", "properties": properties}
         if required:
             schema["required"] = list(dict.fromkeys(required))
@@ -105,7 +103,6 @@ class Reader:
             method=method.upper(),
             path=path,
             arguments=tuple(taken.values()),
-            media=media,
             body=body,
             description=self._description(method, path, said),
             input_schema=schema,
@@ -179,41 +176,56 @@ class Reader:
 
     def _body(
         self, said: JSON, drawing: Drawing, taken: dict[str, Argument], properties: JSON, required: list[str]
-    ) -> tuple[str | None, str | None]:
-        """Return the media type of the body and the argument that is all of it, if it is one argument."""
+    ) -> Body | None:
+        """Return how the body is written, if there is one; its arguments are added to those that are taken."""
         if said.get("requestBody") is None:
-            return None, None
-        body = self.document.follow(said["requestBody"], "its requestBody")
-        is_required = body.get("required") is True
-        media, schema = _content(body)
+            return None
+        whole = self.document.follow(said["requestBody"], "its requestBody")
+        is_required = whole.get("required") is True
+        media, told = content_of(whole)
         if media is None:
             if is_required:
-                raise UnfitError(
-                    f"its body is none of JSON, form or text: {', '.join(map(str, body.get('content') or ()))[:80]}"
-                )
-            return None, None
-        members = self._members(schema, taken, is_required=is_required) if is_json(media) or media == _FORM else None
+                kinds = ", ".join(map(str, whole.get("content") or ()))[:80]
+                raise UnfitError(f"its body is none of JSON, form or text: {kinds}")
+            return None
+        schema: JSONValue = told.get("schema", {})
+        members = None if media.startswith("text/") else self._members(schema, taken, is_required=is_required)
         if members is None:
-            if media == _FORM and not self._is_object(schema):
-                raise UnfitError("its body is a form whose fields are not known")
-            name = _free_name("body", "body", taken)
-            taken[name] = Argument(name=name, wire=name, where="body")
-            properties[name] = drawing.draw(schema)
-            if is_required:
-                required.append(name)
-            return media, name
+            return self._whole(media, told, drawing, taken, properties, required if is_required else [])
+        fields = {} if is_json(media) else fields_of(told, members["properties"], self.document, media=media)
         drawn = drawing.draw(members)
         for name, inner in drawn.get("properties", {}).items():
             taken[name] = Argument(name=name, wire=name, where="body")
-            properties[name] = inner
+            properties[name] = as_base64(inner) if name in fields and fields[name].is_file else inner
         needed: Any = drawn.get("required", [])
         if not is_list(needed) or not all(isinstance(name, str) for name in needed):
             raise UnfitError("its schema cannot be used: `required` is no list of names")
         required += needed
-        return media, None
+        return Body(media=media, fields=fields)
 
-    def _is_object(self, schema: JSONValue) -> bool:
-        return self.document.follow(schema, "the schema of its body").get("type") in ("object", ["object"])
+    def _whole(
+        self,
+        media: str,
+        told: JSON,
+        drawing: Drawing,
+        taken: dict[str, Argument],
+        properties: JSON,
+        required: list[str],
+    ) -> Body:
+        """Return a body that is one argument."""
+        schema: JSONValue = told.get("schema", {})
+        fields: Mapping[str, Field] = {}
+        if media in (FORM, MULTIPART):
+            found = {} if isinstance(schema, bool) else self.document.follow(schema, "the schema of its body")
+            members: Any = found.get("properties", {})
+            if found.get("type") not in ("object", ["object"]) or media == MULTIPART or not is_object(members):
+                raise UnfitError("its body is a form whose fields are not known")
+            fields = fields_of(told, members, self.document, media=media)
+        name = _free_name("body", "body", taken)
+        taken[name] = Argument(name=name, wire=name, where="body")
+        properties[name] = drawing.draw(schema)
+        required.append(name)
+        return Body(media=media, argument=name, fields=fields)
 
     def _members(self, schema: JSONValue, taken: Mapping[str, Argument], *, is_required: bool) -> JSON | None:
         """Return the schema of a body whose properties may stand beside the parameters; `None` for any other."""
@@ -244,7 +256,7 @@ class Reader:
         try:
             response = self.document.follow(next(iter(good.values())), "a response")
             content = response.get("content")
-            if not is_object(content) or len(content) != 1 or not is_json(_media(next(iter(content)))):
+            if not is_object(content) or len(content) != 1 or not is_json(media_of(next(iter(content)))):
                 return None
             schema = self.document.follow(next(iter(content.values())), "a response").get("schema")
             if schema is None:
@@ -280,28 +292,9 @@ def _schema_of(said: JSON) -> tuple[JSONValue, bool]:
     if not is_object(content):
         return said.get("schema", {}), False
     media = next(iter(content), "")
-    if len(content) != 1 or not is_json(_media(media)) or not is_object(content[media]):
+    if len(content) != 1 or not is_json(media_of(media)) or not is_object(content[media]):
         raise UnfitError(f"the parameter {str(said.get('name'))[:40]!r} is written as {str(media)[:40]!r}")
     return content[media].get("schema", {}), True
-
-
-def _content(body: JSON) -> tuple[str | None, JSONValue]:
-    """Return the media type in which a body is sent, and its schema: JSON before a form before text."""
-    content: Any = body.get("content")
-    known = {media: value for media, value in content.items() if is_object(value)} if is_object(content) else {}
-    by_rank = {_rank(_media(media)): (_media(media), value) for media, value in reversed(known.items())}
-    best = min(by_rank, default=_NO_RANK)
-    return (None, None) if best == _NO_RANK else (by_rank[best][0], by_rank[best][1].get("schema", {}))
-
-
-def _rank(media: str) -> int:
-    if not re.fullmatch(r"[\w.+/-]+", media):
-        return _NO_RANK
-    return 0 if is_json(media) else 1 if media == _FORM else 2 if media.startswith("text/") else _NO_RANK
-
-
-def _media(said: object) -> str:
-    return str(said).partition(";")[0].strip().lower()
 
 
 def _free_name(wire: str, where: str, taken: Mapping[str, Argument]) -> str:
