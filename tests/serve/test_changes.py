@@ -2,13 +2,16 @@
 
 import asyncio
 import contextlib
+import json
 from typing import Any
 
 import pytest
 from mcp import Client
+from mcp.server.subscriptions import ResourceUpdated
 
 from pegboard.serve import http_app
-from tests.serve.doors import served, workshop
+from tests.serve.asgi import send_raw
+from tests.serve.doors import JSON_HEADERS, META, VERSION, served, workshop
 
 
 class Heard:
@@ -72,3 +75,48 @@ async def test_a_touched_resource_is_told_to_those_who_may_read_it() -> None:
             offers.touch("x://open")
             event = await asyncio.wait_for(anext(aiter(events)), 5)
     assert event.uri == "x://open"  # pyright: ignore[reportAttributeAccessIssue] - the only kind there is here
+
+
+async def test_who_cannot_read_a_resource_listens_to_it_as_to_one_that_does_not_exist() -> None:
+    catalog, _ = workshop()
+    offers, may_read = catalog.offers, False
+    catalog.predicate(name="may_read")(lambda _ctx: may_read)
+    offers.resource("x://open", name="open", groups="core")(lambda: "open")
+    offers.resource("x://private", name="private", groups="core", available="may_read")(lambda: "private")
+    uris = ["x://private", "x://nowhere", "x://open"]
+    async with served(http_app(catalog)) as url, Client(f"{url}/mcp/chat", mode="2026-07-28") as client:
+        async with client.listen(resource_subscriptions=uris) as events:
+            assert events.honored.resource_subscriptions == ["x://open"]
+            offers.touch("x://private")
+            offers.touch("x://open")
+            assert await asyncio.wait_for(anext(aiter(events)), 5) == ResourceUpdated(uri="x://open")
+        may_read = True
+        async with client.listen(resource_subscriptions=uris) as events:
+            offers.touch("x://private")
+            assert await asyncio.wait_for(anext(aiter(events)), 5) == ResourceUpdated(uri="x://private")
+
+
+async def test_a_caller_has_a_number_of_streams_and_another_one_its_own() -> None:
+    app = http_app(workshop()[0])
+    heads = {**JSON_HEADERS, "host": "127.0.0.1", "mcp-protocol-version": VERSION, "mcp-method": "subscriptions/listen"}
+    sent = [(name.encode(), value.encode()) for name, value in heads.items()]
+    params = {"notifications": {"toolsListChanged": True}, "_meta": META}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}).encode()
+
+    def listen(path: str) -> asyncio.Task[tuple[int, str, bytes]]:
+        return asyncio.create_task(send_raw(app, body, sent, path=path))
+
+    async with app.router.lifespan_context(app):
+        hers = [listen("/mcp/chat") for _ in range(101)]
+        (refused,), _ = await asyncio.wait(hers, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+        assert b"A caller may listen 100 times." in refused.result()[2]
+        his = listen("/mcp/admin")
+        for _ in range(2):
+            app.state.end_streams()
+            answers = [(await one)[2] for one in (*hers, his) if one is not refused]
+            assert all(b"subscriptions/acknowledged" in answer for answer in answers)
+            # Those that have ended count no more.
+            hers, his = [listen("/mcp/chat") for _ in range(100)], listen("/mcp/chat")
+            (refused,), _ = await asyncio.wait([*hers, his], timeout=20, return_when=asyncio.FIRST_COMPLETED)
+        app.state.end_streams()
+        await asyncio.gather(*hers, his)

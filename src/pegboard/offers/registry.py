@@ -205,17 +205,24 @@ class Offers:
         pairs = ((entry, self.spec(entry)) for entry in view.tools())
         return [(entry, spec) for entry, spec in pairs if isinstance(spec, PromptSpec)]
 
-    def find_resource(self, uri: str) -> tuple[str, ResourceSpec, dict[str, str]] | None:
-        """Return (qualified id, spec, values of its variables) of the resource of a URI, whoever may have it.
+    def resources_of(self, uri: str) -> list[tuple[str, ResourceSpec, dict[str, str]]]:
+        """Return (qualified id, spec, values of its variables) of every resource that a URI means, whoever may have it.
 
-        A URI written out wins over a template.
+        One whose URI is written out comes before templates.
         """
         found = [
             (key, spec, values)
             for key, spec in {**self._foreign, **self._specs}.items()
             if isinstance(spec, ResourceSpec) and (values := spec.match(uri)) is not None
         ]
-        return min(found, key=lambda item: len(item[2]), default=None)
+        return sorted(found, key=lambda item: len(item[2]))
+
+    async def find_resource(self, uri: str, view: View) -> tuple[str, ResourceSpec, dict[str, str]] | None:
+        """Return the first of them that a view has: what is hidden stands in the way of nothing."""
+        for found in self.resources_of(uri):
+            if await view.afind(found[0]) is not None:
+                return found
+        return None
 
 
 def _entry(fn: Callable[..., Any], namespace: str, said: Mapping[str, Any]) -> ToolEntry:

@@ -35,7 +35,7 @@ class Tools:
         view = await self._api.desk.view(asked.visit)
         tools = view.tools()
         owner = [*owner_of(asked.visit, view.ctx), asked.visit.profile]
-        generation = digest([view.snapshot.content_hash, *(entry.wire_name for entry in tools)])
+        generation = digest([(entry.wire_name, entry.fingerprint) for entry in tools])
         cursor = asked.query.get("cursor")
         first = 0 if cursor is None else self._api.cursors.open(cursor, owner, generation)
         page: JSON = {"tools": [mcp_tool(entry) for entry in tools[first : first + size]]}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
@@ -18,20 +19,19 @@ from mcp.server.subscriptions import (
     ServerEvent,
     ToolsListChanged,
 )
+from mcp.shared.exceptions import MCPError
 
 from pegboard.base.policies import OPEN_POLICY
 from pegboard.core.context import ToolContext
 from pegboard.core.policy import Selection
-from pegboard.offers import Offers
 from pegboard.serve.identity import Visit
+from pegboard.serve.mcp.desk import Desk
 from pegboard.serve.mcp.sessions import Sessions
-
-if TYPE_CHECKING:
-    from pegboard.catalog import Catalog
 
 Ctx = ServerRequestContext[Any, Any]
 _SETTLE_S = 0.02
 """Changes within this time are told as one: a module declares its tools one by one."""
+_MAX_STREAMS_OF_ONE = 100
 _NOBODY = ToolContext()
 _EVENTS: Mapping[str, Callable[[], ServerEvent]] = {
     "tools": ToolsListChanged,
@@ -43,24 +43,48 @@ _EVENTS: Mapping[str, Callable[[], ServerEvent]] = {
 class Changes:
     """The open listen streams of each profile, and what each profile showed when its clients were last told."""
 
-    def __init__(self, catalog: Catalog, offers: Offers, sessions: Sessions, visit_of: Callable[[Ctx], Visit]) -> None:
-        self._catalog, self._offers, self._sessions, self._visit_of = catalog, offers, sessions, visit_of
+    def __init__(self, desk: Desk, sessions: Sessions, visit_of: Callable[[Ctx], Visit]) -> None:
+        self._desk, self._sessions, self._visit_of = desk, sessions, visit_of
+        self._catalog, self._offers = desk.catalog, desk.offers
         self._buses: dict[str | None, InMemorySubscriptionBus] = {}
         self._streams: dict[str | None, ListenHandler] = {}
         self._shown: dict[tuple[str | None, str], object] = {}
+        self._listening: Counter[str] = Counter()
         self._updated: set[str] = set()
         self._telling: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ends: list[Callable[[], None]] = []
 
     async def listen(self, ctx: Ctx, params: types.SubscriptionsListenRequestParams) -> types.SubscriptionsListenResult:
-        """Handle subscriptions/listen: a stream that hears of its own profile only."""
-        profile = self._visit_of(ctx).profile
-        stream = self._streams.get(profile)
+        """Handle subscriptions/listen: a stream that hears of its own profile only.
+
+        Of the resources that it names, those that its caller may not have are left out like those that do not exist.
+        """
+        visit = self._visit_of(ctx)
+        if self._listening[visit.owner] >= _MAX_STREAMS_OF_ONE:
+            raise MCPError(code=types.INTERNAL_ERROR, message=f"A caller may listen {_MAX_STREAMS_OF_ONE} times.")
+        stream = self._streams.get(visit.profile)
         if stream is None:
-            bus = self._buses[profile] = InMemorySubscriptionBus()
-            stream = self._streams[profile] = ListenHandler(bus)
-        return await stream(ctx, params)
+            bus = self._buses[visit.profile] = InMemorySubscriptionBus()
+            stream = self._streams[visit.profile] = ListenHandler(bus)
+        self._listening[visit.owner] += 1
+        try:
+            return await stream(ctx, await self._permitted(visit, params))
+        finally:
+            self._listening[visit.owner] -= 1
+            if not self._listening[visit.owner]:
+                del self._listening[visit.owner]
+
+    async def _permitted(
+        self, visit: Visit, params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenRequestParams:
+        wanted = params.notifications
+        if not wanted.resource_subscriptions:
+            return params
+        view = self._offers.view(self._desk.context(visit), profile=visit.profile)
+        uris = [uri for uri in wanted.resource_subscriptions if await self._offers.find_resource(str(uri), view)]
+        heard = wanted.model_copy(update={"resource_subscriptions": uris})
+        return params.model_copy(update={"notifications": heard})
 
     def start(self) -> None:
         """Begin to watch the catalog, on the running loop."""
@@ -114,9 +138,9 @@ class Changes:
 
     async def _tell_updated(self, uri: str) -> None:
         """Tell of a resource those whose profile shows it."""
-        found = self._offers.find_resource(uri)
-        for profile in self._profiles() if found is not None else ():
-            if found is not None and any(found[0] == name for name, *_ in self._offered(profile)):
+        keys = {key for key, *_ in self._offers.resources_of(uri)}
+        for profile in self._profiles() if keys else ():
+            if any(name in keys for name, *_ in self._offered(profile)):
                 bus = self._buses.get(profile)
                 if bus is not None:
                     await bus.publish(ResourceUpdated(uri=uri))

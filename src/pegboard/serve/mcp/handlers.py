@@ -46,7 +46,7 @@ class ToolHandlers:
         visit = self._visits.of(ctx)
         view = await self._desk.view(visit)
         tools = view.tools()
-        generation = digest([view.snapshot.content_hash, *(entry.wire_name for entry in tools)])
+        generation = digest([(entry.wire_name, entry.fingerprint) for entry in tools])
         first, end, following = self._seals.page(
             visit.owner, "tools", generation, size=self._page_tools, length=len(tools), cursor=params.cursor
         )

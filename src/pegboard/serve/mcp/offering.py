@@ -60,6 +60,11 @@ class OfferHandlers:
         visit = self._visit_of(ctx)
         return visit, await self._offers.view(self._desk.context(visit), profile=visit.profile).prepare()
 
+    def _asking_view(self, ctx: Ctx, bridge: Bridge) -> View:
+        """Return a view to call on, whose calls may ask the client."""
+        visit = self._visit_of(ctx)
+        return self._offers.view(self._desk.context(visit, bridge), profile=visit.profile)
+
     def _page(self, ctx: Ctx, visit: Visit, kind: str, items: Sequence[JSON], cursor: str | None) -> JSON:
         first, end, following = self._seals.page(
             visit.owner, kind, digest(items), size=_PAGE, length=len(items), cursor=cursor
@@ -87,11 +92,13 @@ class OfferHandlers:
     async def read(self, ctx: Ctx, params: types.ReadResourceRequestParams) -> JSON:
         uri = str(params.uri)
         absent = RpcError(INVALID_PARAMS, f"No resource {uri!r} is available to this caller.", {"uri": uri})
-        found = self._offers.find_resource(uri)
+        bridge = self._bridge(ctx, params)
+        view = self._asking_view(ctx, bridge)
+        found = await self._offers.find_resource(uri, view)
         if found is None:
             raise absent
         key, spec, values = found
-        result = await self._run(ctx, key, dict(values), self._bridge(ctx, params), absent)
+        result = await self._run(view, key, dict(values), bridge, absent)
         if not isinstance(result, ToolResult):
             return result
         contents = [_contents(uri, spec, block, result) for block in result.content]
@@ -99,8 +106,8 @@ class OfferHandlers:
 
     async def get_prompt(self, ctx: Ctx, params: types.GetPromptRequestParams) -> JSON:
         absent = RpcError(INVALID_PARAMS, f"No prompt {params.name!r} is available to this caller.")
-        key = f"prompt.{params.name}"
-        result = await self._run(ctx, key, dict(params.arguments or {}), self._bridge(ctx, params), absent)
+        key, bridge = f"prompt.{params.name}", self._bridge(ctx, params)
+        result = await self._run(self._asking_view(ctx, bridge), key, dict(params.arguments or {}), bridge, absent)
         if not isinstance(result, ToolResult):
             return result
         roles: Any = result.structured
@@ -124,7 +131,8 @@ class OfferHandlers:
                 known = entry.spec.input_schema.get("properties", {})
                 others = {} if params.context is None else (params.context.arguments or {})
                 given = {name: value for name, value in others.items() if name in known and name != "value"}
-                result = await self._run(ctx, entry.qualified_id, {**given, "value": params.argument.value})
+                bridge, words_of = Bridge({}), {**given, "value": params.argument.value}
+                result = await self._run(self._asking_view(ctx, bridge), entry.qualified_id, words_of, bridge)
                 structured: Any = result.structured if isinstance(result, ToolResult) else None
                 words.extend(str(word) for word in structured or ())
         shown = words[:_MAX_SUGGESTIONS]
@@ -132,10 +140,8 @@ class OfferHandlers:
         return complete(ctx, {"completion": completion})
 
     async def _run(
-        self, ctx: Ctx, key: str, arguments: JSON, bridge: Bridge | None = None, absent: RpcError | None = None
+        self, view: View, key: str, arguments: JSON, bridge: Bridge, absent: RpcError | None = None
     ) -> ToolResult | JSON:
-        visit, bridge = self._visit_of(ctx), bridge or Bridge({})
-        view = self._offers.view(self._desk.context(visit, bridge), profile=visit.profile)
         result = await isolated(self._desk.run(view, key, arguments, bridge, absent=absent))
         if isinstance(result, ToolResult) and result.error is not None:
             error = result.error
@@ -147,9 +153,7 @@ class OfferHandlers:
 
     async def subscribe(self, ctx: Ctx, params: types.SubscribeRequestParams) -> JSON:
         uri = str(params.uri)
-        found = self._offers.find_resource(uri)
-        view = (await self._view(ctx))[1]
-        if found is None or await view.afind(found[0]) is None:
+        if await self._offers.find_resource(uri, (await self._view(ctx))[1]) is None:
             raise RpcError(INVALID_PARAMS, f"No resource {uri!r} is available to this caller.", {"uri": uri})
         self._sessions.subscribe(ctx, uri)
         return {}

@@ -101,7 +101,7 @@ def build(
     visits = Visits(only)
     sessions = Sessions(visits.of)
     seals = Seals(visits.of, audience=desk.catalog.name, keys=keys)
-    changes = Changes(desk.catalog, desk.offers, sessions, visits.of)
+    changes = Changes(desk, sessions, visits.of)
     tools = ToolHandlers(desk, seals, sessions, visits, page_tools=page_tools)
     server = DualEraServer(
         **server_words(desk.catalog.name),
