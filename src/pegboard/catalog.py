@@ -241,7 +241,9 @@ class Catalog:
             called = name or asked.__name__
             if called in self.registry.predicates:
                 raise DefinitionError(f"{declaring.origin_of(asked)}: there is a predicate {called!r} already.")
-            self.registry.predicates[called] = availability.predicate(called, asked, blocking=blocking)
+            self.registry.predicates[called] = availability.predicate(
+                called, asked, blocking=blocking, limit_s=self._bounds.predicate_s
+            )
             self.registry.changed()
             return asked
 

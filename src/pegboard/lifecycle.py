@@ -46,7 +46,7 @@ class DatedRegistry(Registry):
     def _all_entries(self) -> list[ToolEntry]:
         # What sources list was not added here.
         return [
-            seal(dated(entry, self._today)) if entry.source and _is_ending(entry.spec) else entry
+            seal(dated(entry, self._today), self.bounds) if entry.source and _is_ending(entry.spec) else entry
             for entry in super()._all_entries()
         ]
 

@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import replace
 from types import SimpleNamespace
@@ -11,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from pegboard import CallContext, CallError, Event, EventQueue, RateLimit, ToolContext, Verdict
+from pegboard import CallContext, CallError, Event, EventQueue, RateLimit, Secret, ToolContext, Verdict
 from tests.core.parts import ANN, Recorder, echo, kind_of, one_tool
+from tests.timing import SLACK
 
 
 async def every_end() -> AsyncIterator[tuple[str, Recorder]]:
@@ -325,6 +327,53 @@ async def test_an_observer_that_writes_into_an_event_changes_nothing() -> None:
     given = {"n": 1}
     result = await one_tool(properties={"n": {"type": "integer"}}).view(ANN).call("echo", given, callbacks=Meddler())
     assert (result.structured, given) == ({"n": 1}, {"n": 1})
+
+
+async def test_an_observer_that_writes_into_a_list_changes_nothing() -> None:
+    class Meddler:
+        def on_tool_result(self, event: Event) -> None:
+            event.payload["result"].structured[0].append("meddled")
+
+    async def give(ctx: Any, args: Any) -> Any:
+        return [["first"]]
+
+    result = await one_tool(give).view(ANN).call("echo", callbacks=Meddler())
+    assert result.structured == [["first"]]
+
+
+def nested(levels: int) -> Any:
+    value: Any = {}
+    for _ in range(levels):
+        value = {"in": value}
+    return value
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nested(10_000),
+        lambda: [nested(10_000)],
+        lambda: {key: [1] for key in map(str, range(200_000))},
+        lambda: b"[" * 10_000,
+    ],
+    ids=["deep", "deep in a list", "many keys", "deep text"],
+)
+async def test_observers_make_a_hostile_request_no_dearer_and_are_spared_it(make: Callable[[], Any]) -> None:
+    recorder, args = Recorder(), make()
+    view = one_tool().view(replace(ANN, secrets={"key": Secret("a-secret-value")}))
+    started = time.process_time()
+    result = await view.call("echo", args, callbacks=recorder)
+    assert time.process_time() - started < 0.05 * SLACK
+    assert kind_of(result) == "invalid_arguments"
+    assert recorder.types() == ["on_tool_call", "on_tool_result"]
+    assert recorder.events[0].payload["arguments"] == "(not read)"
+
+
+async def test_arguments_given_as_text_are_shown_as_json_without_secrets() -> None:
+    recorder = Recorder()
+    view = one_tool().view(replace(ANN, secrets={"key": Secret("a-secret-value")}))
+    await view.call("echo", b'{"key": "a-secret-value"}', callbacks=recorder)
+    assert recorder.events[0].payload["arguments"] == {"key": "[redacted]"}
 
 
 @pytest.mark.parametrize("event", ["on_tool_call", "on_tool_result"])

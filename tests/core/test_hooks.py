@@ -1,10 +1,12 @@
 """Hooks: before (fail closed), around, after (fail open unless required), on_error and on_complete."""
 
 import asyncio
+import json
 import logging
 import time
-from typing import Any
+from typing import Any, Literal
 
+import orjson
 import pytest
 
 from pegboard import CallError, Catalog, Tool, ToolContext, ToolResult, ToolSpec, Verdict
@@ -455,3 +457,25 @@ async def test_what_an_after_hook_writes_into_the_result_is_checked_or_lost() ->
 
     result = await catalog.view(ANN).call("echo", {"n": 1})
     assert result.structured == {"n": 1} or kind_of(result) == "output_invalid"
+
+
+@pytest.mark.parametrize("value", [{"n": 1, "inner": {"n": 1}}, [1, [1]]], ids=["object", "list"])
+@pytest.mark.parametrize("kind", ["after", "on_complete"])
+@pytest.mark.parametrize("fails", [False, True])
+async def test_no_hook_writes_into_a_result_whatever_its_form_and_though_it_fails(
+    value: Any, kind: Literal["after", "on_complete"], fails: bool
+) -> None:
+    def meddle(call: HookCall, result: Any) -> None:
+        shown = result.structured
+        shown.append(2) if isinstance(shown, list) else shown["inner"].update(n="many")
+        if fails:
+            raise ValueError("the hook")
+
+    async def give(ctx: Any, args: Any) -> Any:
+        return value
+
+    catalog = one_tool(give)
+    catalog.add_hook(Hook(kind=kind, run=meddle))
+    before = json.dumps(value)
+    result = await catalog.view(ANN).call("echo")
+    assert (json.dumps(result.structured), result.text) == (before, orjson.dumps(value).decode())

@@ -35,6 +35,7 @@ class _Making:
     def __init__(self, wiring: Wiring) -> None:
         self._wiring = wiring
         self._registry = wiring.catalog.registry
+        self._limit_s = self._registry.bounds.predicate_s
         self._from_python = frozenset(self._registry.predicates)
         self._unnamed: dict[str, Question] = {}
         self._open: list[str] = []
@@ -120,7 +121,7 @@ class _Making:
         found = self._wiring.resolve(reference, at)
         if found is None:
             return False
-        self._unnamed[reference] = predicate(reference.removeprefix("python:"), found)
+        self._unnamed[reference] = predicate(reference.removeprefix("python:"), found, limit_s=self._limit_s)
         return reference
 
     def _unless(self, words: str, why_not: str, is_yes: Callable[[ToolContext], bool]) -> str:
@@ -132,22 +133,23 @@ class _Making:
     def _compiled(self, form: object) -> Availability:
         predicates = {**self._registry.predicates, **self._unnamed}
         sources = frozenset(self._registry.sources)
-        return compile_availability(form, predicates=predicates, sources=sources, context_type=ToolContext)
+        return compile_availability(
+            form, predicates=predicates, sources=sources, context_type=ToolContext, limit_s=self._limit_s
+        )
 
     def _composed(self, name: str, form: object) -> Question:
         """Return one question for several; each of them still runs at most once a context."""
         tree, states = self._compiled(form), self._registry.states
         waiting = [question for question in tree.questions if question.waits]
-        timeout_s = self._registry.bounds.predicate_s
 
         def ask(ctx: ToolContext) -> Answer:
             return tree.answer(ctx, states())
 
         async def ask_async(ctx: ToolContext) -> Answer:
-            await asyncio.gather(*(ctx.memo.answer_async(question, ctx, timeout_s=timeout_s) for question in waiting))
+            await asyncio.gather(*(ctx.memo.answer_async(each, ctx, timeout_s=each.limit_s) for each in waiting))
             return ask(ctx)
 
-        return Question(key=ask, name=name, ask=ask_async if waiting else ask, is_async=bool(waiting))
+        return Question(ask, name, ask_async if waiting else ask, is_async=bool(waiting), limit_s=self._limit_s)
 
     def _report(self, at: At, message: str, *, at_key: bool = False) -> None:
         self._wiring.report.add(at.problem(message, at_key=at_key))

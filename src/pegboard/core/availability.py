@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from pegboard.base.bounds import DEFAULT_BOUNDS
@@ -20,6 +21,7 @@ from pegboard.core.context import ToolContext
 
 log = logging.getLogger("pegboard")
 DOWN = SourceState(is_up=False)
+_LIMIT_S = DEFAULT_BOUNDS.predicate_s
 
 
 class States(Protocol):
@@ -51,7 +53,9 @@ class Availability(NamedTuple):
     answer: Callable[[ToolContext, States], Answer]
 
 
-def predicate(name: str, ask: Callable[[Any], Any], *, blocking: bool = False, key: object = None) -> Question:
+def predicate(
+    name: str, ask: Callable[[Any], Any], *, blocking: bool = False, key: object = None, limit_s: float = _LIMIT_S
+) -> Question:
     """Return the question for a function `(ctx) -> bool`, sync or async; `blocking` runs it in a thread.
 
     Whatever goes wrong in `ask` is a no: a failed check must not open a door.
@@ -73,8 +77,8 @@ def predicate(name: str, ask: Callable[[Any], Any], *, blocking: bool = False, k
             found = judge(ask(ctx))
         except BaseException as error:  # noqa: BLE001 - boundary: foreign code
             return no(f"raised {type(error).__name__}", error)
-        late = not blocking and time.monotonic() - started > DEFAULT_BOUNDS.predicate_s
-        return no(f"took more than {DEFAULT_BOUNDS.predicate_s:g} s") if late else found
+        late = not blocking and time.monotonic() - started > limit_s
+        return no(f"took more than {limit_s:g} s") if late else found
 
     async def ask_later(ctx: ToolContext) -> Answer:
         try:
@@ -86,12 +90,13 @@ def predicate(name: str, ask: Callable[[Any], Any], *, blocking: bool = False, k
         except BaseException as error:  # noqa: BLE001 - boundary: foreign code
             return no(f"raised {type(error).__name__}", error)
 
-    return Question(key or ask, name, ask_later if is_async else ask_now, is_async, blocking)
+    return Question(key or ask, name, ask_later if is_async else ask_now, is_async, blocking, limit_s)
 
 
 def compile_availability(
-    form: Any, *, predicates: Mapping[str, Question], sources: frozenset[str], context_type: type[ToolContext]
-) -> Availability:
+    form: Any, *, predicates: Mapping[str, Question], sources: frozenset[str], context_type: type[ToolContext],
+    limit_s: float = _LIMIT_S,
+) -> Availability:  # fmt: skip
     """Read one of the accepted forms.
 
     `None`, `True`, `"always"` · `False` · a predicate's name · a callable `(ctx) -> bool` ·
@@ -100,17 +105,16 @@ def compile_availability(
     Raises:
         DefinitionError: an unknown predicate or source, or another form.
     """
-
-    def read(inner: object) -> Availability:
-        return compile_availability(inner, predicates=predicates, sources=sources, context_type=context_type)
-
+    read = partial(
+        compile_availability, predicates=predicates, sources=sources, context_type=context_type, limit_s=limit_s
+    )
     match form:
         case None | True | "always":
             return Availability("always", (), _always)
         case False:
             return Availability("never", (), _never)
         case str():
-            return _asking(predicates.get(form) or _attribute_question(form, context_type, known=predicates))
+            return _asking(predicates.get(form) or _attribute(form, context_type, predicates, limit_s))
         case {"all": [*parts]} if len(form) == 1:
             return _all(list(map(read, parts)))
         case {"any": [*parts]} if len(form) == 1:
@@ -122,7 +126,7 @@ def compile_availability(
                 raise DefinitionError(f"available: no source {name!r}.{nearest(name, sources, label='Sources')}")
             return _source_up(name)
         case _ if callable(form):
-            return _asking(predicate(getattr(form, "__qualname__", repr(form)), form))
+            return _asking(predicate(getattr(form, "__qualname__", repr(form)), form, limit_s=limit_s))
         case _:
             raise DefinitionError(
                 f"available={form!r}: write a predicate's name, a callable, true, false, or one of "
@@ -197,7 +201,7 @@ def _questions(parts: Sequence[Availability]) -> tuple[Question, ...]:
     return tuple(question for part in parts for question in part.questions)
 
 
-def _attribute_question(name: str, context_type: type[ToolContext], *, known: Mapping[str, Question]) -> Question:
+def _attribute(name: str, context_type: type[ToolContext], known: Mapping[str, Question], limit_s: float) -> Question:
     """Return the question for a method, property or field of the context (or of a subclass the host defined)."""
     owner = next((kind for kind in _with_subclasses(context_type) if _has(kind, name)), None)
     if owner is None or name.startswith("_"):
@@ -216,7 +220,7 @@ def _attribute_question(name: str, context_type: type[ToolContext], *, known: Ma
         return await getattr(ctx, name)()
 
     is_async = inspect.iscoroutinefunction(getattr(owner, name, None))
-    return predicate(name, ask_async if is_async else ask, key=f"attribute:{name}")
+    return predicate(name, ask_async if is_async else ask, key=f"attribute:{name}", limit_s=limit_s)
 
 
 def _with_subclasses(kind: type[ToolContext]) -> Iterator[type[ToolContext]]:

@@ -16,7 +16,7 @@ from pegboard.base.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.base.content import TextContent, ToolResult, call_error
 from pegboard.base.errors import AsyncPredicateError, CallError, ToolError
 from pegboard.base.hooks import describe
-from pegboard.base.model import JSON, RateLimit, is_awaitable, is_object
+from pegboard.base.model import JSON, RateLimit, is_awaitable
 from pegboard.base.redaction import Redactor
 from pegboard.base.results import normalise
 from pegboard.base.schema import copied
@@ -149,9 +149,7 @@ class Executor:
         """The ten stages but the last, in order. Each refuses by raising."""
         guards, view = self.guards, call.view
         if call.emit is not quiet:
-            told = call.emit(
-                "on_tool_call", {"arguments": copied(call.request) if is_object(call.request) else call.request}
-            )
+            told = call.emit("on_tool_call", {"arguments": stages.seen_arguments(call, guards)})
             if told is not DELIVERED:
                 await told
         stages.begin(call, guards)
@@ -199,12 +197,14 @@ class Executor:
         return ToolResult((TextContent(told.message),), is_error=True, error=told)
 
     async def _tell_hooks(self, call: Call, result: ToolResult) -> None:
+        # The call is over: what a hook writes into the result that it is shown is lost.
+        result = result.with_structured(copied(result.structured))
         for hook in (*(call.hooks.on_error if result.is_error else ()), *call.hooks.on_complete):
             try:
                 told = stages.run_hook(hook, (call, result), self.guards, Watch(call.name))
                 if told is not None and is_awaitable(told):
                     await told
-            except BaseException:  # boundary: foreign code; the call is over and stays as it is
+            except BaseException:  # boundary: foreign code
                 log.warning("Hook %s failed after %r.", describe(hook), call.name, exc_info=True)
 
     def _record(self, call: Call, result: ToolResult) -> Delivered:
@@ -217,7 +217,7 @@ class Executor:
         if call.emit is quiet:
             return DELIVERED
         call.emit.tool = call.known_as
-        if is_object(result.structured):
+        if result.structured is not None:
             # What an observer writes into its event must not reach the caller.
             result = result.with_structured(copied(result.structured))
         return call.emit(
@@ -239,10 +239,9 @@ class Executor:
     def cancel(self, call_id: str) -> bool:
         """Stop a running call; `False` when there is none with this id. Call it from the loop's own thread."""
         call = self.guards.in_flight.get(call_id)
-        if call is None:
-            return False
-        call.interrupt("cancelled")
-        return True
+        if call is not None:
+            call.interrupt("cancelled")
+        return call is not None
 
     async def close(self, *, grace_s: float = 10.0) -> None:
         """Take no more calls, let running ones end for `grace_s`, then stop the rest with `shutting_down`."""

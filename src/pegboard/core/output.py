@@ -12,7 +12,7 @@ import orjson
 from pegboard.base.content import Content, TextContent, ToolResult
 from pegboard.base.errors import CallError, ToolError
 from pegboard.base.hooks import describe
-from pegboard.base.model import is_awaitable, is_object
+from pegboard.base.model import is_awaitable
 from pegboard.base.redaction import Redactor
 from pegboard.base.results import normalise
 from pegboard.base.schema import copied
@@ -28,7 +28,7 @@ _PLAIN = (dict, list, int, float, bool, type(None))
 
 async def ask_after(call: Call, guards: Guards, result: ToolResult) -> ToolResult:
     """Show the result to the after-hooks; what one gives instead is checked again. One that fails is skipped."""
-    kept = copied(result.structured) if is_object(result.structured) else None
+    kept = copied(result.structured)
     for hook in call.hooks.after:
         try:
             changed: Any = run_hook(hook, (call, result), guards, call)
@@ -40,14 +40,14 @@ async def ask_after(call: Call, guards: Guards, result: ToolResult) -> ToolResul
             log.warning("After-hook %s failed on %r.", describe(hook), call.name, exc_info=error)
             if hook.required:
                 raise _refused_after(call, error) from error
-            continue
-        if kept is not None and result.structured != kept:
+            changed = None
+        if result.structured != kept:
             # What a hook writes into the result that it is shown is lost: nobody would have checked it.
             result = result._replace(structured=copied(kept))
         if changed is not None:
             call.is_by_hand = type(changed) is ToolResult
             result = checked(call, normalise(changed))
-            kept = copied(result.structured) if is_object(result.structured) else None
+            kept = copied(result.structured)
     return result
 
 

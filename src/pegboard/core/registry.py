@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from pegboard.base.bounds import DEFAULT_BOUNDS, Bounds
@@ -45,16 +45,9 @@ class Snapshot:
     """
 
     def __init__(
-        self,
-        entries: Iterable[ToolEntry],
-        *,
-        predicates: Mapping[str, Question],
-        sources: frozenset[str] = frozenset(),
-        hooks: Sequence[Hook] = (),
-        context_type: type[ToolContext] = ToolContext,
-        read_built: ReadBuilt,
-        generation: int = 0,
-    ) -> None:
+        self, entries: Iterable[ToolEntry], *, predicates: Mapping[str, Question], sources: frozenset[str],
+        hooks: Sequence[Hook], context_type: type[ToolContext], read_built: ReadBuilt, generation: int, bounds: Bounds,
+    ) -> None:  # fmt: skip
         ordered = list(entries)
         names = wire_names([(entry.spec.namespace, entry.spec.name, entry.is_toolset) for entry in ordered])
         self.entries: tuple[ToolEntry, ...] = tuple(
@@ -64,8 +57,11 @@ class Snapshot:
         self.generation = generation
         self.cache: dict[object, Any] = {}
         self.hooks = tuple(hooks)
-        self._sources, self._predicates, self._context_type = sources, predicates, context_type
-        self._read_built = read_built
+        self._read_built, self._bounds = read_built, bounds
+        self._compile = partial(
+            compile_availability, predicates=predicates, sources=sources, context_type=context_type,
+            limit_s=bounds.predicate_s,
+        )  # fmt: skip
         self.bundles = tuple(entry for entry in self.entries if entry.builder is not None and entry.builder.is_bundle)
         self._by_name: dict[str, ToolEntry] = {}
         self._renamed: dict[str, ToolEntry] = {}
@@ -106,12 +102,7 @@ class Snapshot:
         """Return the compiled availability of an entry of this snapshot."""
         found = self._availability.get(entry.qualified_id)
         if found is None:
-            found = self._availability[entry.qualified_id] = compile_availability(
-                entry.spec.available,
-                predicates=self._predicates,
-                sources=self._sources,
-                context_type=self._context_type,
-            )
+            found = self._availability[entry.qualified_id] = self._compile(entry.spec.available)
         return found
 
     def plan(self, entry: ToolEntry) -> Plan:
@@ -119,7 +110,7 @@ class Snapshot:
         found = self._plans.get(entry.qualified_id)
         if found is not None and found.entry is entry:
             return found
-        made = Plan(entry, compile_schema(enforced_schema(entry)), compile_output(entry), hooks_of(entry, self.hooks))
+        made = Plan(entry, *judges(entry, self._bounds), hooks_of(entry, self.hooks))
         # What a builder made belongs to one context: keeping it here would grow without end.
         if self.owns(entry):
             self._plans[entry.qualified_id] = made
@@ -148,7 +139,7 @@ class Snapshot:
         found = self._questions.get(id(ref))
         if found is None:
             declared = {item.spec.name: item.wire_name for item in self.entries if item.builder is ref}
-            found = self._questions[id(ref)] = _build_question(entry, declared, self._read_built)
+            found = self._questions[id(ref)] = _build_question(entry, declared, self._read_built, self._bounds)
         return found
 
     def check(self) -> None:
@@ -169,12 +160,12 @@ class Snapshot:
             raise DefinitionError(problems)
 
 
-def _build_question(entry: ToolEntry, declared: Mapping[str, str], read_built: ReadBuilt) -> Question:
+def _build_question(entry: ToolEntry, declared: Mapping[str, str], read_built: ReadBuilt, bounds: Bounds) -> Question:
     ref = entry.builder
     assert ref is not None
 
     def accept(built: object) -> dict[str, ToolEntry]:
-        made = {item.spec.name: seal(item) for item in read_built(built, entry)}
+        made = {item.spec.name: seal(item, bounds) for item in read_built(built, entry)}
         if not ref.is_bundle and set(made) != set(ref.names):
             raise DefinitionError(f"the builder declares {sorted(ref.names)} but built {sorted(made)}")
         names = wire_names([(item.spec.namespace, item.spec.name, item.is_toolset) for item in made.values()])
@@ -194,7 +185,7 @@ def _build_question(entry: ToolEntry, declared: Mapping[str, str], read_built: R
 
     is_async = inspect.iscoroutinefunction(ref.build)
     return Question(
-        limit_s=DEFAULT_BOUNDS.tool_timeout_s,
+        limit_s=bounds.tool_timeout_s,
         key=ref.build,
         name=f"builder of {ref.names[0]}",
         ask=ask_async if is_async else ask,
@@ -234,7 +225,7 @@ class Registry:
             DuplicateToolError: a qualified id is taken.
             DefinitionError: a name, namespace or schema cannot be used.
         """
-        sealed = [seal(entry) for entry in entries]
+        sealed = [seal(entry, self.bounds) for entry in entries]
         with self._lock:
             for entry in sealed:
                 known = self._entries.get(fold(entry.qualified_id))
@@ -374,6 +365,7 @@ class Registry:
             context_type=self._context_type,
             read_built=self._read_built,
             generation=self._generation,
+            bounds=self.bounds,
         )
 
     def _all_entries(self) -> list[ToolEntry]:
@@ -384,13 +376,13 @@ class Registry:
                 known = merged.get(fold(entry.qualified_id))
                 if known is not None:
                     raise DuplicateToolError(entry.qualified_id, first=known.spec.origin, second=entry.spec.origin)
-                merged[fold(entry.qualified_id)] = seal(entry)
+                merged[fold(entry.qualified_id)] = seal(entry, self.bounds)
         for name in sorted(self.sources):
             for entry in self.sources[name].entries():
                 if fold(entry.qualified_id) in merged:
                     log.warning("Source %r: tool %r is declared already and was left out.", name, entry.qualified_id)
                     continue
-                merged[fold(entry.qualified_id)] = seal(entry)
+                merged[fold(entry.qualified_id)] = seal(entry, self.bounds)
         return sorted(merged.values(), key=lambda entry: entry.spec.namespace)
 
 
@@ -419,7 +411,7 @@ def _asked(names: Callable[[], Sequence[str]]) -> tuple[str, ...]:
         return ()
 
 
-def seal(entry: ToolEntry) -> ToolEntry:
+def seal(entry: ToolEntry, bounds: Bounds = DEFAULT_BOUNDS) -> ToolEntry:
     """Return the entry with its fingerprint, after checking names and schemas. Sealed entries are taken as they are.
 
     Raises:
@@ -435,8 +427,7 @@ def seal(entry: ToolEntry) -> ToolEntry:
     try:
         check_tool_name(spec.name)
         check_namespace(spec.namespace)
-        compile_schema(enforced_schema(entry))
-        compile_output(entry)
+        judges(entry, bounds)
     except DefinitionError as error:
         raise DefinitionError(
             [Problem(where=spec.origin, path=spec.qualified_id, message=str(problem)) for problem in error.problems]
@@ -457,6 +448,8 @@ def enforced_schema(entry: ToolEntry) -> JSON:
     return {**schema, "unevaluatedProperties" if composed else "additionalProperties": False}
 
 
-def compile_output(entry: ToolEntry) -> Compiled | None:
-    """Return the judge of results, where the tool promises any."""
-    return None if entry.spec.output_schema is None else compile_schema(entry.spec.output_schema)
+def judges(entry: ToolEntry, bounds: Bounds) -> tuple[Compiled, Compiled | None]:
+    """Return what judges the arguments, and the results where the tool promises any."""
+    promised = entry.spec.output_schema
+    output = None if promised is None else compile_schema(promised, bounds=bounds)
+    return compile_schema(enforced_schema(entry), bounds=bounds), output

@@ -52,16 +52,9 @@ class Call(Watch):
     _ctx: CallContext | None = None
 
     def __init__(
-        self,
-        view: View,
-        name: str,
-        request: object,
-        *,
-        call_id: str,
-        emit: Any,
-        started: float,
+        self, view: View, name: str, request: object, *, call_id: str, emit: Any, started: float,
         redactor: Redactor | None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.view, self.name, self.request, self.call_id = view, name, request, call_id
         self.emit, self.started, self.redactor = emit, started, redactor
         self.args: JSON = {}
@@ -138,6 +131,17 @@ def not_found(name: str, hint: str) -> CallError:
 
 
 # ---------------------------------------------------------------- 3 arguments
+
+
+def seen_arguments(call: Call, guards: Guards) -> JSONValue:
+    """Return the arguments as observers are shown them: a copy, and nothing of what will be refused unread."""
+    try:
+        if isinstance(call.request, bytes):
+            return parse_json(call.request, bounds=guards.bounds)
+        check_bounds(call.request, bounds=guards.bounds)
+    except CallError:
+        return "(not read)"
+    return copied(call.request)
 
 
 def check_arguments(call: Call, guards: Guards) -> None:

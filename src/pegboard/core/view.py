@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
-from pegboard.base.bounds import DEFAULT_BOUNDS
 from pegboard.base.content import ToolResult
 from pegboard.base.errors import AsyncPredicateError, DefinitionError
 from pegboard.base.model import JSON, Decision, JSONValue, Profile, ToolEntry
@@ -221,15 +220,13 @@ class View:
         asked = {
             question.key: question for condition in conditions for question in condition.questions if question.waits
         }
-        await asyncio.gather(
-            *(memo.answer_async(q, self.ctx, timeout_s=DEFAULT_BOUNDS.predicate_s) for q in asked.values())
-        )
+        await asyncio.gather(*(memo.answer_async(each, self.ctx, timeout_s=each.limit_s) for each in asked.values()))
         states = self._parts.registry.states()
         for entry in entries:
             if entry.builder is not None and dynamic_code(without_builder(entry), snapshot, self.ctx, states) is None:
                 question = snapshot.build_question(entry)
                 if question.waits:
-                    await memo.answer_async(question, self.ctx, timeout_s=DEFAULT_BOUNDS.tool_timeout_s)
+                    await memo.answer_async(question, self.ctx, timeout_s=question.limit_s)
 
     # -- doors out
 

@@ -14,7 +14,6 @@ from pydantic_core import PydanticCustomError
 
 from pegboard.base.errors import DefinitionError
 from pegboard.base.model import ConsentRule, ToolEntry, ToolSpec
-from pegboard.base.schema import compile_schema
 from pegboard.config.config import Declared
 from pegboard.config.models import Available, availability
 from pegboard.config.parameters import read_schema
@@ -33,7 +32,7 @@ from pegboard.config.values import (
     reference,
 )
 from pegboard.config.wiring import Wiring
-from pegboard.core.registry import enforced_schema
+from pegboard.core.registry import judges
 from pegboard.sources.aliases import Declared as Name
 from pegboard.sources.aliases import resolve
 
@@ -162,7 +161,7 @@ def overlaid(spec: ToolSpec, tool: Declared[ToolForm], wiring: Wiring) -> ToolSp
 
 def check_examples(entry: ToolEntry, tool: Declared[ToolForm], wiring: Wiring) -> None:
     """Report the examples whose arguments a call would refuse."""
-    judge = compile_schema(enforced_schema(entry))
+    judge, _ = judges(entry, wiring.config.bounds)
     for index, example in enumerate(tool.said.examples or ()):
         for problem in judge.problems(judge.with_defaults(dict(example))):
             at = tool.at / "examples" / index
