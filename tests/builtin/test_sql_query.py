@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+import apsw
 import psycopg
 import pytest
 
@@ -96,3 +97,41 @@ async def test_another_database_goes_through_sqlalchemy(tools: Shelf) -> None:
     for wrong in ("nosuch://x", "no url", ""):
         with pytest.raises(DefinitionError):
             builtin_entry("sql_query", config={"connection_string": wrong, "read_only": False})
+
+
+SAMES = [
+    "instr('banana', 'an')", "instr('banana', 'x')", "instr(x'0102', x'02')", "instr(NULL, 'a')", "instr('a', '')",
+    "replace('banana', 'an', '')", "replace('banana', '', 'x')", "replace('a', 'a', NULL)", "replace(12, 2, 'x')",
+    "trim('xxaxx', 'x')", "trim('xyaxy', 'yx')", "trim(' a ')", "trim('a', '')", "trim(NULL, 'a')", "ltrim('xax', 'x')",
+    "rtrim('xax', 'x')", "rtrim('äxä', 'ä')", "hex(unhex('41 42', ' '))", "hex(unhex('4 1', ' '))", "unhex('4z', 'z')",
+    "hex(unhex('414', ''))", "hex(unhex('-4142-', '-'))", "unhex(NULL, '')", "hex(unhex('aBcD', 'ef'))",
+    "json_patch('{\"a\":1,\"b\":{\"c\":2,\"d\":3}}', '{\"b\":{\"c\":null},\"e\":[1.5,\"ü\"]}')",
+    "json_patch('[1]', '{\"a\":null,\"b\":{\"c\":null}}')", "json_patch('{\"a\":1}', '[2]')", "json_patch(NULL, '{}')",
+]  # fmt: skip
+
+
+async def test_functions_that_take_the_place_of_those_of_sqlite_give_the_same(tools: Shelf) -> None:
+    plain = apsw.Connection(":memory:")
+    for expression in SAMES:
+        expected = [list(row) for row in plain.execute(f"SELECT {expression}")]
+        assert (await tools.value("sql_query", {"query": f"SELECT {expression}"}))["rows"] == expected, expression
+    for faulty in ("json_patch('{', '{}')", f"json_patch('{'[' * 5000}', '1')"):
+        assert (await tools.error("sql_query", {"query": f"SELECT {faulty}"})).kind == "invalid_arguments"
+
+
+async def test_postgres_placeholders_stand_for_their_params_alone(postgres_url: str) -> None:
+    tools = Shelf().put("sql_query", {"connection_string": postgres_url, "allow_superuser": True})
+    for query, params, row in (
+        ("SELECT %s::text, %s::int, '%%'", ["a", 2], ["a", 2, "%"]),
+        ("SELECT %(b)s::text, %(a)s::int, %(b)s::text", {"a": 1, "b": "x"}, ["x", 1, "x"]),
+        ("SELECT 7 % 4, '%s'", [], [3, "%s"]),
+        ("SELECT %s::text", ["'; DROP TABLE t --"], ["'; DROP TABLE t --"]),
+    ):
+        assert (await tools.value("sql_query", {"query": query, "params": params}))["rows"] == [row]
+    for query, params in (
+        ("SELECT %s", {"a": 1}), ("SELECT %(a)s", [1]), ("SELECT %(a)s", {"b": 1}), ("SELECT 1", [1]),
+        ("SELECT %s, %s", [1]), ("SELECT 7 % 4, %s", [1]), ("SELECT %s::text", ["a\0"]), ("SELECT %s", [[1, "a"]]),
+        ("SELECT %s::text", ["\ud800"]), ("SELECT '\ud800'", []),
+    ):  # fmt: skip
+        error = await tools.error("sql_query", {"query": query, "params": params})
+        assert error.kind == "invalid_arguments", (query, error)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any, Final, cast
 
 import psycopg
 from psycopg import errors
-from psycopg.types.json import Jsonb
 
 from pegboard.base.errors import CallError
-from pegboard.base.model import JSONValue, is_object
+from pegboard.sources.builtin.link import Link
+from pegboard.sources.builtin.placeholders import numbered
 from pegboard.sources.builtin.query import Answer, Query, collected, one_statement_only, read_only_refusal
 from pegboard.sources.builtin.words import Word, words_of
 
@@ -21,9 +21,15 @@ _CONNECT_S = 5
 _QUERIES: Final = frozenset({"select", "values", "table", "show"})
 # Volatile, but they only make values.
 _HARMLESS: Final = frozenset({"random", "random_normal", "clock_timestamp", "timeofday", "gen_random_uuid", "uuidv4",
-                              "uuidv7", "setseed"})  # fmt: skip
-# They hold passwords of other roles, which a role that may read everything would see.
-_SECRET_TABLES: Final = frozenset({"pg_authid", "pg_shadow", "pg_user_mapping", "pg_user_mappings", "pg_subscription"})
+                              "uuidv7", "setseed", "system", "bernoulli"})  # fmt: skip
+# Not volatile, but they use up a transaction number, of which the server has not so many.
+_COUNTING: Final = frozenset({"pg_current_xact_id", "txid_current"})
+# They hold passwords of other roles and servers, which a role that may read everything would see; or read tables and
+# schemas whose names stand in strings.
+_SECRET: Final = frozenset({
+    "pg_authid", "pg_shadow", "pg_user_mapping", "pg_user_mappings", "_pg_user_mappings", "pg_subscription",
+    *(f"{whole}_to_xml{kind}" for whole in ("table", "schema", "database") for kind in ("", "_and_xmlschema")),
+})  # fmt: skip
 _TOO_MIGHTY: Final = (
     "The database login is a superuser, or may use the server's files, so its engine cannot hold it back. The operator"
     " must give this tool another login, or say `allow_superuser: true` in its config."
@@ -37,7 +43,8 @@ def run(url: str, query: Query) -> Answer:
         CallError: read_only; timeout; busy; invalid_arguments for a faulty statement; upstream_unavailable;
             upstream_auth; config_invalid for a login that may do too much.
     """
-    words = list(words_of(query.text))
+    text, params = numbered(query.text, query.params)
+    words = list(words_of(text))
     if query.read_only:
         _check(words)
     with _explained(query), _opened(url, query) as connection:
@@ -48,14 +55,14 @@ def run(url: str, query: Query) -> Answer:
             if is_mighty:
                 confine(connection)
             _check_names(connection, {word.text for word in words}, is_mighty=is_mighty)
-        return _answer(connection, query, words[0].text if words else "")
+        return _answer(connection, query, text, params, first=words[0].text if words else "")
 
 
 @contextmanager
-def _opened(url: str, query: Query) -> Generator[psycopg.Connection[Any]]:
+def _opened(url: str, query: Query) -> Generator[Link]:
     """Connect, with the deadlines as settings of the transaction, and roll back what may only read."""
     try:
-        connection = psycopg.connect(url, connect_timeout=_CONNECT_S, application_name="pegboard")
+        connection = Link.connect(url, connect_timeout=_CONNECT_S, application_name="pegboard")
     except psycopg.OperationalError as exc:
         if "password" in str(exc) or "authentication" in str(exc):
             text = "The database refused our login. The operator must correct the connection string."
@@ -63,16 +70,21 @@ def _opened(url: str, query: Query) -> Generator[psycopg.Connection[Any]]:
         raise CallError("upstream_unavailable", "The database cannot be reached. Try again later.") from None
     with connection:
         connection.read_only = query.read_only
-        left_ms = str(max(int(query.left_s() * 1000), 1))
-        connection.execute(
-            "SELECT set_config('statement_timeout', %(ms)s, true), set_config('lock_timeout', %(ms)s, true),"
-            # How strings end must not depend on the server, or names could hide in them.
-            " set_config('standard_conforming_strings', 'on', true)",
-            {"ms": left_ms},
-        )
+        connection.serve(query)
+        _set_deadline(connection, query)
+        # How strings end must not depend on the server, or names could hide in them.
+        connection.execute("SELECT set_config('standard_conforming_strings', 'on', true)")
         yield connection
         if query.read_only:
             connection.rollback()
+
+
+def _set_deadline(connection: Link, query: Query) -> None:
+    """Tell the server when to stop the next statement."""
+    connection.execute(
+        "SELECT set_config('statement_timeout', %(ms)s, true), set_config('lock_timeout', %(ms)s, true)",
+        {"ms": str(max(int(query.left_s() * 1000), 1))},
+    )
 
 
 def may_use_the_server(connection: psycopg.Connection[Any]) -> bool:
@@ -103,24 +115,26 @@ def _check_names(connection: psycopg.Connection[Any], names: set[str], *, is_mig
         "SELECT DISTINCT proname FROM pg_catalog.pg_proc WHERE provolatile = 'v' AND proname = ANY(%s)",
         (sorted(names - _HARMLESS),),
     ).fetchall()
-    if volatile:
-        listed = ", ".join(sorted(str(row[0]) for row in volatile))
+    refused = {str(row[0]) for row in volatile} | names & _COUNTING
+    if refused:
+        listed = ", ".join(sorted(refused))
         raise read_only_refusal(f"{listed} may change something, wait or read files")
-    secret = sorted(names & _SECRET_TABLES)
+    secret = sorted(names & _SECRET)
     if is_mighty and secret:
-        raise read_only_refusal(f"{secret[0]} holds credentials")
+        raise read_only_refusal(f"{secret[0]} may show credentials")
 
 
-def _answer(connection: psycopg.Connection[Any], query: Query, first: str) -> Answer:
-    cursor = connection.cursor()
-    text, params = cast("Any", query.text), _params(query)
+def _answer(connection: Link, query: Query, statement: str, params: Sequence[Any] | None, *, first: str) -> Answer:
+    # The statement as it was judged, with the server's own placeholders.
+    cursor, text = psycopg.RawCursor(connection), cast("Any", statement)
     # Both ways send the statement apart from its values, so that the server itself takes one statement only.
     if query.read_only or first in _QUERIES:
         rows = cursor.stream(text, params, size=1)
         with closing(cast("Any", rows)):
             answer = collected((), rows, query.limits)
         if not answer.rows and query.read_only:
-            # A stream without rows does not tell its columns.
+            # A stream without rows does not tell its columns; what is left of the time is for both.
+            _set_deadline(connection, query)
             cursor.execute(text, params, prepare=True)
     else:
         cursor.execute(text, params, prepare=True)
@@ -130,26 +144,13 @@ def _answer(connection: psycopg.Connection[Any], query: Query, first: str) -> An
     return replace(answer, columns=[column.name for column in cursor.description or ()])
 
 
-def _params(query: Query) -> Any:
-    """Return the values as psycopg takes them; none at all where there are none, so that `%` needs no doubling."""
-    if not query.params:
-        return None
-    if isinstance(query.params, Mapping):
-        return {name: _adapted(value) for name, value in query.params.items()}
-    return [_adapted(value) for value in query.params]
-
-
-def _adapted(value: JSONValue) -> Any:
-    return Jsonb(value) if is_object(value) else value
-
-
 def _check(words: Sequence[Word]) -> None:
     """Refuse what is no query, and names whose text is not known."""
     first = words[0].text if words and not words[0].is_quoted else ""
     if first not in _QUERIES | {"with", "explain"}:
         raise read_only_refusal(f"{first.upper() or 'this'} is no query")
     if any(word.is_hidden for word in words):
-        raise read_only_refusal("names written with U& are refused")
+        raise read_only_refusal("names written with U& or, without quotes, with $ are refused")
 
 
 @contextmanager
@@ -168,6 +169,9 @@ def _explained(query: Query) -> Generator[None]:
             text = "The connection to the database was lost. Try again later."
             raise CallError("upstream_lost", text, outcome_unknown=not query.read_only) from None
         text = f"PostgreSQL refuses the statement: {_first_line(exc)}. Correct it."
+        raise CallError("invalid_arguments", text) from None
+    except (TypeError, ValueError, OverflowError) as exc:
+        text = f"The statement and its params do not fit together: {_first_line(exc)}. Correct them."
         raise CallError("invalid_arguments", text) from None
 
 

@@ -35,9 +35,14 @@ class Query:
     allow_superuser: bool = False
     started_s: float = field(default_factory=time.monotonic)
 
+    @property
+    def until_s(self) -> float:
+        """When it must be over, on the monotonic clock."""
+        return self.started_s + self.limits.timeout_s
+
     def left_s(self) -> float:
         """Return how long it may still run."""
-        return max(self.started_s + self.limits.timeout_s - time.monotonic(), 0.0)
+        return max(self.until_s - time.monotonic(), 0.0)
 
     def too_slow(self) -> CallError:
         text = f"The query did not finish within {self.limits.timeout_s:g} s and was stopped. Ask for less."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -14,6 +15,7 @@ import apsw
 
 from pegboard.base.bounds import MIB
 from pegboard.base.errors import CallError
+from pegboard.sources.builtin.endless import ENDLESS, MAX_VALUE_BYTES, replace_endless
 from pegboard.sources.builtin.query import Answer, Query, collected, one_statement_only, read_only_refusal
 
 # Steps of SQLite's machine between two looks at the clock.
@@ -24,11 +26,15 @@ _LEAVING: Final = frozenset({apsw.SQLITE_ATTACH, apsw.SQLITE_DETACH, apsw.SQLITE
 _LOOKING: Final = frozenset({"table_info", "table_xinfo", "table_list", "index_list", "index_info", "foreign_key_list"})
 _FUNCTIONS: Final = frozenset({
     "load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "fsdir", "sqlar_compress", "zipfile",
+    "sqlite_log", "rtreecheck", *ENDLESS,
 })  # fmt: skip
-_MAX_VALUE_BYTES: Final = 4 * MIB
+# Of all statements of this process together: SQLite does not count them apart. What is sorted goes to the disk.
+_MAX_MEMORY_BYTES: Final = 256 * MIB
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?(?:\*/|$)", re.DOTALL)
 _LIMITS: Final = {
-    apsw.SQLITE_LIMIT_LENGTH: _MAX_VALUE_BYTES,
+    apsw.SQLITE_LIMIT_LENGTH: MAX_VALUE_BYTES,
+    # Each may go through a whole value, and nothing stops SQLite in the middle of a call.
+    apsw.SQLITE_LIMIT_FUNCTION_ARG: 127,
     apsw.SQLITE_LIMIT_SQL_LENGTH: 200_000,
     apsw.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 100,
     apsw.SQLITE_LIMIT_EXPR_DEPTH: 500,
@@ -52,7 +58,7 @@ def run(path: Path, query: Query) -> Answer:
         CallError: read_only; timeout; busy; invalid_arguments for a faulty statement; upstream_unavailable.
     """
     refused: list[str] = []
-    with closing(_opened(path, query)) as connection, _explained(query, refused):
+    with closing(_opened(path, query)) as connection, _explained(query, refused), _ending(connection, query):
         _limit(connection, query)
         if query.read_only:
             return _judged(connection, query, refused)
@@ -80,34 +86,23 @@ def _limit(connection: apsw.Connection, query: Query) -> None:
     connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
     connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0)
-    # SQLite's own look at every place anew, and nothing can interrupt them: minutes for two long strings.
-    untyped: Any = connection
-    untyped.create_scalar_function("instr", _instr, 2, deterministic=True)
-    untyped.create_scalar_function("replace", _replace, 3, deterministic=True)
+    replace_endless(connection)
     connection.set_progress_handler(lambda: query.left_s() <= 0, _PROGRESS_STEPS)
+    # Not where the application has set a limit of its own.
+    if not apsw.hard_heap_limit(-1):
+        apsw.hard_heap_limit(_MAX_MEMORY_BYTES)
 
 
-def _instr(text: Any, part: Any) -> int | None:
-    if text is None or part is None:
-        return None
-    if isinstance(text, bytes) and isinstance(part, bytes):
-        return text.find(part) + 1
-    return _as_text(text).find(_as_text(part)) + 1
-
-
-def _replace(text: Any, old: Any, new: Any) -> str | None:
-    if text is None or old is None or new is None:
-        return None
-    whole, part, other = _as_text(text), _as_text(old), _as_text(new)
-    if not part:
-        return whole
-    if len(whole) + whole.count(part) * (len(other) - len(part)) > _MAX_VALUE_BYTES:
-        raise ValueError("string or blob too big")
-    return whole.replace(part, other)
-
-
-def _as_text(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+@contextmanager
+def _ending(connection: apsw.Connection, query: Query) -> Generator[None]:
+    """Stop the statement at its deadline from outside: a few steps with large values can take minutes."""
+    timer = threading.Timer(query.left_s(), connection.interrupt)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
 
 
 def _judged(connection: apsw.Connection, query: Query, refused: list[str]) -> Answer:
@@ -174,6 +169,9 @@ def _explained(query: Query, refused: list[str]) -> Generator[None]:
         yield
     except apsw.InterruptError:
         raise query.too_slow() from None
+    except (apsw.NoMemError, MemoryError):
+        text = f"The query needs more than {_MAX_MEMORY_BYTES // MIB} MiB of memory. Ask for less."
+        raise CallError("result_too_large", text) from None
     except apsw.BusyError:
         raise CallError("busy", "Another writer holds the database. Try again in a moment.") from None
     except (apsw.AuthError, apsw.ReadOnlyError) as exc:

@@ -17,14 +17,18 @@ _TOKEN: Final = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 _STRING: Final = re.compile(r"[^']*(?:'|$)")
-_ESCAPED: Final = re.compile(r"(?:[^'\\]|\\.)*(?:'|\\?$)", re.DOTALL)
+# What follows such a string on another line, behind blanks and comments, is a part of it: escapes hold there too.
+_GAP: Final = r"(?:[ \t\f\v]|--[^\n\r]*+)*+[\n\r](?:[ \t\n\r\f\v]|--[^\n\r]*+[\n\r])*+"
+_INSIDE: Final = r"(?:[^'\\]++|\\.|'')*+(?:'|\\?\Z)"
+_ESCAPED: Final = re.compile(rf"{_INSIDE}(?:{_GAP}'{_INSIDE})*+", re.DOTALL)
 _BLOCK: Final = re.compile(r"/\*|\*/")
 
 
 class Word(NamedTuple):
     """A name as the server compares it: in lower case unless it was quoted.
 
-    `is_hidden` marks a name written with escapes (`U&"…"`), whose text is not known here.
+    `is_hidden` marks a name written with escapes (`U&"…"`), whose text is not known here, and one with a `$`, of which
+    versions of the server differ in whether it is a name or begins a string (`1e5$$`).
     """
 
     text: str
@@ -55,7 +59,7 @@ def words_of(statement: str) -> Iterator[Word]:
                 yield Word(found.group(), is_hidden=True)
                 at = _end(re.compile('[^"]*(?:"|$)'), statement, at)
             case "word":
-                yield Word(found.group().lower())
+                yield Word(found.group().lower(), is_hidden="$" in found.group())
             case _:
                 pass
 

@@ -1,0 +1,311 @@
+"""The shared SQL cases on PostgreSQL, through sql_query. Named after their ids; the server itself is the observer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from pegboard import ToolError
+from pegboard.sources.builtin.kind import Services
+from tests.builtin.database import postgres_url
+from tests.builtin.parts import Shelf
+from tests.security.test_ssrf import forget_peak, peak_kib
+from tests.security.test_tool_sql import CANARY, disk, probes
+from tests.timing import SLACK
+
+__all__ = ["postgres_url"]
+
+
+@pytest.fixture(params=["superuser", "reader"])
+def pg(request: pytest.FixtureRequest, postgres_url: str, tmp_path: Path) -> Shelf:
+    """sql_query on a real server: with the mightiest login there is, and with a humble one."""
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS t")
+        connection.execute("CREATE TABLE t (id int, name text)")
+        connection.execute("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+        if connection.execute("SELECT 1 FROM pg_roles WHERE rolname = 'reader'").fetchone() is None:
+            connection.execute("CREATE ROLE reader LOGIN")
+        connection.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON t TO reader")
+    url = postgres_url if request.param == "superuser" else postgres_url.replace("//postgres:", "//reader:")
+    tools = Shelf(services=Services(folder=tmp_path))
+    is_mighty = request.param == "superuser"
+    config = {"connection_string": url, "allow_superuser": is_mighty}
+    tools.put("sql_query", config | {"timeout_seconds": 60}, as_name="patient")
+    return tools.put("sql_query", config | {"timeout_seconds": 1})
+
+
+def table(url: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        return connection.execute("SELECT * FROM t ORDER BY id").fetchall()
+
+
+async def refused_by_postgres(tools: Shelf, url: str, query: str, folder: Path) -> ToolError:
+    (folder / "secret.txt").write_text(CANARY)
+    before = disk(folder), table(url)
+    error = await tools.error("sql_query", {"query": query.format(folder=folder)})
+    assert error.kind == "read_only", (query, error)
+    assert CANARY not in str(error)
+    assert (disk(folder), table(url)) == before
+    return error
+
+
+PG_WRITES = [
+    "DELETE FROM t",
+    "/*x*/DELETE FROM t",
+    "/* /* x */ */ DELETE FROM t",
+    "--x\nDELETE FROM t",
+    ";DELETE FROM t",
+    "SELECT * INTO u FROM t",
+    "SELECT * FROM t FOR UPDATE",
+    "CREATE TABLE u (a int)",
+    "DROP TABLE t",
+    "TRUNCATE t",
+    "EXPLAIN ANALYZE DELETE FROM t",
+    "EXPLAIN ANALYZE CREATE TABLE u AS SELECT 1",
+    "SELECT nextval('x')",
+]
+PG_CTES = [
+    "WITH a AS (SELECT 1) DELETE FROM t",
+    "WITH x AS (DELETE FROM t RETURNING *) SELECT * FROM x",
+    "WITH x AS (INSERT INTO t VALUES (3, 'c') RETURNING *) SELECT count(*) FROM x",
+]
+PG_SESSION = [
+    "VACUUM",
+    "SET default_transaction_read_only = off",
+    "SET TRANSACTION READ WRITE",
+    "SET ROLE postgres",
+    "RESET ROLE",
+    "SET SESSION AUTHORIZATION postgres",
+    "RESET ALL",
+    "BEGIN",
+    "COMMIT",
+    "ROLLBACK",
+    "DO $$ BEGIN DELETE FROM t; END $$",
+    "PREPARE p AS DELETE FROM t",
+    "DECLARE c CURSOR WITH HOLD FOR SELECT 1",
+    "LISTEN x",
+    "LOCK t",
+    "LOAD 'x'",
+    "SELECT set_config('transaction_read_only', 'off', true)",
+    "SELECT set_config('role', 'none', true)",
+    "SELECT pg_catalog . \"set_config\" ('role', 'none', true), query_to_xml('DELETE FROM t', true, true, '')",
+    "SELECT U&\"set\\005fconfig\"('role', 'none', true)",
+    "SELECT 1 AS \u20ac$$, set_config('role', 'none', true) AS \u20ac$$",
+    "SELECT 1 --\r, set_config('role', 'none', true)",
+    "SELECT E'\\'', set_config('role', 'none', true) --'",
+    "SELECT 'x' /* /* */ ' */ , set_config('role', 'none', true) --'",
+    "SELECT pg_advisory_lock(1)",
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity",
+    "SELECT pg_notify('x', 'y')",
+    "SELECT pg_sleep(60)",
+    # Spelled so that a name seems to stand in a string.
+    "SELECT E'a''b\\'c', pg_sleep(60), 'x'",
+    "SELECT E'a'\n'b\\'c', pg_sleep(60), 'x'",
+    "SELECT e'a' --x\n --y\n 'b\\'c', pg_sleep(60), 'x'",
+    "SELECT 1e5$$ a $$, pg_sleep(60), $$ b$$",
+    "SELECT 0x1f$$, pg_sleep(60) AS y$$",
+    "SELECT txid_current()",
+    "EXPLAIN ANALYZE SELECT pg_sleep(60)",
+    "VALUES (pg_try_advisory_lock(1))",
+    "SELECT ('x'::text).pg_sleep",
+    "SELECT * FROM ROWS FROM (pg_sleep(60)) AS s",
+]
+PG_FILES = [
+    "SELECT pg_read_file('{folder}/secret.txt')",
+    "SELECT pg_read_binary_file('{folder}/secret.txt')",
+    "SELECT * FROM pg_ls_dir('{folder}')",
+    "SELECT (pg_stat_file('{folder}/secret.txt')).size",
+    "SELECT * FROM PG_LS_LOGDIR()",
+    "SELECT lo_import('{folder}/secret.txt')",
+    "SELECT lo_export(1, '{folder}/new')",
+    "SELECT lo_get(1)",
+    "COPY t TO '{folder}/new'",
+    "COPY t FROM '{folder}/secret.txt'",
+    "COPY t TO PROGRAM 'touch {folder}/new'",
+    "COPY (SELECT 1) TO STDOUT",
+    "SELECT * FROM dblink('host=x', 'SELECT 1') AS d(a int)",
+    "SELECT query_to_xml('SELECT pg_read_file(''{folder}/secret.txt'')', true, true, '')",
+    "SELECT * FROM t WHERE name = pg_read_file('{folder}/secret.txt')",
+    "WITH x AS MATERIALIZED (SELECT pg_read_file('{folder}/secret.txt')) SELECT * FROM x",
+]
+PG_SEVERAL = [
+    "SELECT 1; DROP TABLE t",
+    "SELECT ';'; DROP TABLE t",
+    "SELECT $$;$$; DROP TABLE t",
+    "SELECT $x$ $$;$x$; DROP TABLE t",
+    "SELECT 1; COMMIT; DROP TABLE t",
+    "SELECT 1; SELECT 2",
+]
+
+
+@pytest.mark.parametrize("query", PG_WRITES)
+async def test_sql_01_postgres_writes_behind_comments(pg: Shelf, postgres_url: str, query: str, tmp_path: Path) -> None:
+    await refused_by_postgres(pg, postgres_url, query, tmp_path)
+
+
+@pytest.mark.parametrize("query", PG_CTES)
+async def test_sql_02_postgres_writes_in_a_cte(pg: Shelf, postgres_url: str, query: str, tmp_path: Path) -> None:
+    await refused_by_postgres(pg, postgres_url, query, tmp_path)
+
+
+@pytest.mark.parametrize("query", PG_SESSION)
+async def test_sql_04_postgres_session_and_role(pg: Shelf, postgres_url: str, query: str, tmp_path: Path) -> None:
+    await refused_by_postgres(pg, postgres_url, query.replace("{", "{{").replace("}", "}}"), tmp_path)
+
+
+@pytest.mark.parametrize("query", PG_FILES)
+async def test_sql_04_postgres_functions_that_read_files(
+    pg: Shelf, postgres_url: str, query: str, tmp_path: Path
+) -> None:
+    if "dblink" in query:
+        # Not installed: the refusal is that there is no such function.
+        assert (await pg.call("sql_query", {"query": query})).is_error
+        return
+    await refused_by_postgres(pg, postgres_url, query, tmp_path)
+
+
+@pytest.mark.parametrize("query", PG_SEVERAL)
+async def test_sql_05_postgres_several_statements(pg: Shelf, postgres_url: str, query: str, tmp_path: Path) -> None:
+    await refused_by_postgres(pg, postgres_url, query, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("query", "params"),
+    [
+        ("SELECT %(a')s::text, pg_sleep(60), 'x'", {"a'": "1"}),
+        ("SELECT %(a/*)s::text, pg_sleep(60) /* */", {"a/*": "1"}),
+        ("SELECT %s$$ a $$, pg_sleep(60), $$ b $$", ["1"]),
+        ("SELECT $%s, pg_sleep(60), $%s", ["1", "2"]),
+        ("SELECT %s::text, '%%', pg_sleep(60)", ["1"]),
+        ("SELECT %(a)s::text, pg_sleep(60)", {"a": "1"}),
+    ],
+)
+async def test_sql_04_no_placeholder_hides_a_name(pg: Shelf, query: str, params: object) -> None:
+    started = time.monotonic()
+    error = await pg.error("sql_query", {"query": query, "params": params})
+    assert error.kind in ("read_only", "invalid_arguments"), error
+    assert time.monotonic() - started < 1 * SLACK
+
+
+async def test_sql_04_the_engine_holds_where_the_first_guard_is_passed(postgres_url: str) -> None:
+    """Without our own look at the words, the role and the transaction still refuse."""
+    from pegboard.sources.builtin.postgres import confine
+
+    with psycopg.connect(postgres_url) as connection:
+        connection.read_only = True
+        confine(connection)
+        for query in (
+            "SELECT pg_read_file('/etc/hostname')",
+            "SELECT * FROM pg_ls_dir('.')",
+            "COPY (SELECT 1) TO PROGRAM 'true'",
+        ):
+            connection.execute("SAVEPOINT s")
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(query)  # type: ignore[call-overload]
+            connection.execute("ROLLBACK TO s")
+        with pytest.raises((psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.InsufficientPrivilege)):
+            connection.execute("CREATE TABLE u (a int)")
+
+
+@pytest.mark.parametrize("right", ["SUPERUSER", "pg_read_server_files", "pg_write_server_files",
+                                   "pg_execute_server_program"])  # fmt: skip
+@pytest.mark.parametrize("read_only", [True, False])
+async def test_sql_04_a_login_that_its_engine_cannot_hold_is_refused_unless_the_config_says_so(
+    postgres_url: str, right: str, read_only: bool
+) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS mighty")
+        connection.execute("CREATE ROLE mighty LOGIN")
+        grant = "ALTER ROLE mighty SUPERUSER" if right == "SUPERUSER" else f"GRANT {right} TO mighty"
+        connection.execute(grant)  # type: ignore[call-overload]
+    url = postgres_url.replace("//postgres:", "//mighty:")
+    tools = Shelf().put("sql_query", {"connection_string": url, "read_only": read_only})
+    tools.put("sql_query", {"connection_string": url, "read_only": read_only, "allow_superuser": True}, as_name="wide")
+    error = await tools.error("sql_query", {"query": "SELECT 1"})
+    assert error.kind == "config_invalid"
+    assert "allow_superuser" in error.message
+    assert (await tools.value("wide", {"query": "SELECT 1"}))["rows"] == [[1]]
+    if read_only:
+        assert (await tools.error("wide", {"query": "SELECT pg_read_file('PG_VERSION')"})).kind == "read_only"
+
+
+async def test_sql_04_passwords_of_other_roles_are_refused(pg: Shelf) -> None:
+    for query in ("SELECT * FROM pg_authid", "TABLE pg_shadow", 'SELECT rolpassword FROM pg_catalog."pg_authid"'):
+        assert (await pg.error("sql_query", {"query": query})).kind == "read_only"
+    hidden = "SELECT table_to_xml('pg_authid', true, true, ''), schema_to_xml('pg_catalog', true, true, '')"
+    for query in (hidden, "SELECT umoptions FROM information_schema._pg_user_mappings"):
+        # The humble login is refused by the server itself, in its own words.
+        assert (await pg.error("sql_query", {"query": query})).kind in ("read_only", "invalid_arguments")
+
+
+async def test_sql_08_a_row_of_postgres_larger_than_any_answer_is_not_held_in_memory(pg: Shelf) -> None:
+    before_kib = forget_peak()
+    for query in ("SELECT repeat('x', 40000000)", "SELECT repeat('x', 40000000)::int"):
+        error = await pg.error("patient", {"query": query})
+        assert error.kind == "result_too_large", error
+    assert peak_kib() - before_kib < 55 * 1024
+
+
+async def test_sql_08_a_postgres_that_hangs_is_left_alone_at_the_deadline(pg: Shelf, postgres_url: str) -> None:
+    running = asyncio.create_task(pg.error("sql_query", {"query": "SELECT count(*) FROM generate_series(1, 1e11)"}))
+    busy = "SELECT pid FROM pg_stat_activity WHERE application_name = 'pegboard' AND query LIKE '%%1e11%%'"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        while (found := connection.execute(busy).fetchone()) is None:
+            await asyncio.sleep(0.01)
+    os.kill(found[0], signal.SIGSTOP)
+    try:
+        error = await running
+    finally:
+        os.kill(found[0], signal.SIGCONT)
+    assert (error.kind, "did not finish within 1 s" in error.message) == ("timeout", True)
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["SELECT count(*) FROM generate_series(1, 100000000000)",
+     "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c",
+     "SELECT count(*) FROM generate_series(1, 30000) a, generate_series(1, 30000) b, generate_series(1, 30000) c",
+     "SELECT 1 FROM generate_series(1, 100000000) x ORDER BY md5(x::text)"],
+)  # fmt: skip
+async def test_sql_08_postgres_runaway_queries_end_at_the_deadline_and_block_nobody(pg: Shelf, query: str) -> None:
+    started = time.monotonic()
+    running = asyncio.create_task(pg.error("sql_query", {"query": query}))
+    beside = 0
+    while not running.done():
+        assert (await pg.value("sql_query", {"query": "SELECT count(*) FROM t"}))["rows"] == [[2]]
+        beside += 1
+        await asyncio.sleep(0.01)
+    assert (await running).kind == "timeout"
+    assert time.monotonic() - started < 2 * SLACK
+    assert beside > 2
+
+
+async def test_sql_10_postgres_each_space_has_a_login_of_its_own(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS notes")
+        connection.execute("CREATE TABLE notes (space text, name text)")
+        connection.execute("INSERT INTO notes VALUES ('s1', 'mine'), ('s2', %s)", (CANARY,))
+        connection.execute("ALTER TABLE notes ENABLE ROW LEVEL SECURITY")
+        connection.execute("CREATE POLICY own ON notes USING ('space_' || space = session_user)")
+        for space in ("s1", "s2"):
+            connection.execute(f"DROP ROLE IF EXISTS space_{space}")  # type: ignore[arg-type]
+            connection.execute(f"CREATE ROLE space_{space} LOGIN")  # type: ignore[arg-type]
+            connection.execute(f"GRANT SELECT ON notes TO space_{space}")  # type: ignore[arg-type]
+    tools = Shelf().put("sql_query", {"connection_string": postgres_url.replace("//postgres:", "//space_{space_id}:")})
+    extra = [
+        "SELECT row_to_json(n) FROM notes n", "SELECT set_config('role', 'space_s2', true), name FROM notes",
+        "SELECT * FROM pg_stats WHERE tablename = 'notes'", "SELECT name::int FROM notes",
+        "SELECT query_to_xml('SELECT * FROM notes', true, true, '')", "SET SESSION AUTHORIZATION space_s2",
+    ]  # fmt: skip
+    for query in [probe.replace(" t", " notes") for probe in probes("s1", "s2")] + extra:
+        assert CANARY not in str(await tools.call("sql_query", {"query": query}, space_id="s1")), query
+    assert (await tools.value("sql_query", {"query": "SELECT name FROM notes"}, space_id="s1"))["rows"] == [["mine"]]
+    assert (await tools.value("sql_query", {"query": "SELECT name FROM notes"}, space_id="s2"))["rows"] == [[CANARY]]
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("DROP TABLE notes")
