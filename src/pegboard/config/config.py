@@ -42,7 +42,8 @@ class Config:
 
     `files` are all files that were read, the main one first, and `globs` what leads to the others: those to watch.
     `kinds` are the types of tools that it may have, its plugins' too.
-    `secrets` has every environment variable that was used and is not empty. `warnings` are no reason to refuse it.
+    `secrets` has every environment variable that was used and is not empty, `defaulted` each whose default was taken,
+    with the place. `warnings` are no reason to refuse it.
     """
 
     path: Path
@@ -52,6 +53,7 @@ class Config:
     python: tuple[Declared[str], ...] = ()
     settings: Mapping[str, JSONValue] = field(default_factory=dict[str, JSONValue])
     secrets: Mapping[str, Secret] = field(default_factory=dict[str, Secret])
+    defaulted: Mapping[str, str] = field(default_factory=dict[str, str])
     predicates: Mapping[str, Declared[PredicateForm]] = field(default_factory=dict[str, Declared[PredicateForm]])
     groups: Mapping[str, str] = field(default_factory=dict[str, str])
     tools: tuple[Declared[Any], ...] = ()

@@ -37,12 +37,14 @@ class Expanded(str):
 class Interpolation:
     """The environment of one load, and what was taken from it.
 
-    `secrets` has every variable that was used and is not empty; `problems` those that are not set.
+    `secrets` has every variable that was used and is not empty; `defaulted` those whose default was taken, with the
+    place; `problems` those that are not set.
     """
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = env
         self.secrets: dict[str, Secret] = {}
+        self.defaulted: dict[str, str] = {}
         self.problems: list[Problem] = []
 
     def take(self, name: str) -> str | None:
@@ -88,6 +90,7 @@ class Interpolation:
         name, default = match["name"], match["default"]
         value = self.take(name)
         if default is not None and not value:
+            self.defaulted.setdefault(name, at.origin)
             return default
         if value is None:
             message = f"the variable {name!r} is not set; set it, or write a default: ${{{name}:-…}}"

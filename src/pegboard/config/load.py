@@ -259,6 +259,7 @@ class _Reading:
             python=tuple(self.python),
             settings={name: entry.said for name, entry in self.named.get("settings", {}).items()},
             secrets=dict(self.interpolation.secrets),
+            defaulted=dict(self.interpolation.defaulted),
             predicates=predicates,
             groups={name: entry.said or "" for name, entry in self.named.get("groups", {}).items()},
             tools=tuple(self.tools),

@@ -136,6 +136,10 @@ def _keys(project: Project) -> Iterator[Finding]:
         else:
             to_do = f"Set it where Pegboard runs, if what the predicate {asked.get(name)!r} opens is wanted."
             yield Finding(kind="key", name=name, state="not set", to_do=to_do)
+    for name, where in sorted(config.defaulted.items()):
+        if name not in config.secrets and name not in asked:
+            to_do = f"Set it where Pegboard runs, if the default is not what is wanted ({where})."
+            yield Finding(kind="key", name=name, state="not set", detail="its default holds", to_do=to_do)
 
 
 async def _limits(project: Project) -> list[Finding]:

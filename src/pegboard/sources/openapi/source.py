@@ -117,8 +117,8 @@ class OpenApiSource:
             with suppress(asyncio.CancelledError):
                 await task
 
-    async def listed(self) -> None:
-        """Wait until the operations are known, or why they are not."""
+    async def listed(self, *, afresh: bool = False) -> None:
+        """Wait until the operations are known, or why they are not. A description is read once: `afresh` is nothing."""
         if not self._is_read:
             await self._tried.wait()
 
