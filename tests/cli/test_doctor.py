@@ -101,7 +101,7 @@ def described(description: dict[str, Any]) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(json.dumps(description).encode())
 
-        def log_message(self, format: str, *args: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
             pass
 
     server = HTTPServer(("127.0.0.1", 0), Described)
