@@ -2,6 +2,8 @@
 
 import asyncio
 import importlib.util
+import json
+import shlex
 import threading
 from collections.abc import Iterator
 from http.server import HTTPServer
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pegboard import Catalog, View
+from pegboard.cli import main
 from pegboard.config import Config, context_for, load_catalog
 
 FOLDER = Path(__file__).parents[2] / "examples" / "openapi"
@@ -75,3 +78,19 @@ async def test_without_a_person_nothing_is_ordered(shop: str) -> None:
     refused = await tools.call("shop__placeOrder", {"item": 1, "quantity": 1})
     kinds = [result.error and result.error.kind for result in (*results, refused)]
     assert kinds == [None, "invalid_arguments", "consent_required"]
+
+
+def test_the_commands_of_its_readme_do_what_they_say(
+    shop: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(FOLDER)
+    monkeypatch.setenv("SHOP_URL", shop)
+    readme = (FOLDER / "README.md").read_text(encoding="utf-8")
+    commands = [shlex.split(line)[1:] for line in readme.splitlines() if line.startswith("pegboard call ")]
+    assert len(commands) == 2
+    said = list[str]()
+    for command in commands:
+        assert main([*command, "--json"]) == 0
+        said.append(capsys.readouterr().out)
+    found, ordered = (json.loads(text)["structured"] for text in said)
+    assert ([item["name"] for item in found], ordered["quantity"]) == (["nails"], 100)

@@ -135,6 +135,14 @@ async def test_ssrf_17_userinfo_confusion(connects: list[str]) -> None:
     await refused_unheard("http://127.0.0.1:{port}?@allowed.example/", connects)
 
 
+async def test_ssrf_17_a_user_name_is_refused_where_the_host_behind_it_is_allowed(connects: list[str]) -> None:
+    async with RawServer(answer()) as listener:
+        for spelling in ("allowed.example@127.0.0.1", "allowed.example:80@127.0.0.1", "@127.0.0.1:1@127.0.0.1"):
+            client = GuardedClient(Destinations(allow_private=True))
+            await refused(f"http://{spelling}:{listener.port}/", client)
+        assert (listener.hits, connects) == (0, [])
+
+
 # ---- redirects and names ---------------------------------------------------------------------------------------------
 
 PUBLIC = Destinations(allow_private=True, allow_hosts=("public.test",))
