@@ -9,7 +9,7 @@ import apsw
 import psycopg
 import pytest
 
-from pegboard import DefinitionError
+from pegboard import Bounds, DefinitionError
 from pegboard.sources.builtin.kind import Services, builtin_entry
 from tests.builtin.parts import Shelf
 
@@ -42,6 +42,17 @@ async def test_params_stand_for_values_by_place_or_name(tools: Shelf) -> None:
     assert (await tools.value("sql_query", evil))["rows"] == []
     for query in ({"query": "SELECT ?", "params": []}, {"query": "SELECT ?", "params": [[1]]}, {"query": "SELEC"}):
         assert (await tools.error("sql_query", query)).kind == "invalid_arguments"
+
+
+async def test_the_limits_of_the_process_hold_where_the_config_says_none(tools: Shelf, tmp_path: Path) -> None:
+    small = Shelf(services=Services(folder=tmp_path, bounds=Bounds(sql_rows=1)))
+    small.put("sql_query", {"connection_string": "sqlite:///a.db"})
+    small.put("sql_query", {"connection_string": "sqlite:///a.db", "max_rows": 2}, as_name="two")
+    query = {"query": "SELECT id FROM t"}
+    counts = [
+        await each.value(name, query) for each, name in ((tools, "sql_query"), (small, "sql_query"), (small, "two"))
+    ]
+    assert [found["row_count"] for found in counts] == [2, 1, 2]
 
 
 async def test_a_missing_database_is_a_definite_error(tmp_path: Path) -> None:

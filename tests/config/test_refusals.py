@@ -129,8 +129,8 @@ def test_what_is_documented_and_not_there_yet_is_refused_by_name(project: Projec
             text = f"profiles: {{chat: {{{line}}}}}"
         case "hooks":
             text = f"hooks: [{{on: before, {line}}}]"
-        case "rate_limits":
-            text = f"rate_limits: {{{line}}}"
+        case ("rate_limits" | "limits") as section:
+            text = f"{section}: {{{line}}}"
         case _:
             text = line
     project.write(text)

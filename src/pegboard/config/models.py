@@ -12,6 +12,7 @@ from pydantic_core import PydanticCustomError
 from pegboard.base.bounds import Bounds
 from pegboard.base.model import HookKind
 from pegboard.config.identity_forms import IdentityForm
+from pegboard.config.not_yet import NOT_YET
 from pegboard.config.values import (
     FLAG,
     MAPPING,
@@ -192,6 +193,8 @@ def _limits() -> type[Form]:
     defaults = Bounds()
     keys: dict[str, Any] = {}
     for item in fields(Bounds):
+        if f"limits.{item.name}" in NOT_YET:
+            continue
         value: int | float = getattr(defaults, item.name)
         words = item.name.removesuffix("_s").removesuffix("_bytes").replace("_", " ")
         unit = " in seconds" if item.name.endswith("_s") else " in bytes" if item.name.endswith("_bytes") else ""

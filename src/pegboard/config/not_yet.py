@@ -22,6 +22,8 @@ NOT_YET: Final[Mapping[str, str]] = {
     "tools.*.type=rag": "it searches the document store of `workspace:`, which is missing",
     "tools.*.type=agent": "it runs an agent file, and what runs those is missing",
     "tools.*.task": "no call outlives its request",
+    "limits.agent_timeout_s": "there are no agents to run; `tool_timeout_s` is for tools",
+    "limits.upload_bytes": "nothing can be uploaded",
     "profiles.*.limits": "limits hold for the process, under the top-level `limits:`",
     "hooks.*.use=https": "name a function: `python:module:function`",
 }

@@ -96,8 +96,3 @@ def classify(address: str) -> AddressClass:
     if (int(parsed) >> 32) & 0xFFFF_FFFF in _ISATAP_INTERFACE_IDS:
         return "tunnelling"
     return "public" if parsed in _GLOBAL_UNICAST else "reserved"
-
-
-def is_public(address: str) -> bool:
-    """Whether a literal address may be reached without having been opened deliberately."""
-    return classify(address) == "public"
