@@ -1,6 +1,5 @@
-"""Consent and questions: the person at the client is asked in either era, and one yes serves one call."""
+"""Consent and questions: the person at the client is asked in either era; one yes serves one call (MCPS-08)."""
 
-import asyncio
 from typing import Any
 
 import httpx2
@@ -83,40 +82,6 @@ async def test_a_yes_nobody_asked_for_is_none() -> None:
         params = {"name": "wipe", "arguments": {"what": "disk"}, "inputResponses": YES}
         result = answer_of(await post(client, "tools/call", params, path="/mcp/admin", meta=CAN_ASK))["result"]
         assert result["resultType"] == "input_required"
-        assert seen.runs == []
-
-
-async def test_a_yes_serves_one_call_however_often_it_is_sent() -> None:
-    catalog, seen = workshop()
-    async with inside(http_app(catalog)) as client:
-        state = (await asked_to_wipe(client))["requestState"]
-
-        async def again() -> dict[str, Any]:
-            return answer_of(await post(client, "tools/call", agreed(state), path="/mcp/admin", meta=CAN_ASK))
-
-        answers = await asyncio.gather(*(again() for _ in range(100)))
-    assert seen.runs == ["wipe disk"]
-    assert sum("result" in answer for answer in answers) == 1
-    refused = {answer["error"]["message"] for answer in answers if "error" in answer}
-    assert refused == {"Invalid or expired requestState"}
-
-
-async def test_a_state_of_another_call_caller_or_making_is_refused() -> None:
-    catalog, seen = workshop()
-    async with inside(http_app(catalog)) as client:
-        state = (await asked_to_wipe(client))["requestState"]
-        flipped = state[:40] + ("A" if state[40] != "A" else "B") + state[41:]
-        attempts = [
-            (agreed(flipped), "/mcp/admin"),
-            (agreed(state[:-3]), "/mcp/admin"),
-            (agreed(""), "/mcp/admin"),
-            (agreed(state, what="everything"), "/mcp/admin"),
-            (agreed(state, name="add"), "/mcp/admin"),
-            (agreed(state), "/mcp/chat"),
-        ]
-        for params, path in attempts:
-            response = await post(client, "tools/call", params, path=path, meta=CAN_ASK)
-            assert response.json()["error"]["message"] == "Invalid or expired requestState"
         assert seen.runs == []
 
 

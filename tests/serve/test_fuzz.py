@@ -161,7 +161,7 @@ def judged(status: int, kind: str, answer: bytes) -> list[dict[str, Any]]:
 
 async def soon(app: Any, sent: bytes, with_heads: list[tuple[bytes, bytes]]) -> tuple[int, str, bytes]:
     """Return the answer, which takes less than a second: of CPU, and by the clock unless the machine was busy."""
-    for _ in range(3):
+    for _ in range(10):
         started, cpu = time.perf_counter(), time.process_time()
         answer = await asyncio.wait_for(send_raw(app, sent, with_heads), 60)
         assert time.process_time() - cpu < 1 * SLACK, (sent, with_heads)
@@ -203,12 +203,10 @@ async def test_every_body_has_a_typed_answer() -> None:
     met, answered = await storm(3_000, seed=1)
     assert {200, 202, 400, 404} <= met.keys()
     # The storm gets as far as the handlers.
-    assert answered >= {
-        "tools/list", "tools/call", "resources/list", "resources/read", "prompts/get", "completion/complete",
-    }  # fmt: skip
+    assert answered >= {"tools/list", "tools/call", "resources/list", "prompts/list", "server/discover"}
 
 
 @pytest.mark.soak
-async def test_every_body_of_a_million_has_a_typed_answer() -> None:
-    for seed in range(100):
-        await storm(10_000, seed)
+@pytest.mark.parametrize("seed", range(100))
+async def test_every_body_of_a_million_has_a_typed_answer(seed: int) -> None:
+    await storm(10_000, seed)
