@@ -25,7 +25,7 @@ from pegboard import (
     ToolResult,
 )
 from pegboard.base.model import Annotations
-from tests.core.parts import ANN, kind_of, one_tool
+from tests.core.parts import ANN, Recorder, kind_of, one_tool
 
 
 def giving(value: Any, **said: Any) -> Any:
@@ -153,6 +153,17 @@ async def test_text_that_is_no_unicode_is_no_crash() -> None:
 # ---------------------------------------------------------------- its promise
 
 PROMISE: Any = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+@pytest.mark.parametrize("has_structured", [False, True])
+async def test_a_structure_made_by_hand_that_no_json_can_be_ends_typed_whoever_observes(has_structured: bool) -> None:
+    deep: Any = {}
+    for _ in range(10_000):
+        deep = {"in": deep}
+    recorder = Recorder()
+    view = giving(ToolResult(structured=deep, has_structured=has_structured))
+    result = await view.call("echo", callbacks=recorder)
+    assert (kind_of(result), len(recorder.results())) == ("tool_error", 1)
 
 
 @pytest.mark.parametrize(

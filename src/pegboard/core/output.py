@@ -134,8 +134,8 @@ def finished(call: Call, guards: Guards, result: ToolResult) -> ToolResult:
     if sum([_length(block, 4) for block in result.content]) <= cap and not call.is_by_hand:
         return result
     size = sum(_length(block, 0) for block in result.content)
-    if call.is_by_hand and result.has_structured:
-        # Structure that a tool put beside its text by hand may be far larger than the text.
+    if call.is_by_hand and result.structured is not None:
+        # Structure that a tool put beside its text by hand may be far larger than the text, or no JSON at all.
         size = max(size, len(orjson.dumps(result.structured, default=str)))
     if size <= cap:
         return result
