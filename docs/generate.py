@@ -27,12 +27,37 @@ from pegboard.cli import main as run_command
 from pegboard.cli.app import COMMANDS
 from pegboard.config import json_schema
 from pegboard.config.not_yet import NOT_YET
+from pegboard.serve.api.problems import KIND_OF_STATUS, STATUS_OF_KIND
 from pegboard.sources.options import ToolKeywords
 
 PAGES = Path(__file__).resolve().parent / "reference"
 # Their constructors are not for callers, or would repeat another page.
 _MADE_FOR_YOU = ("Bounds", "CallContext", "View")
 HEAD = "<!-- Written by docs/generate.py. Do not edit: run it again. -->\n<!-- fmt: off -->\n"
+
+REQUESTS = {
+    400: (
+        "A word of the query is unknown, wrong or there twice, or the body is no strict JSON.",
+        "Correct it; `detail` names it.",
+    ),
+    401: (
+        "No credential, or one that is not valid.",
+        "Send `Authorization: Bearer …`; `WWW-Authenticate` tells where to get a token.",
+    ),
+    403: (
+        "The credential may do nothing here, lacks a scope, or the `Origin` is none of the server's names.",
+        "Ask the operator.",
+    ),
+    404: ("No such path, profile, cursor or running call for this caller.", "Look at `/openapi.json`."),
+    405: ("The path has no such method.", "Take one of `Allow`."),
+    408: ("The body was not complete in time.", "Send it again."),
+    413: ("The body is longer than `request_body_bytes` of the [limits](limits.md).", "Send less."),
+    415: ("The body is compressed, or is not `application/json`.", "Send plain JSON."),
+    421: ("The `Host` is none of the server's names.", "Use one that `--allow-host` gives."),
+    429: ("Too many event streams are open.", "Close one, or wait for `Retry-After`."),
+    500: ("A fault in the server.", "Its log has it."),
+    503: ("As many requests as may be are running, or credentials cannot be checked.", "Wait for `Retry-After`."),
+}
 
 KINDS = {
     "not_found": ("No such tool for this caller: unknown, hidden, denied and internal-only read the same.", "List the tools."),
@@ -118,10 +143,17 @@ def errors_page() -> Iterator[str]:
         "Error kinds and codes", "You will be able to look up what an error means, and what to do next."
     )
     yield "A failed call is a `ToolResult` with `is_error` and a `ToolError`. Its `kind` is one of these, and no other."
-    yield "*Again* tells whether the same call may work later (`retryable`).\n"
-    rows = [(f"`{kind}`", *KINDS[kind], "yes" if CallError(kind, "").error.retryable else "") for kind in KINDS]  # type: ignore[arg-type]
-    yield from _table(("Kind", "What happened", "What to do", "Again"), rows)
+    yield "*Again* tells whether the same call may work later (`retryable`), *HTTP* the status below `/v1`.\n"
+    rows = [
+        (f"`{kind}`", *KINDS[kind], "yes" if CallError(kind, "").error.retryable else "", str(STATUS_OF_KIND[kind]))  # type: ignore[arg-type, index]
+        for kind in KINDS
+    ]
+    yield from _table(("Kind", "What happened", "What to do", "Again", "HTTP"), rows)
     yield "Over MCP, `not_found` is the JSON-RPC error −32602. The others are results with `isError: true`.\n"
+    yield "## What a request over plain HTTP is refused for\n"
+    yield "Before a tool is looked at. The answer is problem details as well, with one of these as `kind`.\n"
+    rows = [(f"`{KIND_OF_STATUS[status]}`", *REQUESTS[status], str(status)) for status in KIND_OF_STATUS]
+    yield from _table(("Kind", "What happened", "What to do", "HTTP"), rows)
     yield "## Why a tool is hidden\n"
     yield "`view.why(name)` and `pegboard why` answer with the first code that is met, in this order.\n"
     yield from _table(("Code", "Meaning", "Smallest change"), [(f"`{code}`", *CODES[code]) for code in CODES])
@@ -374,6 +406,7 @@ def check_complete() -> None:
     """Refuse to write pages that leave something out."""
     for words, known in (
         (KINDS, ERROR_KINDS),
+        (REQUESTS, KIND_OF_STATUS),
         (CODES, set(get_args(Code))),
         (HOOKS, set(get_args(HookKind))),
         (EVENTS, set(get_args(EventType))),

@@ -21,7 +21,8 @@ from tests.serve.http_tools import shop
 
 CALLS = ["add", "order", "pick", "now", "ship", "plant"]
 # A stream that goes on until its reader leaves is no case for it.
-RUN = ["run", "-c", "all", "--exclude-path", "/v1/events", "--warnings", "off"]
+# The first search of a process builds its index, which takes long on a busy machine.
+RUN = ["run", "-c", "all", "--exclude-path", "/v1/events", "--warnings", "off", "--request-timeout", "60"]
 
 
 # One path for all tools cannot say which arguments each takes; all other checks hold for it too.

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from pegboard.base.model import JSON, is_object
 from pegboard.serve.api.cursors import Cursors
-from pegboard.serve.api.problems import ProblemError, not_found
+from pegboard.serve.api.problems import KIND_OF_STATUS, ProblemError, not_found
 from pegboard.serve.api.replies import Reply, problem_reply
 from pegboard.serve.doorman import Doorman
 from pegboard.serve.gate import Gate, Refusal
@@ -23,10 +23,6 @@ from pegboard.serve.intake import ClientLeftError, Intake, IntakeError
 from pegboard.serve.mcp.desk import Desk
 
 log = logging.getLogger("pegboard.serve")
-_KIND_OF_STATUS = {
-    400: "bad_request", 401: "unauthorized", 403: "forbidden", 404: "not_found", 408: "request_timeout",
-    413: "body_too_large", 415: "unsupported_media_type", 421: "misdirected_request", 503: "busy",
-}  # fmt: skip
 _MAX_QUERY_FIELDS = 20
 
 
@@ -95,7 +91,7 @@ class Api:
         except IntakeError as error:
             text = error.text.removeprefix("Parse error: ")
             closing = {} if error.status in (400, 415) else {"connection": "close"}
-            raise ProblemError(error.status, _KIND_OF_STATUS[error.status], text, headers=closing) from None
+            raise ProblemError(error.status, KIND_OF_STATUS[error.status], text, headers=closing) from None
         if not is_object(given):
             raise ProblemError(422, "invalid_arguments", "The arguments must be a JSON object.")
         return given
@@ -178,7 +174,7 @@ class Nowhere(Place):
 def problem_of(refusal: Refusal) -> ProblemError:
     """Return the problem details of a request that is not let in."""
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in refusal.headers}
-    return ProblemError(refusal.status, _KIND_OF_STATUS.get(refusal.status, "forbidden"), refusal.text, headers=headers)
+    return ProblemError(refusal.status, KIND_OF_STATUS.get(refusal.status, "forbidden"), refusal.text, headers=headers)
 
 
 async def left(receive: Receive) -> None:

@@ -22,6 +22,12 @@ STATUS_OF_KIND: Mapping[ErrorKind, int] = {
     "storage_unavailable": 503, "audit_unavailable": 503, "shutting_down": 503, "tool_error": 500,
     "config_invalid": 500,
 }  # fmt: skip
+KIND_OF_STATUS: Mapping[int, str] = {
+    400: "bad_request", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed",
+    408: "request_timeout", 413: "body_too_large", 415: "unsupported_media_type", 421: "misdirected_request",
+    429: "rate_limited", 500: "internal_error", 503: "busy",
+}  # fmt: skip
+"""What is wrong with a request of which no tool has seen anything."""
 DOOR_STATUSES = (400, 401, 403, 404, 408, 413, 415, 421, 429, 503)
 """Statuses that any request may be answered with before a tool is looked at."""
 
