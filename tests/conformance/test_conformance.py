@@ -1,6 +1,7 @@
 """The official MCP conformance suites: the server's on a catalog of fixtures, the client's on an McpSource."""
 
 import asyncio
+import json
 import os
 import re
 import subprocess
@@ -18,29 +19,54 @@ SUITE = HERE / "node_modules/.bin/conformance"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--requirements", "2026-07-28"),
-        ("--requirements", "2025-11-25"),
-        ("--suite", "all", "--expected-failures", str(HERE / "expected-failures.yaml")),
-    ],
-    ids=["2026-07-28", "2025-11-25", "all"],
-)
-async def test_the_suite_passes(words: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("revision", "scored"), [("2026-07-28", 37), ("2025-11-25", 30)])
+async def test_every_scenario_that_is_scored_passes(revision: str, scored: int, tmp_path: Path) -> None:
+    names = scored_scenarios(revision, "server")
+    assert len(names) == scored
+    said = await serve_the_suite(tmp_path, "--requirements", revision)
+    passed = re.findall(r"^✓ (\S+): [1-9]\d* passed, 0 failed", said, re.MULTILINE)
+    assert set(names) - set(passed) == set(), said[-4000:]
+
+
+@pytest.mark.slow
+async def test_all_that_the_suite_has_passes_but_tasks(tmp_path: Path) -> None:
+    words = ("--suite", "all", "--expected-failures", str(HERE / "expected-failures.yaml"))
+    said = await serve_the_suite(tmp_path, *words)
+    failed = re.findall(r"^✗ (\S+): ", said, re.MULTILINE)
+    assert failed
+    assert all(name.startswith("tasks-") for name in failed), said[-4000:]
+
+
+async def serve_the_suite(folder: Path, *words: str) -> str:
+    """Return what the suite says of our server, which is content with it.
+
+    The suite waits by the clock, which is too short at times on a machine that does much else: it may try again.
+    """
     if not SUITE.exists():
         pytest.skip("the suite is not installed: make setup")
-    async with served(http_app(conformance_catalog())) as url:
-        code, said = await suite(tmp_path, "server", "--url", f"{url}/mcp", *words)
-    assert code == 0, said[-4000:]
-    assert "passed" in said
+    said, faults = "", ""
+    for attempt in range(3):
+        own = folder / str(attempt)
+        own.mkdir()
+        async with served(http_app(conformance_catalog())) as url:
+            code, said = await suite(own, "server", "--url", f"{url}/mcp", *words)
+        if code == 0:
+            return said
+        faults += faults_in(own)
+    raise AssertionError(faults + said[-4000:])
+
+
+def faults_in(folder: Path) -> str:
+    """Return each check that was no success, as the suite wrote it down."""
+    checks = [check for file in folder.rglob("checks.json") for check in json.loads(file.read_text())]
+    return "".join(f"{json.dumps(check)[:1000]}\n" for check in checks if check["status"] in ("FAILURE", "WARNING"))
 
 
 @pytest.mark.slow
 async def test_our_client_of_other_servers_passes_each_scenario_that_is_scored(tmp_path: Path) -> None:
     if not SUITE.exists():
         pytest.skip("the suite is not installed: make setup")
-    scored = scored_client_scenarios()
+    scored = scored_scenarios("2026-07-28", "client")
     assert len(scored) == 32
     command = f"{sys.executable} {HERE / 'upstream.py'}"
     # The suite itself would start all of them at once, and none would get far before its time is up.
@@ -59,11 +85,11 @@ async def test_our_client_of_other_servers_passes_each_scenario_that_is_scored(t
     assert failed == []
 
 
-def scored_client_scenarios() -> list[str]:
+def scored_scenarios(revision: str, part: str) -> list[str]:
     """Return the scenarios that the suite's own list scores, without a YAML reader: it is a plain list."""
-    required = SUITE.parent.parent / "@modelcontextprotocol/conformance/requirements/2026-07-28.yaml"
-    part = required.read_text().partition("\nclient:\n")[2].partition("\n\n")[0]
-    return re.findall(r"^  - (\S+)$", part, re.MULTILINE)
+    required = SUITE.parent.parent / f"@modelcontextprotocol/conformance/requirements/{revision}.yaml"
+    named = required.read_text().partition(f"\n{part}:\n")[2].partition("\n\n")[0]
+    return re.findall(r"^  - (\S+)$", named, re.MULTILINE)
 
 
 async def suite(folder: Path, *words: str) -> tuple[int | None, str]:
