@@ -120,7 +120,7 @@ async def test_the_official_client_lists_calls_and_is_asked(script: Path, era: A
     assert texts == ["hi", "ann in s1 as ['operator'], stdio", "Hello Ann"]
 
 
-async def test_only_protocol_lines_reach_the_client_and_the_end_of_input_ends_the_process(script: Path) -> None:
+async def test_mcps_23_only_protocol_lines_reach_the_client_and_the_end_of_input_ends_the_process(script: Path) -> None:
     answers, code, err = await exchange(script, tool(1, "noisy", {"text": "hi"}), line(2, "tools/list"))
     assert {answer["id"] for answer in answers} == {1, 2}
     assert code == 0
