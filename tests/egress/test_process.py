@@ -174,6 +174,19 @@ async def test_sigterm_comes_before_sigkill() -> None:
     assert process.returncode == 7
 
 
+@pytest.mark.parametrize("first_s", [60.0, 0.2])
+async def test_a_stop_that_waits_is_cut_short_by_one_that_does_not(first_s: float) -> None:
+    code = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+    async with program(code, grace_s=0) as process:
+        await process.read_line()
+        patient = asyncio.create_task(process.stop(grace_s=first_s))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(20):
+            await process.stop(grace_s=0)
+            await patient
+        assert process.returncode == -signal.SIGKILL
+
+
 async def test_stop_may_be_called_twice_and_at_once_and_survives_cancellation() -> None:
     async with program("import time; time.sleep(60)", grace_s=0) as process:
         impatient = asyncio.create_task(process.stop(grace_s=0.2))

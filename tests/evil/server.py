@@ -6,6 +6,7 @@ tools=PATH      offer the definitions in this JSON file, read anew for every lis
 count=N         offer N tools of about 1 KB
 pages=new|same|cycle|N    never end the list: always a new cursor, the same one, three in turn; or N pages
 call=KIND       how `tools/call` goes wrong, see `MISDEEDS`; else it is honest
+changes=N       announce N times after each list that it has changed
 start=exit|hang|stderr|garbage    what it does before it is spoken to
 log=PATH        append a line for each message that came, and for each run of `write`
 stubborn=S      ignore SIGTERM, and leave three `sleep S` behind, one in a session of its own
@@ -162,6 +163,10 @@ def on_stdio() -> None:
             continue
         is_bad = message.get("method") == "tools/call" and "call" in OPTIONS
         out.write(misdeed(OPTIONS["call"], good, out) if is_bad else line(good))
+        if message.get("method") == "tools/list":
+            out.write(
+                line({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}) * int(OPTIONS.get("changes", 0))
+            )
         out.flush()
 
 

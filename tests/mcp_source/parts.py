@@ -97,3 +97,16 @@ def processes_with(word: str) -> list[str]:
             if word in command or (not command and parent == str(os.getpid())):
                 found.append(command)
     return found
+
+
+def processes_of(log: Path) -> list[int]:
+    """Return the servers that write this log."""
+    found: list[int] = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                if str(log).encode() in (folder / "cmdline").read_bytes():
+                    found.append(int(folder.name))
+            except OSError:
+                continue
+    return found

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pegboard.core.view import View
-from tests.mcp_source.parts import EVIL, on_stdio, processes_with, running, view_of
+from tests.mcp_source.parts import EVIL, on_stdio, processes_of, processes_with, running, view_of
 from tests.timing import SLACK
 
 CALLS = 10
@@ -38,19 +38,6 @@ async def kill_and_wait(source: Any, view: View, log: Path, round_: int) -> tupl
     after = await view.call("up__read", {"text": "still there"})
     assert after.text == "still there"
     return ended_s, time.monotonic() - back
-
-
-def processes_of(log: Path) -> list[int]:
-    """Return the servers that write this log."""
-    found: list[int] = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                if str(log).encode() in (folder / "cmdline").read_bytes():
-                    found.append(int(folder.name))
-            except OSError:
-                continue
-    return found
 
 
 async def survive(kills: int, folder: Path) -> tuple[list[float], list[float]]:

@@ -117,14 +117,14 @@ def test_each_change_is_held_back_alone_and_has_its_name(definition: JSON, kind:
 
 
 def test_there_are_enough_scripted_changes() -> None:
-    assert len(CHANGES) + 10 >= 60  # the look-alikes below make up the rest
+    assert len(CHANGES) + len(LOOK_ALIKES) >= 60
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["read-file", "READ_FILE", "readFile", "read.file", "read_fi1e", "read__file", "Read_File", "readfile", "read_flle",
-     "_read_file"],
-)  # fmt: skip
+LOOK_ALIKES = ["read-file", "READ_FILE", "readFile", "read.file", "read_fi1e", "read__file", "Read_File", "readfile",
+               "read_flle", "_read_file"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOOK_ALIKES)
 def test_a_look_alike_is_hidden_in_each_mode_of_trust_but_any(name: str) -> None:
     lock = LockFile()
     lock.accept("up", {"read_file": READ})

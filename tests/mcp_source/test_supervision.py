@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from pegboard import Catalog
-from pegboard.sources.mcp.pace import Pace
+from pegboard.sources.mcp.pace import Pace, Spacing
 from pegboard.sources.mcp.source import McpSource
-from tests.mcp_source.parts import EVIL, on_stdio, processes_with, running, until, view_of
+from tests.mcp_source.parts import EVIL, on_stdio, processes_of, processes_with, running, until, view_of
 from tests.timing import SLACK
 
 
@@ -48,6 +48,57 @@ def test_a_call_may_start_an_attempt_once_a_second() -> None:
     assert not pace.may_nudge()
     clock.now = 1.0
     assert pace.may_nudge()
+
+
+def test_what_never_stops_is_done_every_five_seconds_and_what_rests_at_once() -> None:
+    clock = Clock()
+    clock.now = 100.0
+    spacing = Spacing(clock)
+    waits: list[float] = []
+    for _ in range(10):
+        waits.append(round(spacing.wait_s(), 3))
+        clock.now += waits[-1]
+    assert waits == [0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    clock.now += 6.1
+    assert spacing.wait_s() == 0.0
+
+
+async def test_a_server_that_announces_changes_without_end_is_listed_ever_more_seldom(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    began = time.monotonic()
+    async with running(on_stdio(EVIL, "changes=50", f"log={log}", trust="any")) as (catalog, _):
+        await until(lambda: log.read_text().count("tools/list") >= 6, within_s=60 * SLACK)
+        assert time.monotonic() - began > 0.05 + 0.1 + 0.2 + 0.4
+        assert (await view_of(catalog).call("up__echo", {"text": "hi"})).text == "hi"
+
+
+async def test_a_server_that_falls_silent_is_replaced_once_nobody_waits_for_it(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    settings = on_stdio(EVIL, f"log={log}", trust="any", timeout_s=0.5, own={"timeout_s": 0.3})
+    async with running(settings) as (catalog, source):
+        view = view_of(catalog)
+        assert (await view.call("up__echo", {"text": "hi"})).text == "hi"
+        (first,) = processes_of(log)
+        os.kill(first, signal.SIGSTOP)
+        assert (await view.call("up__echo", {"text": "hi"})).error.kind == "timeout"  # type: ignore[union-attr]
+        await until(lambda: source.state().status != "ok", within_s=60 * SLACK)
+        assert "did not answer in time" in source.state().reason
+        async with asyncio.timeout(60 * SLACK):
+            while (await view.call("up__echo", {"text": "hi"})).is_error:
+                await asyncio.sleep(0.01)
+        assert first not in processes_of(log)
+    assert processes_of(log) == []
+
+
+async def test_nothing_is_left_of_a_stubborn_server_that_is_being_replaced_at_the_end(tmp_path: Path) -> None:
+    log, seconds = tmp_path / "log", f"4{os.getpid()}.25"
+    settings = on_stdio(EVIL, f"log={log}", f"stubborn={seconds}", trust="any", timeout_s=0.5)
+    async with running(settings) as (_, source):
+        for process in processes_of(log):
+            os.kill(process, signal.SIGSTOP)
+        source._changed()
+        await until(lambda: source.state().status != "ok", within_s=60 * SLACK)
+    assert (processes_of(log), processes_with(seconds)) == ([], [])
 
 
 async def test_the_tools_stay_listed_for_the_grace_period_and_are_hidden_after_it() -> None:

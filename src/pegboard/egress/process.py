@@ -141,6 +141,8 @@ class Process:
         self._wire = wire
         self._popen = popen
         self._stopping: asyncio.Task[None] | None = None
+        self._is_hurried = False
+        self._grace: asyncio.Timeout | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -193,11 +195,15 @@ class Process:
     async def stop(self, *, grace_s: float = 2.0) -> None:
         """End the program and all its descendants: close stdin, wait, SIGTERM, wait, SIGKILL.
 
-        Each wait lasts at most `grace_s`; with 0 everything is killed at once. May be called again, and goes on to its
-        end when the caller is cancelled.
+        Each wait lasts at most `grace_s`; with 0 everything is killed at once. May be called again, with 0 to cut the
+        waits of the first call short, and goes on to its end when the caller is cancelled.
         """
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(grace_s), name=f"stop-{self.pid}")
+        elif grace_s == 0:
+            self._is_hurried = True
+            if self._grace is not None and not self._grace.expired():
+                self._grace.reschedule(0.0)
         await asyncio.shield(self._stopping)
 
     async def _stop(self, grace_s: float) -> None:
@@ -206,11 +212,11 @@ class Process:
         kin = await self._look(frozenset(), pipes)
         self._wire.close_stdin()
         if grace_s > 0:
-            await self._until_gone(frozenset(), grace_s)
+            await self._until_gone(frozenset(), grace_s, is_grace=True)
             kin = await self._look(kin, pipes)
-            if kin or self.returncode is None:
+            if (kin or self.returncode is None) and not self._is_hurried:
                 self._signal(kin, signal.SIGTERM)
-                await self._until_gone(kin, grace_s)
+                await self._until_gone(kin, grace_s, is_grace=True)
                 kin = await self._look(kin, pipes)
         ended_at = asyncio.get_running_loop().time() + _LAST_RESORT_S
         everyone = kin
@@ -237,9 +243,11 @@ class Process:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signum)
 
-    async def _until_gone(self, kin: frozenset[Kin], within_s: float) -> None:
+    async def _until_gone(self, kin: frozenset[Kin], within_s: float, *, is_grace: bool = False) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(within_s):
+            async with asyncio.timeout(0.0 if is_grace and self._is_hurried else within_s) as limit:
+                self._grace = limit if is_grace else None
                 await self._wire.exited.wait()
                 while living(kin):  # noqa: ASYNC110  (what is not our child sends no event)
                     await asyncio.sleep(_POLL_S)
+        self._grace = None

@@ -12,10 +12,12 @@ from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
 from pegboard.base.content import ResourceContent, ToolResult
+from pegboard.base.errors import CallError
 from pegboard.base.model import JSON
 from pegboard.sources.mcp.beside import Ask, Beside
 from pegboard.sources.mcp.results import read_blocks
 from pegboard.sources.mcp.settings import ServerSettings
+from pegboard.sources.mcp.web import FAILED
 from pegboard.sources.wording import cleaned
 
 log = logging.getLogger("pegboard")
@@ -29,7 +31,11 @@ Read = Callable[[Any], ToolResult]
 
 
 async def gather_beside(session: ClientSession, settings: ServerSettings) -> Beside:
-    """Return the lists that the server says it has. One that breaks the protocol is empty, and told of in the log."""
+    """Return the lists that the server says it has. One that breaks the protocol is empty, and told of in the log.
+
+    Raises:
+        CallError: the server is away.
+    """
     said = session.server_capabilities
     if said is None:
         return Beside()
@@ -61,6 +67,8 @@ async def _pages(page: Page, key: str, settings: ServerSettings) -> list[JSON]:
                 break
             cursors.append(following)
     except MCPError as error:
+        if error.code in (FAILED, types.CONNECTION_CLOSED):
+            raise CallError("upstream_lost", f"{settings.name!r} was lost while it listed its {key}.") from None
         if error.code != types.METHOD_NOT_FOUND:
             text = cleaned(error.message, max_bytes=500)
             log.warning("MCP server %r did not list its %s: %s", settings.name, key, text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -60,11 +60,13 @@ class Sieve(JSONRPCDispatcher[Any]):
         super().__init__(read, write)
         self._settings, self._on_end = settings, on_end
         self.page: JSON = {}
+        self.answers = 0
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **related: Any
     ) -> dict[str, Any]:
         raw = await super().send_raw_request(method, params, opts, **related)
+        self.answers += 1
         if method != "tools/list":
             return raw
         self.page = raw
@@ -112,6 +114,11 @@ class Link:
         if not self.is_lost:
             self.is_lost = True
             self._on_lost()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether calls are in flight."""
+        return bool(self._sent)
 
     async def connect(self, stack: AsyncExitStack, opened: AbstractAsyncContextManager[Streams]) -> None:
         """Open the transport and agree on a protocol version."""
@@ -180,13 +187,13 @@ class Link:
 
     # ---- lists
 
-    async def list(self) -> Listing:
-        """Return all tools of the server.
+    async def list(self, *, known: Collection[str] = ()) -> Listing:
+        """Return all tools of the server; see `gather`.
 
         Raises:
             CallError: it cannot be asked, or its list was refused.
         """
-        return await gather(self._page, self.settings, fault_of=self._header_fault)
+        return await gather(self._page, self.settings, fault_of=self._header_fault, known=known)
 
     def _header_fault(self, definition: JSON) -> str | None:
         """Return what is wrong with the headers that a tool wants beside its calls; over HTTP it is left out then."""
@@ -247,7 +254,7 @@ class Link:
         ctx: CallContext,
     ) -> ToolResult:
         # A task of its own: it can still tell the server after its caller is gone.
-        task = asyncio.create_task(self._rounds(request, answers, ctx))
+        task, before = asyncio.create_task(self._rounds(request, answers, ctx)), self._sieve.answers
         self._sent.add(task)
         task.add_done_callback(self._sent.discard)
         try:
@@ -256,6 +263,9 @@ class Link:
             if task.cancelled() and self.is_lost:
                 raise self._lost() from None
             task.cancel()
+            if self._sieve.answers == before:
+                # Nothing came for as long as somebody waited; asking for the list shows whether anything ever will.
+                self._on_changed()
             raise
         except MCPError as error:
             self._raise_met(error)

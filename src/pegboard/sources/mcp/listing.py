@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 import orjson
@@ -35,8 +35,16 @@ def _none(_definition: JSON) -> None:
     return None
 
 
-async def gather(page: Page, settings: ServerSettings, *, fault_of: Callable[[JSON], str | None] = _none) -> Listing:
+async def gather(
+    page: Page,
+    settings: ServerSettings,
+    *,
+    fault_of: Callable[[JSON], str | None] = _none,
+    known: Collection[str] = (),
+) -> Listing:
     """Ask for page after page, and judge each tool by itself; `fault_of` may know of more that is wrong with one.
+
+    Of names that differ by case alone one is taken: what is `known` by now, else the first.
 
     Raises:
         CallError: `result_too_large`, when the list is larger than the bound; the pages' own errors.
@@ -61,7 +69,7 @@ async def gather(page: Page, settings: ServerSettings, *, fault_of: Callable[[JS
         if partial or not isinstance(following, str):
             break
         cursors.append(following)
-    listing = await _judged(found[: bounds.upstream_tools], settings, fault_of)
+    listing = await _judged(found[: bounds.upstream_tools], settings, fault_of, known)
     return replace(listing, partial=partial, ttl_s=ttl_s)
 
 
@@ -84,10 +92,16 @@ def _limit_met(following: object, cursors: Sequence[str | None], count: int, bou
     return f"it has more than {bounds.upstream_pages} pages" if len(cursors) >= bounds.upstream_pages else ""
 
 
-async def _judged(found: Sequence[object], settings: ServerSettings, fault_of: Callable[[JSON], str | None]) -> Listing:
+async def _judged(
+    found: Sequence[object],
+    settings: ServerSettings,
+    fault_of: Callable[[JSON], str | None],
+    known: Collection[str],
+) -> Listing:
     tools: dict[str, JSON] = {}
     rejected: list[Rejected] = []
-    seen: set[str] = set()
+    named = {raw.get("name") for raw in found if is_object(raw) and isinstance(raw.get("name"), str)}
+    owners = {fold(name): name for name in known if name in named}
     for index, raw in enumerate(found):
         if index % _JUDGED_AT_ONCE == _JUDGED_AT_ONCE - 1:
             # A long list must not keep the other servers waiting.
@@ -101,12 +115,12 @@ async def _judged(found: Sequence[object], settings: ServerSettings, fault_of: C
             continue
         if not settings.takes(definition["name"]):
             continue
-        if fold(definition["name"]) in seen:
+        owner = owners.setdefault(fold(definition["name"]), definition["name"])
+        if definition["name"] in tools or owner != definition["name"]:
             rejected.append(Rejected(shown, "another tool of the server has that name"))
             continue
         if (fault := fault_of(definition)) is not None:
             rejected.append(Rejected(shown, fault))
             continue
-        seen.add(fold(definition["name"]))
         tools[definition["name"]] = definition
     return Listing(tools=tools, rejected=tuple(rejected))

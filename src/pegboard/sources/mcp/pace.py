@@ -1,4 +1,4 @@
-"""Pace: when a server that is away is tried again."""
+"""Pace: when a server that is away is tried again, and how often one that is there is asked for its lists."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ _FAILURES = 5
 _WINDOW_S = 60.0
 _STEADY_S = 10.0
 _NUDGE_S = 1.0
+_SHORTEST_GAP_S = 0.05
+_LONGEST_GAP_S = 5.0
 
 
 class Pace:
@@ -50,3 +52,21 @@ class Pace:
     def may_nudge(self) -> bool:
         """Tell whether a call may start an attempt at once: the last one began a second ago or earlier."""
         return self._clock() - self._started_at >= _NUDGE_S
+
+
+class Spacing:
+    """Spaces out what somebody else may cause without end: nothing to wait at first, 5 s where it never stops."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._gap_s = 0.0
+        self._last_at = float("-inf")
+
+    def wait_s(self) -> float:
+        """Return the seconds to wait before it is done once more; it counts as done then."""
+        now = self._clock()
+        is_at_rest = now - self._last_at > self._gap_s + 1.0
+        self._gap_s = 0.0 if is_at_rest else min(max(2 * self._gap_s, _SHORTEST_GAP_S), _LONGEST_GAP_S)
+        wait_s = max(0.0, self._last_at + self._gap_s - now)
+        self._last_at = now + wait_s
+        return wait_s

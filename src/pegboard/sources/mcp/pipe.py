@@ -68,8 +68,13 @@ async def open_pipe(settings: ServerSettings, tally: Tally) -> AsyncGenerator[Me
             task.cancel()
         for stream in (incoming, received, sending, outgoing):
             stream.close()
-        # One that died has nothing to tidy up; whatever it left behind is ended at once.
-        await process.stop(grace_s=2.0 if process.returncode is None else 0.0)
+        try:
+            # One that died has nothing to tidy up; whatever it left behind is ended at once.
+            await process.stop(grace_s=2.0 if process.returncode is None else 0.0)
+        except asyncio.CancelledError:
+            # Who stops us now goes home next: nothing may be left to a task that nobody waits for.
+            await process.stop(grace_s=0.0)
+            raise
         await asyncio.gather(*tasks, return_exceptions=True)
 
 

@@ -18,7 +18,7 @@ from pegboard.sources.mcp.beside import Ask, Beside, Offering, offerings
 from pegboard.sources.mcp.definitions import Rejected, UnfitError, declared, judged
 from pegboard.sources.mcp.listing import Listing
 from pegboard.sources.mcp.lock import LockFile
-from pegboard.sources.mcp.pace import Pace
+from pegboard.sources.mcp.pace import Pace, Spacing
 from pegboard.sources.mcp.review import Reviewed, review, trust_of
 from pegboard.sources.mcp.settings import ServerSettings
 from pegboard.sources.naming import own_names
@@ -31,6 +31,7 @@ linking = Later("pegboard.sources.mcp.link")
 log = logging.getLogger("pegboard")
 _CALL_WAITS_S = 0.9
 _REFRESH_S = (30.0, 300.0, 3_600.0)
+_AWAY = frozenset({"upstream_unavailable", "upstream_auth", "upstream_lost", "timeout"})
 
 
 class McpSource:
@@ -51,7 +52,7 @@ class McpSource:
         self._beside: tuple[Beside, tuple[Offering, ...]] = (Beside(), ())
         self._names: dict[str, str] = {}
         self._on_change: list[Callable[[], None]] = []
-        self._clock, self._pace = clock, Pace(clock)
+        self._clock, self._pace, self._spacing = clock, Pace(clock), Spacing(clock)
         self._link: Link | None = None
         self._task: asyncio.Task[None] | None = None
         self._fault: CallError | None = None
@@ -100,7 +101,7 @@ class McpSource:
             return SourceState(status="quarantined", is_up=True, reason=self.lock.fault, quarantined=hidden)
         if self._link is not None and not self._link.is_lost:
             return SourceState(quarantined=hidden, changed=changed, reason=self.partial)
-        fault = self._fault
+        fault = self._why_not
         status = "connecting" if fault is None else "unreachable"
         if fault is not None and fault.error.kind == "upstream_auth":
             status = "auth_required"
@@ -109,9 +110,15 @@ class McpSource:
         is_up = in_grace and bool(self._entries)
         return SourceState(status=status, is_up=is_up, reason=reason, quarantined=hidden, changed=changed)
 
+    @property
+    def _why_not(self) -> CallError | None:
+        """What was wrong with the last attempt, or is with a connection that is being closed because of it."""
+        return self._fault or (self._link.fault if self._link is not None else None)
+
     async def start(self) -> None:
         """Begin to supervise the server. Returns at once, whatever the server does."""
         if self._task is None:
+            self._settled = asyncio.Event()
             self._task = asyncio.create_task(self._supervise(), name=f"mcp-{self.name}")
 
     async def stop(self) -> None:
@@ -150,6 +157,9 @@ class McpSource:
             self._pace.starts()
             began = self._clock()
             fault = await self._live()
+            # The task groups of the SDK lose a cancellation when something else fails at the same moment.
+            if self._task is not asyncio.current_task():
+                return
             self._lose(fault, lived_s=self._clock() - began)
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._pace.wait_s):
@@ -158,9 +168,11 @@ class McpSource:
     async def _live(self) -> CallError:
         """Connect, list, and stay until the connection is lost; returns why it was."""
         link: Link | None = None
+        # Loaded before the clock starts: that the SDK takes its time is not the server's fault.
+        open_link = linking.open_link
         try:
             async with asyncio.timeout(max(self.settings.timeout_s, 15.0)) as limit:
-                async with linking.open_link(self.settings, on_changed=self._changed, on_lost=self._news.set) as link:
+                async with open_link(self.settings, on_changed=self._changed, on_lost=self._news.set) as link:
                     assert link is not None
                     await self._refresh(link)
                     limit.reschedule(None)
@@ -170,7 +182,7 @@ class McpSource:
         except asyncio.CancelledError:
             raise
         except TimeoutError:
-            return CallError("upstream_unavailable", f"The MCP server {self.name!r} did not answer in time.")
+            return self._silent()
         except BaseException as error:
             found = _call_error(error) or (link.fault if link else None)
             if found is None:
@@ -187,22 +199,37 @@ class McpSource:
         return CallError("upstream_unavailable", f"The MCP server {self.name!r} is gone: {said}.")
 
     async def _stay(self, link: Link) -> None:
+        """List anew whenever there is a reason to, until the connection is lost."""
+        least, usual, most = _REFRESH_S
         while not link.is_lost:
-            self._news.clear()
-            least, usual, most = _REFRESH_S
             told = self.listing.ttl_s if self.listing else None
-            every_s = min(max(told, least), most) if told else usual
-            with suppress(TimeoutError):
-                async with asyncio.timeout(None if self._must_refresh or link.is_lost else every_s):
-                    if not self._must_refresh and not link.is_lost:
-                        await self._news.wait()
+            await self._pause(link, min(max(told, least), most) if told else usual, for_news=True)
+            if self._must_refresh:
+                # A server that announces changes without end must not keep us from the others.
+                await self._pause(link, self._spacing.wait_s())
             if link.is_lost:
                 return
             self._must_refresh = False
-            with suppress(TimeoutError):
+            try:
                 async with asyncio.timeout(self.settings.timeout_s):
                     await self._refresh(link)
-            await self._refresh_beside(link)
+            except TimeoutError:
+                # One that works on a call may be too busy to list; one that has nothing to do is gone.
+                if not link.is_busy:
+                    link.lose(self._silent())
+            if not link.is_lost:
+                await self._refresh_beside(link)
+
+    async def _pause(self, link: Link, seconds: float, *, for_news: bool = False) -> None:
+        """Wait so long, or until the connection is lost; `for_news` also until there is a reason to list."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not (link.is_lost or (for_news and self._must_refresh)):
+                    self._news.clear()
+                    await self._news.wait()
+
+    def _silent(self) -> CallError:
+        return CallError("upstream_unavailable", f"The MCP server {self.name!r} did not answer in time.")
 
     async def _refresh_beside(self, link: Link) -> None:
         """List what is there beside tools anew; what cannot be listed in time leaves the last good list in place."""
@@ -216,12 +243,13 @@ class McpSource:
     async def _refresh(self, link: Link) -> None:
         """List anew. A list that is refused leaves the last good one in place."""
         try:
-            listing = await link.list()
+            listing = await link.list(known={*self.lock.pins(self.name), *self.offered()})
         except CallError as error:
             if self.listing is None:
                 raise
-            if error.error.kind in ("upstream_unavailable", "upstream_auth"):
+            if error.error.kind in _AWAY:
                 link.lose(error)
+                return
             log.warning("MCP server %r: %s Its last list stays.", self.name, error)
             return
         self._take(listing)
@@ -283,6 +311,9 @@ class McpSource:
                 rejected.append(Rejected(raw_name, str(error)))
         self.rejected = tuple(rejected)
         known = {entry.qualified_id: entry for entry in self._entries}
+        # What was there keeps its place: a model's prompt stays the same when a server shuffles its list.
+        places = {name: place for place, name in enumerate(known)}
+        entries.sort(key=lambda entry: places.get(entry.qualified_id, len(places)))
         # An entry that says the same stays the same object, so nothing downstream is made anew.
         self._entries = tuple(
             old if (old := known.get(entry.qualified_id)) is not None and old.spec == entry.spec else entry
@@ -397,10 +428,10 @@ class McpSource:
             await self._settled.wait()
 
     def _unavailable(self) -> CallError:
-        reason = self._fault.error.message if self._fault else "it is being connected."
-        wait_s = max(round(self._pace.wait_s, 1), 0.1)
+        fault, wait_s = self._why_not, max(round(self._pace.wait_s, 1), 0.1)
+        reason = fault.error.message if fault else "it is being connected."
         text = f"The MCP server {self.name!r} is not available: {reason} It is tried again within {wait_s} s."
-        kind = "upstream_auth" if self._fault and self._fault.error.kind == "upstream_auth" else "upstream_unavailable"
+        kind = "upstream_auth" if fault and fault.error.kind == "upstream_auth" else "upstream_unavailable"
         return CallError(kind, text, retry_after_s=wait_s)
 
 

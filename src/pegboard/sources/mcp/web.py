@@ -54,14 +54,18 @@ class Failures:
 class AnsweringTransport(httpx2.AsyncBaseTransport):
     """Turns the failure of one request into an error answer to that request: the others of a connection go on."""
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport, failures: Failures, server: str, *, is_shared: bool) -> None:
-        self._inner, self._failures, self._server = inner, failures, server
-        # Over SSE all answers come on one stream, and the SDK stops sending after the first fault.
-        self._is_shared = is_shared
+    def __init__(
+        self, inner: httpx2.AsyncBaseTransport, failures: Failures, settings: ServerSettings, *, is_shared: bool
+    ) -> None:
+        self._inner, self._failures, self._server = inner, failures, settings.name
+        # Over SSE all answers come on one stream, and the SDK sends one message after the other, none after a fault.
+        self._is_shared, self._timeout_s = is_shared, settings.timeout_s
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send one request; for a JSON-RPC request there is always an answer."""
         asked = _asked(request)
+        if self._is_shared and request.method == "POST":
+            request.extensions["timeout"] = {**request.extensions.get("timeout", {}), "read": self._timeout_s}
         try:
             response = await self._inner.handle_async_request(request)
             self._failures.last_status = response.status_code
@@ -141,7 +145,7 @@ def _client(settings: ServerSettings, failures: Failures, *, is_shared: bool) ->
     )
     transport = guarded if settings.auth is None else SigningTransport(guarded, settings.auth, settings)
     return guarded_client(
-        cast("GuardedTransport", AnsweringTransport(transport, failures, settings.name, is_shared=is_shared)),
+        cast("GuardedTransport", AnsweringTransport(transport, failures, settings, is_shared=is_shared)),
         headers=revealed(settings.headers),
         timeout=httpx2.Timeout(settings.timeout_s, read=_STREAM_READ_S),
     )
