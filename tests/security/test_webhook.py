@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import httpx2
 import orjson
 import pytest
 from mcp import Client
@@ -189,6 +190,8 @@ async def test_cfg_01_the_secret_of_a_header_stands_in_nothing_that_goes_out(
     site, observer = Site(reply), Recorder()
     async with site.server() as server:
         view(project, server.url)
+        with project.path.open("a") as more:
+            more.write("profiles: {few: {exposure: two_tool}}\n")
         catalog, config = project.load()
         ctx = context_for(config, user="ann")
         tools = catalog.view(ctx)
@@ -197,10 +200,23 @@ async def test_cfg_01_the_secret_of_a_header_stands_in_nothing_that_goes_out(
         for text in ("well", "badly"):
             result = await tools.call("send", {"text": text}, callbacks=observer)
             out += [repr(result), str(result.error)]
+        few = catalog.exposed(catalog.view(ctx, profile="few"))
+        for name, args in (
+            ("getTools", {"request": [{"agent": "main", "tools": ["send"]}]}),
+            ("useTools", {"calls": [{"tool": "send", "arguments": {"text": "badly"}}]}),
+        ):
+            result = await few.call(name, args, callbacks=observer)
+            assert "send" in result.text, name
+            out += [few.export_bytes("openai").decode(), repr(result)]
         async with served(http_app(catalog, config=lambda visit: context_for(config, user="ann"))) as url:
             async with Client(f"{url}/mcp") as client:
                 out += [str(await client.list_tools())]
                 out += [str(await client.call_tool("send", {"text": text})) for text in ("well", "badly")]
+            async with httpx2.AsyncClient(base_url=url) as plain:
+                pages = ("/v1/tools", "/v1/tools/send", "/v1/tools/send/why", "/openapi.json", "/healthz", "/metrics")
+                out += [(await plain.get(page)).text for page in pages]
+                answers = [await plain.post("/v1/tools/send/call", json={"text": text}) for text in ("well", "badly")]
+                out += [f"{one.headers} {one.text}" for one in answers]
         commands = ("list --json", "list", "show send", "show send --json", "export openai", "check", "why send",
                     "call send text=well --json", "call send text=badly", "call send text=badly --json")  # fmt: skip
         out += [await asyncio.to_thread(run, project, command) for command in commands]
@@ -208,7 +224,7 @@ async def test_cfg_01_the_secret_of_a_header_stands_in_nothing_that_goes_out(
     for said in out:
         assert_clean(said)
     assert {asked.headers["authorization"] for asked in site.asked} == {f"Bearer {CANARY}"}
-    assert len(site.asked) == 7
+    assert len(site.asked) == 10
 
 
 def run(project: Project, command: str) -> str:
