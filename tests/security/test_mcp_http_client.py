@@ -6,14 +6,18 @@ import random
 import sys
 import time
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pegboard import Catalog
+from pegboard.base.bounds import DEFAULT_BOUNDS
+from pegboard.base.errors import CallError
 from pegboard.base.model import JSON
+from pegboard.base.schema import compile_schema
+from pegboard.sources.mcp.definitions import UnfitError, judged
 from pegboard.sources.mcp.lock import LockFile
 from pegboard.sources.mcp.settings import ServerSettings, Trust
 from pegboard.sources.mcp.source import McpSource
@@ -126,6 +130,69 @@ async def test_mcpc_03_to_12_one_bad_tool_is_left_out_with_a_reason_and_no_other
         (rejected,) = source.rejected
         assert reason in rejected.reason
         assert source.state().status == "ok"
+
+
+def nested(levels: int) -> JSON:
+    made: JSON = {"type": "string"}
+    for _ in range(levels):
+        made = {"type": "object", "properties": {"a": made}}
+    return made
+
+
+def forked(levels: int) -> JSON:
+    """Return a schema of so many levels, each of which offers the next one twice."""
+    forks = {
+        f"l{level}": {"anyOf": [{"$ref": f"#/$defs/l{level + 1}"}, {"$ref": f"#/$defs/l{level + 1}"}]}
+        for level in range(levels)
+    }
+    defined = {**forks, f"l{levels}": {"type": "string"}}
+    return {"type": "object", "$defs": defined, "properties": {"a": {"$ref": "#/$defs/l0"}}}
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        nested(2_000),
+        {"type": "object", "properties": {f"p{number}": {} for number in range(100_000)}},
+        {"type": "object", "allOf": [{"properties": {f"p{number}": {}}} for number in range(5_000)]},
+        {"type": "object", "properties": {"a": {"enum": [f"v{number}" for number in range(10_000)]}}},
+        {"type": "object", "properties": {"a": {"type": "string", "pattern": r"^(a+)\1+$"}}},
+        {"type": "object", "patternProperties": {"^(a+)+$": {"type": "integer"}}},
+        forked(22),
+    ],
+    ids=["deep", "wide", "fan", "enum", "backreference", "patternProperties", "forked"],
+)
+def test_mcpc_04_05_08_a_schema_bomb_is_refused_or_judges_at_once(bomb: JSON) -> None:
+    began = time.process_time()
+    with suppress(UnfitError):
+        judged(tool("x", bomb), bounds=DEFAULT_BOUNDS)
+        judge = compile_schema(bomb)
+        for argument in ({"a": 5}, {"a": "a" * 5_000 + "!"}, {"a" * 5_000 + "!": 5}):
+            with suppress(CallError):
+                judge.is_valid(argument)
+    assert time.process_time() - began < 1.0 * SLACK
+
+
+async def test_mcpc_07_no_reference_is_ever_followed_out_of_a_schema(tmp_path: Path) -> None:
+    hits: list[int] = []
+    listener = await asyncio.start_server(lambda reader, writer: hits.append(1) or writer.close(), "127.0.0.1", 0)
+    away = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+    plain = {"type": "object"}
+    bad = [
+        {**plain, "properties": {"a": {"$ref": f"{away}/x"}}},
+        {**plain, "$id": f"{away}/base", "properties": {"a": {"$ref": "other.json"}}},
+        {**plain, "$dynamicRef": f"{away}/x"},
+    ]
+    tools = [tool("named", {**plain, "$schema": f"{away}/draft"}), *(tool(f"bad_{n}", s) for n, s in enumerate(bad))]
+    async with listener, running(offering(tmp_path, tools)) as (catalog, source):
+        assert [left_out.name for left_out in source.rejected if left_out.name != "named"] == [
+            "bad_0",
+            "bad_1",
+            "bad_2",
+        ]
+        for name in view_of(catalog).names():
+            await view_of(catalog).call(name, {"a": 1})
+    assert hits == []
 
 
 async def test_mcpc_06_a_legal_recursive_schema_is_taken_and_judges(tmp_path: Path) -> None:
