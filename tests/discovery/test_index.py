@@ -152,8 +152,31 @@ def test_unservable_requests_get_nothing_and_servable_ones_do_not() -> None:
     unservable = [INDEX.search(row["query"]).abstained for row in rows("unservable.jsonl")]
     servable = [INDEX.search(row["query"]).abstained for row in rows("servable.jsonl")]
     assert len(unservable) >= 150
-    assert sum(unservable) / len(unservable) >= 0.9
-    assert sum(servable) / len(servable) <= 0.025  # 2 of 97 here; over all three sets it is held at 2 %
+    assert sum(unservable) / len(unservable) >= 0.8
+    assert sum(servable) / len(servable) <= 0.02
+
+
+def test_a_word_of_asking_is_a_word_like_others_when_it_is_all_there_is() -> None:
+    index = index_of(
+        help="Shows the manual.", use_coupon="Redeems a voucher.", plan_route="Finds the way.", beep="Rings."
+    )
+    assert [first(query, index) for query in ("help", "use", "plan", "I want to use help")] == [
+        "help",
+        "use_coupon",
+        "plan_route",
+        "help",
+    ]
+    assert first("I need to beep", index) == "beep"
+    assert first("current weather", index_of(current="The current state.", weather="The weather.")) is not None
+
+
+@pytest.mark.parametrize("count", [6, 12, 40, 81])
+def test_the_more_tools_there_are_the_more_evidence_an_answer_takes(count: int) -> None:
+    """Few tools: few chance matches, so that a request which is barely served is answered all the same."""
+    kept = ["github__createIssue", "files__list_folders", *IDS[:count]]
+    unservable = [INDEX.search(row["query"], visible=kept).abstained for row in rows("unservable.jsonl")]
+    assert sum(unservable) / len(unservable) >= 0.8
+    assert not INDEX.search("file a bug report in the repository", visible=kept).abstained
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,9 @@ pytestmark = [
 ]
 
 HELD = {"livemcp": 0.56, "toolbench": 0.67}
+# Nine of its 145 requests share hardly a word with any tool ("deep research the bitcoin"); no words alone tell them
+# from requests that no tool serves. Over both sets 2 % are held.
+REFUSED = {"livemcp": 0.07}
 
 
 @pytest.fixture(scope="module")
@@ -38,13 +41,14 @@ def test_recall_is_above_that_of_the_peers(scores: dict[str, tuple[ToolSet, Scor
 
 def test_unservable_requests_get_nothing_and_servable_ones_do_not(scores: dict[str, tuple[ToolSet, Score]]) -> None:
     served: list[bool] = []
-    unserved: list[bool] = []
-    for tools, _ in scores.values():
+    for tools, score in scores.values():
+        assert score.nothing_unservable is not None
+        assert score.nothing_servable is not None
+        assert score.nothing_unservable >= 0.80, tools.name
+        assert score.nothing_servable <= REFUSED.get(tools.name, 0.02), tools.name
         search = pegboard(tools.tools)
         served.extend(not search(row["query"]) for row in tools.servable)
-        unserved.extend(not search(query) for query in tools.unservable)
     assert fmean(served) <= 0.02
-    assert fmean(unserved) >= 0.80
 
 
 def test_single_requests_of_an_agent_are_far_easier_than_tasks(scores: dict[str, tuple[ToolSet, Score]]) -> None:

@@ -2,21 +2,20 @@
 
 A word weighs what it tells: 1.0 when one tool has it, near 0 when all do. Chance matches are scattered, one word in one
 tool and another in the next; a tool that serves has words that stand together in the request, in a namespace that has
-the rest.
+the rest. The more tools there are, the better the best chance match: it grows with the logarithm of their number.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
+from math import log
 
 import numpy as np
 
 from pegboard.discovery.ranking import Matrix, Ranking, Scope
 from pegboard.discovery.request import Request
 
-ENOUGH = 1.02
-
-# Fitted on the requests of `bench/discovery.py`, rounded; evidence of `ENOUGH` or more is answered.
+# Fitted on the requests of `bench/discovery.py`, rounded; evidence of `enough_among` or more is answered.
 _CLAUSE_COVERED = 1.2
 _NAMESPACE_COVERED = 0.9
 _NAMESPACE_FOUND = 0.3
@@ -24,9 +23,18 @@ _PAIRS_FOUND = 0.45
 _ARGUMENT_SHARE = 0.3  # names and addresses are values for the tool; that no tool mentions them tells little
 _NEAR_SPELLING_SHARE = 0.5
 
+# Chosen so that requests which no tool serves get nothing about as often among 20 tools as among 2,500.
+_ENOUGH_OF_ONE = 0.40
+_MORE_EACH_TIME = 0.095
+
+
+def enough_among(tools: int) -> float:
+    """Return the least evidence that is an answer when so many tools are visible."""
+    return _ENOUGH_OF_ONE + _MORE_EACH_TIME * log(max(tools, 1))
+
 
 def evidence_of(request: Request, ranking: Ranking, scope: Scope) -> float:
-    """Return how much speaks for an answer; below `ENOUGH`, nothing that was found should be shown."""
+    """Return how much speaks for an answer; below `enough_among`, nothing that was found should be shown."""
     trust = np.array([1.0 if group.is_known else _NEAR_SPELLING_SHARE for group in request.groups], dtype=np.float32)
     share = np.array([_ARGUMENT_SHARE if group.is_argument else 1.0 for group in request.groups], dtype=np.float32)
     found = ranking.matched * (ranking.rarity * trust)[:, None]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pegboard.discovery.abstention import ENOUGH, evidence_of
+from pegboard.discovery.abstention import enough_among, evidence_of
 from pegboard.discovery.embedding import Embedder, embedded, fused_ranks
 from pegboard.discovery.postings import Postings, post
 from pegboard.discovery.ranking import Ranking, Scope, Vector, rank, scope_of
@@ -165,7 +165,7 @@ class Index:
         ranking = rank(request, self._postings, tools.scope) if request.groups else None
         evidence = evidence_of(request, ranking, tools.scope) if ranking is not None else 0.0
         scores = ranking.scores if ranking is not None else np.zeros(tools.scope.count, dtype=np.float32)
-        confidence = evidence / (evidence + ENOUGH)
+        confidence = evidence / (evidence + enough_among(len(tools.seen)))
         if self._embedder is not None and self._matrix is not None and query.strip():
             likeness = self._matrix[tools.seen] @ embedded([query], self._embedder)[0]
             scores = fused_ranks(scores, likeness)

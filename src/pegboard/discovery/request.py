@@ -13,13 +13,14 @@ from pegboard.discovery.text import ENGLISH, Languages, languages_of, stem, stem
 MAX_REQUEST_CHARS = 4_000
 MAX_GROUPS = 64
 
-# Words of asking rather than of what is asked for: they say nothing about a tool.
+# Words of asking rather than of what is asked for: they say nothing about a tool. Forms, not stems: who is currently
+# planning something asks for neither the current weather nor a plan.
 _ASKING = frozenset(
-    stem(word)
-    for word in (
-        "please could would can want wish need require help assist provide give tell like also additionally furthermore"
-        " moreover finally thank thanks im ill id let lets us use using able sure interested planning plan currently"
-        " tool"
+    (
+        "please could would can want wants wanted wish need needs needed require requires required help helps helping"
+        " assist provide provides providing give gives giving tell like likes also additionally furthermore moreover"
+        " finally thank thanks im ill id let lets us use uses used using able sure interested planning currently tool"
+        " tools"
     ).split()
 )
 _LABEL = re.compile(
@@ -74,6 +75,14 @@ class Vocabulary:
 def read_request(text: str, vocabulary: Vocabulary) -> Request:
     """Read a search text; what follows its first 4,000 characters and its first 64 different words is ignored."""
     text = text[:MAX_REQUEST_CHARS]
+    request = _read(text, vocabulary, silent=_ASKING)
+    if request.groups:
+        return request
+    # "help" alone asks for the tool of that name.
+    return _read(text, vocabulary, silent=frozenset(word for word in _ASKING if not vocabulary.known(stem(word))))
+
+
+def _read(text: str, vocabulary: Vocabulary, *, silent: frozenset[str]) -> Request:
     spoken = languages_of(words_of(text), among=vocabulary.languages)
     arguments = {word for found in _ARGUMENT.finditer(text) for word in words_of(found.group())}
     places: dict[str, int] = {}
@@ -85,7 +94,7 @@ def read_request(text: str, vocabulary: Vocabulary) -> Request:
         for n, (word, following) in enumerate(zip(words, (*words[1:], ""), strict=False)):
             # A capital inside a sentence marks a proper name; capitals throughout (PDF, SQL) do not.
             is_argument = word in arguments or (n > 0 and word.istitle())
-            for part in _asked_parts(word, spoken, vocabulary):
+            for part in _asked_parts(word, spoken, vocabulary, silent):
                 if stem(part) not in places and len(groups) < MAX_GROUPS:
                     places[stem(part)] = len(groups)
                     groups.append(
@@ -98,12 +107,12 @@ def read_request(text: str, vocabulary: Vocabulary) -> Request:
     return Request(groups=tuple(groups), clauses=tuple(clauses))
 
 
-def _asked_parts(word: str, spoken: Languages, vocabulary: Vocabulary) -> Iterator[str]:
+def _asked_parts(word: str, spoken: Languages, vocabulary: Vocabulary, silent: frozenset[str]) -> Iterator[str]:
     """Yield the parts of a word that say something, and the whole where a tool has it."""
     parts = word_parts(word, spoken)
     for part in parts:
         is_whole = len(parts) > 1 and part is parts[-1]
-        if stem(part) not in _ASKING and not (is_whole and not vocabulary.known(stem(part))):
+        if part not in silent and not (is_whole and not vocabulary.known(stem(part))):
             yield part
 
 

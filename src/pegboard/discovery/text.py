@@ -100,7 +100,7 @@ def terms_of(words: Iterable[str], languages: Languages = (ENGLISH,)) -> list[st
     return [term for word in words for term in _word_terms(word, languages)]
 
 
-@lru_cache(maxsize=1 << 15)
+@lru_cache(maxsize=1 << 16)
 def _word_terms(word: str, languages: Languages) -> tuple[str, ...]:
     spoken = (ENGLISH, *languages)
     return tuple(stem for part in word_parts(word, languages) for stem in stems(part, spoken))
@@ -148,7 +148,7 @@ def _stop_words(languages: Languages) -> frozenset[str]:
     return frozenset(word for language in (ENGLISH, *languages) for word in _STOP_WORDS.get(language, ()))
 
 
-@lru_cache(maxsize=1 << 15)
+@lru_cache(maxsize=1 << 16)
 def _stem(word: str, language: str) -> str:
     cut = _STEMMERS[language].stemWord(word)
     if cut.isascii():
