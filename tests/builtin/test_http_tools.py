@@ -47,6 +47,8 @@ async def test_bodies_that_are_no_json_come_as_text_or_base64() -> None:
         (b"{broken", "application/json", ("{broken", "text")),
         (b"\x89PNG\0\1", "image/png", (base64.b64encode(b"\x89PNG\0\1").decode(), "base64")),
         (b"x", "text/plain; charset=zip", ("x", "text")),
+        (b"\\d", "text/plain; charset=undefined", ("\\d", "text")),
+        (b"\\d", "text/plain; charset=unicode_escape", ("\\d", "text")),
     ):
         async with RawServer(answer(body, headers=[f"Content-Type: {kind}"])) as server:
             got = await shelf("http_request", OPEN).value("http_request", {"method": "GET", "url": server.url})

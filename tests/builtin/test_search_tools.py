@@ -1,5 +1,7 @@
 """web_search, wikipedia and web_scrape against local servers of the same shape."""
 
+import asyncio
+import time
 from typing import Any
 from urllib.parse import unquote
 
@@ -9,6 +11,7 @@ from pegboard import DefinitionError
 from pegboard.sources.builtin.kind import builtin_entry
 from tests.builtin.parts import Shelf, shelf
 from tests.builtin.web import Asked, Site, answer, as_json, page
+from tests.timing import SLACK
 
 OPEN = {"allow_private": True}
 CANARY = "CANARY-key-0002"
@@ -98,6 +101,58 @@ async def test_a_provider_that_fails_is_a_typed_error(name: str) -> None:
             assert result.error.retry_after_s == 7
 
 
+HOSTILE = {
+    "open tags": ("duckduckgo", page("<a class=result__a href=x>" + "<a>" * 1_000_000)),
+    "a title without end": ("duckduckgo", page("<a class=result__a href=x>" + "y<b>" * 800_000)),
+    "many entries": ("searxng", as_json({"results": [{}] * 1_000_000})),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+async def test_an_answer_made_to_be_read_for_hours_holds_up_nobody(case: str) -> None:
+    name, reply = HOSTILE[case]
+    spent = 0.0
+
+    def beat(before: float) -> None:
+        # The time of this thread alone: what the loop did between two of its turns.
+        nonlocal spent, handle
+        now = time.thread_time()
+        spent = max(spent, now - before)
+        handle = loop.call_soon(beat, now)
+
+    async with Site(lambda asked: reply).server() as server:
+        tools = shelf("web_search", OPEN | {"provider": name, "base_url": server.url, "timeout_seconds": 20})
+        loop = asyncio.get_running_loop()
+        handle = loop.call_soon(beat, time.thread_time())
+        result = await tools.call("web_search", {"query": "x"})
+        handle.cancel()
+    assert result.error is None or result.error.kind in ("protocol_error", "timeout"), result.error
+    assert spent < 1.0 * SLACK
+
+
+async def test_what_a_provider_makes_up_comes_back_in_its_form_or_not_at_all() -> None:
+    good = {"title": "T", "url": "https://one.example/", "content": "c"}
+    entries: list[Any] = [
+        None, 3, {"title": {"a": 1}, "url": ["http://x"], "content": None}, good | {"url": "http://x/\n\u001b[31m"},
+        good | {"url": "http://x/" + "u" * 100_000}, good | {"url": "http://"}, good | {"url": "data:text/html,x"},
+        good | {"title": "t" * 2_000_000, "content": "<b>" * 100_000 + "c" * 300_000, "publishedDate": {"a": 1}},
+        good | {"title": 7, "publishedDate": "9" * 1000},
+    ]  # fmt: skip
+    async with Site(lambda asked: as_json({"results": entries})).server() as server:
+        got = await shelf("web_search", OPEN | {"provider": "searxng", "base_url": server.url}).value(
+            "web_search", {"query": "x"}
+        )
+    first, second = got["results"]
+    assert (len(first["title"]), len(first["snippet"]) <= 4_000, "published" in first) == (500, True, False)
+    assert second == {"title": "", "url": good["url"], "snippet": "c", "published": "9" * 100}
+    odd = '<a class="result__a" href="http://[x">odd</a><a class="result__a" href="https://duckduckgo.com.evil/">E</a>'
+    async with Site(lambda asked: page(odd)).server() as server:
+        got = await shelf("web_search", {"provider": "duckduckgo", "base_url": server.url}).value(
+            "web_search", {"query": "x"}
+        )
+    assert [hit["url"] for hit in got["results"]] == ["https://duckduckgo.com.evil/"]
+
+
 def test_a_missing_key_is_refused_at_load() -> None:
     for config in (
         {"provider": "tavily"},
@@ -127,6 +182,16 @@ def encyclopedia(asked: Asked) -> bytes:
         return as_json({"type": "not_found"}, status="404 Not Found")
     where = {"desktop": {"page": f"https://en.wikipedia.org/wiki/{title}"}}
     return as_json({"title": title.replace("_", " "), "extract": "He …", "content_urls": where})
+
+
+async def test_what_an_encyclopedia_makes_up_comes_back_in_its_form() -> None:
+    evil = {"title": "t" * 2_000_000, "extract": "e" * 3_000_000,
+            "content_urls": {"desktop": {"page": "javascript:alert(1)"}}}  # fmt: skip
+    for reply, extract in ((evil, 199_998), ({"title": "x", "extract": {"a": 1}}, 0)):
+        async with Site(lambda asked, reply=reply: as_json(reply)).server() as server:
+            got = await shelf("wikipedia", {"base_url": server.url}).value("wikipedia", {"topic": "x"})
+        assert (len(got["title"]) <= 500, len(got["extract"])) == (True, extract)
+        assert got["url"] == f"{server.url}/wiki/x"
 
 
 async def test_wikipedia_gives_the_summary_or_near_titles() -> None:

@@ -118,7 +118,11 @@ async def test_recipients_that_the_server_refuses_are_reported() -> None:
      {"to": "Eve <eve@example.com>"}, {"to": "ann"}, {"to": "ann@@example.com"}, {"to": '"a@b"@example.com'},
      {"to": "ann@example.com>\r\nRCPT TO:<eve@example.com"}, {"to": "@example.com"}, {"to": []}, {"to": ""},
      {"cc": "eve@example.com\r\nBcc: x@example.com"}, {"subject": "a\r\nBcc: eve@example.com"}, {"subject": "a\nb"},
-     {"subject": "a\0b"}, {"subject": "a\rb"}, {"to": [f"u{n}@example.com" for n in range(51)]}],
+     {"subject": "a\0b"}, {"subject": "a\rb"}, {"subject": "a\u2028b"}, {"subject": "a\x85Bcc: eve@example.com"},
+     {"subject": "=?utf-8?q?a=0D=0ABcc:_eve@example.com?="}, {"subject": "x =?utf-8?b?YQ0KQmNjOiBlQGUuZQ==?= y"},
+     {"to": "=?utf-8?q?=0D=0ABcc=3Aeve=40example.com?=@example.com"}, {"cc": "=?utf-8?q?a?=@example.com"},
+     {"to": "a..b@example.com"}, {"to": ".a@example.com"}, {"to": "a.@example.com"}, {"to": "a@example..com"},
+     {"to": [f"u{n}@example.com" for n in range(51)]}],
 )  # fmt: skip
 async def test_no_argument_can_inject_a_header_or_a_recipient(args: dict[str, Any]) -> None:
     post = Post()
@@ -137,6 +141,23 @@ async def test_a_body_is_a_body_whatever_it_looks_like() -> None:
     assert post.last()["Bcc"] is None
     assert post.last().get_content().splitlines() == body.splitlines()
     assert post.last()["Subject"] == "é" * 200
+
+
+async def test_a_mail_has_the_headers_of_this_tool_and_no_others() -> None:
+    post = Post()
+    async with office(post) as config:
+        subjects = ("Why? = because?", "a: b", "é" * 300, "x" * 900, "\u202e", "=", "?=", "X-A: y " * 40)
+        for subject in subjects:
+            await shelf("send_email", config).value(
+                "send_email", MAIL | {"subject": subject, "cc": "o'b+c@example.com"}
+            )
+            content = post.taken[-1].content
+            assert isinstance(content, bytes)
+            lines = content.partition(b"\r\n\r\n")[0].decode("ascii").split("\r\n")
+            names = [line.partition(":")[0] for line in lines if not line.startswith((" ", "\t"))]
+            assert sorted(names) == ["Cc", "Content-Transfer-Encoding", "Content-Type", "Date", "From", "MIME-Version",
+                                     "Message-ID", "Subject", "To"]  # fmt: skip
+            assert post.last()["Subject"].split() == subject.split()
 
 
 async def test_a_login_is_used_and_never_told() -> None:

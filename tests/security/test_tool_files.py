@@ -166,6 +166,18 @@ async def test_file_09_writes_stay_off_hidden_names_folders_and_full_quotas(tool
     assert (root / "ten.txt").read_text() == "x" * 6
 
 
+async def test_file_09_a_hard_link_is_replaced_and_not_written_through(tools: Shelf, tmp_path: Path) -> None:
+    for mode in ("overwrite", "append"):
+        os.link(tmp_path / "k", tmp_path / "data" / mode)
+        await tools.value("write_file", {"path": mode, "content": "owned", "mode": mode})
+    assert (tmp_path / "k").read_text() == CANARY
+
+
+async def test_file_02_a_name_that_cannot_be_told_is_not_written(tools: Shelf, tmp_path: Path) -> None:
+    await refused(tools, "a\udcff", tmp_path)
+    await refused(tools, "a\ud800", tmp_path)
+
+
 async def test_file_10_a_write_that_fails_half_way_leaves_the_old_content(tools: Shelf, tmp_path: Path) -> None:
     """A full disk; that a killed writer leaves no part behind is shown in tests/egress/test_files.py."""
     import resource

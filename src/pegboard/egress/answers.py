@@ -14,7 +14,9 @@ from pegboard.base.errors import CallError
 from pegboard.egress.http import Response
 
 _CHARSET = re.compile(r"charset\s*=\s*\"?([\w.:-]{1,40})", re.IGNORECASE)
-_TRANSPORT_ONLY = frozenset({"base64_codec", "bz2_codec", "hex_codec", "idna", "punycode", "zlib_codec"})
+# Of no text that a server sends: transports, and codecs that are slow, warn or fail on what is not theirs.
+_NO_CHARSETS = frozenset({"base64-codec", "bz2-codec", "hex-codec", "idna", "punycode", "zlib-codec", "undefined",
+                          "unicode-escape", "raw-unicode-escape"})  # fmt: skip
 _LONGEST_WAIT_S: Final = 999_999.0
 
 
@@ -31,12 +33,16 @@ def is_json(media: str) -> bool:
 def text_of(response: Response) -> str:
     """Return the body as text, in the encoding that the answer names, else UTF-8; what cannot be read becomes `�`."""
     named = _CHARSET.search(response.headers.get("content-type", ""))
+    return response.body.decode(_codec(named[1] if named else "utf-8"), "replace")
+
+
+def _codec(charset: str) -> str:
     try:
-        codec = codecs.lookup(named[1] if named else "utf-8")
+        codec = codecs.lookup(charset)
     except LookupError:
-        codec = codecs.lookup("utf-8")
-    name = codec.name if getattr(codec, "_is_text_encoding", False) and codec.name not in _TRANSPORT_ONLY else "utf-8"
-    return response.body.decode(name, "replace")
+        return "utf-8"
+    is_text = getattr(codec, "_is_text_encoding", False) and codec.name.replace("_", "-") not in _NO_CHARSETS
+    return codec.name if is_text else "utf-8"
 
 
 def json_of(response: Response, who: str) -> Any:

@@ -201,7 +201,8 @@ def _parts(path: str) -> tuple[str, ...]:
     if path.startswith("/"):
         raise _refusal(path, "is outside the folders that this tool may use")
     try:
-        os.fsencode(path)
+        # Not as the file system would take it: a name that is no UTF-8 could not be told to the caller.
+        path.encode()
     except UnicodeEncodeError:
         raise _refusal(path, "has a character that file names cannot hold") from None
     parts = tuple(part for part in path.split("/") if part not in ("", "."))

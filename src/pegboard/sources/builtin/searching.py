@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from html.parser import HTMLParser
 from typing import Any
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import urlencode
 
 import orjson
 
@@ -16,8 +15,13 @@ from pegboard.base.errors import CallError
 from pegboard.base.model import JSON, is_list, is_object
 from pegboard.egress.answers import json_of, text_of
 from pegboard.egress.http import Response
+from pegboard.egress.killable import run_killable
 
 _TAG = re.compile(r"<[^<>]{0,200}>")
+# What a provider sends beyond these is not looked at.
+_MOST_HITS, _TEXT_CHARS, _TITLE_CHARS, _DATE_CHARS = 100, 20_000, 500, 100
+_OWN_PAGE = r"(https?:)?//([^/?#]*\.)?duckduckgo\.com([:/?#]|\Z)"
+_PAGE, _PAGE_S = "pegboard.sources.builtin.duckduckgo:hits", 6.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +56,7 @@ class Provider:
     base_url: str
     headers: Callable[[str], Mapping[str, str]]
     request: Callable[[Search], Request]
-    read: Callable[[Response], list[dict[str, str]]]
+    read: Callable[[Response], Awaitable[list[dict[str, str]]]]
 
 
 def _query(**parts: object) -> str:
@@ -60,13 +64,18 @@ def _query(**parts: object) -> str:
 
 
 def _hit(title: Any, url: Any, snippet: Any, published: Any = None) -> dict[str, str]:
-    hit = {"title": _plain(title), "url": str(url or ""), "snippet": _plain(snippet)}
-    return hit | {"published": str(published)} if published else hit
+    hit = {
+        "title": _plain(title)[:_TITLE_CHARS],
+        "url": url if isinstance(url, str) else "",
+        "snippet": _plain(snippet),
+    }
+    return hit | {"published": published[:_DATE_CHARS]} if isinstance(published, str) and published else hit
 
 
 def _plain(value: Any) -> str:
     """Return text without the marks that providers put around matches."""
-    return " ".join(html.unescape(_TAG.sub("", str(value or ""))).split())
+    text = value[:_TEXT_CHARS] if isinstance(value, str) else ""
+    return " ".join(html.unescape(_TAG.sub("", text)).split())
 
 
 def _entries(answer: Any, *steps: str) -> list[JSON]:
@@ -76,7 +85,7 @@ def _entries(answer: Any, *steps: str) -> list[JSON]:
         answer = answer.get(step, {} if step != steps[-1] else [])
     if not is_list(answer):
         raise CallError("protocol_error", "The search provider answered in a form that is not known.")
-    return [entry for entry in answer if is_object(entry)]
+    return [entry for entry in answer[:_MOST_HITS] if is_object(entry)]
 
 
 # ---------------------------------------------------------------- Tavily
@@ -93,7 +102,7 @@ def _ask_tavily(search: Search) -> Request:
     )
 
 
-def _read_tavily(response: Response) -> list[dict[str, str]]:
+async def _read_tavily(response: Response) -> list[dict[str, str]]:
     entries = _entries(json_of(response, "Tavily"), "results")
     return [
         _hit(each.get("title"), each.get("url"), each.get("content"), each.get("published_date")) for each in entries
@@ -111,7 +120,7 @@ def _ask_brave(search: Search) -> Request:
     return Request(method="GET", path=f"/res/v1/web/search?{query}", headers={"accept": "application/json"})
 
 
-def _read_brave(response: Response) -> list[dict[str, str]]:
+async def _read_brave(response: Response) -> list[dict[str, str]]:
     entries = _entries(json_of(response, "Brave"), "web", "results")
     return [
         _hit(each.get("title"), each.get("url"), each.get("description"), each.get("page_age") or each.get("age"))
@@ -127,7 +136,7 @@ def _ask_searxng(search: Search) -> Request:
     return Request(method="GET", path=f"/search?{query}", headers={"accept": "application/json"})
 
 
-def _read_searxng(response: Response) -> list[dict[str, str]]:
+async def _read_searxng(response: Response) -> list[dict[str, str]]:
     entries = _entries(json_of(response, "SearXNG"), "results")
     return [
         _hit(each.get("title"), each.get("url"), each.get("content"), each.get("publishedDate")) for each in entries
@@ -146,56 +155,18 @@ def _ask_duckduckgo(search: Search) -> Request:
     return Request(method="GET", path=f"/html/?{query}", headers=headers)
 
 
-class _DuckPage(HTMLParser):
-    """Reads the page of results that needs no script: links of class result__a, snippets of class result__snippet."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.hits: list[dict[str, str]] = []
-        self._field = ""
-        self._depth = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        classes = (given.get("class") or "").split()
-        if self._field:
-            self._depth += tag == self._tag
-        elif "result__a" in classes:
-            self.hits.append({"title": "", "url": _target(given.get("href") or ""), "snippet": ""})
-            self._open("title", tag)
-        elif "result__snippet" in classes and self.hits:
-            self._open("snippet", tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if self._field and tag == self._tag:
-            self._depth -= 1
-            if self._depth == 0:
-                self._field = ""
-
-    def handle_data(self, data: str) -> None:
-        if self._field:
-            self.hits[-1][self._field] += data
-
-    def _open(self, name: str, tag: str) -> None:
-        self._field, self._tag, self._depth = name, tag, 1
-
-
-def _target(href: str) -> str:
-    """Return where a link of theirs leads; they go through `/l/?uddg=…`."""
-    split = urlsplit(href)
-    wrapped = parse_qs(split.query).get("uddg") if split.path == "/l/" else None
-    return wrapped[0] if wrapped else href
-
-
-def _read_duckduckgo(response: Response) -> list[dict[str, str]]:
+async def _read_duckduckgo(response: Response) -> list[dict[str, str]]:
+    # In a child: the page comes from outside, and the parser needs hours for some that were made for it.
     text = text_of(response)
-    page = _DuckPage()
-    page.feed(text)
-    page.close()
-    if not page.hits and (response.status_code == 202 or "anomaly" in text):
+    payload = text.encode("utf-8", "replace")
+    try:
+        found: Any = await run_killable(_PAGE, {"max_hits": _MOST_HITS}, payload=payload, timeout_s=_PAGE_S)
+    except CallError:
+        raise CallError("protocol_error", "The page of DuckDuckGo cannot be read. Try again later.") from None
+    if not found and (response.status_code == 202 or "anomaly" in text):
         raise CallError("rate_limited", "DuckDuckGo takes us for a robot. Wait, or ask the operator for a provider.")
-    hits = [_hit(hit["title"], hit["url"], hit["snippet"]) for hit in page.hits]
-    return [hit for hit in hits if not (urlsplit(hit["url"]).hostname or "").endswith("duckduckgo.com")]
+    hits = [_hit(hit["title"], hit["url"], hit["snippet"]) for hit in found]
+    return [hit for hit in hits if not re.match(_OWN_PAGE, hit["url"])]
 
 
 PROVIDERS: Mapping[str, Provider] = {

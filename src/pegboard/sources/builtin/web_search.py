@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -13,6 +14,8 @@ from pegboard.sources.builtin.network import NetworkConfig, check_status, fittin
 from pegboard.sources.builtin.searching import PROVIDERS, Search
 
 _SNIPPET_BYTES = 4_000
+# What is shown as a link must be one.
+_LINK = r"https?://[^\s\x00-\x1f]{1,4000}\Z"
 
 
 class SearchConfig(NetworkConfig):
@@ -79,7 +82,7 @@ def make(config: SearchConfig, services: Services) -> Handler:
             request.method, f"{base}{request.path}", headers=request.headers, body=request.body
         )
         check_status(response, f"The search provider {config.provider!r}")
-        found = [hit for hit in provider.read(response) if hit["url"].startswith(("https://", "http://"))]
+        found = [hit for hit in await provider.read(response) if re.match(_LINK, hit["url"])]
         results = [hit | {"snippet": fitting(hit["snippet"], _SNIPPET_BYTES)} for hit in found]
         return {"results": results[: wanted.max_results], "provider": config.provider}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -12,9 +13,12 @@ from pegboard.base.model import JSON, Annotations, Handler, is_list, is_object
 from pegboard.core.call_context import CallContext
 from pegboard.egress.answers import json_of
 from pegboard.sources.builtin.kind import BuiltinKind, Services, tool_spec
-from pegboard.sources.builtin.network import NetworkConfig, Web, check_status, web
+from pegboard.sources.builtin.network import NetworkConfig, Web, check_status, fitting, web
 
 _WHO = "Wikipedia"
+_TITLE_CHARS, _EXTRACT_BYTES = 500, 200_000
+# What is shown as a link must be one.
+_LINK = r"https?://[^\s\x00-\x1f]{1,4000}\Z"
 
 
 class WikipediaConfig(NetworkConfig):
@@ -71,7 +75,12 @@ def _summary(page: Any, url: str) -> JSON:
     urls = page.get("content_urls")
     desktop = urls.get("desktop") if is_object(urls) else None
     found = desktop.get("page") if is_object(desktop) else None
-    return {"title": page["title"], "extract": str(page.get("extract") or ""), "url": str(found or url)}
+    extract = page.get("extract")
+    return {
+        "title": page["title"][:_TITLE_CHARS],
+        "extract": fitting(extract, _EXTRACT_BYTES) if isinstance(extract, str) else "",
+        "url": found if isinstance(found, str) and re.match(_LINK, found) else url,
+    }
 
 
 async def _not_found(out: Web, base: str, topic: str) -> str:
