@@ -100,8 +100,22 @@ class Server:
     def send(self, wanted: bytes, times: int) -> None:
         self.runner.run(self._send(wanted, times))
 
+    def ask(self, wanted: bytes) -> bytes:
+        """Return the body of one answer, whatever it says."""
+        return self.runner.run(self._ask(wanted))
+
+    async def _ask(self, wanted: bytes) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 22)
+        writer.write(wanted)
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r")[0])
+        body = await reader.readexactly(length)
+        writer.close()
+        return body
+
     async def _send(self, wanted: bytes, times: int) -> None:
-        # A server closes connections that were idle for a while.
+        # A server closes connections that were idle for a while; the loop hears of it once it runs again.
+        await asyncio.sleep(0.001)
         self.open = [one for one in self.open if not one[0].at_eof()]
         while len(self.open) < CONNECTIONS:
             self.open.append(await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 22))
@@ -140,10 +154,10 @@ def cost(server: Server, wanted: bytes, times: int) -> Cost:
 
 
 @contextmanager
-def serving(name: str, *words: str) -> Iterator[Server]:
-    """Run a server of this module in a process of its own."""
+def serving(name: str, *words: str, module: str = "bench.http") -> Iterator[Server]:
+    """Run a server of this module, or another, in a process of its own."""
     root = Path(__file__).parents[1]
-    command = [sys.executable, "-m", "bench.http", name, *words]
+    command = [sys.executable, "-m", module, name, *words]
     process = subprocess.Popen(
         command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         env={**os.environ, "FASTMCP_LOG_LEVEL": "ERROR"},

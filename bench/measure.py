@@ -53,6 +53,7 @@ class Row:
     """One line of the results: a way of doing something, its cost, and its ratio to the floor.
 
     `hold` is the ratio that must not be passed, `reach` the one to aim for; both `None` for what stands beside it.
+    With `is_time_held` they are seconds.
     """
 
     what: str
@@ -61,14 +62,16 @@ class Row:
     ratio: Spread
     hold: float | None = None
     reach: float | None = None
+    is_time_held: bool = False
 
     @property
     def verdict(self) -> str:
         if self.hold is None:
             return "beside"
-        if self.reach is not None and self.ratio.median <= self.reach:
+        found = (self.seconds if self.is_time_held else self.ratio).median
+        if self.reach is not None and found <= self.reach:
             return "PASS, reach met"
-        return "PASS" if self.ratio.median <= self.hold else "short"
+        return "PASS" if found <= self.hold else "short"
 
 
 def interleaved(ways: Mapping[str, Cost], effort: Effort) -> dict[str, list[float]]:
@@ -89,6 +92,7 @@ def compared(
     floor: str,
     held: Mapping[str, tuple[float, float | None]],
     less: str | None = None,
+    is_time_held: bool = False,
 ) -> list[Row]:
     """Return a row for each way but the floor. `held` has (hold, reach) of ours; `less` is a way to take off."""
     seconds = interleaved(ways, effort)
@@ -103,6 +107,7 @@ def compared(
             ratio=Spread.of([a / b for a, b in zip(own, seconds[floor], strict=True)]),
             hold=held.get(name, (None, None))[0],
             reach=held.get(name, (None, None))[1],
+            is_time_held=is_time_held,
         )
         for name, own in seconds.items()
         if name != floor
