@@ -124,6 +124,13 @@ async def test_a_result_passes_as_it_is_also_an_error_one() -> None:
         await giving(given).call("echo", raise_errors=True)
 
 
+@pytest.mark.parametrize(("words", "text"), [((), '{"n":1}'), ((TextContent("one"),), "one")])
+async def test_a_result_made_by_hand_from_a_structure_has_it_and_a_text(words: Any, text: str) -> None:
+    result = await giving(ToolResult(words, {"n": 1}, meta={"a": 1})).call("echo")
+    assert (result.structured, result.has_structured, result.text) == ({"n": 1}, True, text)
+    assert (result.unwrap(), result.meta) == ({"n": 1}, {"a": 1})
+
+
 @pytest.mark.parametrize(
     "value", [object(), {"a": object()}, {"a": {"b": 1j}}, 2**70, {"n": Decimal("1.5")}, lambda: 1]
 )
@@ -155,15 +162,17 @@ async def test_text_that_is_no_unicode_is_no_crash() -> None:
 PROMISE: Any = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
-@pytest.mark.parametrize("has_structured", [False, True])
-async def test_a_structure_made_by_hand_that_no_json_can_be_ends_typed_whoever_observes(has_structured: bool) -> None:
+@pytest.mark.parametrize(("has_structured", "kind"), [(False, "output_invalid"), (True, "tool_error")])
+async def test_a_structure_made_by_hand_that_no_json_can_be_ends_typed_whoever_observes(
+    has_structured: bool, kind: str
+) -> None:
     deep: Any = {}
     for _ in range(10_000):
         deep = {"in": deep}
     recorder = Recorder()
     view = giving(ToolResult(structured=deep, has_structured=has_structured))
     result = await view.call("echo", callbacks=recorder)
-    assert (kind_of(result), len(recorder.results())) == ("tool_error", 1)
+    assert (kind_of(result), len(recorder.results())) == (kind, 1)
 
 
 @pytest.mark.parametrize(

@@ -30,14 +30,18 @@ def normalise(value: object) -> ToolResult:
     if isinstance(value, str):
         return ToolResult((TextContent(_encodable(str(value))),))
     if isinstance(value, ToolResult):
-        return value
+        return value if value.has_structured or value.structured is None else _mirrored(value)
     if isinstance(value, CONTENT_TYPES):
         return ToolResult((value,))
     if isinstance(value, bytes | bytearray):
         return ToolResult((_media(bytes(value)),))
-    if isinstance(value, list | tuple):
-        return _several(cast("Sequence[object]", value))
-    return structured(value)
+    return _several(cast("Sequence[object]", value)) if isinstance(value, list | tuple) else structured(value)
+
+
+def _mirrored(value: ToolResult) -> ToolResult:
+    """Return a result made by hand from a structured value as one that has it, and has a text to show for it."""
+    whole = structured(value.structured)
+    return value._replace(content=value.content or whole.content, structured=whole.structured, has_structured=True)
 
 
 def _several(value: Sequence[object]) -> ToolResult:
@@ -60,10 +64,8 @@ def structured(value: object) -> ToolResult:
         text = orjson.dumps(value, default=_jsonable, option=orjson.OPT_NON_STR_KEYS)
         plain = value if _is_flat(value) else orjson.loads(text)
     except (TypeError, ValueError, RecursionError) as error:
-        fault = str(error.__cause__ or error)
-        raise CallError(
-            "output_invalid", f"The tool gave something that is no JSON ({fault}).", outcome_unknown=True
-        ) from error
+        message = f"The tool gave something that is no JSON ({error.__cause__ or error})."
+        raise CallError("output_invalid", message, outcome_unknown=True) from error
     blocks = (new_tuple(TextContent, (text.decode(),)),)
     return new_tuple(ToolResult, (blocks, plain, False, None, NO_META, True))
 
@@ -105,12 +107,12 @@ def _encodable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
+_MEDIA = {"image": ImageContent, "audio": AudioContent}
+
+
 def _of_mime_type(raw: bytes, mime_type: str) -> Content:
-    if mime_type.startswith("image/"):
-        return ImageContent(raw, mime_type)
-    if mime_type.startswith("audio/"):
-        return AudioContent(raw, mime_type)
-    return ResourceContent("pegboard://result", blob=raw, mime_type=mime_type)
+    media = _MEDIA.get(mime_type.partition("/")[0])
+    return media(raw, mime_type) if media else ResourceContent("pegboard://result", blob=raw, mime_type=mime_type)
 
 
 def _media(raw: bytes) -> Content:
