@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
+from importlib.metadata import Distribution
 from typing import Any
 
-HAS_FASTMCP = find_spec("fastmcp") is not None
+# Not whether it can be imported: its client alone, `fastmcp-slim`, stands in the development environment.
+HAS_FASTMCP = any(Distribution.discover(name="fastmcp"))
 
 
 def load(module: str) -> Any:
