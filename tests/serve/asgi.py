@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.serve.doors import JSON_HEADERS, META, VERSION
@@ -21,8 +21,9 @@ async def send_raw(
     method: str = "POST",
     query: bytes = b"",
     told: dict[str, str] | None = None,
+    heard: Callable[[bytes], None] | None = None,
 ) -> tuple[int, str, bytes]:
-    """Return (status, content type, body) of the answer; `told` takes its headers."""
+    """Return (status, content type, body) of the answer; `told` takes its headers, `heard` each part as it comes."""
     scope = {
         "type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": query,
         "root_path": "", "headers": list(headers), "server": ("127.0.0.1", 8420), "client": ("127.0.0.1", 1),
@@ -40,6 +41,8 @@ async def send_raw(
     async def send(message: Any) -> None:
         answer.update({key: message[key] for key in ("status", "headers") if key in message})
         parts.append(message.get("body", b""))
+        if heard is not None:
+            heard(parts[-1])
 
     await app(scope, receive, send)
     heads = {name.decode(): value.decode("latin-1") for name, value in answer["headers"]}

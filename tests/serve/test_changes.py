@@ -103,20 +103,25 @@ async def test_a_caller_has_a_number_of_streams_and_another_one_its_own() -> Non
     params = {"notifications": {"toolsListChanged": True}, "_meta": META}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}).encode()
 
-    def listen(path: str) -> asyncio.Task[tuple[int, str, bytes]]:
-        return asyncio.create_task(send_raw(app, body, sent, path=path))
+    opened = asyncio.Semaphore(0)
+
+    def heard(part: bytes) -> None:
+        if b"subscriptions/acknowledged" in part:
+            opened.release()
+
+    async def listening(times: int, path: str) -> list[asyncio.Task[tuple[int, str, bytes]]]:
+        """Return the requests whose streams have been opened."""
+        streams = [asyncio.create_task(send_raw(app, body, sent, path=path, heard=heard)) for _ in range(times)]
+        for _ in streams:
+            await asyncio.wait_for(opened.acquire(), 60)
+        return streams
 
     async with app.router.lifespan_context(app):
-        hers = [listen("/mcp/chat") for _ in range(101)]
-        (refused,), _ = await asyncio.wait(hers, timeout=20, return_when=asyncio.FIRST_COMPLETED)
-        assert b"A caller may listen 100 times." in refused.result()[2]
-        his = listen("/mcp/admin")
-        for _ in range(2):
+        for _ in range(2):  # those that have ended count no more
+            hers = await listening(100, "/mcp/chat")
+            _, _, refused = await send_raw(app, body, sent, path="/mcp/chat")
+            assert b"A caller may listen 100 times." in refused
+            his = await listening(1, "/mcp/admin")
             app.state.end_streams()
-            answers = [(await one)[2] for one in (*hers, his) if one is not refused]
-            assert all(b"subscriptions/acknowledged" in answer for answer in answers)
-            # Those that have ended count no more.
-            hers, his = [listen("/mcp/chat") for _ in range(100)], listen("/mcp/chat")
-            (refused,), _ = await asyncio.wait([*hers, his], timeout=20, return_when=asyncio.FIRST_COMPLETED)
-        app.state.end_streams()
-        await asyncio.gather(*hers, his)
+            answers = await asyncio.wait_for(asyncio.gather(*hers, *his), 60)
+            assert all(b'"result"' in answer for _, _, answer in answers)
