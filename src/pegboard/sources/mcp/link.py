@@ -41,6 +41,8 @@ _ANSWER: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAda
     types.CallToolResult | types.InputRequiredResult
 )
 _MAX_ROUNDS = 10
+# So many calls given up in a row, without an answer to anything: the server is not busy, it is out of reach.
+_MUTE_CALLS = 5
 _LIST_CHANGED = (
     types.ToolListChangedNotification,
     types.PromptListChangedNotification,
@@ -107,6 +109,8 @@ class Link:
         self._sieve: Sieve
         self._on_changed, self._on_lost = on_changed, on_lost
         self._sent: set[asyncio.Task[Any]] = set()
+        # Calls that were given up since the server's last answer, and which answer that was.
+        self._given_up, self._last_answer = 0, 0
 
     def lose(self, fault: CallError | None = None) -> None:
         """Take note that the connection is of no more use."""
@@ -116,9 +120,10 @@ class Link:
             self._on_lost()
 
     @property
-    def is_busy(self) -> bool:
-        """Whether calls are in flight."""
-        return bool(self._sent)
+    def may_be_busy(self) -> bool:
+        """Whether calls are in flight that a working server could be at; not after many in a row without an answer."""
+        is_mute = self._last_answer == self._sieve.answers and self._given_up >= _MUTE_CALLS
+        return bool(self._sent) and not is_mute
 
     async def connect(self, stack: AsyncExitStack, opened: AbstractAsyncContextManager[Streams]) -> None:
         """Open the transport and agree on a protocol version."""
@@ -258,12 +263,14 @@ class Link:
         self._sent.add(task)
         task.add_done_callback(self._sent.discard)
         try:
-            return read(await task)
+            return read(await asyncio.shield(task))
         except asyncio.CancelledError:
             if task.cancelled() and self.is_lost:
                 raise self._lost() from None
             task.cancel()
             if self._sieve.answers == before:
+                self._given_up = self._given_up + 1 if self._last_answer == before else 1
+                self._last_answer = before
                 # Nothing came for as long as somebody waited; asking for the list shows whether anything ever will.
                 self._on_changed()
             raise

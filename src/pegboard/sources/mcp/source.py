@@ -214,8 +214,8 @@ class McpSource:
                 async with asyncio.timeout(self.settings.timeout_s):
                     await self._refresh(link)
             except TimeoutError:
-                # One that works on a call may be too busy to list; one that has nothing to do is gone.
-                if not link.is_busy:
+                # One that works on a call may be too busy to list; one that has none, or answers none, is gone.
+                if not link.may_be_busy:
                     link.lose(self._silent())
             if not link.is_lost:
                 await self._refresh_beside(link)
