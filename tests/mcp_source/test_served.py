@@ -34,14 +34,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def over_stdio(folder: Path) -> AsyncGenerator[Client]:
     command = [str(Path(sys.executable).with_name("pegboard")), "serve", "--stdio", "--profile", "all"]
     parameters = StdioServerParameters(command=command[0], args=command[1:], cwd=folder, env=dict(os.environ))
-    async with Client(stdio_client(parameters)) as client:
+    # What is listed while the servers connect is not to be kept.
+    async with Client(stdio_client(parameters), cache=None) as client:
         yield client
 
 
 @asynccontextmanager
 async def over_http(folder: Path) -> AsyncGenerator[Client]:
     catalog, _ = load_catalog(folder / "pegboard.yaml", env={})
-    async with served(http_app(catalog)) as url, Client(f"{url}/mcp/all") as client:
+    async with served(http_app(catalog)) as url, Client(f"{url}/mcp/all", cache=None) as client:
         for source in catalog.registry.sources.values():
             await source.listed()  # type: ignore[attr-defined]
         yield client
