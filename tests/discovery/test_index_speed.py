@@ -15,8 +15,7 @@ SYLLABLES = [a + b for a in "bcdfgklmnprstvz" for b in ("a", "ei", "o", "u", "ir
 def texts(count: int) -> list[ToolText]:
     """Tools with some 45 words each, as frequent as words are: a few in every tool, most in a handful."""
     draw = random.Random(5)
-    # Two syllables at least: shorter ones are words of a dozen languages, and no text is in all of them.
-    words = ["".join(draw.choices(SYLLABLES, k=draw.randint(2, 5))) for _ in range(8_000)]
+    words = ["".join(draw.choices(SYLLABLES, k=draw.randint(1, 4))) for _ in range(8_000)]
     weights = [1 / rank for rank in range(1, len(words) + 1)]
 
     def prose(length: int) -> str:
