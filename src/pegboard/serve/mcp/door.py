@@ -15,7 +15,8 @@ import orjson
 from pegboard.base.loading import Later
 from pegboard.base.model import JSON, JSONValue
 from pegboard.serve.identity import Visit
-from pegboard.serve.mcp.desk import LIST_TTL_MS, Desk, RpcError
+from pegboard.serve.mcp.desk import Desk, RpcError
+from pegboard.serve.mcp.freshness import LIST_TTL_MS, list_ttl_ms, starting
 from pegboard.serve.mcp.jsonrpc import as_object, json_bytes
 from pegboard.serve.mcp.outcomes import outcomes
 from pegboard.serve.mcp.rounds import RoundBridge
@@ -120,10 +121,11 @@ class Door:
         return answer
 
     async def _list(self, visit: Visit) -> Answer:
+        awaited = starting(self._desk.catalog)
         view = await self._desk.view(visit)
-        tail, told = self._list_tail, outcomes(self._desk.catalog, view)
-        if told:
-            plain = {"ttlMs": LIST_TTL_MS, "cacheScope": "private", "resultType": "complete"}
+        tail, told, ttl_ms = self._list_tail, outcomes(self._desk.catalog, view), list_ttl_ms(awaited, view)
+        if told or ttl_ms != LIST_TTL_MS:
+            plain = {"ttlMs": ttl_ms, "cacheScope": "private", "resultType": "complete"}
             tail = b"," + orjson.dumps({**plain, "_meta": {**told, SERVER_KEY: self._server}})[1:]
         return Answer((b'{"tools":', view.export_bytes("mcp"), tail))
 

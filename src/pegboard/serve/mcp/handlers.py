@@ -18,7 +18,8 @@ from pegboard.base.model import JSON
 from pegboard.export.mcp import mcp_tool, mcp_tool_before_2026
 from pegboard.serve.identity import Visit
 from pegboard.serve.mcp.bridge import Bridge
-from pegboard.serve.mcp.desk import LIST_TTL_MS, Desk, RpcError
+from pegboard.serve.mcp.desk import Desk, RpcError
+from pegboard.serve.mcp.freshness import list_ttl_ms, starting
 from pegboard.serve.mcp.outcomes import outcomes
 from pegboard.serve.mcp.rounds import RoundBridge
 from pegboard.serve.mcp.seals import Seals
@@ -44,6 +45,7 @@ class ToolHandlers:
 
     async def list_tools(self, ctx: Ctx, params: types.PaginatedRequestParams) -> JSON:
         visit = self._visits.of(ctx)
+        awaited = starting(self._desk.catalog)
         view = await self._desk.view(visit)
         tools = view.tools()
         generation = digest([(entry.wire_name, entry.fingerprint) for entry in tools])
@@ -53,7 +55,7 @@ class ToolHandlers:
         draw = mcp_tool_before_2026 if is_earlier(ctx) else mcp_tool
         page: JSON = {
             "tools": [draw(entry) for entry in tools[first:end]],
-            "ttlMs": LIST_TTL_MS,
+            "ttlMs": list_ttl_ms(awaited, view),
             "cacheScope": "private",
         }
         told = outcomes(self._desk.catalog, view)

@@ -12,8 +12,9 @@ import orjson
 from pegboard.base.model import JSON
 from pegboard.export.mcp import mcp_tool_before_2026
 from pegboard.serve.identity import Visit
-from pegboard.serve.mcp.desk import LIST_TTL_MS, Desk
+from pegboard.serve.mcp.desk import Desk
 from pegboard.serve.mcp.door import SERVER_KEY, VERSION, Answer, is_usual_client
+from pegboard.serve.mcp.freshness import discover_ttl_ms
 from pegboard.serve.mcp.jsonrpc import as_object, json_bytes
 
 _REVISIONS = frozenset(("2025-06-18", "2025-11-25"))
@@ -49,7 +50,7 @@ class Hello:
         said = {
             "supportedVersions": [VERSION],
             "capabilities": self.capabilities(),
-            "ttlMs": LIST_TTL_MS,
+            "ttlMs": discover_ttl_ms(self._desk.catalog),
             "cacheScope": "private",
             "resultType": "complete",
             "_meta": {SERVER_KEY: self._server},

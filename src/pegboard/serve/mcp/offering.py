@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
@@ -18,7 +18,8 @@ from pegboard.export.mcp import mcp_content
 from pegboard.offers import CompletionSpec, PromptSpec, ResourceSpec
 from pegboard.serve.identity import Visit
 from pegboard.serve.mcp.bridge import Bridge
-from pegboard.serve.mcp.desk import INVALID_PARAMS, LIST_TTL_MS, Desk, RpcError
+from pegboard.serve.mcp.desk import INVALID_PARAMS, Desk, RpcError
+from pegboard.serve.mcp.freshness import LIST_TTL_MS, list_ttl_ms, starting
 from pegboard.serve.mcp.handlers import ToolHandlers, complete, isolated
 from pegboard.serve.mcp.seals import Seals
 from pegboard.serve.mcp.sessions import Sessions
@@ -27,6 +28,15 @@ Ctx = ServerRequestContext[Any, Any]
 INTERNAL_ERROR = -32603
 _PAGE = 1_000
 _MAX_SUGGESTIONS = 100
+
+
+class Asked(NamedTuple):
+    """Who asks for a list, of what, what they may have, and how long they may keep it."""
+
+    visit: Visit
+    view: View
+    kind: str
+    ttl_ms: int
 
 
 class OfferHandlers:
@@ -65,27 +75,34 @@ class OfferHandlers:
         visit = self._visit_of(ctx)
         return self._offers.view(self._desk.context(visit, bridge), profile=visit.profile)
 
-    def _page(self, ctx: Ctx, visit: Visit, kind: str, items: Sequence[JSON], cursor: str | None) -> JSON:
+    async def _asked(self, ctx: Ctx, kind: str) -> Asked:
+        awaited = starting(self._desk.catalog)
+        visit, view = await self._view(ctx)
+        space = "prompt" if kind == "prompts" else "resource"
+        return Asked(visit, view, kind, list_ttl_ms(awaited, view, space=space))
+
+    def _page(self, ctx: Ctx, asked: Asked, items: Sequence[JSON], cursor: str | None) -> JSON:
+        kind = asked.kind
         first, end, following = self._seals.page(
-            visit.owner, kind, digest(items), size=_PAGE, length=len(items), cursor=cursor
+            asked.visit.owner, kind, digest(items), size=_PAGE, length=len(items), cursor=cursor
         )
-        page: JSON = {kind: list(items[first:end]), "ttlMs": LIST_TTL_MS, "cacheScope": "private"}
+        page: JSON = {kind: list(items[first:end]), "ttlMs": asked.ttl_ms, "cacheScope": "private"}
         return complete(ctx, page if following is None else {**page, "nextCursor": following})
 
     async def list_resources(self, ctx: Ctx, params: types.PaginatedRequestParams) -> JSON:
-        visit, view = await self._view(ctx)
-        items = [_resource(spec, "uri") for _, spec in self._offers.resources(view) if not spec.variables]
-        return self._page(ctx, visit, "resources", items, params.cursor)
+        asked = await self._asked(ctx, "resources")
+        items = [_resource(spec, "uri") for _, spec in self._offers.resources(asked.view) if not spec.variables]
+        return self._page(ctx, asked, items, params.cursor)
 
     async def list_templates(self, ctx: Ctx, params: types.PaginatedRequestParams) -> JSON:
-        visit, view = await self._view(ctx)
-        items = [_resource(spec, "uriTemplate") for _, spec in self._offers.resources(view) if spec.variables]
-        return self._page(ctx, visit, "resourceTemplates", items, params.cursor)
+        asked = await self._asked(ctx, "resourceTemplates")
+        items = [_resource(spec, "uriTemplate") for _, spec in self._offers.resources(asked.view) if spec.variables]
+        return self._page(ctx, asked, items, params.cursor)
 
     async def list_prompts(self, ctx: Ctx, params: types.PaginatedRequestParams) -> JSON:
-        visit, view = await self._view(ctx)
-        items = [_prompt(spec) for _, spec in self._offers.prompts(view)]
-        return self._page(ctx, visit, "prompts", items, params.cursor)
+        asked = await self._asked(ctx, "prompts")
+        items = [_prompt(spec) for _, spec in self._offers.prompts(asked.view)]
+        return self._page(ctx, asked, items, params.cursor)
 
     # -- one of them
 

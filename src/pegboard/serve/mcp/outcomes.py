@@ -35,7 +35,7 @@ def outcomes(catalog: Catalog, view: View) -> JSON:
     seen = {
         name: {"status": outcome}
         for name, outcome in told.items()
-        if name in selected or (not sources[name].entries() and _may_bring(sources[name], view))
+        if name in selected or (not sources[name].entries() and may_bring(sources[name], view))
     }
     return {SOURCES_KEY: seen} if any(said != {"status": "ok"} for said in seen.values()) else {}
 
@@ -45,21 +45,25 @@ def _outcome(state: SourceState) -> str:
     return "quarantined" if held else state.status
 
 
-def _may_bring(source: Source, view: View) -> bool:
-    """Tell whether tools that are not known yet may be this caller's, by group and policy."""
+def may_bring(source: Source, view: View, *, space: str = "") -> bool:
+    """Tell whether tools that are not known yet may be this caller's, by group and policy.
+
+    `space` asks it of what a source brings beside tools: `resource` or `prompt`.
+    """
     include = view.selection.include
     if include is not None and not source.groups() & set(include):
         return False
-    return all(_leaves_open(policy, source.name) for policy in (view.selection.policy, view.ctx.policy))
+    name = source.name
+    starts = (f"{space}.{name}__", f"{space}__{name}__") if space else (f"{name}__", f"{name}.")
+    return all(_leaves_open(policy, starts) for policy in (view.selection.policy, view.ctx.policy))
 
 
-def _leaves_open(policy: Policy, namespace: str) -> bool:
-    starts = tuple(fold(f"{namespace}{mark}") for mark in ("__", "."))
-    if any(matches(glob, (f"{namespace}__", f"{namespace}.")) for glob in policy.deny):
+def _leaves_open(policy: Policy, starts: tuple[str, str]) -> bool:
+    if any(matches(glob, starts) for glob in policy.deny):
         return False
-    if policy.allow is not None and not any(_meets(glob, starts) for glob in policy.allow):
+    if policy.allow is not None and not any(_meets(glob, tuple(map(fold, starts))) for glob in policy.allow):
         return False
-    return policy.within is None or _leaves_open(policy.within, namespace)
+    return policy.within is None or _leaves_open(policy.within, starts)
 
 
 def _meets(glob: str, starts: tuple[str, ...]) -> bool:

@@ -7,18 +7,19 @@ from contextvars import ContextVar
 from typing import Any
 
 import mcp_types as types
-from mcp.server.caching import CacheHint
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.shared.inbound import InboundModernRoute, classify_inbound_request
 from mcp_types import methods
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from pegboard.base.model import JSON
 from pegboard.serve.identity import Visit
 from pegboard.serve.mcp.changes import Changes
-from pegboard.serve.mcp.desk import LIST_TTL_MS, Desk
+from pegboard.serve.mcp.desk import Desk
 from pegboard.serve.mcp.door import VERSION, server_words
+from pegboard.serve.mcp.freshness import discover_ttl_ms
 from pegboard.serve.mcp.handlers import ToolHandlers, Visits, plain_errors
 from pegboard.serve.mcp.offering import OfferHandlers
 from pegboard.serve.mcp.seals import Seals
@@ -27,7 +28,6 @@ from pegboard.serve.mcp.sessions import Sessions
 PAGE_TOOLS = 2_000
 MIRRORED: ContextVar[JSON | None] = ContextVar("pegboard_mirrored", default=None)
 """The input schema of the tool that this HTTP request calls, if it is one of its caller's with mirrored headers."""
-_PRIVATE = CacheHint(ttl_ms=LIST_TTL_MS, scope="private")
 
 
 class DualEraServer(Server[Any]):
@@ -107,9 +107,20 @@ def build(
         **server_words(desk.catalog.name),
         # Without it the SDK would run a whole tools/list to check the headers of each call.
         get_tool_input_schema=lambda _name: MIRRORED.get(),
-        cache_hints={"server/discover": _PRIVATE, "tools/list": _PRIVATE},
         on_subscriptions_listen=changes.listen,
     )
+
+    async def discover(ctx: ServerRequestContext[Any, Any], _params: types.RequestParams) -> types.DiscoverResult:
+        return types.DiscoverResult(
+            supported_versions=list(MODERN_PROTOCOL_VERSIONS),
+            capabilities=server.get_capabilities(protocol_version=ctx.protocol_version),
+            instructions=server.instructions,
+            ttl_ms=discover_ttl_ms(desk.catalog),
+            cache_scope="private",
+        )
+
+    # The SDK's own says a fixed time.
+    server.add_request_handler("server/discover", types.RequestParams, discover)
     # These two answer with ready wire values, which the constructor's types do not know.
     server.add_request_handler("tools/list", types.PaginatedRequestParams, tools.list_tools)
     server.add_request_handler("tools/call", types.CallToolRequestParams, tools.call_tool)

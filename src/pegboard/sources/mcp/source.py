@@ -58,7 +58,7 @@ class McpSource:
         self._fault: CallError | None = None
         self._lost_at: float | None = None
         self._wake, self._news, self._settled = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self._must_refresh = False
+        self._must_refresh = self._is_listed = False
         self._grace_timer: asyncio.TimerHandle | None = None
         if trust_of(settings, self.lock) == "pinned" and not self.lock.fault:
             # What was accepted is known before the server is first reached.
@@ -88,6 +88,12 @@ class McpSource:
 
     def groups(self) -> frozenset[str]:
         return self.settings.all_groups
+
+    def is_starting(self) -> bool:
+        """Tell whether its first lists are still to come: it has been asked for them, and is not known to be away."""
+        is_known = self._is_listed or (self.settings.start == "lazy" and bool(self._entries))
+        is_away = self._pace.is_open or (self._why_not is not None and self._why_not.error.kind == "upstream_auth")
+        return self._task is not None and not is_known and not is_away
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
         if on_change not in self._on_change:
@@ -178,6 +184,7 @@ class McpSource:
                     limit.reschedule(None)
                     self._rise(link)
                     await self._refresh_beside(link)
+                    self._is_listed = True
                     await self._stay(link)
         except asyncio.CancelledError:
             raise

@@ -30,6 +30,7 @@ from pegboard.sources.wording import cleaned
 log = logging.getLogger("pegboard")
 _FETCH_S: Final = 30.0
 _WAITS_S: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0)
+_SOON: Final = 5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,6 +83,7 @@ class OpenApiSource:
         self._tried = asyncio.Event()
         self._sleep = sleep
         self._is_read = False
+        self._failures = 0
 
     @property
     def name(self) -> str:
@@ -103,6 +105,10 @@ class OpenApiSource:
         reason = "" if self._fault is None else self._fault.error.message
         status = "connecting" if self._fault is None else "unreachable"
         return SourceState(status=status, is_up=False, reason=reason)
+
+    def is_starting(self) -> bool:
+        """Tell whether its operations are still to come, soon: its server has not failed to give them often."""
+        return self._task is not None and not self._is_read and self._failures < _SOON
 
     async def start(self) -> None:
         """Begin to fetch the description, if it is not here yet. Returns at once."""
@@ -156,6 +162,7 @@ class OpenApiSource:
         if self._fault is None or self._fault.error.message != text:
             log.warning("%s It is tried again.", text)
         self._fault = CallError("upstream_unavailable", text)
+        self._failures += 1
 
     def take(self, text: str) -> None:
         """Offer what a description has.
