@@ -68,9 +68,8 @@ def _opened(url: str, query: Query) -> Generator[Link]:
             text = "The database refused our login. The operator must correct the connection string."
             raise CallError("upstream_auth", text) from None
         raise CallError("upstream_unavailable", "The database cannot be reached. Try again later.") from None
-    with connection:
+    with connection.serving(query), connection:
         connection.read_only = query.read_only
-        connection.serve(query)
         _set_deadline(connection, query)
         # How strings end must not depend on the server, or names could hide in them.
         connection.execute("SELECT set_config('standard_conforming_strings', 'on', true)")
