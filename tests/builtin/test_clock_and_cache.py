@@ -1,5 +1,7 @@
 """datetime_now and cache_store."""
 
+import gc
+import tracemalloc
 from datetime import UTC, datetime
 
 import pytest
@@ -110,14 +112,59 @@ async def test_the_cache_is_bounded_in_entries_values_and_all() -> None:
 
 
 async def test_one_space_cannot_push_out_the_values_of_another() -> None:
-    tools = shelf("cache_store", {"max_total_bytes": 1000, "max_entries": 1000})
-    await tools.value("cache_store", {"action": "set", "key": "k", "value": "x" * 400}, space_id="quiet")
+    tools = shelf("cache_store", {"max_total_bytes": 20_000, "max_entries": 1000})
+    await tools.value("cache_store", {"action": "set", "key": "k", "value": "x" * 4000}, space_id="quiet")
     for index in range(50):
-        await tools.value("cache_store", {"action": "set", "key": str(index), "value": "y" * 100}, space_id="loud")
+        await tools.value("cache_store", {"action": "set", "key": str(index), "value": "y" * 1000}, space_id="loud")
     assert (await tools.value("cache_store", {"action": "get", "key": "k"}, space_id="quiet"))["found"] is True
     assert (await tools.value("cache_store", {"action": "get", "key": "49"}, space_id="loud"))["found"] is True
-    full = await tools.error("cache_store", {"action": "set", "key": "z", "value": "z" * 700}, space_id="loud")
+    # Its own oldest ones have made room.
+    assert (await tools.value("cache_store", {"action": "get", "key": "40"}, space_id="loud"))["found"] is False
+    full = await tools.error("cache_store", {"action": "set", "key": "z", "value": "z" * 17_000}, space_id="loud")
     assert full.kind == "storage_unavailable"
+
+
+async def test_what_is_too_old_makes_room_for_every_space() -> None:
+    clock = Clock()
+    tools = shelf("cache_store", {"max_total_bytes": 20_000}, clock=clock)
+    old = {"action": "set", "key": "k", "value": "x" * 12_000, "ttl_s": 5}
+    await tools.value("cache_store", old, space_id="gone")
+    new = {"action": "set", "key": "k", "value": "y" * 12_000}
+    assert (await tools.error("cache_store", new)).kind == "storage_unavailable"
+    clock.now += 5
+    await tools.value("cache_store", new)
+    assert (await tools.value("cache_store", {"action": "get", "key": "k"}))["found"] is True
+
+
+@pytest.mark.parametrize("scope", ["space", "session"])
+async def test_the_cap_in_bytes_counts_what_many_tiny_values_cost(scope: str) -> None:
+    cap = 200_000
+    tools = shelf("cache_store", {"max_total_bytes": cap, "max_entries": 100_000, "scope": scope})
+    await tools.value("cache_store", {"action": "set", "key": "first", "value": 1}, session_id="first")
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for index in range(1000):
+            args = {"action": "set", "key": f"\U0001f511{index}", "value": index}
+            # Where each has a session of its own, there is nothing to push out: it is full.
+            result = await tools.call("cache_store", args, session_id=f"of-{index}")
+            assert result.error is None or (scope, result.error.kind) == ("session", "storage_unavailable")
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < cap
+
+
+async def test_a_session_scope_keeps_the_sessions_of_everybody_apart() -> None:
+    tools = shelf("cache_store", {"scope": "session"})
+    mine = {"user_id": "ann", "session_id": "1"}
+    await tools.value("cache_store", {"action": "set", "key": "k", "value": 1}, **mine)
+    for other in ({"session_id": "2"}, {"user_id": "bob"}, {"user_id": None}, {"space_id": "s2"}):
+        assert (await tools.value("cache_store", {"action": "get", "key": "k"}, **mine | other))["found"] is False
+    assert (await tools.value("cache_store", {"action": "get", "key": "k"}, **mine))["found"] is True
+    none = await tools.error("cache_store", {"action": "get", "key": "k"}, user_id="ann", session_id=None)
+    assert (none.kind, "for each session" in none.message) == ("tool_error", True)
 
 
 def test_an_unknown_tool_or_key_is_refused_by_its_name() -> None:

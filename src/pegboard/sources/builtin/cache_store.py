@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter, OrderedDict
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import orjson
 from pydantic import Field
 
-from pegboard.base.bounds import MIB
+from pegboard.base.bounds import KIB, MIB
 from pegboard.base.errors import CallError
 from pegboard.base.model import JSON, Annotations, Handler, JSONValue
 from pegboard.core.call_context import CallContext
 from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, tool_spec
+
+# What a value costs beside its key and its text, at most: that of one which is alone in its scope.
+_ENTRY_BYTES: Final = 1 * KIB
 
 
 class CacheConfig(BuiltinConfig):
@@ -21,7 +25,7 @@ class CacheConfig(BuiltinConfig):
 
     max_entries: int = Field(10_000, gt=0, description="How many values one scope holds; the longest unused goes.")
     max_value_bytes: int = Field(1 * MIB, gt=0, alias="max_value", description="How large one value may be, as JSON.")
-    max_total_bytes: int = Field(256 * MIB, gt=0, description="How much all scopes hold together.")
+    max_total_bytes: int = Field(256 * MIB, gt=0, description="How much memory all scopes take together.")
     scope: Literal["space", "user", "session"] = Field("space", description="Who sees the same values.")
 
 
@@ -89,7 +93,7 @@ class Cache:
             CallError: storage_unavailable when the values of other scopes leave no room.
         """
         self.delete(scope, key)
-        size, cap = len(key) + len(text), config.max_total_bytes
+        size, cap = _cost(key, text), config.max_total_bytes
         if self._total_bytes + size > cap:
             self._forget_expired()
         if self._total_bytes - self._bytes[scope] + size > cap:
@@ -105,7 +109,7 @@ class Cache:
         values = self._scopes.get(scope)
         kept = None if values is None else values.pop(key, None)
         if kept is not None:
-            self._count(scope, -len(key) - len(kept.text))
+            self._count(scope, -_cost(key, kept.text))
         if not values:
             self._scopes.pop(scope, None)
             self._bytes.pop(scope, None)
@@ -156,6 +160,11 @@ def make(config: CacheConfig, services: Services) -> Handler:
     return Store(config, Cache(services.clock))
 
 
+def _cost(key: str, text: bytes) -> int:
+    """Return the memory that a value takes with all that belongs to it."""
+    return sys.getsizeof(key) + sys.getsizeof(text) + _ENTRY_BYTES
+
+
 def _scope(ctx: CallContext, scope: str) -> Scope:
     parts = {"space": (), "user": (ctx.user_id,), "session": (ctx.user_id, ctx.session_id)}[scope]
     if parts and parts[-1] is None:
@@ -167,7 +176,8 @@ def _scope(ctx: CallContext, scope: str) -> Scope:
 def _as_json(args: JSON, max_bytes: int) -> bytes:
     if "value" not in args:
         raise CallError("invalid_arguments", "Action 'set' needs 'value'. Give it.")
-    text = orjson.dumps(args["value"])
+    # A copy: what orjson gives keeps some kilobytes of room behind its end.
+    text = bytes(memoryview(orjson.dumps(args["value"])))
     if len(text) > max_bytes:
         refusal = f"The value has {len(text)} bytes as JSON; at most {max_bytes} are kept. Keep less."
         raise CallError("invalid_arguments", refusal)
