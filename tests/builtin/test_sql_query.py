@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from pathlib import Path
+from typing import Any
 
 import apsw
 import psycopg
 import pytest
+import sqlalchemy
+from sqlalchemy.dialects import registry
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 
-from pegboard import Bounds, DefinitionError
+from pegboard import Bounds, CallError, DefinitionError
+from pegboard.sources.builtin import alchemy
 from pegboard.sources.builtin.kind import Services, builtin_entry
+from pegboard.sources.builtin.query import Limits, Query
 from tests.builtin.parts import Shelf
 
 
@@ -146,3 +153,75 @@ async def test_postgres_placeholders_stand_for_their_params_alone(postgres_url: 
     ):  # fmt: skip
         error = await tools.error("sql_query", {"query": query, "params": params})
         assert error.kind == "invalid_arguments", (query, error)
+
+
+ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c)"
+
+
+@pytest.mark.parametrize("query", [f"{ENDLESS} SELECT count(*) FROM c", f"{ENDLESS} SELECT x FROM c WHERE x < 0",
+                                   f"INSERT INTO t (id) {ENDLESS} SELECT x FROM c"])  # fmt: skip
+async def test_another_database_ends_a_runaway_query_at_its_deadline(tools: Shelf, query: str) -> None:
+    url = f"sqlite+pysqlite:///{tools.services.folder}/a.db"
+    config = {"connection_string": url, "read_only": False, "timeout_seconds": 0.5}
+    tools.put("sql_query", config, as_name="other")
+    error = await tools.error("other", {"query": query})
+    assert (error.kind, "within 0.5 s and was stopped" in error.message) == ("timeout", True)
+    # It runs no longer, and what it did is undone.
+    assert [each.name for each in threading.enumerate() if each.name == "pegboard-deadline"] == []
+    assert (await tools.value("other", {"query": "SELECT count(*) FROM t"}))["rows"] == [[2]]
+
+
+async def test_another_database_is_read_no_further_than_the_answer_goes(tools: Shelf) -> None:
+    url = f"sqlite+pysqlite:///{tools.services.folder}/a.db"
+    tools.put("sql_query", {"connection_string": url, "read_only": False, "max_rows": 3}, as_name="other")
+    got = await tools.value("other", {"query": f"{ENDLESS} SELECT x FROM c"})
+    assert (got["rows"], got["truncated"]) == ([[1], [2], [3]], True)
+    wide = await tools.value("other", {"query": f"{ENDLESS} SELECT printf('%.*c', 400000, 'x') FROM c"})
+    assert (wide["row_count"], wide["truncated"]) == (1, True)
+
+
+async def test_another_database_that_is_not_there_is_a_definite_error(tmp_path: Path) -> None:
+    tools = Shelf(services=Services(folder=tmp_path))
+    tools.put("sql_query", {"connection_string": f"sqlite+pysqlite:///{tmp_path}/no/a.db", "read_only": False})
+    error = await tools.error("sql_query", {"query": "SELECT 1"})
+    assert (error.kind, error.retryable) == ("upstream_unavailable", True)
+    for config in ({}, {"read_only": False}):
+        with pytest.raises(DefinitionError, match="driver that is not installed"):
+            builtin_entry("sql_query", config={"connection_string": "mysql://u:CANARY@h/d"} | config)
+
+
+def test_any_driver_that_can_cancel_ends_a_query_at_its_deadline(postgres_url: str) -> None:
+    def asked(text: str, timeout_s: float) -> Query:
+        limits = Limits(max_rows=2, timeout_s=timeout_s, max_bytes=10_000)
+        return Query(text=text, params=None, read_only=False, limits=limits)
+
+    url = postgres_url.replace("postgresql:", "postgresql+psycopg:")
+    with pytest.raises(CallError, match="was stopped"):
+        alchemy.run(url, asked("SELECT pg_sleep(60)", 0.3))
+    assert alchemy.run(url, asked("SELECT generate_series(1, 100000000)", 30)).rows == [[1], [2]]
+
+
+class DeafConnection(sqlite3.Connection):
+    """A connection of a driver that has no call to end a statement."""
+
+    interrupt = None  # type: ignore[assignment]
+
+
+class DeafDialect(SQLiteDialect_pysqlite):
+    """SQLite through such a driver."""
+
+    driver = "deaf"
+    supports_statement_cache = True
+
+    def create_connect_args(self, url: sqlalchemy.URL) -> Any:
+        places, named = super().create_connect_args(url)
+        return places, {**named, "factory": DeafConnection}
+
+
+async def test_a_driver_that_cannot_end_a_query_is_refused(tools: Shelf) -> None:
+    registry.register("sqlite.deaf", __name__, "DeafDialect")
+    url = f"sqlite+deaf:///{tools.services.folder}/a.db"
+    tools.put("sql_query", {"connection_string": url, "read_only": False}, as_name="other")
+    error = await tools.error("other", {"query": "DELETE FROM t"})
+    assert (error.kind, "'deaf' cannot end a query" in error.message) == ("config_invalid", True)
+    assert (await tools.value("sql_query", {"query": "SELECT count(*) FROM t"}))["rows"] == [[2]]
