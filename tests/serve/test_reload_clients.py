@@ -1,8 +1,6 @@
 """Reload under MCP clients: 50 sessions of both eras list and call while the files are swapped."""
 
 import asyncio
-import os
-import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +15,7 @@ from pegboard.serve import http_app
 from tests.config.project import Project
 from tests.config.test_reload import BAD, reloader_of, write
 from tests.serve.doors import served
+from tests.serve.processes import serving
 
 SWAPS, CLIENTS = 100, 50
 FEW = 30
@@ -101,39 +100,18 @@ async def test_reloads_under_50_clients_lose_no_call_and_mix_no_list(tmp_path: P
     assert crowd.calls > CLIENTS + FEW
 
 
-@asynccontextmanager
-async def process(folder: Path) -> AsyncGenerator[str]:
-    """Run `pegboard serve --reload` in a folder; gives its address."""
-    command = (str(Path(sys.executable).with_name("pegboard")), "serve", "--reload", "--port", "0")
-    with (folder / "said").open("w+b") as said:
-        server = await asyncio.create_subprocess_exec(*command, cwd=folder, env=os.environ, stderr=said)
-        try:
-            async with asyncio.timeout(60):
-                while b"\n" not in (folder / "said").read_bytes():
-                    assert server.returncode is None
-                    await asyncio.sleep(0.02)
-            text = (folder / "said").read_text()
-            yield text.partition("Serving MCP on ")[2].partition("/mcp")[0]
-        finally:
-            if server.returncode is None:
-                server.terminate()
-            await asyncio.wait_for(server.wait(), 30)
-
-
 @pytest.mark.soak
 async def test_100_changes_of_the_file_of_a_process_reach_each_of_50_clients(tmp_path: Path) -> None:
     project, bad = Project(tmp_path), list(BAD)
     write(project, 1)
-    async with process(tmp_path) as url:
+    async with serving(tmp_path, "--reload") as (url, said):
         crowd = Crowd(url)
         async with crowd.running():
             for n in range(2, SWAPS + 2):
                 if n % 20 == 0:
-                    refused = (tmp_path / "said").read_text().count("config_reload_refused")
+                    refused = said.read_text().count("config_reload_refused")
                     break_file(project, bad.pop())
-                    await crowd.until(
-                        lambda refused=refused: (tmp_path / "said").read_text().count("config_reload_refused") > refused
-                    )
+                    await crowd.until(lambda refused=refused: said.read_text().count("config_reload_refused") > refused)
                     before = crowd.calls
                     await crowd.until(lambda before=before: crowd.calls > before + CLIENTS)
                     assert set(crowd.seen) == {n - 1}

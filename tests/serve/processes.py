@@ -1,0 +1,35 @@
+"""Processes: `pegboard serve` in a folder, as its users run it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+PEGBOARD = Path(sys.executable).with_name("pegboard")
+
+
+@asynccontextmanager
+async def serving(
+    folder: Path, *options: str, env: Mapping[str, str] | None = None
+) -> AsyncGenerator[tuple[str, Path]]:
+    """Serve what the folder declares for the time of the block; gives the address, and the file of what it says."""
+    said = folder / f"said-{len(list(folder.glob('said-*')))}"
+    with said.open("wb") as stderr:
+        server = await asyncio.create_subprocess_exec(
+            PEGBOARD, "serve", "--port", "0", *options, cwd=folder, env={**os.environ, **(env or {})}, stderr=stderr
+        )
+    try:
+        async with asyncio.timeout(60):
+            while not (text := said.read_text()).rpartition("Serving MCP on ")[2].endswith("\n"):
+                assert server.returncode is None, text
+                await asyncio.sleep(0.02)
+        assert "Serving MCP on " in text, text
+        yield text.partition("Serving MCP on ")[2].partition("/mcp")[0], said
+    finally:
+        if server.returncode is None:
+            server.terminate()
+        await asyncio.wait_for(server.wait(), 30)
