@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,17 @@ from pegboard.egress.text import TextPart, encode_text, read_text
 from tests.timing import SLACK
 
 MIB = 1024 * 1024
+MOMENTS: dict[tuple[str, str], Callable[[], object]] = {}
+
+
+def _act(event: str, details: tuple[object, ...]) -> None:
+    """Let somebody else act at the moment in which this process is about to do something with a name."""
+    if MOMENTS and event in ("open", "os.link", "os.rename"):
+        for name in {str(detail) for detail in details[:2]}:
+            MOMENTS.pop((event, name), lambda: None)()
+
+
+sys.addaudithook(_act)
 
 
 @pytest.fixture
@@ -111,6 +122,9 @@ def test_file_03_a_sibling_that_begins_with_the_name_of_the_root(folder: Path) -
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "~/.ssh/id_rsa", "$HOME/x", "file:///etc/passwd", "//etc/passwd"])
 def test_file_04_absolute_and_home_paths(folder: Path, path: str) -> None:
+    # Not even where the same steps lead to something below the root.
+    (folder / "etc").mkdir()
+    (folder / "etc" / "passwd").write_text("ours")
     refusal(Root(path=folder), path)
 
 
@@ -198,6 +212,44 @@ def test_a_folder_swapped_for_a_link_meanwhile_leads_nowhere_else(folder: Path, 
         swapper.join()
     seen.add(read(root, "sub/k"))
     assert seen == {b"inside"}
+
+
+def becomes(path: Path, kind: str) -> Callable[[], object]:
+    """Return what makes something else of a file."""
+    other = {
+        "a link": lambda: path.symlink_to("../secret.txt"),
+        "a link to a device": lambda: path.symlink_to("/dev/zero"),
+        "a FIFO": lambda: os.mkfifo(path),
+        "a folder": path.mkdir,
+    }[kind]
+    return lambda: (path.unlink(), other())
+
+
+@pytest.mark.parametrize("kind", ["a link", "a link to a device", "a FIFO", "a folder"])
+def test_a_file_that_becomes_something_else_while_it_is_opened_is_refused(folder: Path, kind: str) -> None:
+    MOMENTS["open", "a.txt"] = becomes(folder / "a.txt", kind)
+    started = time.monotonic()
+    with pytest.raises(CallError) as caught:
+        read(Root(path=folder), "a.txt")
+    assert (caught.value.error.kind, MOMENTS) == ("invalid_arguments", {})
+    assert time.monotonic() - started < 0.5 * SLACK
+
+
+@pytest.mark.parametrize("kind", ["a link", "a FIFO", "a folder"])
+def test_what_is_appended_to_is_never_taken_from_elsewhere(folder: Path, kind: str) -> None:
+    MOMENTS["open", "a.txt"] = becomes(folder / "a.txt", kind)
+    with pytest.raises(CallError) as caught:
+        Root(path=folder).write("a.txt", b"+", mode="append", max_bytes=100)
+    assert (caught.value.error.kind, MOMENTS) == ("invalid_arguments", {})
+
+
+def test_a_file_that_appears_while_it_is_created_is_kept(folder: Path) -> None:
+    for event in ("os.link", "os.rename"):
+        MOMENTS[event, "new.txt"] = lambda: (folder / "new.txt").write_text("theirs")
+    with pytest.raises(CallError, match="exists already"):
+        Root(path=folder).write("new.txt", b"ours", mode="create", max_bytes=100)
+    MOMENTS.clear()
+    assert ((folder / "new.txt").read_text(), sorted(os.listdir(folder))) == ("theirs", ["a.txt", "new.txt", "sub"])
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------

@@ -86,11 +86,8 @@ class Root:
         """
         with self._parent(path) as (folder, name), _explained(path):
             _require_kind(folder, name, path)
-            file = os.fdopen(os.open(name, os.O_RDONLY | _SAFELY, dir_fd=folder), "rb")
+            file = _opened(folder, name, path)
         with file:
-            # The name may have been given to something else since it was looked at; the handle cannot be.
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise _refusal(path, "is not an ordinary file")
             yield file
 
     def stat(self, path: str) -> FileEntry:
@@ -135,7 +132,7 @@ class Root:
             if old is not None and mode == "create":
                 raise FileExistsError(errno.EEXIST, "exists")
             if mode == "append" and old is not None:
-                content = _read_up_to(folder, name, max_bytes) + content
+                content = _read_up_to(folder, name, path, max_bytes) + content
             if len(content) > max_bytes:
                 raise _refusal(path, f"would have {len(content)} bytes or more; at most {max_bytes} are allowed")
             permissions = None if old is None else old.st_mode & 0o777
@@ -227,8 +224,20 @@ def _require_kind(folder: int, name: str, path: str, *, may_be_missing: bool = F
     return found
 
 
-def _read_up_to(folder: int, name: str, max_bytes: int) -> bytes:
-    with os.fdopen(os.open(name, os.O_RDONLY | _SAFELY, dir_fd=folder), "rb") as file:
+def _opened(folder: int, name: str, path: str) -> BinaryIO:
+    """Open an ordinary file. Its name may go to something else after it was looked at; what is open cannot."""
+    handle = os.open(name, os.O_RDONLY | _SAFELY, dir_fd=folder)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise _refusal(path, "is not an ordinary file")
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def _read_up_to(folder: int, name: str, path: str, max_bytes: int) -> bytes:
+    with _opened(folder, name, path) as file:
         return file.read(max_bytes + 1)
 
 
