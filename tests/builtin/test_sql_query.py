@@ -144,12 +144,16 @@ async def test_postgres_placeholders_stand_for_their_params_alone(postgres_url: 
         ("SELECT %(b)s::text, %(a)s::int, %(b)s::text", {"a": 1, "b": "x"}, ["x", 1, "x"]),
         ("SELECT 7 % 4, '%s'", [], [3, "%s"]),
         ("SELECT %s::text", ["'; DROP TABLE t --"], ["'; DROP TABLE t --"]),
+        # The name of a param is no word of the statement: it is not sent.
+        ("SELECT %(pg_sleep)s::text", {"pg_sleep": "x"}, ["x"]),
+        ("SELECT %(über)s::text", {"über": "x"}, ["x"]),
     ):
         assert (await tools.value("sql_query", {"query": query, "params": params}))["rows"] == [row]
     for query, params in (
         ("SELECT %s", {"a": 1}), ("SELECT %(a)s", [1]), ("SELECT %(a)s", {"b": 1}), ("SELECT 1", [1]),
         ("SELECT %s, %s", [1]), ("SELECT 7 % 4, %s", [1]), ("SELECT %s::text", ["a\0"]), ("SELECT %s", [[1, "a"]]),
-        ("SELECT %s::text", ["\ud800"]), ("SELECT '\ud800'", []),
+        ("SELECT %s::text", ["\ud800"]), ("SELECT '\ud800'", []), ("SELECT %(a b)s", {"a b": 1}),
+        ("SELECT %()s", {"": 1}), ("SELECT %(a)d", {"a": 1}), (f"SELECT %({'a' * 64})s", {"a" * 64: 1}),
     ):  # fmt: skip
         error = await tools.error("sql_query", {"query": query, "params": params})
         assert error.kind == "invalid_arguments", (query, error)

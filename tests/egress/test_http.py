@@ -103,11 +103,13 @@ async def test_the_method_changes_as_in_browsers(status: str, method: str, expec
     assert ("content-type" in end.heads[0].lower()) == (expected[1] != b"")
 
 
-async def test_no_credential_of_any_name_crosses_to_another_origin() -> None:
+@pytest.mark.parametrize("host", ["other.test", "public.test"])
+async def test_no_credential_of_any_name_crosses_to_another_origin(host: str) -> None:
+    """Another host, and the same one on another port: there, somebody else may listen."""
     secret = {"Authorization": "Bearer CANARY", "Cookie": "CANARY", "X-Api-Key": "CANARY"}
     async with (
         RawServer(answer()) as end,
-        RawServer(redirect(f"http://other.test:{end.port}/")) as start,
+        RawServer(redirect(f"http://{host}:{end.port}/")) as start,
         GuardedClient(PUBLIC, resolve=BOOK, headers={"X-Configured": "CANARY"}) as client,
     ):
         await client.request("GET", f"http://public.test:{start.port}/", headers=secret)
@@ -448,6 +450,15 @@ async def test_a_foreign_client_on_the_guarded_transport_is_judged_at_each_redir
             await client.get(f"http://public.test:{start.port}/", follow_redirects=True)
     assert isinstance(caught.value, EgressError)
     assert (caught.value.error.kind, start.hits, inner.hits) == ("blocked_destination", 1, 0)
+
+
+@pytest.mark.parametrize("value", ["a\r\nHost: evil", "a\nX: b", "a\0b", "a\x7fb"])
+async def test_a_foreign_client_sends_no_header_that_breaks_its_line(value: str) -> None:
+    async with RawServer(answer()) as server, guarded_client(GuardedTransport(LOCAL)) as client:
+        with pytest.raises(EgressError) as caught:
+            await client.get(server.url, headers={"X-Key": value})
+    assert (caught.value.error.kind, "'X-Key'" in caught.value.error.message) == ("invalid_arguments", True)
+    assert server.hits == 0
 
 
 async def test_a_foreign_client_gets_unpacked_bodies_under_the_same_cap() -> None:

@@ -56,6 +56,20 @@ async def test_tpl_01_02_08_no_spelling_reaches_python(template: str) -> None:
         assert result.error.outcome_unknown is False
 
 
+@pytest.mark.parametrize("name", ["range", "dict", "lipsum", "cycler", "joiner", "namespace"])
+async def test_tpl_02_no_function_of_the_engine_itself_is_there(name: str) -> None:
+    result = await render(f"{{{{ {name} }}}}")
+    assert result.error is not None, result.structured
+    assert result.error.kind == "template_error"
+
+
+@pytest.mark.parametrize("change", ["data.update({'b': 2})", "data.list.append(2)"])
+async def test_a_template_reads_its_data_and_changes_nothing(change: str) -> None:
+    result = await render(f"{{{{ {change} }}}}{{{{ data.b }}}}", {"a": 1, "list": [1]})
+    assert result.error is not None, result.structured
+    assert (result.error.kind, "it reaches for what is not data" in result.error.message) == ("template_error", True)
+
+
 async def test_tpl_05_values_of_arguments_are_text_and_no_template() -> None:
     for value in ("{{7*7}}", '"}, "admin": true, {"x":"', "{% for x in y %}", "${7*7}", "<%= 7 %>"):
         plain = await render("name={{ data.company }};", {"company": value})
@@ -88,10 +102,12 @@ EATERS = [
 @pytest.mark.parametrize(("template", "kind"), EATERS)
 async def test_a_template_cannot_eat_the_machine(template: str, kind: str) -> None:
     started = time.monotonic()
-    result = await render(template)
+    # Where it is not the time that runs out, there is plenty of it.
+    result = await render(template, timeout_seconds=1 if kind == "timeout" else 30)
     assert result.error is not None, str(result.structured)[:100]
-    assert result.error.kind in (kind, "timeout", "template_error")
-    assert time.monotonic() - started < 8 * SLACK
+    assert result.error.kind == kind
+    # Its own time, and that of the child to start.
+    assert time.monotonic() - started < 4 * SLACK
     assert children() == []
 
 
