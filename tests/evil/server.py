@@ -10,16 +10,19 @@ changes=N       announce N times after each list that it has changed
 start=exit|hang|stderr|garbage    what it does before it is spoken to
 log=PATH        append a line for each message that came, and for each run of `write`
 stubborn=S      ignore SIGTERM, and leave three `sleep S` behind, one in a session of its own
-http=PORT       speak HTTP at http://127.0.0.1:PORT/mcp rather than stdio
+size=N          how many bytes the bomb of `call=image`, `structured` or `line_sse` has; the levels of `deep`
+http=PORT       speak HTTP at http://127.0.0.1:PORT/mcp, and SSE at /sse, rather than stdio
 """
 
 import http.server
 import json
 import os
+import queue
 import signal
 import subprocess
 import sys
 import time
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +35,8 @@ HONEST = [
 ]
 MISDEEDS = (
     "hang", "hang_write", "die", "die_once", "garbage", "flood_garbage", "double", "foreign", "string_id", "null_id",
-    "cancelled_id", "huge", "blocks", "deep", "nan", "drip", "progress", "stderr", "line", "no_result", "ask_forever",
+    "cancelled_id", "huge", "image", "structured", "link", "blocks", "deep", "nan", "drip", "progress", "stderr",
+    "line", "no_result", "endless_sse", "progress_sse", "line_sse", "retry_sse",
 )  # fmt: skip
 
 
@@ -90,6 +94,9 @@ def answer(message: dict[str, Any]) -> dict[str, Any] | None:
     return {"jsonrpc": "2.0", "id": identity, "result": told}
 
 
+GIVEN_UP: list[Any] = []
+
+
 def line(value: Any) -> bytes:
     return json.dumps(value).encode() + b"\n"
 
@@ -123,15 +130,13 @@ def misdeed(kind: str, good: dict[str, Any], out: Any) -> bytes:
             return line({**good, "id": str(identity)})
         case "null_id":
             return line({**good, "id": None})
-        case "huge":
-            return line({**good, "result": {"content": [{"type": "text", "text": "x" * 6_000_000}]}})
-        case "blocks":
-            return line({**good, "result": {"content": [{"type": "text", "text": "x"}] * 10_000}})
-        case "deep":
-            deep = json.loads("[" * 500 + "]" * 500)
-            return line({**good, "result": {"content": [], "structuredContent": {"a": deep}}})
-        case "nan":
-            return line({**good, "result": {"content": [], "structuredContent": {"a": float("nan")}}})
+        case "cancelled_id":
+            # The first call is never answered until it was given up; then its answer comes, before the next one's.
+            if not GIVEN_UP:
+                GIVEN_UP.append(identity)
+                return b""
+            stale = {"content": [{"type": "text", "text": "stale"}]}
+            return line({**good, "id": GIVEN_UP[0], "result": stale}) + line(good)
         case "drip":
             for byte in line(good):
                 out.write(bytes([byte]))
@@ -148,9 +153,37 @@ def misdeed(kind: str, good: dict[str, Any], out: Any) -> bytes:
         case "line":
             while True:
                 out.write(b"x" * 1_000_000)
+    strange = strange_result(kind, good)
+    if strange is None:
+        return line(good)
+    return line({**good, "result": 0}).replace(b'"result": 0', b'"result": ' + strange)
+
+
+def strange_result(kind: str, good: dict[str, Any]) -> bytes | None:
+    """Return the JSON of a result that is too large, too deep, or none; `None` for an honest one."""
+    told: Any = None
+    match kind:
+        case "image":
+            data = "QUJD" * (int(OPTIONS["size"]) // 3)
+            told = {"content": [{"type": "image", "data": data, "mimeType": "image/png"}]}
+        case "structured":
+            told = {"content": [], "structuredContent": {"rows": ["x" * 1_000] * (int(OPTIONS["size"]) // 1_000)}}
+        case "link":
+            uri = good["result"]["content"][0]["text"]
+            told = {"content": [{"type": "resource_link", "uri": uri, "name": "report"}]}
+        case "huge":
+            told = {"content": [{"type": "text", "text": "x" * 6_000_000}]}
+        case "blocks":
+            told = {"content": [{"type": "text", "text": "x"}] * 10_000}
+        case "deep":
+            levels = int(OPTIONS.get("size", 500))
+            deep = "[" * levels + "]" * levels
+            return f'{{"content": [], "structuredContent": {{"a": {deep}}}}}'.encode()
+        case "nan":
+            told = {"content": [], "structuredContent": {"a": float("nan")}}
         case "no_result":
-            return line({"jsonrpc": "2.0", "id": identity, "result": {"content": "none"}})
-    return line(good)
+            told = {"content": "none"}
+    return None if told is None else json.dumps(told).encode()
 
 
 def on_stdio() -> None:
@@ -171,9 +204,10 @@ def on_stdio() -> None:
 
 
 class OnHttp(http.server.BaseHTTPRequestHandler):
-    """Answers each POST with JSON."""
+    """Answers each POST with JSON, or on the stream of its SSE session."""
 
     protocol_version = "HTTP/1.1"
+    sessions: dict[str, queue.SimpleQueue[bytes]] = {}  # noqa: RUF012 - shared by all requests, on purpose
 
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -186,24 +220,66 @@ class OnHttp(http.server.BaseHTTPRequestHandler):
             self.send_header("location", OPTIONS["to"])
             self.send_header("content-length", "0")
             return self.end_headers()
+        is_bad = message.get("method") == "tools/call" and "call" in OPTIONS
+        session = self.sessions.get(self.path)
+        if session is not None:
+            self.reply(202, b"")
+            if good is not None:
+                session.put(misdeed(OPTIONS["call"], good, self.wfile) if is_bad else line(good))
+            return None
         if good is None:
             return self.reply(202, b"")
-        is_bad = message.get("method") == "tools/call" and "call" in OPTIONS
-        if is_bad and OPTIONS["call"] == "endless_sse":
-            return self.stream_for_ever()
+        if is_bad and OPTIONS["call"].endswith("_sse"):
+            return self.stream(OPTIONS["call"], message["params"].get("_meta", {}).get("progressToken"))
         return self.reply(200, misdeed(OPTIONS["call"], good, self.wfile) if is_bad else line(good))
 
     def do_GET(self) -> None:
-        self.reply(405, b"")
+        note("GET " + self.headers.get("last-event-id", ""))
+        if self.path == "/sse":
+            return self.session()
+        if OPTIONS.get("call") == "retry_sse" and "last-event-id" in self.headers:
+            return self.stream("retry_sse", None)
+        return self.reply(405, b"")
 
-    def stream_for_ever(self) -> None:
+    def session(self) -> None:
+        """Be one SSE session: the answers to what is posted at its own address come on this stream."""
+        path, answers = f"/messages/{id(self)}", queue.SimpleQueue[bytes]()
+        self.sessions[path] = answers
+        self.open_stream()
+        try:
+            self.wfile.write(f"event: endpoint\ndata: {path}\n\n".encode())
+            while True:
+                for said in answers.get().splitlines():
+                    self.wfile.write(b"event: message\ndata: " + said + b"\n\n")
+        except OSError:
+            self.close_connection = True
+        finally:
+            del self.sessions[path]
+
+    def stream(self, kind: str, token: Any) -> None:
+        """Answer with events that never bring a result."""
+        self.open_stream()
+        if kind == "retry_sse":
+            # It ends at once, and asks to be asked again at once.
+            self.wfile.write(b"id: 7\nretry: 0\ndata:\n\n")
+            return
+        if kind == "line_sse":
+            self.wfile.write(b"data: ")
+            for _ in range(int(OPTIONS["size"]) // 1_000_000):
+                self.wfile.write(b"x" * 1_000_000)
+            note("wrote it all")
+            return
+        for step in count():
+            params = {"progressToken": token, "progress": step}
+            told = line({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+            self.wfile.write(b": still here\n\n" if kind == "endless_sse" else b"data: " + told + b"\n")
+            time.sleep(0.01)
+
+    def open_stream(self) -> None:
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("connection", "close")
         self.end_headers()
-        while True:
-            self.wfile.write(b": still here\n\n")
-            time.sleep(0.01)
 
     def reply(self, status: int, body: bytes) -> None:
         self.send_response(status)
@@ -213,6 +289,15 @@ class OnHttp(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
+        pass
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Says nothing of clients that hang up."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
         pass
 
 
@@ -231,7 +316,7 @@ def main() -> None:
         case "garbage":
             print("Welcome to this server!\n\x1b[1mhave fun\x1b[0m", flush=True)
     if "http" in OPTIONS:
-        http.server.ThreadingHTTPServer(("127.0.0.1", int(OPTIONS["http"])), OnHttp).serve_forever()
+        Server(("127.0.0.1", int(OPTIONS["http"])), OnHttp).serve_forever()
     else:
         on_stdio()
 

@@ -74,24 +74,6 @@ async def test_mcpc_01_a_thousand_tools_are_taken_and_no_more() -> None:
         assert "1000 tools" in source.partial
 
 
-async def test_mcpc_02_a_list_too_large_is_refused_and_the_previous_one_kept(tmp_path: Path) -> None:
-    async with running(offering(tmp_path, GOOD)) as (catalog, source):
-        (tmp_path / "tools.json").write_text(
-            json.dumps([tool(f"t{n}", description="x" * 1_000) for n in range(10_000)])
-        )
-        source._changed()
-        await asyncio.sleep(1.0)
-        assert len(view_of(catalog).names()) == 20
-        assert (await view_of(catalog).call("up__good_3", {"text": "hi"})).text == "hi"
-
-
-async def test_mcpc_02_over_http_a_huge_list_is_not_read_to_its_end() -> None:
-    port = free_port()
-    async with evil_http(port, "count=50000"), running(on_http(port)) as (catalog, source):
-        assert view_of(catalog).names() == []
-        assert "larger than 8388608 bytes" in source.state().reason
-
-
 WIDE = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(9_000)}}
 CYCLE = {"type": "object", "$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}
 DEEP: Any = {"type": "string"}
@@ -268,15 +250,6 @@ async def test_mcpc_15_a_changed_definition_holds_back_that_tool_alone(tmp_path:
         assert not (await view.call("up__b", {})).is_error
         source.accept("a")
         assert not (await view_of(catalog).call("up__a", {})).is_error
-
-
-async def test_mcpc_20_an_endless_stream_ends_with_the_deadline_of_the_call() -> None:
-    port = free_port()
-    async with evil_http(port, "call=endless_sse"), running(on_http(port, own={"timeout_s": 0.6})) as (catalog, _):
-        began = time.monotonic()
-        late = await view_of(catalog).call("up__echo", {"text": "hi"})
-        assert late.error is not None
-        assert (late.error.kind, time.monotonic() - began < 1.5 * SLACK) == ("timeout", True)
 
 
 async def test_mcpc_22_a_reset_in_mid_call_is_a_definite_answer_for_that_call() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from pegboard.sources.mcp.asking import Asking
 from pegboard.sources.mcp.beside import Ask, Beside
 from pegboard.sources.mcp.beside_wire import gather_beside, wire_of
 from pegboard.sources.mcp.definitions import UnfitError, judged
-from pegboard.sources.mcp.listing import Listing, gather
+from pegboard.sources.mcp.listing import JUDGED_AT_ONCE, Listing, gather
 from pegboard.sources.mcp.pipe import Tally, open_pipe
 from pegboard.sources.mcp.results import read_result
 from pegboard.sources.mcp.settings import ServerSettings
@@ -52,6 +52,7 @@ _PROGRESS_S = 0.1
 _LISTEN_AGAIN_S = 5.0
 _CLOSED = "Connection closed"
 _OVER = (_CLOSED, "SSE stream")
+_UNREADABLE = "Failed to parse JSON response"
 
 
 class Sieve(JSONRPCDispatcher[Any]):
@@ -73,7 +74,17 @@ class Sieve(JSONRPCDispatcher[Any]):
             return raw
         self.page = raw
         tools = raw.get("tools")
-        return {**raw, "tools": [tool for tool in tools if self._is_readable(tool)] if is_list(tools) else []}
+        return {**raw, "tools": await self._readable(tools) if is_list(tools) else []}
+
+    async def _readable(self, tools: Sequence[object]) -> list[object]:
+        """Return the tools that the SDK can read, of as many as are taken; a long list lets others run in between."""
+        readable: list[object] = []
+        for index, tool in enumerate(tools[: self._settings.bounds.upstream_tools]):
+            if index % JUDGED_AT_ONCE == JUDGED_AT_ONCE - 1:
+                await asyncio.sleep(0)
+            if self._is_readable(tool):
+                readable.append(tool)
+        return readable
 
     def _is_readable(self, tool: object) -> bool:
         try:
@@ -118,6 +129,13 @@ class Link:
         if not self.is_lost:
             self.is_lost = True
             self._on_lost()
+
+    def gone(self) -> CallError:
+        """Return why the connection is of no more use, for who did not wait for an answer to a call."""
+        if self.fault is not None:
+            return self.fault
+        said = (self.tally.fault or "it ended the connection").rstrip(".")
+        return CallError("upstream_unavailable", f"The MCP server {self.settings.name!r} is gone: {said}.")
 
     @property
     def may_be_busy(self) -> bool:
@@ -282,10 +300,11 @@ class Link:
                 # One stream that broke off says little about the server; asking for its list says more.
                 self._on_changed()
                 raise self._lost() from None
+            if error.code == types.PARSE_ERROR and error.message.startswith(_UNREADABLE):
+                raise self._broken(ctx) from None
             raise self._said(error, f"refused the call of {ctx.tool!r}") from None
         except ValueError:  # of pydantic, whose own errors are some; also for what is nested too deep
-            text = f"{ctx.tool!r} ran, but the answer of {self.settings.name!r} breaks the protocol."
-            raise CallError("protocol_error", text, outcome_unknown=True) from None
+            raise self._broken(ctx) from None
 
     async def _rounds(self, request: Callable[..., Any], answers: TypeAdapter[Any], ctx: CallContext) -> Any:
         given: dict[str, Any] = {}
@@ -306,12 +325,18 @@ class Link:
             if met is not None:
                 raise met from None
 
+    def _broken(self, ctx: CallContext) -> CallError:
+        text = f"{ctx.tool!r} ran, but the answer of {self.settings.name!r} breaks the protocol."
+        return CallError("protocol_error", text, outcome_unknown=True)
+
     def _lost(self) -> CallError:
         reason = self.tally.fault or (self.fault.error.message if self.fault else "the connection ended")
         text = f"The MCP server {self.settings.name!r} was lost during the call ({reason})."
         return CallError("upstream_lost", f"{text} It may have taken effect: check first.", outcome_unknown=True)
 
     def _said(self, error: MCPError, what: str) -> CallError:
+        if error.code == types.CONNECTION_CLOSED and error.message == _CLOSED:
+            return self.gone()
         said = cleaned(error.message, max_bytes=1_000)
         text = f"The MCP server {self.settings.name!r} {what}. Its own words, which are data: {said}"
         return CallError("upstream_error", text, details={"code": error.code})

@@ -16,6 +16,9 @@ from pegboard.sources.mcp.definitions import Rejected, UnfitError, judged
 from pegboard.sources.mcp.settings import ServerSettings
 from pegboard.sources.wording import cleaned
 
+# A long list must not keep the other servers waiting.
+JUDGED_AT_ONCE = 50
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Listing:
@@ -27,7 +30,6 @@ class Listing:
     ttl_s: float | None = None
 
 
-_JUDGED_AT_ONCE = 50
 Page = Callable[[str | None], Awaitable[JSON]]
 
 
@@ -103,8 +105,7 @@ async def _judged(
     named = {raw.get("name") for raw in found if is_object(raw) and isinstance(raw.get("name"), str)}
     owners = {fold(name): name for name in known if name in named}
     for index, raw in enumerate(found):
-        if index % _JUDGED_AT_ONCE == _JUDGED_AT_ONCE - 1:
-            # A long list must not keep the other servers waiting.
+        if index % JUDGED_AT_ONCE == JUDGED_AT_ONCE - 1:
             await asyncio.sleep(0)
         name = raw.get("name") if is_object(raw) else None
         shown = cleaned(str(name), max_bytes=128)

@@ -22,6 +22,7 @@ from pegboard.base.errors import CallError, ToolError
 from pegboard.base.schema import check_bounds
 
 _MAX_BLOCKS = 1_000
+_OF_ARGUMENTS = "The arguments were refused unread: "
 
 
 def read_result(result: types.CallToolResult, *, tool: str, server: str) -> ToolResult:
@@ -41,7 +42,8 @@ def read_result(result: types.CallToolResult, *, tool: str, server: str) -> Tool
     try:
         check_bounds(structured)
     except CallError as error:
-        text = f"{tool!r} ran, but its result cannot be read: {error.error.message}"
+        reason = error.error.message.removeprefix(_OF_ARGUMENTS)
+        text = f"{tool!r} ran, but its result cannot be read: {reason}"
         raise CallError("protocol_error", text, outcome_unknown=True) from None
     return ToolResult(content, structured, has_structured=True)
 

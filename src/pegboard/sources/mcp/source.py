@@ -197,13 +197,7 @@ class McpSource:
             return found or CallError("upstream_unavailable", f"The MCP server {self.name!r} cannot be reached.")
         finally:
             self._link = None
-        return self._why_lost(link)
-
-    def _why_lost(self, link: Link) -> CallError:
-        if link.fault is not None:
-            return link.fault
-        said = link.tally.fault or "it ended the connection"
-        return CallError("upstream_unavailable", f"The MCP server {self.name!r} is gone: {said}.")
+        return link.gone()
 
     async def _stay(self, link: Link) -> None:
         """List anew whenever there is a reason to, until the connection is lost."""

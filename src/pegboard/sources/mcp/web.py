@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Callable
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Any, cast
 
 import httpx2  # noqa: TID251 - the SDK takes its client; ours goes out through egress.transport
@@ -24,6 +27,12 @@ _STREAM_READ_S = 3_600.0
 _GONE = frozenset({"upstream_unavailable", "upstream_auth"})
 _BROKEN = frozenset({"upstream_lost", "timeout", "protocol_error"})
 _REFUSED = {401: "401 Unauthorized", 403: "403 Forbidden"}
+# A stream that broke off is taken up again: after these waits, however soon the server asks for it (`retry: 0`) ...
+_RESUMED_AFTER_S = (0.5, 1.0, 2.0, 5.0)
+# ... and so often for one answer; the SDK counts those in vain alone, and calls itself for each.
+_RESUMED_TIMES = 100
+# As much as the SDK takes in one event of an SSE session.
+_EVENT_BYTES = 1024 * 1024
 Streams = Any  # the SDK's pair of message streams, whose classes differ from transport to transport
 
 
@@ -51,6 +60,32 @@ class Failures:
         return self._met.pop(token, None) if isinstance(token, str) else None
 
 
+class Resumption:
+    """The streams that one request led to, each taking up the one before."""
+
+    def __init__(self, *, is_endless: bool) -> None:
+        self._is_endless = is_endless
+        self._times, self._began_at = 0, time.monotonic()
+
+    async def wait(self, server: str) -> None:
+        """Wait until the next stream may begin.
+
+        Raises:
+            EgressError: `upstream_lost`, there were too many of them without an answer.
+        """
+        if self._times >= _RESUMED_TIMES and not self._is_endless:
+            text = f"{server!r} broke its answer off {self._times} times. The action may have happened."
+            raise EgressError("upstream_lost", text, outcome_unknown=True)
+        gap_s = _RESUMED_AFTER_S[min(self._times, len(_RESUMED_AFTER_S) - 1)]
+        self._times += 1
+        await asyncio.sleep(max(0.0, self._began_at + gap_s - time.monotonic()))
+        self._began_at = time.monotonic()
+
+
+# The SDK takes a stream up again in the task that made the request.
+_resumption: ContextVar[Resumption | None] = ContextVar("_resumption", default=None)
+
+
 class AnsweringTransport(httpx2.AsyncBaseTransport):
     """Turns the failure of one request into an error answer to that request: the others of a connection go on."""
 
@@ -67,6 +102,8 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         if self._is_shared and request.method == "POST":
             request.extensions["timeout"] = {**request.extensions.get("timeout", {}), "read": self._timeout_s}
         try:
+            if not self._is_shared:
+                await self._in_turn(request)
             response = await self._inner.handle_async_request(request)
             self._failures.last_status = response.status_code
             fault = self._fault(request, response)
@@ -74,7 +111,7 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
                 await response.aclose()
                 raise fault
             if asked is None or response.headers.get("content-type", "").startswith("text/event-stream"):
-                return response
+                return self._told(response) if self._is_shared and request.method == "GET" else response
             # Read here, so that a body which breaks off fails this request alone.
             body = b"".join([piece async for piece in cast("httpx2.AsyncByteStream", response.stream)])
             await response.aclose()
@@ -87,6 +124,18 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
             if asked is None:
                 raise
             return _answer(asked, error, self._failures.remember(error))
+
+    def _told(self, response: httpx2.Response) -> httpx2.Response:
+        events = Events(cast("httpx2.AsyncByteStream", response.stream), self._server, self._failures.on_lost)
+        return httpx2.Response(response.status_code, headers=response.headers, stream=events)
+
+    async def _in_turn(self, request: httpx2.Request) -> None:
+        """Keep a server that ends its streams at once from being asked again and again."""
+        known = _resumption.get()
+        if request.method == "GET" and known is not None:
+            await known.wait(self._server)
+        else:
+            _resumption.set(Resumption(is_endless=request.method == "GET"))
 
     def _fault(self, request: httpx2.Request, response: httpx2.Response) -> CallError | None:
         status = response.status_code
@@ -101,6 +150,29 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
             text = f"{self._server!r} answered {status}: it is not available. Try again later."
             return EgressError("upstream_unavailable", text, outcome_unknown=status == 504)
         return None
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class Events(httpx2.AsyncByteStream):
+    """The stream of an SSE session. One event too large ends it, and the calls in flight are told why."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, server: str, on_lost: Callable[[CallError], None]) -> None:
+        self._inner, self._server, self._on_lost = inner, server, on_lost
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size, tail = 0, b""
+        async for piece in self._inner:
+            seen = (tail + piece).replace(b"\r", b"")
+            tail, end = piece[-3:], seen.rfind(b"\n\n")
+            size = len(seen) - end if end >= 0 else size + len(piece)
+            if size > _EVENT_BYTES:
+                text = f"{self._server!r} sent a message of more than {_EVENT_BYTES} bytes."
+                error = EgressError("upstream_lost", text, outcome_unknown=True)
+                self._on_lost(error)
+                raise error
+            yield piece
 
     async def aclose(self) -> None:
         await self._inner.aclose()

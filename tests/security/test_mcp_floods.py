@@ -1,0 +1,142 @@
+"""The shared security cases of component mcp_http_client that flood us: lists, results and streams without measure."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pegboard.base.content import ResourceLink
+from pegboard.base.model import JSON
+from pegboard.core.view import View
+from pegboard.sources.mcp.settings import ServerSettings
+from tests.evil.observing import observed
+from tests.mcp_source.parts import EVIL, free_port, on_stdio, running, view_of
+from tests.security.test_mcp_http_client import GOOD, evil_http, offering, on_http, tool
+from tests.timing import SLACK
+
+TRANSPORTS = ("http", "sse", "stdio")
+
+
+@asynccontextmanager
+async def behaving(kind: str, *options: str, **said: Any) -> AsyncGenerator[tuple[View, Any]]:
+    """Give a view of the evil server over one of the three transports, beside a calm one; and its source."""
+    calm = on_stdio(EVIL, name="calm", trust="any")
+    if kind == "stdio":
+        async with running(on_stdio(EVIL, *options, trust="any", **said), calm) as (catalog, (source, _)):
+            yield view_of(catalog), source
+        return
+    port = free_port()
+    settings = on_http(port, **said)
+    if kind == "sse":
+        url = f"http://127.0.0.1:{port}/sse"
+        settings = ServerSettings(name="up", transport="sse", url=url, trust="any", **said)
+    async with evil_http(port, *options), running(settings, calm) as (catalog, (source, _)):
+        yield view_of(catalog), source
+
+
+def kind_of(result: Any) -> str:
+    return "ok" if result.error is None else result.error.kind
+
+
+def unlike(number: int, round_: int) -> JSON:
+    """Return a tool of 1 KB with a schema that no other has."""
+    schema = {"type": "object", "properties": {f"p{round_}_{number}": {"type": "string"}}}
+    return tool(f"t{number}", schema, description="x" * 900)
+
+
+async def test_mcpc_02_a_list_too_large_is_refused_at_little_cost_and_the_previous_one_kept(tmp_path: Path) -> None:
+    async with running(offering(tmp_path, GOOD)) as (catalog, source):
+        blocks: list[float] = []
+        for round_ in range(2):
+            (tmp_path / "tools.json").write_text(json.dumps([unlike(number, round_) for number in range(10_000)]))
+            async with observed() as cost:
+                await source._refresh(source._link)
+            assert cost.grown_mib < 100
+            blocks.append(cost.longest_block_s)
+        # The shorter: what a neighbour takes is not of the list.
+        assert min(blocks) < 0.1 * SLACK
+        assert source.state().status == "ok"
+        assert len(view_of(catalog).names()) == 20
+        assert (await view_of(catalog).call("up__good_3", {"text": "hi"})).text == "hi"
+
+
+@pytest.mark.parametrize(("kind", "reason"), [("http", "larger than 8388608"), ("stdio", "more than 16777216 bytes")])
+async def test_mcpc_02_of_fifty_thousand_tools_none_is_taken_and_little_is_read(kind: str, reason: str) -> None:
+    async with observed() as cost, behaving(kind, "count=50000") as (view, source):
+        assert view.names() == ["calm__echo", "calm__write", "calm__read"]
+        assert reason in source.state().reason
+    assert cost.grown_mib < 100
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("bomb", [("call=image", "size=50000000"), ("call=structured", "size=100000000")])
+async def test_mcpc_18_a_result_too_large_is_not_read_to_its_end(transport: str, bomb: tuple[str, str]) -> None:
+    async with behaving(transport, *bomb) as (view, _):
+        async with observed() as cost:
+            result = await view.call("up__echo", {"text": "hi"})
+        # Where all messages come on one stream, it has to be cut off.
+        assert kind_of(result) == ("result_too_large" if transport == "http" else "upstream_lost")
+        assert "bytes" in result.text
+        assert cost.grown_mib < 50
+        assert cost.longest_block_s < 0.1 * SLACK
+        assert kind_of(await view.call("calm__echo", {"text": "hi"})) == "ok"
+
+
+@pytest.mark.parametrize(
+    ("bomb", "outcome"), [("blocks", "result_too_large"), ("deep", "protocol_error"), ("nan", "protocol_error")]
+)
+async def test_mcpc_18_a_result_that_cannot_be_read_is_an_error_of_that_call_alone(bomb: str, outcome: str) -> None:
+    async with behaving("http", f"call={bomb}", "size=10000") as (view, source):
+        result = await view.call("up__echo", {"text": "hi"})
+        assert (kind_of(result), source.state().status) == (outcome, "ok")
+        assert "up__echo" in result.text
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_mcpc_18_a_link_in_a_result_is_passed_on_and_never_followed(tmp_path: Path, transport: str) -> None:
+    hits: list[int] = []
+    secret = tmp_path / "secret.txt"
+    secret.write_text("canary-of-the-file")
+    listener = await asyncio.start_server(lambda reader, writer: hits.append(1) or writer.close(), "127.0.0.1", 0)
+    away = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/x"
+    async with listener, behaving(transport, "call=link") as (view, _):
+        for uri in (secret.as_uri(), away):
+            result = await view.call("up__echo", {"text": uri})
+            (link,) = result.content
+            assert isinstance(link, ResourceLink)
+            assert link.uri == uri
+            assert "canary" not in repr(result)
+    assert hits == []
+
+
+@pytest.mark.parametrize("stream", ["endless_sse", "progress_sse"])
+async def test_mcpc_20_an_endless_stream_ends_with_the_deadline_of_the_call(stream: str) -> None:
+    async with behaving("http", f"call={stream}", own={"timeout_s": 0.6}) as (view, _):
+        began = time.monotonic()
+        late = await view.call("up__echo", {"text": "hi"})
+        assert (kind_of(late), time.monotonic() - began < 1.5 * SLACK) == ("timeout", True)
+
+
+async def test_mcpc_20_a_line_of_a_gigabyte_is_cut_off(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with behaving("http", "call=line_sse", "size=1000000000", f"log={log}") as (view, source):
+        async with observed() as cost:
+            result = await view.call("up__echo", {"text": "hi"})
+        assert (kind_of(result), source.state().status) == ("upstream_lost", "ok")
+        assert cost.grown_mib < 50
+        assert cost.longest_block_s < 0.1 * SLACK
+    assert "wrote it all" not in log.read_text()
+
+
+async def test_mcpc_20_a_server_that_breaks_off_at_once_is_asked_again_ever_more_seldom(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with behaving("http", "call=retry_sse", f"log={log}", own={"timeout_s": 2.0}) as (view, source):
+        assert kind_of(await view.call("up__echo", {"text": "hi"})) == "timeout"
+        # After half a second, and one more second; the next would come after two.
+        assert log.read_text().count("GET 7") in (1, 2)
+        assert source.state().status == "ok"
