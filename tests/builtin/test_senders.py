@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import email
 import email.policy
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from email.message import EmailMessage
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +20,8 @@ from pegboard import DefinitionError
 from pegboard.sources.builtin.kind import builtin_entry
 from tests.builtin.parts import shelf
 from tests.builtin.web import Asked, Site, as_json, page
-from tests.egress.loopback import RawServer
+from tests.egress.loopback import RawServer, names
+from tests.security.test_ssrf import certificates
 
 CANARY = "CANARY-pass-0004"
 MAIL: dict[str, Any] = {"to": "ann@example.com", "subject": "Report", "body": "All is well."}
@@ -55,11 +58,14 @@ class Post:
 
 
 @asynccontextmanager
-async def office(post: Post, **options: Any) -> AsyncIterator[dict[str, Any]]:
+async def office(post: Post, *, tls: ssl.SSLContext | None = None, **options: Any) -> AsyncIterator[dict[str, Any]]:
     """A mail server on loopback; gives the config that reaches it."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(
-        lambda: SMTP(post, authenticator=post.login, auth_require_tls=False, loop=loop, **options), "127.0.0.1", 0
+        lambda: SMTP(post, authenticator=post.login, auth_require_tls=False, loop=loop, **options),
+        "127.0.0.1",
+        0,
+        ssl=tls,
     )
     try:
         yield {"smtp_host": "127.0.0.1", "port": server.sockets[0].getsockname()[1], "tls": "none",
@@ -178,6 +184,28 @@ async def test_a_server_without_tls_is_refused_where_the_config_wants_it() -> No
     async with office(post) as config:
         error = await shelf("send_email", config | {"tls": "starttls"}).error("send_email", MAIL)
     assert (error.kind, post.taken) == ("upstream_unavailable", [])
+
+
+@pytest.mark.parametrize("way", ["starttls", "tls"])
+async def test_a_mail_and_its_login_go_to_the_server_of_the_certificate_alone(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    post = Post()
+    server_side, _ = certificates("mail.test", tmp_path)
+    options: dict[str, Any] = {"tls": server_side} if way == "tls" else {"tls_context": server_side}
+    book = names(mail_test="127.0.0.1", other_test="127.0.0.1")
+    async with office(post, **options) as config:
+        config |= {"tls": way, "user": "bot@example.com", "password": CANARY}
+        for host, trusted, kind in (
+            ("mail.test", "", "upstream_unavailable"),
+            ("other.test", "server.pem", "upstream_unavailable"),
+            ("mail.test", "server.pem", None),
+        ):
+            monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / (trusted or "nothing.pem")))
+            result = await shelf("send_email", config | {"smtp_host": host}, resolve=book).call("send_email", MAIL)
+            assert (result.error.kind if result.error else None) == kind, result.error
+            assert (len(post.taken), len(post.logins)) == ((1, 1) if kind is None else (0, 0))
+    assert CANARY not in str(result)
 
 
 async def test_the_mail_server_is_resolved_once_and_its_addresses_are_judged() -> None:

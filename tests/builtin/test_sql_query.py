@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 
 from pegboard import Bounds, CallError, DefinitionError
-from pegboard.sources.builtin import alchemy
+from pegboard.sources.builtin import alchemy, sqlite
 from pegboard.sources.builtin.kind import Services, builtin_entry
 from pegboard.sources.builtin.query import Limits, Query
 from tests.builtin.parts import Shelf
@@ -115,6 +116,14 @@ async def test_another_database_goes_through_sqlalchemy(tools: Shelf) -> None:
     for wrong in ("nosuch://x", "no url", ""):
         with pytest.raises(DefinitionError):
             builtin_entry("sql_query", config={"connection_string": wrong, "read_only": False})
+
+
+def test_a_query_whose_time_is_over_before_it_begins_is_stopped_all_the_same(tools: Shelf) -> None:
+    count = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 3000000) SELECT count(*) FROM c"
+    limits = Limits(max_rows=1, timeout_s=1, max_bytes=1000)
+    late = Query(text=count, params=None, read_only=True, limits=limits, started_s=time.monotonic() - 2)
+    with pytest.raises(CallError, match="was stopped"):
+        sqlite.run(tools.services.folder / "a.db", late)
 
 
 SAMES = [
