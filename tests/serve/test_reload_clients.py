@@ -25,8 +25,8 @@ ERAS = ("2026-07-28", "legacy")
 class Crowd:
     """MCP clients that list and call without end, and the generation that each has last listed."""
 
-    def __init__(self, url: str) -> None:
-        self.url, self.calls = url, 0
+    def __init__(self, url: str, *, pause_s: float) -> None:
+        self.url, self.pause_s, self.calls = url, pause_s, 0
         self.seen = [0] * CLIENTS
         self._is_done = False
 
@@ -56,7 +56,7 @@ class Crowd:
             while not self._is_done:
                 await self._look(client, number)
                 # Each at a pace of its own: what all ask for at once takes longer than many swaps.
-                await asyncio.sleep(1 + 2 * number / CLIENTS)
+                await asyncio.sleep(self.pause_s * (1 + number / CLIENTS))
 
     async def _look(self, client: Client, number: int) -> None:
         """List and call: one generation in the list, none older than the last, and no call lost."""
@@ -83,7 +83,7 @@ async def test_reloads_under_50_clients_lose_no_call_and_mix_no_list(tmp_path: P
     write(project, 1)
     catalog, reloader = reloader_of(project)
     async with served(http_app(catalog)) as url:
-        crowd = Crowd(url)
+        crowd = Crowd(url, pause_s=1.5)
         async with crowd.running():
             for n in range(2, FEW + 2):
                 if n % 6 == 0:
@@ -105,7 +105,7 @@ async def test_100_changes_of_the_file_of_a_process_reach_each_of_50_clients(tmp
     project, bad = Project(tmp_path), list(BAD)
     write(project, 1)
     async with serving(tmp_path, "--reload") as (url, said):
-        crowd = Crowd(url)
+        crowd = Crowd(url, pause_s=0.4)
         async with crowd.running():
             for n in range(2, SWAPS + 2):
                 if n % 20 == 0:
