@@ -12,6 +12,7 @@ class Faults:
 
     latency_s: float = 0.0
     reset_at_byte: int | None = None
+    resets_left: int | None = None
     half_close_at_byte: int | None = None
     bytes_per_s: float | None = None
     is_black_hole: bool = False
@@ -79,7 +80,9 @@ async def _copy_down(reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
         if faults.latency_s:
             await asyncio.sleep(faults.latency_s)
         for limit in (faults.reset_at_byte, faults.half_close_at_byte):
-            if limit is not None and passed + len(piece) > limit:
+            if limit is not None and passed + len(piece) > limit and faults.resets_left != 0:
+                if faults.resets_left is not None:
+                    faults.resets_left -= 1
                 writer.write(piece[: max(0, limit - passed)])
                 await writer.drain()
                 if limit == faults.reset_at_byte:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pegboard import Catalog
+from pegboard import Catalog, DefinitionError, Profile, ToolContext
 from pegboard.base.bounds import DEFAULT_BOUNDS
 from pegboard.base.errors import CallError
 from pegboard.base.model import JSON
@@ -207,9 +207,10 @@ async def test_mcpc_11_text_loses_what_cannot_be_seen(tmp_path: Path) -> None:
         assert entry.spec.input_schema["properties"]["a"]["description"] == "Add red link two numbers"
 
 
-async def test_mcpc_13_no_tool_takes_the_name_of_another_in_whatever_order_they_start() -> None:
-    names: set[tuple[str, ...]] = set()
-    for seed in range(5):
+async def test_mcpc_13_no_tool_takes_the_name_of_another_in_whatever_order_they_start(tmp_path: Path) -> None:
+    greedy = offering(tmp_path, [tool(name) for name in ("echo", "getTools", "useTools", "http_request", "down__echo")])
+    seen: set[tuple[str, ...]] = set()
+    for seed in range(10):
         catalog = Catalog()
 
         @catalog.tool
@@ -217,21 +218,29 @@ async def test_mcpc_13_no_tool_takes_the_name_of_another_in_whatever_order_they_
             """Ours."""
             return "ours " + text
 
-        sources = [McpSource(on_stdio(EVIL, name=name, trust="any")) for name in ("up", "down", "side")]
+        catalog.tool(name="http_request")(echo)
+        catalog.profile(Profile(name="two", include=None, exposure="two_tool"))
+        sources = [McpSource(greedy), McpSource(on_stdio(EVIL, name="down", trust="any"))]
         random.Random(seed).shuffle(sources)
         for source in sources:
             catalog.add_source(source)
         await catalog.start()
         try:
-            for source in sources:
+            for source in random.Random(seed + 50).sample(sources, 2):
                 await source.settled()
             view = view_of(catalog)
-            names.add(tuple(sorted(view.names())))
-            assert (await view.call("echo", {"text": "a"})).text == "ours a"
+            seen.add(tuple(sorted(view.names())))
+            for name in ("echo", "http_request"):
+                assert (await view.call(name, {"text": "a"})).text == "ours a"
+            two = catalog.exposed(catalog.view(ToolContext(budget=None), profile="two"))
+            assert two.names() == ["getTools", "useTools"]
+            assert "Ours." in (await two.call("getTools", {"request": [{"agent": "main", "tools": ["echo"]}]})).text
+            with pytest.raises(DefinitionError, match="There is a source 'down' already"):
+                catalog.add_source(McpSource(on_stdio(EVIL, name="down", trust="any")))
         finally:
             await catalog.close(grace_s=0)
-    assert len(names) == 1
-    assert "up__echo" in next(iter(names))
+    (names,) = seen
+    assert {"echo", "http_request", "up__echo", "up__getTools", "up__useTools", "up__down__echo"} < set(names)
 
 
 async def test_mcpc_15_a_changed_definition_holds_back_that_tool_alone(tmp_path: Path) -> None:
@@ -252,20 +261,64 @@ async def test_mcpc_15_a_changed_definition_holds_back_that_tool_alone(tmp_path:
         assert not (await view_of(catalog).call("up__a", {})).is_error
 
 
-async def test_mcpc_22_a_reset_in_mid_call_is_a_definite_answer_for_that_call() -> None:
-    port, faults = free_port(), Faults()
-    async with evil_http(port), fault_proxy(port, faults), running(on_http(faults.port)) as (catalog, source):
+async def cut_off(positions: range, calls_each: int, folder: Path) -> None:
+    """Reset the connections at each position of an answer; see that each call ends, and nothing is left or doubled."""
+    port, faults, log = free_port(), Faults(), folder / "log"
+    before = sockets()
+    async with evil_http(port, f"log={log}"), fault_proxy(port, faults), running(on_http(faults.port)) as (catalog, up):
         view = view_of(catalog)
-        for at_byte in (0, 1, 17, 60, 110, 150):
+        for at_byte in positions:
+            # The breaker is tried elsewhere; here it would keep the calls from what they are to meet.
+            up._pace._failures.clear()
             faults.reset_at_byte = at_byte
-            ended = await asyncio.gather(*(view.call("up__write", {"text": "x"}) for _ in range(10)))
+            calls = [view.call("up__write", {"text": f"{at_byte}-{number}"}) for number in range(calls_each)]
+            async with asyncio.timeout(20 * SLACK):
+                ended = await asyncio.gather(*calls)
             assert {result.error.kind for result in ended if result.error} <= {"upstream_lost", "upstream_unavailable"}
-            assert any(result.is_error for result in ended)
-        faults.reset_at_byte = None
-        async with asyncio.timeout(5):
-            while (await view.call("up__echo", {"text": "hi"})).is_error:
-                await asyncio.sleep(0.1)
-        assert source.state().status == "ok"
+            assert sum(result.is_error for result in ended) >= 0.8 * calls_each
+            faults.reset_at_byte = None
+            async with asyncio.timeout(20 * SLACK):
+                while (await view.call("up__echo", {"text": "hi"})).is_error:
+                    await asyncio.sleep(0.01)
+        assert up.state().status == "ok"
+    written = [line for line in log.read_text().splitlines() if line.startswith("wrote")]
+    assert len(written) == len(set(written))
+    await until(lambda: sockets() <= before)
+
+
+async def test_mcpc_22_a_reset_in_mid_call_is_a_definite_answer_for_that_call(tmp_path: Path) -> None:
+    await cut_off(range(0, 200, 40), 20, tmp_path)
+
+
+@pytest.mark.soak
+async def test_mcpc_22_a_thousand_resets_at_twenty_positions(tmp_path: Path) -> None:
+    await cut_off(range(0, 200, 10), 50, tmp_path)
+
+
+def sockets() -> int:
+    """Return how many sockets this process has open."""
+    found = 0
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            found += str(descriptor.readlink()).startswith("socket:")
+    return found
+
+
+async def test_mcpc_22_a_trusted_read_that_is_cut_off_is_asked_once_more(tmp_path: Path) -> None:
+    port, faults, log = free_port(), Faults(), tmp_path / "log"
+    async with evil_http(port, f"log={log}"), fault_proxy(port, faults):
+        async with running(on_http(faults.port, trust_annotations=True)) as (catalog, _):
+            view = view_of(catalog)
+            for task in tuple(faults.open_connections):
+                task.cancel()
+            faults.reset_at_byte, faults.resets_left = 30, 1
+            assert (await view.call("up__read", {"text": "again"})).text == "again"
+            assert log.read_text().count("tools/call") == 2
+            faults.resets_left = 1
+            for task in tuple(faults.open_connections):
+                task.cancel()
+            assert (await view.call("up__write", {"text": "once"})).error.kind == "upstream_lost"  # type: ignore[union-attr]
+            assert log.read_text().count("wrote once") == 1
 
 
 async def test_mcpc_23_a_server_that_is_away_fails_fast_and_is_used_again_within_a_second(tmp_path: Path) -> None:

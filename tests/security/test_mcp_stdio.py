@@ -99,25 +99,59 @@ async def test_std_06_without_trust_a_read_is_not_repeated(tmp_path: Path) -> No
         assert kind_of(await view_of(catalog).call("up__read", {"text": "again"})) == "upstream_lost"
 
 
-async def test_std_07_a_crash_loop_opens_the_breaker_and_calls_fail_fast() -> None:
-    async with running(evil("call=die")) as (catalog, source):
+async def test_std_07_a_crash_loop_opens_the_breaker_and_costs_next_to_nothing_until_it_is_mended(
+    tmp_path: Path,
+) -> None:
+    sound = tmp_path / "sound"
+    sound.touch()
+    start = f"test -e {sound} && exec {sys.executable} {EVIL} call=die; exit 1"
+    settings = ServerSettings(name="up", transport="stdio", command="sh", args=("-c", start), trust="any")
+    async with running(settings) as (catalog, source):
         view = view_of(catalog)
-        async with asyncio.timeout(30):
+        sound.unlink()
+        assert kind_of(await view.call("up__echo", {"text": "x"})) == "upstream_lost"
+        async with asyncio.timeout(30 * SLACK):
             while not source._pace.is_open:
-                await view.call("up__echo", {"text": "x"})
-        await until(lambda: source.state().status != "ok")
-        result, took_s = await timed(view.call("up__echo", {"text": "x"}))
-        assert result.error is not None
-        assert (result.error.kind, result.error.retryable) == ("upstream_unavailable", True)
-        assert took_s < 0.1 * SLACK
-        assert result.error.retry_after_s is not None
+                assert kind_of(await view.call("up__echo", {"text": "x"})) == "upstream_unavailable"
+        assert source.state().status == "unreachable"
+        began, before, slow = time.monotonic(), sum(os.times()[:4]), 0
+        for count in range(100):
+            result, took_s = await timed(view.call("up__echo", {"text": "x"}))
+            assert result.error is not None
+            assert (result.error.kind, result.error.retryable) == ("upstream_unavailable", True)
+            assert result.error.retry_after_s is not None
+            assert "it ended the connection" in result.text
+            slow += took_s > 0.01 * SLACK
+            await asyncio.sleep(began + count * 0.02 - time.monotonic())
+        assert slow < 10
+        # Of this process and of those that it started again and again.
+        assert sum(os.times()[:4]) - before < 0.05 * (time.monotonic() - began) * SLACK
+        sound.touch()
+        mended = time.monotonic()
+        async with asyncio.timeout(30):
+            while source.state().status != "ok":
+                await view.call("up__read", {"text": "x"})
+                await asyncio.sleep(0.02)
+        assert time.monotonic() - mended < 3 * SLACK
+
+
+@pytest.mark.soak
+async def test_std_07_a_server_that_is_mended_is_found_again_though_nobody_calls_it(tmp_path: Path) -> None:
+    sound = tmp_path / "sound"
+    start = f"test -e {sound} && exec {sys.executable} {EVIL}; exit 1"
+    settings = ServerSettings(name="up", transport="stdio", command="sh", args=("-c", start), trust="any")
+    async with running(settings) as (_, source):
+        await until(lambda: source._pace.is_open, within_s=30)
+        sound.touch()
+        await until(lambda: source.state().status == "ok", within_s=31)
 
 
 async def test_std_08_a_stubborn_server_and_its_children_are_gone_after_the_end() -> None:
     seconds = f"3{os.getpid()}.75"
     async with running(evil(f"stubborn={seconds}")) as (catalog, _):
         assert (await view_of(catalog).call("up__echo", {"text": "hi"})).text == "hi"
-        assert len(processes_with(seconds)) >= 4
+        # A program that has just been started shows its command line a moment later.
+        await until(lambda: len(processes_with(seconds)) >= 4)
     assert processes_with(seconds) == []
 
 
@@ -148,6 +182,21 @@ async def test_std_12_a_reply_reaches_the_call_that_it_answers_and_no_other(kind
         else:
             assert (first.text, second.text) == ("hi", "there")
         await until(lambda: source._link.tally.stray_replies + source._link.tally.bad_lines >= 2)
+
+
+async def test_std_12_a_late_reply_to_a_call_that_was_given_up_reaches_nobody(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with running(evil("call=cancelled_id", f"log={log}")) as (catalog, source):
+        view = view_of(catalog)
+        given_up = asyncio.create_task(view.call("up__write", {"text": "first"}))
+        await until(lambda: "wrote first" in log.read_text())
+        given_up.cancel()
+        await asyncio.gather(given_up, return_exceptions=True)
+        await until(lambda: "notifications/cancelled" in log.read_text())
+        answers = await asyncio.gather(*(view.call("up__echo", {"text": f"{number}"}) for number in range(5)))
+        assert [answer.text for answer in answers] == ["0", "1", "2", "3", "4"]
+        assert source._link.tally.stray_replies == 5
+        assert source.state().status == "ok"
 
 
 async def test_std_14_a_call_without_a_reply_ends_at_its_deadline_and_the_server_hears_of_it(tmp_path: Path) -> None:

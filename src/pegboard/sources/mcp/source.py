@@ -393,7 +393,8 @@ class McpSource:
                 raise
             lost = error
         try:
-            link = await self._connected(but=link)
+            # Over HTTP one answer may be lost, and the connection be as good as before.
+            link = await self._connected(but=link if link.is_lost else None)
         except CallError:
             raise lost from None
         return await send(link)
