@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,13 +19,20 @@ from tests.timing import SLACK
 PATIENCE_S = 30.0 * SLACK
 
 
+@pytest.fixture(params=["http", "sse"])
+def transport(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
 @asynccontextmanager
-async def behind(**said: Any) -> AsyncGenerator[tuple[View, Any, Faults]]:
+async def behind(transport: str, **said: Any) -> AsyncGenerator[tuple[View, Any, Faults]]:
     """Give a view of a server, its source, and what stands between them."""
     port, faults = free_port(), Faults()
     async with evil_http(port), fault_proxy(port, faults):
         calm = on_stdio(EVIL, name="calm", trust="any")
-        async with running(on_http(faults.port, **said), calm) as (catalog, (source, _)):
+        path = {"http": "mcp", "sse": "sse"}[transport]
+        there = replace(on_http(faults.port, **said), transport=transport, url=f"http://127.0.0.1:{faults.port}/{path}")
+        async with running(there, calm) as (catalog, (source, _)):
             async with asyncio.timeout(PATIENCE_S):
                 yield view_of(catalog), source, faults
 
@@ -49,15 +57,16 @@ def drop(faults: Faults) -> None:
         task.cancel()
 
 
-async def test_a_slow_way_delays_calls_and_changes_nothing_else() -> None:
-    async with behind() as (view, source, faults):
+async def test_a_slow_way_delays_calls_and_changes_nothing_else(transport: str) -> None:
+    async with behind(transport) as (view, source, faults):
         for faults.latency_s, faults.bytes_per_s in ((0.1, None), (0.0, 4_000.0)):
             assert await ten(view) == {"ok"}
         assert source.state().status == "ok"
 
 
-async def test_a_black_hole_ends_each_call_at_its_deadline_and_the_server_is_found_again() -> None:
-    async with behind(own={"timeout_s": 1.0}) as (view, _, faults):
+async def test_a_black_hole_ends_each_call_at_its_deadline_and_the_server_is_found_again(transport: str) -> None:
+    # Over SSE the message that is on its way blocks those behind it until it is given up, after the `timeout`.
+    async with behind(transport, timeout_s=1.5, own={"timeout_s": 1.0}) as (view, _, faults):
         faults.is_black_hole = True
         lost = asyncio.create_task(ten(view))
         assert kind_of(await view.call("calm__echo", {"text": "hi"})) == "ok"
@@ -67,8 +76,8 @@ async def test_a_black_hole_ends_each_call_at_its_deadline_and_the_server_is_fou
 
 
 @pytest.mark.parametrize("fault", ["reset_at_byte", "half_close_at_byte"])
-async def test_a_cut_in_mid_answer_is_a_definite_end(fault: str) -> None:
-    async with behind() as (view, _, faults):
+async def test_a_cut_in_mid_answer_is_a_definite_end(transport: str, fault: str) -> None:
+    async with behind(transport) as (view, _, faults):
         setattr(faults, fault, 40)
         drop(faults)
         assert await ten(view) <= {"upstream_lost", "upstream_unavailable"}
@@ -77,8 +86,8 @@ async def test_a_cut_in_mid_answer_is_a_definite_end(fault: str) -> None:
         await works_again(view)
 
 
-async def test_a_way_that_is_closed_makes_the_server_unreachable_until_it_is_open_again() -> None:
-    async with behind() as (view, source, faults):
+async def test_a_way_that_is_closed_makes_the_server_unreachable_until_it_is_open_again(transport: str) -> None:
+    async with behind(transport) as (view, source, faults):
         faults.is_refusing = True
         drop(faults)
         assert await ten(view) <= {"upstream_lost", "upstream_unavailable"}
