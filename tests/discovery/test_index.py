@@ -152,8 +152,48 @@ def test_unservable_requests_get_nothing_and_servable_ones_do_not() -> None:
     unservable = [INDEX.search(row["query"]).abstained for row in rows("unservable.jsonl")]
     servable = [INDEX.search(row["query"]).abstained for row in rows("servable.jsonl")]
     assert len(unservable) >= 150
-    assert sum(unservable) / len(unservable) >= 0.8
-    assert sum(servable) / len(servable) <= 0.02
+    assert sum(unservable) / len(unservable) >= 0.87
+    assert sum(servable) == 0
+
+
+def test_several_unservable_requests_in_one_get_nothing_still() -> None:
+    draw = random.Random(9)
+    queries = [row["query"] for row in rows("unservable.jsonl")]
+    threes = [INDEX.search(". ".join(draw.sample(queries, 3))).abstained for _ in range(150)]
+    assert sum(threes) / len(threes) >= 0.7
+
+
+def test_a_namespace_that_is_about_one_word_of_a_request_is_answer_enough() -> None:
+    """What most of its tools bear tells more than what one tool among as many others mentions."""
+
+    def answered(*names: str) -> bool:
+        dice = [ToolText(id=f"dice__{name}", name=name, namespace="dice") for name in names]
+        others = [ToolText(id=f"n{n}__x", name=f"tool{n}", namespace=f"n{n}") for n in range(80)]
+        return not Index.build([*dice, *others]).search("a random guest for the party").abstained
+
+    assert answered("random_a", "random_b", "random_c", "random_d")
+    assert not answered("random_a", "roll_b", "roll_c", "roll_d")
+
+
+def among_many(**described: str) -> Index:
+    return index_of(**described, **{f"tool{n}": "Something else." for n in range(90)})
+
+
+def test_one_slip_of_the_keyboard_is_forgiven_and_a_mere_likeness_is_not() -> None:
+    index = among_many(translate="Says it in another language.")
+    for slipped in ("tranlate", "transllate", "transalte", "tramslate"):
+        assert first(f"{slipped} the greeting", index) == "translate", slipped
+    assert first("transfer the greeting", index) is None
+
+
+def test_both_halves_of_a_compound_are_a_reason_and_one_of_them_is_half_a_reason() -> None:
+    assert first("filesystem of xylophones", among_many(a="Reads the file system")) == "a"
+    assert first("filesystem of xylophones", among_many(a="Reads the file", b="Restarts the system")) is None
+
+
+def test_a_word_with_a_known_synonym_is_not_taken_for_a_misspelling() -> None:
+    texts = [ToolText(id=name, name=name, namespace=f"of {name}") for name in ("train", "tail", "fail")]
+    assert [hit.id for hit in Index.build(texts).search("rail").hits] == ["train"]
 
 
 def test_a_word_of_asking_is_a_word_like_others_when_it_is_all_there_is() -> None:
@@ -175,7 +215,7 @@ def test_the_more_tools_there_are_the_more_evidence_an_answer_takes(count: int) 
     """Few tools: few chance matches, so that a request which is barely served is answered all the same."""
     kept = ["github__createIssue", "files__list_folders", *IDS[:count]]
     unservable = [INDEX.search(row["query"], visible=kept).abstained for row in rows("unservable.jsonl")]
-    assert sum(unservable) / len(unservable) >= 0.8
+    assert sum(unservable) / len(unservable) >= 0.82
     assert not INDEX.search("file a bug report in the repository", visible=kept).abstained
 
 

@@ -5,7 +5,11 @@ from statistics import fmean
 
 import pytest
 
-from bench.discovery import Score, ToolSet, measured, pegboard, tool_sets
+from bench.discovery import Score, ToolSet, measured, pegboard, tool_sets, tool_text
+from pegboard.discovery.abstention import enough_among, evidence_of
+from pegboard.discovery.index import Index, VisibleTools
+from pegboard.discovery.ranking import rank
+from pegboard.discovery.request import read_request
 
 pytestmark = [
     pytest.mark.shared,
@@ -13,9 +17,9 @@ pytestmark = [
 ]
 
 HELD = {"livemcp": 0.56, "toolbench": 0.67}
-# Nine of its 145 requests share hardly a word with any tool ("deep research the bitcoin"); no words alone tell them
-# from requests that no tool serves. Over both sets 2 % are held.
-REFUSED = {"livemcp": 0.07}
+# Five of its 145 requests get nothing; for four of them the tools that serve them add nothing to the evidence, see the
+# test below. Over both sets 1 % is held.
+REFUSED = {"livemcp": 0.035}
 
 
 @pytest.fixture(scope="module")
@@ -44,11 +48,32 @@ def test_unservable_requests_get_nothing_and_servable_ones_do_not(scores: dict[s
     for tools, score in scores.values():
         assert score.nothing_unservable is not None
         assert score.nothing_servable is not None
-        assert score.nothing_unservable >= 0.80, tools.name
+        assert score.nothing_unservable >= 0.81, tools.name
         assert score.nothing_servable <= REFUSED.get(tools.name, 0.02), tools.name
         search = pegboard(tools.tools)
         served.extend(not search(row["query"]) for row in tools.servable)
-    assert fmean(served) <= 0.02
+    assert fmean(served) <= 0.01
+
+
+def test_words_alone_cannot_tell_most_refused_requests_from_those_that_no_tool_serves() -> None:
+    """What the index says of them stays the same to two digits when every tool that serves them is taken away."""
+    tools = next(tools for tools in tool_sets() if tools.name == "livemcp")
+    index = Index.build(map(tool_text, tools.tools))
+    names = {tool["name"] for tool in tools.tools}
+    refused = [row for row in tools.servable if index.search(row["query"]).abstained]
+    alike = 0
+    for row in refused:
+        serving = set(row["relevant"]).union(*row.get("equiv", {}).values())
+        evidence, without = (round(strength(index.among(seen), row["query"]), 2) for seen in (names, names - serving))
+        alike += evidence == without
+    assert len(refused) <= 5
+    assert alike >= len(refused) - 1
+
+
+def strength(tools: VisibleTools, query: str) -> float:
+    request = read_request(query, tools.vocabulary())
+    found = evidence_of(request, rank(request, tools.postings, tools.scope), tools.scope)
+    return found / enough_among(len(tools.seen))
 
 
 def test_single_requests_of_an_agent_are_far_easier_than_tasks(scores: dict[str, tuple[ToolSet, Score]]) -> None:

@@ -2,7 +2,8 @@
 
 A word weighs what it tells: 1.0 when one tool has it, near 0 when all do. Chance matches are scattered, one word in one
 tool and another in the next; a tool that serves has words that stand together in the request, in a namespace that has
-the rest. The more tools there are, the better the best chance match: it grows with the logarithm of their number.
+the rest, or that is about one of them: most of its tools bear it. The more tools there are, the better the best chance
+match: it grows with the logarithm of their number.
 """
 
 from __future__ import annotations
@@ -12,38 +13,43 @@ from math import log
 
 import numpy as np
 
-from pegboard.discovery.ranking import Matrix, Ranking, Scope
+from pegboard.discovery.ranking import Matrix, Ranking, Scope, Vector
 from pegboard.discovery.request import Request
 
-# Fitted on the requests of `bench/discovery.py`, rounded; evidence of `enough_among` or more is answered.
-_CLAUSE_COVERED = 1.2
-_NAMESPACE_COVERED = 0.9
-_NAMESPACE_FOUND = 0.3
-_PAIRS_FOUND = 0.45
+# Fitted on the requests of `bench/discovery.py`, rounded; evidence of `enough_among` or more is answered. What it gives
+# for a set that it was not fitted on stands in docs/decisions/0018.
+_CLAUSE_COVERED = 1.0
+_WORDS_KNOWN = 1.0
+_NAMESPACE_FOUND = 0.15
+_NAMESPACE_ABOUT = 0.4
+_PAIRS_FOUND = 0.3
 _ARGUMENT_SHARE = 0.3  # names and addresses are values for the tool; that no tool mentions them tells little
-_NEAR_SPELLING_SHARE = 0.5
+_GUESS_SHARE = 0.5
+
+_BORNE = 0.85  # a match of a name or of a short description
+_TELLING = 0.4
 
 # Chosen so that requests which no tool serves get nothing about as often among 20 tools as among 2,500.
-_ENOUGH_OF_ONE = 0.40
-_MORE_EACH_TIME = 0.095
+_ENOUGH_EACH_TIME = 0.23
 
 
 def enough_among(tools: int) -> float:
     """Return the least evidence that is an answer when so many tools are visible."""
-    return _ENOUGH_OF_ONE + _MORE_EACH_TIME * log(max(tools, 1))
+    return _ENOUGH_EACH_TIME * log(tools + 1)
 
 
 def evidence_of(request: Request, ranking: Ranking, scope: Scope) -> float:
     """Return how much speaks for an answer; below `enough_among`, nothing that was found should be shown."""
-    trust = np.array([1.0 if group.is_known else _NEAR_SPELLING_SHARE for group in request.groups], dtype=np.float32)
+    trust = np.array([1.0 if group.is_known else _GUESS_SHARE for group in request.groups], dtype=np.float32)
     share = np.array([_ARGUMENT_SHARE if group.is_argument else 1.0 for group in request.groups], dtype=np.float32)
     found = ranking.matched * (ranking.rarity * trust)[:, None]
     due = ranking.rarity * share
-    in_namespace = float(np.maximum.reduceat(found, scope.starts, axis=1).sum(axis=0).max())
+    unknown = sum(not (group.is_known or group.is_argument) for group in request.groups)
     return (
         _CLAUSE_COVERED * max(_covered(found[list(clause)], due[list(clause)]) for clause in request.clauses)
-        + _NAMESPACE_COVERED * in_namespace / max(float(due.sum()), 1e-6)
-        + _NAMESPACE_FOUND * in_namespace
+        + _WORDS_KNOWN * (1 - unknown / len(request.groups))
+        + _NAMESPACE_FOUND * float(np.maximum.reduceat(found, scope.starts, axis=1).sum(axis=0).max())
+        + _NAMESPACE_ABOUT * _namespace_about(ranking, trust, scope)
         + _PAIRS_FOUND * _pairs_found(request, found)
     )
 
@@ -51,6 +57,14 @@ def evidence_of(request: Request, ranking: Ranking, scope: Scope) -> float:
 def _covered(found: Matrix, due: Matrix) -> float:
     # At least one rare word is due, so that a clause of common words alone is no evidence.
     return float(found.sum(axis=0).max()) / max(float(due.sum()), 1.0)
+
+
+def _namespace_about(ranking: Ranking, trust: Vector, scope: Scope) -> float:
+    """Return the share of the tools of one namespace that bear one telling word of the request."""
+    sizes = np.diff(np.append(scope.starts, scope.count))
+    bearing = np.add.reduceat(ranking.matched >= _BORNE, scope.starts, axis=1, dtype=np.float32)
+    shares = bearing / np.maximum(sizes, 2).astype(np.float32)
+    return float((shares * (trust * (ranking.rarity > _TELLING))[:, None]).max())
 
 
 def _pairs_found(request: Request, found: Matrix) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,18 +47,24 @@ class VisibleTools:
     languages: Languages
     postings: Postings
 
-    def known_terms(self) -> Callable[[str], bool]:
-        """Return the question whether one of these tools has a term; it remembers its answers."""
+    def vocabulary(self) -> Vocabulary:
+        """Return what one request is read against; it remembers which terms are known."""
         answers: dict[str, bool] = {}
 
         def known(term: str) -> bool:
             answer = answers.get(term)
             if answer is None:
-                holders = self.scope.columns[self.postings.tools[self.postings.span(term)]]
-                answer = answers[term] = bool((holders >= 0).any())
+                answer = answers[term] = bool(len(self._holders(term)))
             return answer
 
-        return known
+        def together(first: str, second: str) -> bool:
+            return bool(np.isin(self._holders(first), self._holders(second)).any())
+
+        return Vocabulary(postings=self.postings, known=known, together=together, languages=self.languages)
+
+    def _holders(self, term: str) -> NDArray[np.int64]:
+        places = self.scope.columns[self.postings.tools[self.postings.span(term)]]
+        return places[places >= 0]
 
 
 class Index:
@@ -160,8 +166,7 @@ class Index:
             raise ValueError("The visible tools belong to another index. Call `among` of the index that is searched.")
         if not len(tools.seen):
             return Hits(abstained=True)
-        vocabulary = Vocabulary(postings=self._postings, known=tools.known_terms(), languages=tools.languages)
-        request = read_request(query, vocabulary)
+        request = read_request(query, tools.vocabulary())
         ranking = rank(request, self._postings, tools.scope) if request.groups else None
         evidence = evidence_of(request, ranking, tools.scope) if ranking is not None else 0.0
         scores = ranking.scores if ranking is not None else np.zeros(tools.scope.count, dtype=np.float32)

@@ -35,6 +35,7 @@ _ARGUMENT = re.compile(
 _SPLIT_SHARE = 0.5
 _SPELLING_SHARE = 0.8
 _LEAST_SPELLING = 0.5
+_LEAST_SLIPPED = 6  # letters; among shorter words too many are one letter apart
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +43,8 @@ class TermGroup:
     """One word of the request and the terms of visible tools that would satisfy it.
 
     `exact` are the word itself and its other spellings, each with the share of a full match that it is worth; `similar`
-    mean about the same. A group `is_known` when a visible tool has the word itself, not merely one spelled nearly so.
+    mean about the same. A group `is_known` when a visible tool has the word itself, one slip of the keyboard away from
+    it, both its halves or one that means the same; not merely one spelled nearly so or one of its halves.
     """
 
     exact: tuple[tuple[str, float], ...]
@@ -63,12 +65,13 @@ class Request:
 class Vocabulary:
     """The terms that a request may be read against.
 
-    `known` says whether a visible tool has a term: nothing is expanded to a term for which it says no. `languages` are
-    those that the visible tools are described in.
+    `known` says whether a visible tool has a term: nothing is expanded to a term for which it says no; `together`
+    whether one has both. `languages` are those that the visible tools are described in.
     """
 
     postings: Postings
     known: Callable[[str], bool]
+    together: Callable[[str, str], bool]
     languages: Languages
 
 
@@ -124,19 +127,37 @@ def _group(part: str, following: str, spoken: Languages, vocabulary: Vocabulary,
     joined = stem(part + following.lower())
     if following and known(joined):  # "file system" finds filesystem
         own.append(joined)
-    exact = dict.fromkeys(own, 1.0)
-    if not exact:
-        exact = dict.fromkeys(_split_compound(part, known), _SPLIT_SHARE)
-    is_known = bool(exact)
     term = stem(part)
-    if not exact and len(term) > 3:
+    similar = tuple(other for other in SYNONYMS.get(term, ()) if other not in own and known(other))
+    exact = dict.fromkeys(own, 1.0)
+    is_known = bool(own)
+    if not exact:
+        halves = _split_compound(part, known)
+        exact = dict.fromkeys(halves, _SPLIT_SHARE)
+        is_known = len(halves) == 2 and vocabulary.together(*halves)
+    if not exact and similar:
+        is_known = True
+    elif not exact and len(term) > 3:
         near = spellings_near(term, vocabulary.postings, known=known, least=_LEAST_SPELLING, count=3)
         exact = {other: _SPELLING_SHARE * share for other, share in near}
-    similar = tuple(other for other in SYNONYMS.get(term, ()) if other not in exact and known(other))
+        is_known = len(part) >= _LEAST_SLIPPED and any(_is_one_slip(term, other) for other in exact)
     return TermGroup(exact=tuple(exact.items()), similar=similar, is_known=is_known, is_argument=is_argument)
 
 
-def _split_compound(word: str, known: Callable[[str], bool]) -> tuple[str, ...]:
+def _is_one_slip(word: str, other: str) -> bool:
+    """Tell whether a letter too many, too few, another or two exchanged make one word the other."""
+    start = _shared(word, other)
+    end = _shared(word[start:][::-1], other[start:][::-1])
+    slip, meant = word[start : len(word) - end], other[start : len(other) - end]
+    return max(len(slip), len(meant)) <= 1 or (len(slip) == len(meant) == 2 and slip == meant[::-1])
+
+
+def _shared(word: str, other: str) -> int:
+    """Return how many letters two words share from the start."""
+    return next((n for n, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), min(len(word), len(other)))
+
+
+def _split_compound(word: str, known: Callable[[str], bool]) -> tuple[str, str] | tuple[()]:
     """Return the two known terms that a word is written together from ("filesystem" finds file_system), or nothing."""
     for cut in range(3, len(word) - 2):
         parts = stem(word[:cut]), stem(word[cut:])
