@@ -47,9 +47,17 @@ async def test_params_stand_for_values_by_place_or_name(tools: Shelf) -> None:
     for query, params in (("SELECT id FROM t WHERE name = ?", ["ä"]), ("SELECT id FROM t WHERE name = :n", {"n": "ä"})):
         assert (await tools.value("sql_query", {"query": query, "params": params}))["rows"] == [[1]]
     evil = {"query": "SELECT id FROM t WHERE name = ?", "params": ["x' OR '1'='1"]}
-    assert (await tools.value("sql_query", evil))["rows"] == []
-    for query in ({"query": "SELECT ?", "params": []}, {"query": "SELECT ?", "params": [[1]]}, {"query": "SELEC"}):
-        assert (await tools.error("sql_query", query)).kind == "invalid_arguments"
+    assert await tools.value("sql_query", evil) == {
+        "columns": ["id"], "rows": [], "row_count": 0, "truncated": False, "affected_rows": None
+    }  # fmt: skip
+    for query, params, said in (
+        ("SELECT ?", [], "uses 1 and there are 0 supplied"), ("SELECT ?", [1, 2], "uses 1 and there are 2 supplied"),
+        ("SELECT ?", [[1]], "do not fit together"), ("SELECT :a", {"b": 1}, "the param 'a' is missing. Give it."),
+        ("SELEC", [], "syntax error"), ("-- nothing", [], "no statement"), (" ; ", [], "no statement"),
+        ("SELECT :a", {"a": {"b": 1}}, "do not fit together"), ("SELECT ?", [2**70], "do not fit together"),
+    ):  # fmt: skip
+        error = await tools.error("sql_query", {"query": query, "params": params})
+        assert (error.kind, said in error.message) == ("invalid_arguments", True), error
 
 
 async def test_the_limits_of_the_process_hold_where_the_config_says_none(tools: Shelf, tmp_path: Path) -> None:

@@ -131,11 +131,20 @@ def _authorizer(read_only: bool, refused: list[str]) -> Callable[..., int]:
 
 
 def _answer(connection: apsw.Connection, query: Query) -> Answer:
+    if not _bare(query.text):
+        raise CallError("invalid_arguments", "There is no statement in the query. Write one.")
     before = connection.total_changes()
     cursor = connection.cursor()
-    cursor.exec_trace = cast("Any", lambda _cursor, first, _bindings: _only(str(first), query.text))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType] - apsw names no types
-    cursor.execute(query.text, cast("Any", query.params if query.params is not None else ()))  # pyright: ignore[reportUnknownMemberType] - the same
-    columns = _columns(cursor)
+    columns: list[str] = []
+
+    def begin(cursor: apsw.Cursor, first: str, _bindings: object) -> bool:
+        _only(first, query.text)
+        # Now, for later there are none where no row comes.
+        columns.extend(str(column[0]) for column in cursor.get_description())
+        return True
+
+    cursor.exec_trace = begin
+    cursor.execute(query.text, cast("Any", query.params if query.params is not None else ()))  # pyright: ignore[reportUnknownMemberType] - apsw names no types
     if not columns:
         return Answer(affected_rows=connection.total_changes() - before)
     answer = collected(columns, _rows(cursor), query.limits)
@@ -143,19 +152,15 @@ def _answer(connection: apsw.Connection, query: Query) -> Answer:
     return replace(answer, affected_rows=changed) if changed else answer
 
 
-def _only(first: str, whole: str) -> bool:
+def _only(first: str, whole: str) -> None:
     """Refuse, before anything runs, what has more than the statement that SQLite is about to run."""
     rest = whole[whole.index(first) + len(first) :] if first in whole else whole
-    if re.sub(_COMMENT, "", rest).strip(" \t\r\n\f;\0"):
+    if _bare(rest):
         raise one_statement_only()
-    return True
 
 
-def _columns(cursor: apsw.Cursor) -> list[str]:
-    try:
-        return [str(column[0]) for column in cursor.get_description()]
-    except apsw.ExecutionCompleteError:
-        return []
+def _bare(text: str) -> str:
+    return re.sub(_COMMENT, "", text).strip(" \t\r\n\f;\0")
 
 
 def _rows(cursor: apsw.Cursor) -> Iterator[tuple[Any, ...]]:
@@ -174,6 +179,12 @@ def _explained(query: Query, refused: list[str]) -> Generator[None]:
         raise CallError("result_too_large", text) from None
     except apsw.BusyError:
         raise CallError("busy", "Another writer holds the database. Try again in a moment.") from None
+    except KeyError as exc:
+        text = f"The statement and its params do not fit together: the param {exc.args[0]!r} is missing. Give it."
+        raise CallError("invalid_arguments", text) from None
+    except apsw.BindingsError as exc:
+        text = f"The statement and its params do not fit together: {str(exc).split('  Current')[0]} Correct them."
+        raise CallError("invalid_arguments", text) from None
     except (apsw.AuthError, apsw.ReadOnlyError) as exc:
         raise read_only_refusal(refused[-1] if refused else str(exc)) from None
     except apsw.Error as exc:
