@@ -33,6 +33,13 @@ _REASONS = {
     errno.ENAMETOOLONG: "has a name that is too long",
     errno.ENXIO: "is not an ordinary file",
 }
+# What to do about it, where that is not to name another file.
+_ADVICE = {
+    "is hidden": "Choose a name without a leading dot.",
+    "would have": "Write less.",
+    "exists already": "Choose another name, or the mode 'overwrite'.",
+    "does not exist": "Check the name; folders are not created.",
+}
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS})
 
 
@@ -293,7 +300,8 @@ def _explained(path: str) -> Generator[None]:
 
 
 def _refusal(path: str, reason: str) -> CallError:
-    return CallError("invalid_arguments", f"The path {path!r} {reason}. Name an ordinary file below the root.")
+    advice = next((text for begin, text in _ADVICE.items() if reason.startswith(begin)), "Name a file below the root.")
+    return CallError("invalid_arguments", f"The path {path!r} {reason}. {advice}")
 
 
 def _entry(path: str, found: os.stat_result) -> FileEntry:

@@ -52,8 +52,9 @@ def read_text(
             is_last = not chunk
             try:
                 text = decoder.decode(chunk, is_last)
-            except UnicodeError:
-                text = f"{path!r} is not valid {encoding!r} near byte {scanned_bytes - len(chunk)}. Name its encoding."
+            except UnicodeError as exc:
+                near = scanned_bytes - len(chunk) + getattr(exc, "start", 0)
+                text = f"{path!r} is not valid {encoding!r} near byte {near}. Name its encoding."
                 raise _refusal(text) from None
             drop = min(len(text), start - skipped)
             skipped += drop

@@ -73,7 +73,7 @@ def _filled(environment: _Environment, order: dict[str, Any]) -> str:
     except SecurityError:
         raise TemplateRefusedError("it reaches for what is not data.") from None
     except TemplateError as exc:
-        raise TemplateRefusedError(f"{exc}.") from None
+        raise TemplateRefusedError(f"{str(exc).rstrip('.')}.") from None
     except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError) as exc:
         raise TemplateRefusedError(f"{type(exc).__name__}: {str(exc)[:200]}.") from None
     return "".join(pieces)
