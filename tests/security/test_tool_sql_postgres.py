@@ -273,7 +273,9 @@ async def test_sql_08_a_postgres_that_hangs_is_left_alone_at_the_deadline(pg: Sh
      "SELECT count(*) FROM generate_series(1, 30000) a, generate_series(1, 30000) b, generate_series(1, 30000) c",
      "SELECT 1 FROM generate_series(1, 100000000) x ORDER BY md5(x::text)"],
 )  # fmt: skip
-async def test_sql_08_postgres_runaway_queries_end_at_the_deadline_and_block_nobody(pg: Shelf, query: str) -> None:
+async def test_sql_08_postgres_runaway_queries_end_at_the_deadline_and_block_nobody(
+    pg: Shelf, postgres_url: str, query: str
+) -> None:
     started = time.monotonic()
     running = asyncio.create_task(pg.error("sql_query", {"query": query}))
     beside = 0
@@ -284,6 +286,10 @@ async def test_sql_08_postgres_runaway_queries_end_at_the_deadline_and_block_nob
     assert (await running).kind == "timeout"
     assert time.monotonic() - started < 2 * SLACK
     assert beside > 2
+    # Nor does the server go on with it.
+    active = "SELECT query FROM pg_stat_activity WHERE application_name = 'pegboard' AND state = 'active'"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        assert connection.execute(active).fetchall() == []
 
 
 async def test_sql_10_postgres_each_space_has_a_login_of_its_own(postgres_url: str) -> None:
