@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import secrets
 import stat
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -21,6 +22,7 @@ WriteMode = Literal["overwrite", "append", "create"]
 
 _PATH_CHARS = 4096
 _MARK = ".pegboard-"
+_LEFT_OVER = re.compile(r"\.pegboard-[0-9a-f]{16}\.tmp")
 _LOCK_TRIES, _LOCK_PAUSE_S = 100, 0.02
 # Never follow, never wait for the other end of a FIFO, never become anyone's terminal.
 _SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -70,6 +72,7 @@ class Root:
 
     path: Path
     write_hidden: bool = False
+    _tidied: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]], init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.path.is_dir():
@@ -135,6 +138,7 @@ class Root:
         if not self.write_hidden and any(part.startswith(".") for part in _parts(path)):
             raise _refusal(path, "is hidden (a name starts with a dot), which this tool does not write")
         with self._parent(path) as (folder, name), _explained(path), _locked(folder, path):
+            self._tidy(folder)
             old = _require_kind(folder, name, path, may_be_missing=True)
             if old is not None and mode == "create":
                 raise FileExistsError(errno.EEXIST, "exists")
@@ -146,18 +150,17 @@ class Root:
             _put(folder, name, content, permissions=permissions, is_new=mode == "create")
         return len(content)
 
-    def sweep(self, *, older_than_s: float = 600.0) -> int:
-        """Remove what writers that were killed have left below the root. Returns how many files it removed."""
-        removed = 0
-        limit = time.time() - older_than_s
-        for _where, _folders, names, handle in os.fwalk(self.path):
-            for name in names:
-                if name.startswith(_MARK) and name.endswith(".tmp"):
-                    with suppress(FileNotFoundError):
-                        if os.stat(name, dir_fd=handle, follow_symlinks=False).st_mtime <= limit:
-                            os.unlink(name, dir_fd=handle)
-                            removed += 1
-        return removed
+    def _tidy(self, folder: int) -> None:
+        """Remove what writers that were killed have left in a folder; we hold its lock, so none of it is in use."""
+        found = os.fstat(folder)
+        key = (found.st_dev, found.st_ino)
+        if key in self._tidied:
+            return
+        self._tidied.add(key)
+        for name in os.listdir(folder):
+            if _LEFT_OVER.fullmatch(name):
+                with suppress(OSError):
+                    os.unlink(name, dir_fd=folder)
 
     @contextmanager
     def _parent(self, path: str) -> Generator[tuple[int, str]]:
