@@ -1,42 +1,47 @@
 """The ssrf cases through the tools that fetch, default settings; a listener and each attempt to connect tell."""
 
+import asyncio
 import json
+import time
 from pathlib import Path
 
 import pytest
 
-from pegboard import ToolError
+from pegboard import Event, ToolError
 from pegboard.core.view import View
+from tests.builtin.parts import shelf
 from tests.config.project import Project
-from tests.egress.loopback import RawServer, answer, redirect
+from tests.egress.loopback import RawServer, Script, answer, redirect
 from tests.security.test_ssrf import connects
+from tests.timing import SLACK
 
 __all__ = ["connects"]
 TOOLS = ("http_request", "web_scrape")
+# What the refusal calls the address, where there is one, and never the address that a spelling stands for.
 INTERNAL = {
-    "ssrf_01": "http://127.0.0.1:{port}/",
-    "ssrf_01 name": "http://localhost:{port}/",
-    "ssrf_02": "http://127.0.0.2:{port}/",
-    "ssrf_03": "http://2130706433:{port}/",
-    "ssrf_06": "http://127.1:{port}/",
-    "ssrf_07": "http://[::ffff:127.0.0.1]:{port}/",
-    "ssrf_09": "http://0.0.0.0:{port}/",
-    "ssrf_09 v6": "http://[::]:{port}/",
-    "ssrf_10": "http://169.254.169.254/latest/meta-data/",
-    "ssrf_15 10": "http://10.0.0.1/",
-    "ssrf_15 172": "http://172.16.0.1/",
-    "ssrf_15 192": "http://192.168.0.1/",
-    "ssrf_15 100": "http://100.64.0.1/",
-    "ssrf_15 198": "http://198.18.0.1/",
-    "ssrf_17": "http://allowed.example@127.0.0.1:{port}/",
-    "ssrf_17 fragment": "http://127.0.0.1:{port}#@allowed.example/",
-    "ssrf_22 file": "file:///etc/passwd",
-    "ssrf_22 gopher": "gopher://127.0.0.1:{port}/x",
-    "ssrf_22 ftp": "ftp://127.0.0.1:{port}/x",
-    "ssrf_22 unix": "unix:///var/run/docker.sock",
-    "ssrf_22 data": "data:text/plain,hi",
-    "ssrf_22 javascript": "javascript:alert(1)",
-    "ssrf_22 http+unix": "http+unix://%2Fvar%2Frun%2Fdocker.sock/x",
+    "ssrf_01": ("http://127.0.0.1:{port}/", "(loopback)"),
+    "ssrf_01 name": ("http://localhost:{port}/", "(loopback)"),
+    "ssrf_02": ("http://127.0.0.2:{port}/", "(loopback)"),
+    "ssrf_03": ("http://2130706433:{port}/", "(loopback)"),
+    "ssrf_06": ("http://127.1:{port}/", "(loopback)"),
+    "ssrf_07": ("http://[::ffff:127.0.0.1]:{port}/", "(IPv4-mapped)"),
+    "ssrf_09": ("http://0.0.0.0:{port}/", "(unspecified)"),
+    "ssrf_09 v6": ("http://[::]:{port}/", "(unspecified)"),
+    "ssrf_10": ("http://169.254.169.254/latest/meta-data/", "(metadata service)"),
+    "ssrf_15 10": ("http://10.0.0.1/", "(private)"),
+    "ssrf_15 172": ("http://172.16.0.1/", "(private)"),
+    "ssrf_15 192": ("http://192.168.0.1/", "(private)"),
+    "ssrf_15 100": ("http://100.64.0.1/", "(shared (CGNAT))"),
+    "ssrf_15 198": ("http://198.18.0.1/", "(benchmarking)"),
+    "ssrf_17": ("http://allowed.example@127.0.0.1:{port}/", ""),
+    "ssrf_17 fragment": ("http://127.0.0.1:{port}#@allowed.example/", "(loopback)"),
+    "ssrf_22 file": ("file:///etc/passwd", "only http and https"),
+    "ssrf_22 gopher": ("gopher://127.0.0.1:{port}/x", "only http and https"),
+    "ssrf_22 ftp": ("ftp://127.0.0.1:{port}/x", "only http and https"),
+    "ssrf_22 unix": ("unix:///var/run/docker.sock", "only http and https"),
+    "ssrf_22 data": ("data:text/plain,hi", "only http and https"),
+    "ssrf_22 javascript": ("javascript:alert(1)", "only http and https"),
+    "ssrf_22 http+unix": ("http+unix://%2Fvar%2Frun%2Fdocker.sock/x", "only http and https"),
 }
 
 
@@ -63,9 +68,12 @@ async def test_an_address_inside_is_refused_unheard(
     project: Project, connects: list[str], tool: str, case: str
 ) -> None:
     async with RawServer(answer(b"internal"), host="127.0.0.2" if case == "ssrf_02" else "127.0.0.1") as listener:
-        found = await error(view(project), tool, INTERNAL[case].format(port=listener.port))
+        url, words = INTERNAL[case]
+        found = await error(view(project), tool, url.format(port=listener.port))
         assert (found.kind, listener.hits, connects) == ("blocked_destination", 0, [])
     assert "internal" not in found.message
+    assert words in found.message, found
+    assert "127.0.0.1" in url or "127.0.0.1" not in found.message
 
 
 @pytest.mark.parametrize("status", ["302 Found", "307 Temporary Redirect"])
@@ -94,6 +102,55 @@ async def test_ssrf_23_a_model_sets_no_header_that_frames_or_identifies(project:
         result = await tools.call("http_request", {"method": "GET", "url": server.url, "headers": {"X": "a\r\nB: c"}})
         assert result.error is not None
         assert (result.error.kind, server.hits) == ("invalid_arguments", 0)
+
+
+async def test_ssrf_23_a_configured_header_cannot_be_given_another_value(project: Project) -> None:
+    async with RawServer(answer(b"ok")) as server:
+        rules = f"{{allow_private: true, allow_hosts: ['127.0.0.1:{server.port}'], headers: {{X-Key: configured}}}}"
+        project.write(f"tools: [{{name: http_request, type: builtin, config: {rules}}}]")
+        tools = project.view(user="ann")
+        for name in ("X-Key", "x-key", "X-KEY"):
+            args = {"method": "GET", "url": server.url, "headers": {name: "mine"}}
+            result = await tools.call("http_request", args)
+            assert result.error is not None
+            assert (result.error.kind, server.hits) == ("invalid_arguments", 0)
+        await tools.call("http_request", {"method": "GET", "url": server.url, "headers": {"X-Other": "mine"}})
+        assert "x-key: configured" in server.heads[0].lower()
+
+
+async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read()
+
+
+async def stall(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 1000\r\n\r\n<p>")
+    await reader.read()
+
+
+class Ends:
+    """Notes how calls end."""
+
+    def __init__(self) -> None:
+        self.seen: list[bool | None] = []
+
+    def on_tool_result(self, event: Event) -> None:
+        self.seen.append(event.ok)
+
+
+@pytest.mark.parametrize("script", [silence, stall])
+@pytest.mark.parametrize("tool", TOOLS)
+async def test_ssrf_26_a_server_that_falls_silent_costs_the_deadline_and_no_more(tool: str, script: Script) -> None:
+    async with RawServer(script) as server:
+        ends = Ends()
+        tools = shelf(tool, {"allow_private": True, "timeout_seconds": 0.5})
+        tools.catalog.observe(ends)
+        started = time.monotonic()
+        found = await tools.error(tool, {"url": server.url} | ({"method": "GET"} if tool == "http_request" else {}))
+        assert time.monotonic() - started < 0.5 + 0.5 * SLACK
+        assert (found.kind, found.retryable, found.outcome_unknown) == ("timeout", True, True)
+        assert ends.seen == [False]
+        async with asyncio.timeout(1 * SLACK):
+            await server.closed_by_client.wait()
 
 
 @pytest.mark.parametrize(
