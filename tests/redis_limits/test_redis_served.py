@@ -56,7 +56,7 @@ async def pair(server: RedisServer, tmp_path: Path) -> AsyncIterator[list[httpx2
     Project(tmp_path).write(CONFIG, mine=MODULE)
     env = {"REDIS_URL": server.uri, "RUNS": str(tmp_path / "runs")}
     async with AsyncExitStack() as stack:
-        urls = [(await stack.enter_async_context(serving(tmp_path, env=env)))[0] for _ in range(2)]
+        urls = [(await stack.enter_async_context(serving(tmp_path, env=env))).url for _ in range(2)]
         limits = httpx2.Limits(max_connections=150)
         yield [
             await stack.enter_async_context(httpx2.AsyncClient(base_url=url, limits=limits, timeout=60)) for url in urls

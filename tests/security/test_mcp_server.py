@@ -5,8 +5,12 @@ import gc
 import json
 import logging
 import os
+import resource
+import statistics
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -17,6 +21,7 @@ from pegboard.base.secrets import Secret
 from pegboard.serve import http_app, run_http
 from pegboard.serve.connection import Connection
 from tests.serve.doors import JSON_HEADERS, META, VERSION, answer_of, call, inside, names, post, served, workshop
+from tests.serve.processes import serving
 from tests.timing import SLACK
 
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}
@@ -44,6 +49,10 @@ def lines(url: str, *more: str, size: int | None = None) -> list[str]:
 
 
 BODY = json.dumps(LIST).encode()
+IDLE = """
+limits: {header_s: 120}
+tools: [{name: datetime_now, type: builtin}]
+"""
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8420", "127.0.0.1.evil.example", "localhost@evil", ""])
@@ -178,23 +187,63 @@ async def test_mcps_15_large_integers_come_back_exactly(meta: dict[str, Any]) ->
         assert (result["structuredContent"], result["content"][0]["text"]) == (2**53 + 1, str(2**53 + 1))
 
 
-async def test_mcps_19_connections_that_dribble_their_headers_are_closed() -> None:
-    hasty = type("Hasty", (Connection,), {"header_s": 0.3})
-    async with served(http_app(workshop()[0]), http=hasty) as url:
-        host, _, port = url.removeprefix("http://").partition(":")
+@contextmanager
+def open_files(count: int) -> Generator[None]:
+    """Allow so many for the time of the block, here and in processes started there."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert hard == resource.RLIM_INFINITY or hard >= count, f"the machine allows {hard} open files; {count} are needed"
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
-        async def dribble() -> float:
-            reader, writer = await asyncio.open_connection(host, int(port))
-            started = time.perf_counter()
-            writer.write(b"POST /mcp HTTP/1.1\r\nHos")
-            assert await asyncio.wait_for(reader.read(), 10) == b""
-            writer.close()
-            return time.perf_counter() - started
 
-        slow = asyncio.gather(*(dribble() for _ in range(200)))
-        async with httpx2.AsyncClient(base_url=url) as client:
+async def connected(url: str, count: int) -> list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    host, _, port = url.removeprefix("http://").partition(":")
+    made = list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]()
+    while len(made) < count:
+        async with asyncio.timeout(20):
+            # As many at once as the system's queue of a listening socket holds anywhere.
+            made += await asyncio.gather(*(asyncio.open_connection(host, int(port)) for _ in range(100)))
+    return made
+
+
+async def usual_s(client: httpx2.AsyncClient) -> float:
+    """Return how long a list takes, as a rule."""
+    took = list[float]()
+    for _ in range(30):
+        started = time.perf_counter()
+        assert await names(client) != []
+        took.append(time.perf_counter() - started)
+    return statistics.median(took)
+
+
+async def dribble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, every_s: float) -> None:
+    """Send a head byte by byte until the connection is closed."""
+    ended = asyncio.create_task(reader.read())
+    with suppress(ConnectionError):
+        for byte in b"POST /mcp HTTP/1.1":
+            writer.write(bytes([byte]))
+            if (await asyncio.wait([ended], timeout=every_s))[0]:
+                break
+        assert await ended == b""
+    writer.close()
+
+
+async def test_mcps_19_a_thousand_connections_that_dribble_their_headers_are_closed_and_hold_nobody_up() -> None:
+    header_s = 2.0
+    hasty = type("Hasty", (Connection,), {"header_s": header_s})
+    with open_files(2_500):
+        async with served(http_app(workshop()[0]), http=hasty) as url, httpx2.AsyncClient(base_url=url) as client:
+            before_s, began = await usual_s(client), time.perf_counter()
+            slow = [asyncio.create_task(dribble(*pair, every_s=header_s / 2)) for pair in await connected(url, 1_000)]
+            assert await usual_s(client) < (2 * before_s + 0.05) * SLACK
+            first = await asyncio.wait(slow, return_when=asyncio.FIRST_COMPLETED)
+            assert time.perf_counter() - began >= header_s
+            assert len(first[0]) + len(first[1]) == 1_000
+            await asyncio.wait_for(asyncio.gather(*slow), 10 * SLACK)
             assert await names(client) != []
-        assert max(await slow) < 5
 
 
 async def test_mcps_19_endless_headers_are_cut() -> None:
@@ -214,12 +263,12 @@ async def test_mcps_21_a_client_that_leaves_leaves_nothing_behind() -> None:
             seen.began.clear()
             seen.ended.clear()
             asked = asyncio.create_task(post(client, "tools/call", {"name": "wait"}, meta=meta))
-            await seen.began.wait()
+            await asyncio.wait_for(seen.began.wait(), 20)
             asked.cancel()
             await asyncio.gather(asked, return_exceptions=True)
             left = time.perf_counter()
             await asyncio.wait_for(seen.ended.wait(), 5)
-            assert time.perf_counter() - left < 0.5 * SLACK
+            assert time.perf_counter() - left < 0.1 * SLACK
         assert catalog.guards.in_flight == {}
         deadline = time.perf_counter() + 1
         while len(asyncio.all_tasks()) > before and time.perf_counter() < deadline:
@@ -249,6 +298,25 @@ async def test_mcps_22_beyond_what_may_run_at_once_a_client_is_told_to_come_back
         go.set()
         assert {answer["result"]["content"][0]["text"] for answer in await asyncio.gather(*held)} == {"held"}
         assert await names(client) == ["hold"]
+
+
+def resident_bytes(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+async def test_mcps_22_five_thousand_idle_connections_keep_nobody_out_and_take_little(tmp_path: Path) -> None:
+    (tmp_path / "pegboard.yaml").write_text(IDLE)
+    with open_files(5_500):
+        async with serving(tmp_path) as server, httpx2.AsyncClient(base_url=server.url) as client:
+            before_s, before_bytes = await usual_s(client), resident_bytes(server.pid)
+            idle = await connected(server.url, 5_000)
+            async with httpx2.AsyncClient(base_url=server.url) as late:
+                assert await names(late) == ["datetime_now"], "who comes now is let in"
+            assert await usual_s(client) < (2 * before_s + 0.05) * SLACK
+            assert resident_bytes(server.pid) - before_bytes < 100 * 1024 * 1024
+            assert not any(reader.at_eof() for reader, _ in idle)
+            for _, writer in idle:
+                writer.transport.abort()
 
 
 @pytest.mark.parametrize("version", [VERSION, "2025-11-25"])

@@ -8,15 +8,22 @@ import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 PEGBOARD = Path(sys.executable).with_name("pegboard")
 
 
+class Server(NamedTuple):
+    """A running one: its address, the file of what it says on standard error, and its process."""
+
+    url: str
+    said: Path
+    pid: int
+
+
 @asynccontextmanager
-async def serving(
-    folder: Path, *options: str, env: Mapping[str, str] | None = None
-) -> AsyncGenerator[tuple[str, Path]]:
-    """Serve what the folder declares for the time of the block; gives the address, and the file of what it says."""
+async def serving(folder: Path, *options: str, env: Mapping[str, str] | None = None) -> AsyncGenerator[Server]:
+    """Serve what the folder declares for the time of the block."""
     said = folder / f"said-{len(list(folder.glob('said-*')))}"
     with said.open("wb") as stderr:
         server = await asyncio.create_subprocess_exec(
@@ -28,7 +35,7 @@ async def serving(
                 assert server.returncode is None, text
                 await asyncio.sleep(0.02)
         assert "Serving MCP on " in text, text
-        yield text.partition("Serving MCP on ")[2].partition("/mcp")[0], said
+        yield Server(text.partition("Serving MCP on ")[2].partition("/mcp")[0], said, server.pid)
     finally:
         if server.returncode is None:
             server.terminate()

@@ -104,14 +104,16 @@ async def test_reloads_under_50_clients_lose_no_call_and_mix_no_list(tmp_path: P
 async def test_100_changes_of_the_file_of_a_process_reach_each_of_50_clients(tmp_path: Path) -> None:
     project, bad = Project(tmp_path), list(BAD)
     write(project, 1)
-    async with serving(tmp_path, "--reload") as (url, said):
-        crowd = Crowd(url, pause_s=0.4)
+    async with serving(tmp_path, "--reload") as server:
+        crowd = Crowd(server.url, pause_s=0.4)
         async with crowd.running():
             for n in range(2, SWAPS + 2):
                 if n % 20 == 0:
-                    refused = said.read_text().count("config_reload_refused")
+                    refused = server.said.read_text().count("config_reload_refused")
                     break_file(project, bad.pop())
-                    await crowd.until(lambda refused=refused: said.read_text().count("config_reload_refused") > refused)
+                    await crowd.until(
+                        lambda refused=refused: server.said.read_text().count("config_reload_refused") > refused
+                    )
                     before = crowd.calls
                     await crowd.until(lambda before=before: crowd.calls > before + CLIENTS)
                     assert set(crowd.seen) == {n - 1}

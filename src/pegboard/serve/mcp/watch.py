@@ -10,7 +10,7 @@ from starlette.types import Receive, Send
 
 from pegboard.serve.mcp.door import Answer, Plan
 
-_AFTER_S = 0.05
+_AFTER_S = 0.02
 """A call that is still running after this long gets a watcher; most are done by then."""
 PING_EVERY_S = 15.0
 """A call silent for this long turns its answer into an event stream with pings, as the SDK does."""
