@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import os
 import re
 import sys
@@ -28,6 +29,8 @@ from pegboard.cli.app import COMMANDS
 from pegboard.config import json_schema
 from pegboard.config.not_yet import NOT_YET
 from pegboard.serve.api.problems import KIND_OF_STATUS, STATUS_OF_KIND
+from pegboard.sources.builtin import BUILTINS
+from pegboard.sources.builtin.kind import builtin_kind
 from pegboard.sources.options import ToolKeywords
 
 PAGES = Path(__file__).resolve().parent / "reference"
@@ -228,7 +231,30 @@ def python_page() -> Iterator[str]:
         yield from _described(name, getattr(pegboard, name))
 
 
+def builtins_page() -> Iterator[str]:
+    """Yield the lines of builtins.md."""
+    yield from _opening(
+        "Built-in tools", "You will be able to look up the arguments, the config and the result of each tool."
+    )
+    yield "Name one in `tools:` as `{name: read_file, type: builtin, config: {roots: [files]}}`; what else may stand there"
+    yield "is under [builtin](config.md#builtin). [examples/builtins](../../examples/builtins/README.md) has all of them.\n"
+    for name in BUILTINS:
+        kind = builtin_kind(name)
+        spec, config = kind.spec, kind.config.model_json_schema()
+        hints = {"read-only": spec.annotations.read_only, "destructive": spec.annotations.destructive,
+                 "idempotent": spec.annotations.idempotent, "open-world": spec.annotations.open_world}  # fmt: skip
+        yield f"## {name}\n"
+        yield f"{_escaped(spec.description)}\n"
+        yield f"Hints: {', '.join(word for word, holds in hints.items() if holds) or 'none'}.\n"
+        yield from _values("Argument (* required)", spec.input_schema)
+        if config.get("properties"):
+            yield f"{_in_a_line(inspect.getdoc(kind.config) or '')}\n"
+            yield from _values("Config (* required)", config)
+        yield from _keys(spec.output_schema, "Result (* always)")
+
+
 GENERATED = {
+    "builtins.md": builtins_page,
     "errors.md": errors_page,
     "config.md": config_page,
     "cli.md": cli_page,
@@ -258,13 +284,28 @@ def _fenced(text: str, language: str = "text") -> Iterator[str]:
     yield f"```{language}\n{text.rstrip()}\n```\n"
 
 
-def _keys(schema: dict[str, Any]) -> Iterator[str]:
+def _keys(schema: dict[str, Any], head: str = "Key (* required)") -> Iterator[str]:
     required = schema.get("required", [])
     rows = [
         (f"`{key}`", _kind(part) + (" *" if key in required else ""), _in_a_line(part.get("description", "")))
         for key, part in schema["properties"].items()
     ]
-    yield from _table(("Key (* required)", "Value", "Meaning"), [(a, _escaped(b), _escaped(c)) for a, b, c in rows])
+    yield from _table((head, "Value", "Meaning"), [(a, _escaped(b), _escaped(c)) for a, b, c in rows])
+
+
+def _values(head: str, schema: dict[str, Any]) -> Iterator[str]:
+    """Yield a table like that of `_keys`, with the values that hold where nothing is said."""
+    required = schema.get("required", [])
+    rows = [
+        (
+            f"`{key}`",
+            _escaped(_kind(part)) + (" *" if key in required else ""),
+            f"`{json.dumps(part['default'])}`" if part.get("default") not in (None, [], {}) else "",
+            _escaped(_in_a_line(part.get("description", ""))),
+        )
+        for key, part in schema["properties"].items()
+    ]
+    yield from _table((head, "Value", "Default", "Meaning"), rows)
 
 
 def _kind(part: dict[str, Any]) -> str:
@@ -285,7 +326,9 @@ def _kind(part: dict[str, Any]) -> str:
     if part.get("type") == "object" and isinstance(part.get("additionalProperties"), dict):
         inner = _kind(part["additionalProperties"])
         return f"mapping to {inner}" if inner else "mapping"
-    return {"object": "mapping", "string": "text", "boolean": "true | false"}.get(
+    if isinstance(part.get("type"), list):
+        return " | ".join(_kind({"type": each}) for each in part["type"])
+    return {"object": "mapping", "string": "text", "boolean": "true | false", "array": "list"}.get(
         part.get("type", ""), part.get("type", "any")
     )
 

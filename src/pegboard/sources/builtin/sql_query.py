@@ -28,7 +28,13 @@ _POSTGRES = ("postgresql", "postgres", "postgresql+psycopg")
 
 
 class SqlConfig(BuiltinConfig):
-    """Which database, and what a query may do there."""
+    """Which database, and what a query may do there.
+
+    Through another driver of SQLAlchemy, a query ends at its deadline too; a driver that has no call for that is
+    refused, and what one value may weigh there is the driver's affair. On SQLite all queries of the process, also those
+    of other libraries that use `apsw`, have 256 MiB of memory together, unless the application has set
+    `apsw.hard_heap_limit` itself; Python's own `sqlite3` is not concerned. A value there has at most 4 MiB.
+    """
 
     connection_string: SecretText = Field(
         description="`sqlite:///file.db`, `postgresql://…` or another URL of SQLAlchemy; `{space_id}` in it keeps "

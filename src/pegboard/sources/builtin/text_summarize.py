@@ -26,7 +26,7 @@ class SummaryConfig(BuiltinConfig):
     """Who summarises."""
 
     model: str | None = Field(None, min_length=1, description="One of `models:`; the default one without it.")
-    timeout_seconds: float = Field(60.0, gt=0, le=600)
+    timeout_seconds: float = Field(60.0, gt=0, le=600, description="How long the model may take.")
 
 
 SPEC = tool_spec(
