@@ -68,6 +68,13 @@ async def test_one_bad_query_does_not_fail_the_rest(catalog: Catalog) -> None:
     assert answer["error"] == "7 queries were given and 5 answered: ask the others apart"
 
 
+async def test_what_cannot_be_repeated_is_told_as_far_as_it_can(catalog: Catalog) -> None:
+    answer = await say(catalog, "searchTools", queries=["share a photo \ud800", "share a photo " * 10_000])
+    first, second = answer["data"]["results"]
+    assert (first["query"], first["hits"][0]["tool"]) == ("share a photo ?", "share_photo")
+    assert (len(second["query"]), second["query"][-1], second["hits"][0]["tool"]) == (4_000, "…", "share_photo")
+
+
 @pytest.mark.parametrize(("limit", "count"), [(1, 1), (0, 1), (-3, 1), (3, 3), (2.0, 2), (True, 8), (None, 8)])
 async def test_the_limit_is_kept_within_bounds(catalog: Catalog, limit: Any, count: int) -> None:
     answer = await say(catalog, "searchTools", queries=["a photo"], limit=limit)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from pegboard.base.model import JSON, JSONValue, is_object
 from pegboard.core.context import ToolContext
+from pegboard.discovery.shelf import told_back
 
 MARK: Final = "x-call-intent"
 """A property with this key takes its value from the intent: `true` by its own name, or the name of a field."""
@@ -65,7 +66,7 @@ def fault_of(intent: CallIntent, ctx: ToolContext, *, is_required: bool) -> str 
     """Return what is wrong with an intent, all of it in one text; `None` when a batch may go on."""
     known = workspaces_of(ctx)
     if intent.workspace and intent.workspace not in known and not _is_placeholder(intent.workspace):
-        return f'Workspace "{intent.workspace}" is not available. Available: {", ".join(known)}.'
+        return f'Workspace "{told_back(intent.workspace)}" is not available. Available: {", ".join(known)}.'
     if not is_required:
         return None
     said = intent.said()

@@ -11,10 +11,12 @@ from pegboard.core.view import View
 from pegboard.discovery.finder import Finder, Found
 from pegboard.discovery.get_tools import brief, full
 from pegboard.discovery.meta import Meta
+from pegboard.discovery.shelf import told_back
 
 Detail = Literal["name", "brief", "full"]
 MAX_QUERIES = 5
 MAX_LIMIT = 50
+_TOLD_CHARS = 4_000  # of a query; as many as the index reads
 DEFAULT_LIMIT = 8
 _EXAMPLE = '{ "queries": ["create an issue", "send an email"] }'
 
@@ -26,7 +28,7 @@ async def search_tools(meta: Meta, ctx: CallContext, args: JSON) -> JSON:
     if not is_list(said) or not said:
         return {"success": False, "error": f"queries array is required. Example: {_EXAMPLE}."}
     limit, detail = _limit(args.get("limit")), args.get("detail", "brief")
-    problems = [] if detail in get_args(Detail) else [f'detail "{detail}" is none of name, brief, full']
+    problems = [] if detail in get_args(Detail) else [f'detail "{told_back(detail)}" is none of name, brief, full']
     if len(said) > MAX_QUERIES:
         problems.append(f"{len(said)} queries were given and {MAX_QUERIES} answered: ask the others apart")
     asked = [query for query in said[:MAX_QUERIES] if isinstance(query, str) and query.strip()]
@@ -61,7 +63,7 @@ def _shown(found: Found, detail: Detail) -> JSON:
         else:
             drawn = {"agent": one.entry.spec.namespace, "tool": one.entry.spec.name}
         hits.append({"agent": drawn.pop("agent"), "tool": drawn.pop("tool"), "score": one.score, **drawn})
-    shown: JSON = {"query": found.query, "hits": hits}
+    shown: JSON = {"query": told_back(found.query, chars=_TOLD_CHARS), "hits": hits}
     if not hits:
         shown["nearest"] = list(found.near_namespaces)
     return shown

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pegboard.base.model import ToolEntry
-from pegboard.base.names import nearest_one
+from pegboard.base.names import fold, nearest_one
 from pegboard.core.view import View
 
 _LINE_CHARS = 200
@@ -28,24 +28,26 @@ class Shelf:
 
     def no_agent(self, agent: str) -> str:
         """Return the text for a namespace of which this caller sees no tool."""
-        return f'Agent "{_cut(agent)}" not found{did_you_mean(agent, self.agents)}'
+        return f'Agent "{told_back(agent)}" not found{did_you_mean(agent, self.agents)}'
 
     def no_tool(self, tool: str, agent: str) -> str:
         """Return the text for a name that this caller does not see in a namespace that it does see."""
-        return f'Tool "{_cut(tool)}" not found in agent "{agent}"{did_you_mean(tool, self.agents[agent])}'
+        return f'Tool "{told_back(tool)}" not found in agent "{agent}"{did_you_mean(tool, self.agents[agent])}'
 
     def no_name(self, name: str) -> str:
         """Return the text for a name given without its namespace."""
-        known = {f"{agent}__{tool}": None for agent, tools in self.agents.items() for tool in tools}
+        whole = {f"{agent}__{tool}": None for agent, tools in self.agents.items() for tool in tools}
+        known = whole | {entry.wire_name: None for tools in self.agents.values() for entry in tools.values()}
         owners = [agent for agent, tools in self.agents.items() if name in tools]
         if owners:
-            return f'Tool "{_cut(name)}" needs its agent: "{owners[0]}"'
-        return f'Tool "{_cut(name)}" not found{did_you_mean(name, known)}'
+            return f'Tool "{told_back(name)}" needs its agent: "{owners[0]}"'
+        return f'Tool "{told_back(name)}" not found{did_you_mean(name, known)}'
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a hint at the known name that was probably meant, or nothing."""
-    near = nearest_one(name, known)
+    """Return a hint at the known name that was probably meant, in whatever case, or nothing."""
+    by_form = {fold(item): item for item in known}
+    near = by_form.get(nearest_one(fold(name), by_form) or "")
     return f' (did you mean "{near}"?)' if near else ""
 
 
@@ -69,5 +71,8 @@ def one_line(text: str) -> str:
     return line if len(line) <= _LINE_CHARS else line[: _LINE_CHARS - 1] + "…"
 
 
-def _cut(name: str) -> str:
-    return name if len(name) <= _LINE_CHARS else name[: _LINE_CHARS - 1] + "…"
+def told_back(said: object, *, chars: int = _LINE_CHARS) -> str:
+    """Return what a model wrote as far as an answer may repeat it: cut, and `?` for halves of characters."""
+    text = str(said)
+    cut = text if len(text) <= chars else text[: chars - 1] + "…"
+    return cut.encode(errors="replace").decode()

@@ -15,7 +15,7 @@ from pegboard.core.context import ToolContext
 from pegboard.discovery.intent import SERVICE, CallIntent, fault_of, filled, without_intent
 from pegboard.discovery.meta import Meta
 from pegboard.discovery.outcomes import Outcome, shown_outcomes
-from pegboard.discovery.shelf import Shelf, find
+from pegboard.discovery.shelf import Shelf, find, told_back
 
 AT_ONCE = 8
 _REQUIRED = 'calls array is required. Structure: calls: [{ agent: "…", tool: "…", params: {…} }]'
@@ -65,7 +65,7 @@ def _batch_fault(meta: Meta, args: JSON, count: int) -> str | None:
         return f"{meta.names.use} runs at most {most} calls in a batch; this one has {count}. Split it."
     strategy = args.get("strategy", "serial")
     if strategy not in ("serial", "parallel"):
-        return f'strategy "{strategy}" is none of serial, parallel.'
+        return f'strategy "{told_back(strategy)}" is none of serial, parallel.'
     return fault_of(CallIntent.of(args.get("context")), meta.view.ctx, is_required=meta.require_context)
 
 
@@ -79,18 +79,20 @@ async def _read(index: int, said: JSONValue, meta: Meta) -> _Item:
     tool: Any = said.get("tool", said.get("name"))
     named = agent if isinstance(agent, str) and agent.strip() else None
     if not isinstance(tool, str) or not tool.strip():
-        fault = f"call {index} names no tool. {_correct(named or '…', '…')}"
-        return _Item(index=index, agent=named or "", fault=fault)
+        agent = told_back(named or "")
+        return _Item(index=index, agent=agent, fault=f"call {index} names no tool. {_correct(agent or '…', '…')}")
     asked, entry = await find(meta.view, tool, named) or (f"{named}.{tool}" if named else tool, None)
-    agent, tool = (named or "", tool) if entry is None else (entry.spec.namespace, entry.spec.name)
+    agent, tool = (
+        (told_back(named or ""), told_back(tool)) if entry is None else (entry.spec.namespace, entry.spec.name)
+    )
     given = [said[key] for key in _PARAMS if key in said]
     fault = ""
     if len(given) > 1:
         fault = f"call {index} has its parameters twice. {_correct(agent, tool)}"
     elif not said.keys() <= _KEYS:
-        strange = next(key for key in said if key not in _KEYS)
+        strange = told_back(next(key for key in said if key not in _KEYS), chars=80)
         # What the model meant as parameters must not be lost, and the tool run without them.
-        fault = f'call {index} has the unknown key "{strange[:80]}"; parameters go into params. {_correct(agent, tool)}'
+        fault = f'call {index} has the unknown key "{strange}"; parameters go into params. {_correct(agent, tool)}'
     return _Item(
         index=index,
         agent=agent,
