@@ -2,7 +2,9 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import orjson
 import pytest
@@ -128,3 +130,88 @@ def test_why_of_a_server_that_is_away_says_so_and_what_to_do(run: Run, tmp_path:
     assert "no-such-program" in told["reason"]
     assert told["fix"]["text"] == "bring source 'three' up (pegboard doctor)"
     assert json.loads(run("why", "nothing", "--json").out)["code"] == "unknown"
+
+
+BROKEN = """\
+import os
+from pegboard import default_catalog
+from pegboard.base.model import SourceState
+
+class Broken:
+    name = "broken"
+
+    def entries(self):
+        return ()
+
+    def groups(self):
+        return frozenset()
+
+    def subscribe(self, on_change):
+        pass
+
+    def state(self):
+        if "STATE" in os.environ:
+            raise KeyError("no state for " + os.environ["SHOP_KEY"])
+        return SourceState()
+
+    async def start(self):
+        pass
+
+    async def stop(self):
+        pass
+
+    async def listed(self, *, afresh=False):
+        if "STATE" not in os.environ:
+            raise ValueError("no tools for " + os.environ["SHOP_KEY"])
+
+default_catalog.add_source(Broken())
+"""
+
+
+@pytest.fixture
+def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken_source.py").write_text(BROKEN)
+    (tmp_path / "pegboard.yaml").write_text('python: [broken_source]\nsettings: {key: "${SHOP_KEY}"}\n')
+    monkeypatch.setenv("SHOP_KEY", "canary/of the shop")
+
+
+@pytest.mark.usefixtures("broken")
+def test_a_source_that_fails_to_list_is_told_of_by_name_without_the_secrets_in_what_it_says(run: Run) -> None:
+    listed = run("list", "--json")
+    assert (listed.code, orjson.loads(listed.out)["tools"]) == (0, [])
+    assert listed.err == (
+        "'broken' did not tell its tools, and they may be missing here. ValueError: no tools for [redacted]\n"
+    )
+    ran = run("doctor", "--json")
+    (row,) = [row for row in orjson.loads(ran.out)["findings"] if row["kind"] == "source"]
+    assert (ran.code, row["name"], row["state"], row["is_wrong"]) == (1, "broken", "unreachable", True)
+    assert row["detail"] == "ValueError: no tools for [redacted]"
+    assert "canary" not in ran.out + ran.err
+
+
+@pytest.mark.usefixtures("broken")
+@pytest.mark.parametrize("debug", ["", "1"])
+def test_cfg_01_a_crash_writes_no_secret_to_the_screen_nor_into_its_file(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, debug: str
+) -> None:
+    monkeypatch.setenv("STATE", "raise")
+    monkeypatch.setenv("PEGBOARD_DEBUG", debug)
+    ran = run("doctor", "--json")
+    assert (ran.code, "internal error (KeyError)" in ran.err) == (70, True)
+    written = "".join(path.read_text("utf-8") for path in tmp_path.glob("pegboard-*.log"))
+    assert ("no state for [redacted]" in written, "no state for [redacted]" in ran.err) == (not debug, bool(debug))
+    assert "canary" not in ran.out + ran.err + written
+
+
+@pytest.mark.usefixtures("broken")
+def test_cfg_01_a_crash_while_the_config_is_read_writes_no_secret_either(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(path: Path, *, env: Mapping[str, str]) -> None:
+        raise ZeroDivisionError(f"at {path.name} with {env['SHOP_KEY']}")
+
+    monkeypatch.setattr("pegboard.cli.project.config_module", SimpleNamespace(load_catalog=crash))
+    ran = run("list")
+    (written,) = tmp_path.glob("pegboard-*.log")
+    assert ran.code == 70
+    assert "at pegboard.yaml with [redacted]" in written.read_text("utf-8")

@@ -214,7 +214,7 @@ async def test_std_16_a_flood_of_progress_is_thinned_out() -> None:
         def on_progress(self, event: object) -> None:
             told.append(event)
 
-    async with running(evil("call=progress"), on_stdio(EVIL, name="calm", trust="any")) as (catalog, _):
+    async with running(evil("call=progress"), on_stdio(EVIL, name="calm", trust="any")) as (catalog, (source, _)):
         view = view_of(catalog, callbacks=Watching())
         flood = asyncio.create_task(timed(view.call("up__echo", {"text": "hi"})))
         slowest = 0.0
@@ -225,6 +225,8 @@ async def test_std_16_a_flood_of_progress_is_thinned_out() -> None:
         assert result.text == "hi"
         assert len(told) <= 10 * took_s + 2
         assert slowest < 0.5
+        # Most of it went no further than the line that it came in.
+        assert source._link.tally.progress_dropped > 90_000
 
 
 @pytest.mark.parametrize(

@@ -174,6 +174,27 @@ async def test_ssrf_20_second_hop_to_internal() -> None:
         assert "Redirect 2" in exc.error.message
 
 
+async def test_ssrf_20_each_hop_is_judged_by_its_address_where_no_name_is_listed(connects: list[str]) -> None:
+    async with RawServer(redirect("http://169.254.169.254/latest/meta-data/")) as start:
+        exc = await refused(start.url, GuardedClient(Destinations(allow_private=True)))
+        assert "Redirect 1" in exc.error.message
+        assert start.hits == len(connects) == 1
+        assert "169.254" not in str(connects)
+
+
+@pytest.mark.parametrize("status", ["302 Found", "307 Temporary Redirect"])
+async def test_ssrf_20_credentials_stay_with_the_origin_that_they_are_for(status: str) -> None:
+    async with (
+        RawServer(answer(b"elsewhere")) as other,
+        RawServer(redirect(f"{other.url}/", status=status)) as start,
+        GuardedClient(Destinations(allow_private=True), headers={"Authorization": "Bearer canary"}) as client,
+    ):
+        response = await client.request("POST", start.url, headers={"X-Api-Key": "canary"}, body=b"x")
+        assert (response.status_code, other.hits) == (200, 1)
+        assert start.heads[0].count("canary") == 2
+        assert "canary" not in other.heads[0]
+
+
 async def test_ssrf_20_location_with_line_breaks_sends_no_header() -> None:
     async with RawServer(redirect("/x\r\n X-Injected: 1")) as start:
         async with GuardedClient(PUBLIC, resolve=BOOK) as client:

@@ -68,7 +68,7 @@ def _report(error: Exception, terminal: Terminal, *, as_json: bool) -> int:
     terminal.note(f"pegboard: {fault}")
     if as_json:
         problems = [{"where": item.where, "path": item.path, "message": item.message} for item in fault.problems]
-        terminal.json({"error": {"kind": fault.kind, "message": str(fault), "problems": problems}})
+        terminal.json({"error": {"kind": fault.kind, "message": terminal.clean(str(fault)), "problems": problems}})
     return int(fault.code)
 
 
@@ -85,7 +85,7 @@ def _counted(error: DefinitionError) -> str:
 
 
 def _bug(error: Exception, terminal: Terminal) -> CommandError:
-    text = "".join(traceback.format_exception(error))
+    text = terminal.clean("".join(traceback.format_exception(error)))
     kind = type(error).__name__
     if os.environ.get("PEGBOARD_DEBUG"):
         terminal.note(text)
@@ -105,10 +105,15 @@ def _bug(error: Exception, terminal: Terminal) -> CommandError:
 class _OneLine(logging.Formatter):
     """Writes a log record as one safe line; the traceback only for those who debug."""
 
+    def __init__(self, terminal: Terminal) -> None:
+        super().__init__()
+        self._terminal = terminal
+
     def format(self, record: logging.LogRecord) -> str:
         text = f"{record.levelname.lower()}: {record.getMessage()}"
         if record.exc_info and record.exc_info[1] is not None:
             text = f"{text}\n{''.join(traceback.format_exception(record.exc_info[1]))}"
+        text = self._terminal.clean(text)
         if os.environ.get("PEGBOARD_DEBUG"):
             return safe(text.rstrip(), lines=True)
         first, *rest = filter(None, text.splitlines())
@@ -119,7 +124,7 @@ class _OneLine(logging.Formatter):
 def _log_to(terminal: Terminal) -> Generator[None]:
     """Send the warnings of Pegboard to the terminal while a command runs."""
     log, handler = logging.getLogger("pegboard"), logging.StreamHandler(terminal.err)
-    handler.setFormatter(_OneLine())
+    handler.setFormatter(_OneLine(terminal))
     handler.setLevel(logging.WARNING)
     log.addHandler(handler)
     try:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pegboard.base.errors import DefinitionError, Problem
 from pegboard.base.loading import Later
 from pegboard.base.model import Approve, JSONValue
+from pegboard.base.secrets import Secret
 from pegboard.cli.faults import CommandError
 from pegboard.cli.options import Identity, Options
 from pegboard.cli.sources import start_needed
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 CONFIG_NAME = "pegboard.yaml"
 _STOP_GRACE_S = 1.0
 
-config_module = Later("pegboard.config")
+config_module, config_files = Later("pegboard.config"), Later("pegboard.config.files")
 
 
 def find_config(named: Path | None, *, start: Path) -> Path:
@@ -106,8 +108,18 @@ def load(options: Options) -> Project:
     path = find_config(options.config, start=Path.cwd())
     # A module of the user's that prints while it is imported must not end up in our answer.
     with redirect_stdout(sys.stderr):
+        # Until it is read, whatever it names of the environment may be a secret.
+        options.terminal.secrets = partial(_named, path)
         catalog, config = config_module.load_catalog(path, env=os.environ)
+    options.terminal.secrets = catalog.guards.secrets
     return Project(catalog=catalog, config=config)
+
+
+def _named(path: Path) -> Iterator[Secret]:
+    """Yield the values of the variables that the files of a config name."""
+    for name in config_files.named_variables(path):
+        if value := os.environ.get(name):
+            yield Secret(value)
 
 
 @asynccontextmanager

@@ -41,8 +41,10 @@ async def start_needed(
     await started(project.catalog, needed, terminal)
 
 
-async def started(catalog: Catalog, names: Sequence[str], terminal: Terminal, *, afresh: bool = False) -> None:
-    """Start these sources and wait for their lists, all at the same time."""
+async def started(
+    catalog: Catalog, names: Sequence[str], terminal: Terminal, *, afresh: bool = False
+) -> dict[str, str]:
+    """Start these sources and wait for their lists, all at the same time; returns what those raised that failed."""
     sources = catalog.registry.sources
     for name in names:
         lock: Any = getattr(sources[name], "lock", None)
@@ -51,7 +53,7 @@ async def started(catalog: Catalog, names: Sequence[str], terminal: Terminal, *,
             lock.is_kept = False
     await catalog.start(only=names)
     if not names:
-        return
+        return {}
     waiting = [asyncio.create_task(_listed(sources[name], afresh=afresh), name=name) for name in names]
     try:
         _, late = await asyncio.wait(waiting, timeout=WAIT_S)
@@ -59,10 +61,16 @@ async def started(catalog: Catalog, names: Sequence[str], terminal: Terminal, *,
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
+    faults: dict[str, str] = {}
     for task in waiting:
-        if task in late:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            faults[task.get_name()] = fault = f"{type(error).__name__}: {error}"
+            terminal.note(f"{task.get_name()!r} did not tell its tools, and they may be missing here. {fault}")
+        elif task in late:
             text = f"{task.get_name()!r} is still connecting after {WAIT_S:g} s: its tools may be missing here."
             terminal.note(f"{text} `pegboard doctor` tells more.")
+    return faults
 
 
 async def _listed(source: Source, *, afresh: bool) -> None:

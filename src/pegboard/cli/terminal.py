@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -13,6 +13,8 @@ import orjson
 
 from pegboard.base.loading import Later
 from pegboard.base.model import JSONValue
+from pegboard.base.redaction import Redactor
+from pegboard.base.secrets import Secret
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -73,10 +75,11 @@ class Column:
 
 @dataclass(kw_only=True)
 class Terminal:
-    """Where a command writes: its answer to `out`, everything else to `err`."""
+    """Where a command writes: its answer to `out`, everything else to `err`, without the `secrets` in use."""
 
     out: TextIO = field(default_factory=lambda: sys.stdout)
     err: TextIO = field(default_factory=lambda: sys.stderr)
+    secrets: Callable[[], Iterable[Secret]] = tuple
 
     def __post_init__(self) -> None:
         for stream in (self.out, self.err):
@@ -84,6 +87,10 @@ class Terminal:
             reconfigure: Any = getattr(stream, "reconfigure", None)
             if reconfigure is not None:
                 reconfigure(errors="backslashreplace")
+
+    def clean(self, text: str) -> str:
+        """Return what was not made to be shown, a traceback or a line of a log, without the secrets in use."""
+        return Redactor(self.secrets()).text(text)
 
     def json(self, value: JSONValue) -> None:
         """Write one JSON document."""
@@ -96,7 +103,7 @@ class Terminal:
     def note(self, text: str) -> None:
         """Write plain lines beside the answer, after what has been said of it so far."""
         self.out.flush()
-        self.err.write(safe(text, lines=True) + "\n")
+        self.err.write(safe(self.clean(text), lines=True) + "\n")
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
         """Write a table as wide as the terminal; a cell that is too long goes on below, never lost."""

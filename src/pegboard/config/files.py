@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +11,7 @@ from pegboard.base.errors import Problem
 from pegboard.config.tree import Mark
 
 MAX_FILE_BYTES: Final = 1 * MIB
+_VARIABLE = re.compile(r"\$\{(\w+)")
 
 
 def read_text(path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> str | Problem:
@@ -56,3 +58,10 @@ def find_files(pattern: str, *, beside: Path) -> list[Path]:
         return [path for path in sorted(beside.parent.glob(pattern)) if not path.is_dir()]
     except (ValueError, NotImplementedError, OSError) as error:
         raise ValueError(f"{pattern!r} is no glob: {error}") from None
+
+
+def named_variables(path: Path) -> frozenset[str]:
+    """Return every `${VARIABLE}` that a config, or another file of YAML beside it or one folder down, names."""
+    files = {path, *path.parent.glob("*.y*ml"), *path.parent.glob("*/*.y*ml")}
+    texts = [said for file in files if isinstance(said := read_text(file), str)]
+    return frozenset(name for text in texts for name in _VARIABLE.findall(text))

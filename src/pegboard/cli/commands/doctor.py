@@ -54,9 +54,10 @@ async def doctor_command(*, options: Given) -> Exit:
     project = load(options)
     with redirect_stdout(stderr):
         try:
-            await started(project.catalog, list(project.catalog.registry.sources), options.terminal, afresh=True)
+            sources = project.catalog.registry.sources
+            faults = await started(project.catalog, list(sources), options.terminal, afresh=True)
             found = [
-                *(_source(source) for source in project.catalog.registry.sources.values()),
+                *(_source(source, faults.get(source.name, "")) for source in sources.values()),
                 *_lock(project),
                 *_keys(project),
                 *await _limits(project),
@@ -85,7 +86,10 @@ def _cells(row: JSON) -> list[str]:
 # ---- sources and what pins them
 
 
-def _source(source: Source) -> Finding:
+def _source(source: Source, fault: str) -> Finding:
+    if fault:
+        to_do = "It failed by itself. If what it says does not help, tell whoever made this kind of source."
+        return Finding(kind="source", name=source.name, state="unreachable", detail=fault, to_do=to_do, is_wrong=True)
     state = source.state()
     if state.status != "ok":
         cure = _CURES[state.status]
