@@ -16,6 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from pegboard import Catalog, Profile
 from pegboard.auth.rules import IdentityRules
 from pegboard.serve import http_app
+from pegboard.serve.mcp import sessions
 from tests.auth.parts import Issuer, bearer, guarded, rule
 from tests.serve.doors import JSON_HEADERS, Seen, answer_of, inside, post, served
 from tests.serve.http_callers import heard_until
@@ -288,3 +289,40 @@ async def test_the_http_api_asks_callers_who_they_are_as_mcp_does(tmp_path: Path
         assert (await client.get("/v1/tools?profile=nope", headers=ann)).status_code == 404
         assert (await client.post("/v1/tools/add/call", headers=ann, json={"a": 1, "b": 2})).status_code == 200
     assert seen.runs == ["add"]
+
+
+async def test_one_cannot_take_the_room_for_sessions_from_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "MAX_SESSIONS_OF_ONE", 3)
+    catalog, _, ann, bob = both_in_one_profile(tmp_path)
+    begin = {
+        "id": 1,
+        "method": "initialize",
+        "params": {"protocolVersion": EARLIER, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+    }
+    ping = {"id": 2, "method": "ping"}
+    async with served(http_app(catalog)) as url, httpx2.AsyncClient(base_url=url) as client:
+        for _ in range(5):
+            # What opens no session takes no room.
+            assert (await earlier(client, ping, ann)).status_code == 400
+        hers = [await open_session(client, ann) for _ in range(3)]
+        for who in (ann, {**ann, "mcp-protocol-version": "2025-06-18"}):
+            refused = await earlier(client, begin, who)
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "60")
+            assert refused.json()["error"] == {
+                "code": -32000,
+                "message": "This caller has as many sessions open as it may. "
+                "End one with DELETE, or wait until an idle one ends.",
+            }
+        bare = await client.post("/mcp", headers={**JSON_HEADERS, **ann}, json={"jsonrpc": "2.0", **begin})
+        assert bare.status_code == 503, "without a version it is an earlier client too"
+        his = await open_session(client, bob)
+        for who, session in [*((ann, one) for one in hers), (bob, his)]:
+            assert (await earlier(client, ping, who, session)).status_code == 200
+        assert (await post(client, "tools/list", headers=ann)).status_code == 200
+        ended = {**ann, "mcp-session-id": hers[0], "mcp-protocol-version": EARLIER}
+        assert (await client.delete("/mcp", headers=ended)).status_code == 200
+        together = await asyncio.gather(*(earlier(client, begin, ann) for _ in range(5)))
+        assert sorted(answer.status_code for answer in together) == [200, 503, 503, 503, 503]
+        assert (await earlier(client, ping, bob, his)).status_code == 200

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
@@ -22,12 +23,14 @@ from pegboard.serve.mcp.handlers import Visits
 from pegboard.serve.mcp.head import Head, HeadReader
 from pegboard.serve.mcp.jsonrpc import as_object, called_tool, error_message
 from pegboard.serve.mcp.server import MIRRORED, PAGE_TOOLS, Protocol, accepts, build
-from pegboard.serve.mcp.sessions import SessionManager
+from pegboard.serve.mcp.sessions import SessionManager, credential_of
 from pegboard.serve.mcp.watch import answer
 from pegboard.serve.metadata import Metadata
 
 _RETRY_MS = 500
 _BUSY = -32000
+_EARLIER = frozenset(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)
+_TOO_MANY = "This caller has as many sessions open as it may. End one with DELETE, or wait until an idle one ends."
 
 
 class Endpoint:
@@ -107,6 +110,8 @@ class Endpoint:
         scope[Visits.KEY], scope["headers"] = visit, head.headers
         if scope["method"] != "POST":
             await self._to_sdk(scope, receive, send, visit)
+        elif _opens_session(head) and self._sessions.is_full_for(credential_of(visit.owner)):
+            await _refuse(send, 503, _BUSY, _TOO_MANY, (b"retry-after", b"60"))
         elif self._open >= self._max_open:
             await _refuse(send, 503, _BUSY, "The server is busy. Try again in a moment.", (b"retry-after", b"1"))
         else:
@@ -163,6 +168,11 @@ class Endpoint:
         # The SDK gives a session to whoever opened it, and to nobody else.
         scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=visit.owner, scopes=[]))
         await self._sessions.handle_request(scope, receive, send)
+
+
+def _opens_session(head: Head) -> bool:
+    version = head.by_name.get(b"mcp-protocol-version")
+    return b"mcp-session-id" not in head.by_name and (version is None or version in _EARLIER)
 
 
 async def _turn_away(send: Send, refusal: Refusal) -> None:

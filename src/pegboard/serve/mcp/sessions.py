@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
 import mcp_types as types
+from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
 from mcp.server.connection import Connection
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
+from mcp.server.streamable_http import EventCallback, EventMessage, EventStore, StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
@@ -29,6 +31,8 @@ _TELL_S = 1.0
 _KEPT_MESSAGES = 256
 _MAX_SUBSCRIBED = 1_000
 _KEPT_BYTES = 2 * 1024 * 1024
+MAX_SESSIONS_OF_ONE = 1_000
+"""A tenth of the sessions that the SDK keeps at all: one credential must leave room for the others."""
 _ASKED: dict[str, tuple[type[Any], type[Any]]] = {
     "elicitation/create": (types.ElicitRequest, types.ElicitResult),
     "sampling/createMessage": (types.CreateMessageRequest, types.CreateMessageResult),
@@ -172,11 +176,37 @@ class RecentEvents(EventStore):
 
 
 class SessionManager(StreamableHTTPSessionManager):
-    """Gives each session an event store of its own.
+    """Gives each session an event store of its own, and each credential no more than its share of the sessions.
 
     The SDK hands one store to all sessions and names streams by request id only, so with a shared store one session
     could replay another's messages. The manager reads `event_store` once for each session that it opens.
     """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._open: dict[str, str] = {}
+        self._of_one: Counter[str] = Counter()
+
+    def is_full_for(self, credential: str) -> bool:
+        """Tell whether a credential has as many sessions open as it may."""
+        return self._of_one[credential] >= MAX_SESSIONS_OF_ONE
+
+    def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
+        credential = "" if requestor is None else credential_of(requestor["client_id"])
+        # Of several that were let through to here together, only as many as there is room for.
+        transport = None if self.is_full_for(credential) else super()._admit_session(requestor)
+        if transport is not None and transport.mcp_session_id is not None:
+            self._open[transport.mcp_session_id] = credential
+            self._of_one[credential] += 1
+        return transport
+
+    async def _discard_session(self, session_id: str, transport: StreamableHTTPServerTransport) -> None:
+        credential = self._open.pop(session_id, None)
+        if credential is not None:
+            self._of_one[credential] -= 1
+            if not self._of_one[credential]:
+                del self._of_one[credential]
+        await super()._discard_session(session_id, transport)
 
     @property
     def event_store(self) -> EventStore:  # pyright: ignore[reportIncompatibleVariableOverride] - an attribute in the SDK
@@ -185,3 +215,8 @@ class SessionManager(StreamableHTTPSessionManager):
     @event_store.setter
     def event_store(self, value: EventStore | None) -> None:
         pass
+
+
+def credential_of(owner: str) -> str:
+    """Return whose sessions a `Visit.owner` counts among, whatever the profile."""
+    return owner.rpartition("|")[0]
