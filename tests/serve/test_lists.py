@@ -1,13 +1,16 @@
 """Lists: each profile has its own, the same for the same caller, and nothing shows what is hidden."""
 
 import json
+from typing import Any
 
+import httpx2
 import pytest
 
 from pegboard import Catalog, DefinitionError, Profile
 from pegboard.serve import http_app
-from tests.serve.doors import answer_of, call, inside, names, post, workshop
+from tests.serve.doors import JSON_HEADERS, answer_of, call, inside, names, post, served, workshop
 
+EARLIER = "2025-11-25"
 CHAT = ["add", "echo", "count", "wait", "steps", "greet", "broken"]
 ADMIN = ["add", "count", "wait", "steps", "greet", "broken", "wipe"]
 
@@ -100,3 +103,52 @@ async def test_a_long_list_comes_in_pages_whose_cursors_belong_to_one_caller_and
         late = await post(client, "tools/list", {"cursor": first["nextCursor"]})
         made_up = await post(client, "tools/list", {"cursor": "2000"})
         assert foreign.json()["error"] == late.json()["error"] == made_up.json()["error"]
+
+
+async def earlier_tools(client: httpx2.AsyncClient) -> list[dict[str, Any]]:
+    """Return the tools as a session of an earlier revision is told of them."""
+    headers = {**JSON_HEADERS, "mcp-protocol-version": EARLIER}
+    hello = {"protocolVersion": EARLIER, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+    opened = await client.post("/mcp", headers=headers, json=begin)
+    headers["mcp-session-id"] = opened.headers["mcp-session-id"]
+    await client.post("/mcp", headers=headers, json={"jsonrpc": "2.0", "method": "notifications/initialized"})
+    listed = await client.post("/mcp", headers=headers, json={"jsonrpc": "2.0", "id": 2, "method": "tools/list"})
+    return answer_of(listed)["result"]["tools"]
+
+
+async def test_title_annotations_icons_and_meta_of_a_tool_stand_on_the_wire_in_both_eras() -> None:
+    catalog = Catalog()
+    icons = [
+        {"src": "https://example.com/i.svg", "mimeType": "image/svg+xml", "sizes": ["any"]},
+        {"src": "data:image/png;base64,AA==", "theme": "dark"},
+    ]
+
+    @catalog.tool(
+        title="Find things", read_only=True, destructive=False, idempotent=True, open_world=False,
+        icons=icons, meta={"example.com/team": "search"},
+    )  # fmt: skip
+    async def find(word: str) -> dict[str, Any]:
+        """Find things that have a word."""
+        return {"found": word}
+
+    async with served(http_app(catalog)) as url, httpx2.AsyncClient(base_url=url) as client:
+        (plain,) = answer_of(await post(client, "tools/list"))["result"]["tools"]
+        (by_sdk,) = answer_of(await post(client, "tools/list", meta={"progressToken": 1}))["result"]["tools"]
+        (earlier,) = await earlier_tools(client)
+    assert plain == by_sdk == earlier
+    told = {key: plain[key] for key in ("name", "title", "description", "annotations", "icons", "_meta")}
+    assert told == {
+        "name": "find",
+        "title": "Find things",
+        "description": "Find things that have a word.",
+        "annotations": {
+            "title": "Find things",
+            "readOnlyHint": True,
+            "destructiveHint": False,
+            "idempotentHint": True,
+            "openWorldHint": False,
+        },
+        "icons": icons,
+        "_meta": {"example.com/team": "search"},
+    }
