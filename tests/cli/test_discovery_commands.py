@@ -40,6 +40,32 @@ def test_search_as_json_is_what_the_meta_tool_answers(run: Run) -> None:
     }
 
 
+def test_search_takes_words_without_quotes(run: Run) -> None:
+    assert answer(run("search", "delete", "a", "page", "--json")) == answer(run("search", "delete a page", "--json"))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), 'Say what is needed: pegboard search "create an issue"'),
+        (("", " "), 'Say what is needed: pegboard search "create an issue"'),
+        (("delete", "--limit", "0"), "--limit 0: there is nothing to show. Give 1 or more."),
+        (("delete", "--profile", "nobody"), "Unknown profile 'nobody'. Profiles: "),
+        (("delete", "--config", "none.yaml"), "The config file 'none.yaml' does not exist."),
+    ],
+)
+def test_search_says_what_it_wants(run: Run, words: tuple[str, ...], said: str) -> None:
+    ran = run("search", *words)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+
+
+def test_search_says_that_nothing_serves(run: Run) -> None:
+    ran = run("search", "transfer money abroad")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == "0 tools for 'transfer money abroad' in all groups.\n"
+
+
 def test_search_does_not_find_what_the_profile_hides(run: Run) -> None:
     told = answer(run("search", "delete a page", "--profile", "chat", "--json"))
     assert "delete_page" not in str(told["hits"])
@@ -203,7 +229,7 @@ def test_refs_names_dead_references_with_their_place(run: Run, tmp_path: Path) -
 
 def test_refs_to_what_exists_end_well(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("`count_words`, main.delete_page, `getTools`, 'something_else', echo")
-    assert run("refs", str(tmp_path / "a.md")) == Ran(code=0, out="0 dead references in 1 files.\n", err="")
+    assert run("refs", str(tmp_path / "a.md")) == Ran(code=0, out="0 dead references in 1 file.\n", err="")
 
 
 @pytest.mark.parametrize("words", [(), ("/nowhere/at/all",)])

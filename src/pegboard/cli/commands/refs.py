@@ -43,8 +43,8 @@ async def refs_command(
     else:
         for file, dead in found:
             options.terminal.say(f"{file}:{dead.line}:{dead.column}: {_said(dead)}")
-        plural = "" if len(found) == 1 else "s"
-        options.terminal.say(f"{len(found)} dead reference{plural} in {len(files)} files.")
+        found_s, files_s = ("" if len(listed) == 1 else "s" for listed in (found, files))
+        options.terminal.say(f"{len(found)} dead reference{found_s} in {len(files)} file{files_s}.")
     return Exit.REFUSED if found else Exit.DONE
 
 

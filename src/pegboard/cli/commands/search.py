@@ -8,6 +8,7 @@ from cyclopts import Parameter
 
 from pegboard.base.model import JSON
 from pegboard.cli.declaration import first_line
+from pegboard.cli.faults import CommandError
 from pegboard.cli.options import Given
 from pegboard.cli.project import opened
 from pegboard.cli.terminal import Column
@@ -22,9 +23,7 @@ _COLUMNS = (
 
 
 async def search_command(
-    query: Annotated[str, Parameter(help="What is needed, in any language.")],
-    /,
-    *,
+    *words: Annotated[str, Parameter(name="query", help="What is needed, in any language.")],
     limit: Annotated[int, Parameter(help="The most tools to show; 8 by default.")] = DEFAULT_LIMIT,
     options: Given,
 ) -> None:
@@ -32,8 +31,13 @@ async def search_command(
 
     Asks the index that `searchTools` asks, and like it shows nothing where no tool seems to serve.
     """
+    query = " ".join(words).strip()
+    if not query:
+        raise CommandError('Say what is needed: pegboard search "create an issue"')
+    if limit < 1:
+        raise CommandError(f"--limit {limit}: there is nothing to show. Give 1 or more.")
     async with opened(options) as (project, view):
-        found = await answers(project.catalog.discovery.finder, view, [query], limit=max(limit, 1))
+        found = await answers(project.catalog.discovery.finder, view, [query], limit=limit)
         told: JSON = project.clean(found[0], view.ctx)
     if options.json:
         options.terminal.json({"profile": options.chosen_profile, **told})
