@@ -79,6 +79,32 @@ def test_an_unknown_key_or_wrong_value_is_refused_at_its_line_and_column(project
     assert len(project.said()) == 9, said
 
 
+def test_urls_headers_and_roots_that_cannot_be_used_are_refused_at_load(project: Project) -> None:
+    project.env = {"PLACE": CANARY}
+    project.write(
+        """
+        tools:
+          - {name: web_search, type: builtin, config: {provider: searxng, base_url: search.example.com}}
+          - {name: wikipedia, type: builtin, config: {base_url: "${PLACE}"}}
+          - {name: send_slack, type: builtin, config: {webhook_url: "hooks.example.com/${PLACE}"}}
+          - {name: send_slack, as: other, type: builtin, config: {token: t, base_url: "ftp://u:${PLACE}@h"}}
+          - {name: send_webhook, type: builtin, config: {idempotency_header: Event Id}}
+          - {name: http_request, type: builtin, config: {headers: {Host: "${PLACE}"}, allow_hosts: [a.example]}}
+          - {name: graphql_query, type: builtin, config: {headers: {X: "${PLACE}é"}, allow_hosts: [a.example]}}
+          - {name: read_file, type: builtin, config: {roots: []}}
+        """
+    )
+    said = project.said()
+    wanted = [
+        "config.base_url: this is no http or https URL", "config.base_url: this is no http or https URL",
+        "config.webhook_url: this is no http or https URL", "config.base_url: this is no http or https URL",
+        "config.idempotency_header: 'Event Id' is not a header name", "config: The header 'Host' cannot be set",
+        "config: The header 'X' has a line break", "config.roots: `roots` names no folder",
+    ]  # fmt: skip
+    assert [words in line for words, line in zip(wanted, said, strict=True)] == [True] * len(wanted), said
+    assert CANARY not in str(said)
+
+
 @pytest.mark.parametrize(
     ("name", "config", "package", "extra"),
     [("json_transform", "{}", "jmespath", "tools"), ("json_transform", "{template: true}", "jinja2", "tools"),

@@ -40,7 +40,7 @@ _ADVICE = {
     "is hidden": "Choose a name without a leading dot.",
     "would have": "Write less.",
     "exists already": "Choose another name, or the mode 'overwrite'.",
-    "does not exist": "Check the name; folders are not created.",
+    "does not exist": "Check the name and its folders.",
 }
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS})
 

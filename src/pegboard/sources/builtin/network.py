@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Annotated, Self
 
 import orjson
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from pegboard.base.bounds import MIB
 from pegboard.base.errors import CallError, DefinitionError
@@ -15,9 +15,27 @@ from pegboard.base.model import JSONValue
 from pegboard.base.secrets import Secret
 from pegboard.egress.answers import retry_after_s, text_of
 from pegboard.egress.destinations import Destinations, only_there
-from pegboard.egress.http import GuardedClient, OnOverflow, Response
+from pegboard.egress.failures import EgressError
+from pegboard.egress.http import GuardedClient, OnOverflow, Response, checked_headers
 from pegboard.sources.builtin.kind import BuiltinConfig, SecretText, Services
 from pegboard.sources.seal import credentials_in
+
+
+def http_url(url: str) -> str:
+    """Return an operator's URL.
+
+    Raises:
+        ValueError: it is no http or https URL.
+    """
+    try:
+        only_there(url)
+    except DefinitionError:
+        # Not quoted: it may come from the environment, or hold a password.
+        raise ValueError("this is no http or https URL; write 'https://host/path'") from None
+    return url
+
+
+HttpUrl = Annotated[str, AfterValidator(http_url)]
 
 
 class NetworkConfig(BuiltinConfig):
@@ -58,6 +76,7 @@ class HeaderConfig(NetworkConfig):
     def _headers_stay_with_their_hosts(self) -> Self:
         if self.headers and not self.allow_hosts:
             raise ValueError("`headers` would go to any host that the model names; say `allow_hosts` too")
+        check_headers(self.plain_headers())
         return self
 
     def secrets(self) -> Iterator[Secret]:
@@ -68,6 +87,18 @@ class HeaderConfig(NetworkConfig):
     def plain_headers(self) -> dict[str, str]:
         """Return the headers as they are sent."""
         return {name: value.reveal() for name, value in self.headers.items()}
+
+
+def check_headers(headers: Mapping[str, str]) -> None:
+    """See that an operator's headers can be sent.
+
+    Raises:
+        ValueError: one cannot; the message has its name and not its value.
+    """
+    try:
+        checked_headers(headers)
+    except EgressError as exc:
+        raise ValueError(exc.error.message) from None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

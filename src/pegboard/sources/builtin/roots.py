@@ -12,13 +12,15 @@ from pegboard.egress.files import Root
 
 
 def _as_list(value: object) -> object:
+    if value in ([], ()):
+        raise ValueError("`roots` names no folder; name at least one, such as [files]")
     return [value] if isinstance(value, str) else value
 
 
 Roots = Annotated[
     tuple[Annotated[str, Field(min_length=1)], ...],
     BeforeValidator(_as_list),
-    Field(min_length=1, description="The folders it may use, relative to the config file. There is no default."),
+    Field(description="The folders it may use, relative to the config file. There is no default."),
 ]
 
 

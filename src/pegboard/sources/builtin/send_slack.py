@@ -7,7 +7,7 @@ from typing import Any, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import orjson
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from pegboard.base.errors import CallError
 from pegboard.base.model import JSON, Annotations, Handler, is_object
@@ -16,7 +16,7 @@ from pegboard.core.call_context import CallContext
 from pegboard.egress.answers import json_of, text_of
 from pegboard.egress.http import Response
 from pegboard.sources.builtin.kind import BuiltinKind, SecretText, Services, tool_spec
-from pegboard.sources.builtin.network import NetworkConfig, check_status, web
+from pegboard.sources.builtin.network import HttpUrl, NetworkConfig, check_status, http_url, web
 
 _WHO = "Slack"
 # What is longer in a webhook's URL is taken for a key, and kept out of results.
@@ -30,8 +30,15 @@ class SlackConfig(NetworkConfig):
 
     webhook_url: SecretText | None = Field(None, description="An incoming webhook; it posts to its own channel.")
     token: SecretText | None = Field(None, description="A bot token, which may post to any channel it is in.")
-    base_url: str = Field("https://slack.com/api", min_length=1, description="Where Slack's API is, for a token.")
+    base_url: HttpUrl = Field("https://slack.com/api", description="Where Slack's API is, for a token.")
     channel: str | None = Field(None, min_length=1, description="Where a message goes that names no channel.")
+
+    @field_validator("webhook_url")
+    @classmethod
+    def _is_a_url(cls, webhook_url: Secret | None) -> Secret | None:
+        if webhook_url is not None:
+            http_url(webhook_url.reveal())
+        return webhook_url
 
     @model_validator(mode="after")
     def _has_one_way(self) -> Self:

@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import secrets
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from pegboard.base.bounds import KIB
 from pegboard.base.errors import CallError
@@ -17,7 +17,7 @@ from pegboard.base.secrets import Secret
 from pegboard.core.call_context import CallContext
 from pegboard.sources.builtin.http_request import result
 from pegboard.sources.builtin.kind import BuiltinKind, SecretText, Services, tool_spec
-from pegboard.sources.builtin.network import NetworkConfig, web
+from pegboard.sources.builtin.network import NetworkConfig, check_headers, web
 from pegboard.sources.encoding import json_bytes
 
 _RESPONSE_BYTES = 64 * KIB
@@ -32,6 +32,12 @@ class WebhookConfig(NetworkConfig):
     idempotency_header: str = Field(
         "Idempotency-Key", min_length=1, description="The header that names the event, the same for each repetition."
     )
+
+    @field_validator("idempotency_header")
+    @classmethod
+    def _is_a_header(cls, name: str) -> str:
+        check_headers({name: ""})
+        return name
 
 
 SPEC = tool_spec(

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from pegboard.base.model import JSON, Annotations, Handler
 from pegboard.core.call_context import CallContext
 from pegboard.sources.builtin.kind import BuiltinKind, SecretText, Services, rows_of, tool_spec
-from pegboard.sources.builtin.network import NetworkConfig, check_status, fitting, web
+from pegboard.sources.builtin.network import HttpUrl, NetworkConfig, check_status, fitting, web
 from pegboard.sources.builtin.searching import PROVIDERS, Search
 
 _SNIPPET_BYTES = 4_000
@@ -25,7 +25,7 @@ class SearchConfig(NetworkConfig):
         "duckduckgo", description="Who searches; tavily and brave need a key, searxng a base_url."
     )
     api_key: SecretText | None = Field(None, description="The key of the provider.")
-    base_url: str | None = Field(None, min_length=1, description="Where the provider is, if not at its usual place.")
+    base_url: HttpUrl | None = Field(None, description="Where the provider is, if not at its usual place.")
 
     @model_validator(mode="after")
     def _provider_has_what_it_needs(self) -> Self:

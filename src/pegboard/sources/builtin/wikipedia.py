@@ -13,7 +13,7 @@ from pegboard.base.model import JSON, Annotations, Handler, is_list, is_object
 from pegboard.core.call_context import CallContext
 from pegboard.egress.answers import json_of
 from pegboard.sources.builtin.kind import BuiltinKind, Services, tool_spec
-from pegboard.sources.builtin.network import NetworkConfig, Web, check_status, fitting, web
+from pegboard.sources.builtin.network import HttpUrl, NetworkConfig, Web, check_status, fitting, web
 
 _WHO = "Wikipedia"
 _TITLE_CHARS, _EXTRACT_BYTES = 500, 200_000
@@ -24,8 +24,8 @@ _LINK = r"https?://[^\s\x00-\x1f]{1,4000}\Z"
 class WikipediaConfig(NetworkConfig):
     """Which Wikipedia is asked."""
 
-    base_url: str = Field(
-        "https://{language}.wikipedia.org", min_length=1, description="Where it is; `{language}` is the language code."
+    base_url: HttpUrl = Field(
+        "https://{language}.wikipedia.org", description="Where it is; `{language}` is the language code."
     )
 
 
