@@ -111,6 +111,17 @@ def test_the_list_is_the_same_whatever_the_order_of_declaration(exposure: str) -
         assert view_of(shuffled).export_bytes("mcp") == first
 
 
+@pytest.mark.parametrize("exposure", ["two_tool", "search", "auto"])
+def test_the_list_is_the_same_for_everybody_who_sees_the_same(exposure: str) -> None:
+    """Spaces, sessions and settings stand in results, or a prompt cache would hold for one caller alone."""
+    catalog = shop(exposure=exposure, require_context=True)
+    one, other = (
+        ToolContext(user_id=name, space_id=f"space of {name}", session_id=name, agent=name, settings={"name": name})
+        for name in ("ann", "ben")
+    )
+    assert view_of(catalog, one).export_bytes("mcp") == view_of(catalog, other).export_bytes("mcp")
+
+
 async def test_the_list_does_not_change_by_what_a_client_does() -> None:
     catalog = shop(things=FEW)
     before = view_of(catalog).export_bytes("mcp")

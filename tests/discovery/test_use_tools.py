@@ -240,10 +240,12 @@ async def test_the_events_of_a_batch_carry_its_id(catalog: Catalog) -> None:
 
     listener = Listener()
     ctx = ToolContext(callbacks=listener)
-    answer = await use(catalog, {"agent": "agents", "tool": "ponder"}, OK, ctx=ctx, strategy="parallel")
+    calls = ({"agent": "agents", "tool": "ponder"}, OK)
+    answer = await use(catalog, *calls, ctx=ctx, strategy="parallel", context={"goal": "a goal", "mood": "good"})
     batch = next(event for event in listener.events if event.type == "on_batch_started")
     ids = [item["call_id"] for item in answer["data"]["results"]]
-    assert batch.payload == {"batch_id": batch.call_id, "strategy": "parallel", "calls": 2, "context": {}}
+    about = {"batch_id": batch.call_id, "strategy": "parallel", "calls": 2}
+    assert batch.payload == {**about, "context": {"goal": "a goal"}}
     inner = [event for event in listener.events if event.call_id in ids]
     assert {event.parent_call_id for event in inner} == {batch.call_id}
     assert {event.type for event in inner} == {
@@ -257,7 +259,7 @@ async def test_the_events_of_a_batch_carry_its_id(catalog: Catalog) -> None:
     assert fractions == sorted(fractions)
     assert fractions[-1] == 1.0
     done = next(event for event in own if event.type == "on_batch_completed")
-    assert done.payload == {"batch_id": batch.call_id, "strategy": "parallel", "calls": 2, "failed": 0}
+    assert done.payload == {**about, "failed": 0}
     assert done.ok is True
     assert len({event.request_id for event in listener.events}) == 1
 
