@@ -44,6 +44,7 @@ def test_a_command_that_is_to_come_says_so(run: Run, name: str) -> None:
         (["--confg", "a.yaml", "list"], 'Unknown command "--confg".'),
         (["--confg", "a.yaml", "list"], "Did you mean --config?"),
         (["call", "a", "--ys"], "Unknown option: --ys. Did you mean --yes?"),
+        (["list", "chat"], "'chat' is no argument here; an option begins with '--'. See `pegboard list --help`."),
         (["call"], "NAME requires an argument"),
         (["call", "a", "--args"], "--args requires an argument"),
         (["export", "opnai"], "opnai"),

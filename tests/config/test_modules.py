@@ -153,6 +153,20 @@ def test_a_module_that_cannot_be_imported_is_a_problem_with_its_line(project: Pr
     assert problem.message.startswith(f"the module 'mine' cannot be imported: {said}")
 
 
+@pytest.mark.parametrize(
+    ("source", "meant"),
+    [
+        ("from pegboard import default_catlog\n", "'default_catalog'"),
+        ("from pegboard import default_catalog\n\n@default_catalog.toll\ndef f(): pass\n", "'tool'"),
+    ],
+)
+def test_a_name_of_ours_that_is_misspelt_is_told_with_the_one_that_was_meant(
+    project: Project, source: str, meant: str
+) -> None:
+    (problem,) = project.write("python: [mine]", mine=source).problems()
+    assert f". Did you mean {meant}? (mine.py:" in problem.message
+
+
 def test_tools_of_a_failed_module_are_not_reported_a_second_time(project: Project) -> None:
     project.write("python: [mine]\ntools: [{name: a, type: internal}]\n", mine="1 / 0\n")
     assert [problem.path for problem in project.problems()] == ["python[0]"]

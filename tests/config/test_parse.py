@@ -116,6 +116,7 @@ def test_a_tag_is_refused_by_name_and_line(text: str, line: int, tag: str) -> No
 @pytest.mark.parametrize(
     ("text", "where", "words"),
     [
+        ("a:\n  b {c: [d]}\n  e: {f: [g]}", "f.yaml:2:12", "a colon is missing after a key"),
         ("a: [1", "f.yaml:1:6", "a bracket is not closed"),
         ("a: b: c", "f.yaml:1:5", "needs quotes"),
         ("\ta: 1", "f.yaml:1:1", "spaces, not with tabs"),

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 
-from cyclopts import CycloptsError
+from cyclopts import CycloptsError, UnusedCliTokensError
 
 from pegboard.base.errors import DefinitionError, PegboardError
 from pegboard.base.names import nearest_one
@@ -57,6 +57,9 @@ def _report(error: Exception, terminal: Terminal, *, as_json: bool) -> int:
             fault = error
         case DefinitionError() if any(problem.where for problem in error.problems):
             fault = CommandError(_counted(error), kind="config_invalid", problems=error.problems)
+        case UnusedCliTokensError(unused_tokens=[str(word), *_]):
+            command = " ".join(("pegboard", *(error.command_chain or ())))
+            fault = CommandError(f"{word!r} is no argument here; an option begins with '--'. See `{command} --help`.")
         case CycloptsError():
             fault = CommandError(f"{error}{_meant(error)} See `pegboard --help`.")
         case PegboardError():

@@ -45,6 +45,7 @@ _HINTS = {
     "mapping values are not allowed here": "a text with ': ' needs quotes, and keys of one mapping the same indent",
     "found character '\\t' that cannot start any token": "indent with spaces, not with tabs",
     "found unexpected end of stream": "a quote is not closed",
+    "expected <block end>": "a colon is missing after a key, or an indent differs from that of the lines above",
     "expected ',' or": "a bracket is not closed, or a text inside brackets needs quotes",
 }
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import re
+import sys
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,6 +21,7 @@ from pegboard.config.problems import Report
 from pegboard.config.tree import At
 
 # The frames of an import that are not of the module itself.
+_NO_NAME = re.compile(r"cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)'")
 _NOT_THEIRS = ("<", str(Path(__file__).parents[1]), importlib.__file__)
 
 
@@ -91,7 +94,7 @@ def _fault(error: BaseException, module: str, beside: Sequence[str]) -> str:
         hint = f". Did you mean {near!r}?" if near else ""
         return f"there is no module {error.name!r} beside this file or among the installed packages{hint}"
     kind = type(error).__name__
-    said = "; ".join(str(error).splitlines())
+    said = "; ".join(str(error).splitlines()) + _meant(error)
     if isinstance(error, SyntaxError):
         return f"{kind}: {error.msg} ({(error.filename or module).rpartition('/')[2]}:{error.lineno})"
     frames = [
@@ -99,3 +102,16 @@ def _fault(error: BaseException, module: str, beside: Sequence[str]) -> str:
     ]
     place = f" ({frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
     return f"{kind}: {said}{place}"
+
+
+def _meant(error: BaseException) -> str:
+    """Return which name was meant, which Python itself says only where it ends a program."""
+    missing = _NO_NAME.match(str(error)) if isinstance(error, ImportError) else None
+    if missing is not None and (module := sys.modules.get(missing["module"])) is not None:
+        wanted, known = missing["name"], dir(module)
+    elif isinstance(error, AttributeError) and error.name is not None and "Did you mean" not in str(error):
+        wanted, known = error.name, dir(error.obj)
+    else:
+        return ""
+    near = nearest_one(wanted, [name for name in known if not name.startswith("_")])
+    return f". Did you mean {near!r}?" if near else ""
