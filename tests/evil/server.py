@@ -10,7 +10,7 @@ changes=N       announce N times after each list that it has changed
 start=exit|hang|stderr|garbage    what it does before it is spoken to
 log=PATH        append a line for each message that came, and for each run of `write`
 stubborn=S      ignore SIGTERM, and leave three `sleep S` behind, one in a session of its own
-size=N          how many bytes the bomb of `call=image`, `structured` or `line_sse` has; the levels of `deep`
+size=N          the bytes of `call=image`, `structured` or `line_sse`; the levels of `deep`; what `number` says
 http=PORT       speak HTTP at http://127.0.0.1:PORT/mcp, and SSE at /sse, rather than stdio
 """
 
@@ -35,8 +35,8 @@ HONEST = [
 ]
 MISDEEDS = (
     "hang", "hang_write", "die", "die_once", "garbage", "flood_garbage", "double", "foreign", "string_id", "null_id",
-    "cancelled_id", "huge", "image", "structured", "link", "blocks", "deep", "nan", "drip", "progress", "stderr",
-    "line", "no_result", "endless_sse", "progress_sse", "line_sse", "retry_sse",
+    "cancelled_id", "huge", "image", "structured", "number", "link", "blocks", "deep", "nan", "drip", "progress",
+    "stderr", "line", "no_result", "endless_sse", "progress_sse", "line_sse", "retry_sse",
 )  # fmt: skip
 
 
@@ -168,6 +168,8 @@ def strange_result(kind: str, good: dict[str, Any]) -> bytes | None:
             told = {"content": [{"type": "image", "data": data, "mimeType": "image/png"}]}
         case "structured":
             told = {"content": [], "structuredContent": {"rows": ["x" * 1_000] * (int(OPTIONS["size"]) // 1_000)}}
+        case "number":
+            told = {"content": [], "structuredContent": {"rows": [{"id": int(OPTIONS["size"])}]}}
         case "link":
             uri = good["result"]["content"][0]["text"]
             told = {"content": [{"type": "resource_link", "uri": uri, "name": "report"}]}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import re
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
@@ -23,6 +25,9 @@ from pegboard.sources.mcp.settings import ServerSettings, revealed
 
 log = logging.getLogger("pegboard")
 _BAD_LINES = 1_000
+# No result of more is passed on, and to look for a number in all of a long list takes longer than to read it.
+_EXACT_BYTES = 2 * 1024 * 1024
+_LONG_NUMBER = re.compile(rb"\d{19}")
 # A person sees ten steps a second; a flood of them must not keep the loop from anything else.
 _PROGRESS_S = 0.1
 Messages = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
@@ -113,7 +118,7 @@ def _message(line: bytes, tally: Tally, progressed: dict[Any, float]) -> types.J
         ValueError: the line is no JSON.
         ValidationError: it is no message.
     """
-    raw: Any = orjson.loads(line)
+    raw: Any = _exact(line) if len(line) <= _EXACT_BYTES and _LONG_NUMBER.search(line) else orjson.loads(line)
     if isinstance(raw, dict):
         said = cast("dict[str, Any]", raw)
         if said.get("method") == "notifications/progress" and not _is_due(said, progressed):
@@ -123,6 +128,14 @@ def _message(line: bytes, tally: Tally, progressed: dict[Any, float]) -> types.J
             tally.stray_replies += 1
             return None
     return types.jsonrpc_message_adapter.validate_python(raw, by_name=False)
+
+
+def _exact(line: bytes) -> Any:
+    """Return what a line says, integers of more than 64 bits included; orjson would round them."""
+    try:
+        return json.loads(line)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
 
 
 def _is_awaited(identity: object, tally: Tally) -> bool:
