@@ -66,7 +66,7 @@ async def test_without_a_model_or_a_store_the_tools_are_hidden_with_the_reason(c
     view = catalog.view(context())
     assert view.names() == []
     assert "a model is configured (models:)" in view.why("text_summarize").reason
-    assert "there is a document store" in view.why("rag_query").reason
+    assert "supplies a document store" in view.why("rag_query").reason
     for name in ("text_summarize", "rag_query", "rag_ingest"):
         result = await view.call(name, {})
         assert result.error is not None

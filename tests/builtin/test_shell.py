@@ -123,8 +123,8 @@ async def test_all_17_load_and_list_shows_those_that_can_work(opened: Open) -> N
 
 @pytest.mark.parametrize(
     ("name", "missing"),
-    [("text_summarize", "a model is configured (models:)"), ("rag_query", "there is a document store (workspace:)"),
-     ("rag_ingest", "there is a document store (workspace:)")],
+    [("text_summarize", "a model is configured (models:)"), ("rag_query", "the host supplies a document store (services: documents)"),
+     ("rag_ingest", "the host supplies a document store (services: documents)")],
 )  # fmt: skip
 async def test_what_cannot_work_says_why_and_cannot_be_called(opened: Open, name: str, missing: str) -> None:
     async with opened() as shell:

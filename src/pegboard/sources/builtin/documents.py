@@ -31,4 +31,8 @@ def store_of(ctx: ToolContext) -> DocumentStore:
 
 def hidden_without_store(config: BuiltinConfig, spec: ToolSpec, services: Services) -> ToolSpec:
     """Return the declaration, hidden while there is no store."""
-    return asked(spec, "there is a document store (workspace:)", lambda ctx: ctx.services.get("documents") is not None)
+    return asked(
+        spec,
+        "the host supplies a document store (services: documents)",
+        lambda ctx: ctx.services.get("documents") is not None,
+    )

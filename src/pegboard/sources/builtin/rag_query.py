@@ -13,7 +13,9 @@ from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, 
 
 
 class QueryConfig(BuiltinConfig):
-    """Where it searches, and what counts as found."""
+    """Where it searches, and what counts as found. Without a store of the host, `ToolContext(services={"documents": …})`,
+    the tool is hidden.
+    """
 
     collection: Collection = Field("default", description="The collection of a query that names none.")
     score_threshold: float = Field(0.0, ge=0, le=1, description="What scores lower is left out.")
