@@ -6,6 +6,7 @@ tools=PATH      offer the definitions in this JSON file, read anew for every lis
 count=N         offer N tools of about 1 KB
 pages=new|same|cycle|N    never end the list: always a new cursor, the same one, three in turn; or N pages
 call=KIND       how `tools/call` goes wrong, see `MISDEEDS`; else it is honest
+ttl=MS          say of each list how long it holds
 changes=N       announce N times after each list that it has changed
 start=exit|hang|stderr|garbage    what it does before it is spoken to
 log=PATH        append a line for each message that came, and for each run of `write`
@@ -82,6 +83,8 @@ def answer(message: dict[str, Any]) -> dict[str, Any] | None:
         }
     elif method == "tools/list":
         told = page((message.get("params") or {}).get("cursor"))
+        if "ttl" in OPTIONS:
+            told["ttlMs"] = int(OPTIONS["ttl"])
     elif method == "tools/call":
         name, arguments = message["params"]["name"], message["params"].get("arguments") or {}
         if name == "write":
@@ -213,7 +216,9 @@ class OnHttp(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        note(message.get("method", "answer") + (" with token" if "secret-token" in str(self.headers) else ""))
+        carried = str(self.headers) + json.dumps(message)
+        known = [token for token in ("secret-token", "caller-token") if token in carried]
+        note(" with ".join([message.get("method", "answer"), *known]))
         good = answer(message)
         if OPTIONS.get("start") == "401":
             return self.reply(401, b"{}")
