@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import shutil
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,22 @@ async def refused_by_sqlite(tools: Shelf, query: str, *, kinds: tuple[str, ...] 
 )  # fmt: skip
 async def test_sql_01_sqlite_writes_behind_comments(lite: Shelf, query: str) -> None:
     await refused_by_sqlite(lite, query)
+
+
+async def test_sql_01_sqlite_itself_opens_the_file_for_reading_alone(lite: Shelf) -> None:
+    """A login that may write would, at its end, put what waits in the log into the database."""
+    folder = lite.services.folder
+    with closing(sqlite3.connect(folder / "busy.db")) as writer:
+        writer.execute("PRAGMA journal_mode = wal")
+        writer.execute("CREATE TABLE t (id INTEGER)")
+        writer.execute("INSERT INTO t VALUES (7)")
+        writer.commit()
+        for name in ("busy.db", "busy.db-wal"):
+            shutil.copy(folder / name, folder / name.replace("busy", "left"))
+    lite.put("sql_query", {"connection_string": "sqlite:///left.db"}, as_name="left")
+    before = {name: mark for name, mark in disk(folder).items() if name in ("left.db", "left.db-wal")}
+    assert (await lite.value("left", {"query": "SELECT id FROM t"}))["rows"] == [[7]]
+    assert {name: mark for name, mark in disk(folder).items() if name in ("left.db", "left.db-wal")} == before
 
 
 @pytest.mark.parametrize(

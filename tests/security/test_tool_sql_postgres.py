@@ -169,6 +169,17 @@ async def test_sql_04_postgres_session_and_role(pg: Shelf, postgres_url: str, qu
     await refused_by_postgres(pg, postgres_url, query.replace("{", "{{").replace("}", "}}"), tmp_path)
 
 
+async def test_sql_04_strings_end_where_they_seem_to_whatever_the_login_has_set(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS careless")
+        connection.execute("CREATE ROLE careless LOGIN")
+        connection.execute("ALTER ROLE careless SET standard_conforming_strings = off")
+    url = postgres_url.replace("//postgres:", "//careless:")
+    tools = Shelf().put("sql_query", {"connection_string": url, "timeout_seconds": 1})
+    got = await tools.value("sql_query", {"query": "SELECT 'a\\'', pg_sleep(60) --'"})
+    assert got["rows"] == [["a\\', pg_sleep(60) --"]]
+
+
 @pytest.mark.parametrize("query", PG_FILES)
 async def test_sql_04_postgres_functions_that_read_files(
     pg: Shelf, postgres_url: str, query: str, tmp_path: Path

@@ -13,8 +13,9 @@ from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, 
 
 
 class IngestConfig(BuiltinConfig):
-    """Where documents go, and how large one may be. Without a store of the host, `ToolContext(services={"documents": …})`,
-    the tool is hidden.
+    """Where documents go, and how large one may be.
+
+    Without a store of the host, `ToolContext(services={"documents": …})`, the tool is hidden.
     """
 
     collection: Collection = Field("default", description="The collection of a document that names none.")

@@ -13,8 +13,9 @@ from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, 
 
 
 class QueryConfig(BuiltinConfig):
-    """Where it searches, and what counts as found. Without a store of the host, `ToolContext(services={"documents": …})`,
-    the tool is hidden.
+    """Where it searches, and what counts as found.
+
+    Without a store of the host, `ToolContext(services={"documents": …})`, the tool is hidden.
     """
 
     collection: Collection = Field("default", description="The collection of a query that names none.")
