@@ -195,6 +195,24 @@ def test_lint_tells_which_provider_refuses_a_schema(run: Run, tmp_path: Path) ->
     told = answer(run("lint", "--config", str(tmp_path / "either.yaml"), "--json"))
     messages = [one["message"] for one in told["findings"] if one["rule"] == "refused schema"]  # type: ignore[attr-defined]
     assert any("anthropic" in message and "would refuse it as it is: $" in message for message in messages), messages
+    assert all(message.endswith("; an export for it rewrites that") for message in messages)
+
+
+def test_lint_tells_which_provider_refuses_a_name(run: Run, tmp_path: Path) -> None:
+    config = """\
+    tools:
+      - name: 2fa-code
+        type: internal
+        description: Make a code for the second step of a login.
+        handler: python:tests.cli.workshop:echo
+        parameters: {account: {type: string, description: Whose code., required: true}}
+    """
+    (tmp_path / "name.yaml").write_text(config)
+    told = answer(run("lint", "--config", str(tmp_path / "name.yaml"), "--json"))
+    (finding,) = told["findings"]  # type: ignore[misc]
+    assert (finding["tool"], finding["rule"]) == ("2fa-code", "refused schema")
+    assert "gemini would refuse it as it is" in finding["message"]
+    assert "2fa-code" in finding["message"]
 
 
 # ---- refs

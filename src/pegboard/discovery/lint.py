@@ -105,7 +105,8 @@ def _refused(entry: ToolEntry) -> Iterator[Finding]:
         for refused in problems(target, entry.wire_name, entry.spec.input_schema)[:1]:
             refusals.setdefault(f"{refused.path}: {refused.text}", []).append(target)
     for told, targets in refusals.items():
-        yield Finding(entry.wire_name, "refused schema", f"{', '.join(targets)} would refuse it as it is: {told}")
+        text = f"{', '.join(targets)} would refuse it as it is: {told}; an export for it rewrites that"
+        yield Finding(entry.wire_name, "refused schema", text)
 
 
 # ---------------------------------------------------------------- lifecycle
