@@ -11,6 +11,7 @@ from pegboard.base.errors import DefinitionError
 from pegboard.base.loading import Later
 from pegboard.base.policies import OPEN_POLICY, Policy
 from pegboard.core.context import ToolContext
+from pegboard.core.events import Listeners
 from pegboard.sources.class_ import Tool
 
 if TYPE_CHECKING:
@@ -286,10 +287,11 @@ class Catalog:
     def observe(self, observer: object) -> Callable[[], None]:
         """Send every event of every call to `observer`; returns the function that ends it."""
         guards = self.guards
-        guards.observers = (*guards.observers, observer)
+        guards.listeners = Listeners((*guards.listeners.observers, observer))
 
         def end() -> None:
-            guards.observers = tuple(known for known in guards.observers if known is not observer)
+            left = tuple(known for known in guards.listeners.observers if known is not observer)
+            guards.listeners = Listeners(left)
 
         return end
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -402,3 +403,17 @@ async def test_callbacks_of_the_context_the_catalog_and_the_call_all_hear() -> N
     stop()
     await view.call("echo")
     assert (len(everywhere.events), len(of_context.events), len(of_call.events)) == (2, 4, 2)
+
+
+async def test_arguments_may_be_any_mapping_and_nothing_of_it_is_shared_with_the_tool() -> None:
+    inner = {"tags": ["a"]}
+
+    def work(chosen: dict[str, list[str]]) -> int:
+        chosen["tags"].append("b")
+        return len(chosen["tags"])
+
+    catalog = Catalog()
+    catalog.tool(work)
+    result = await catalog.view(ANN).call("work", MappingProxyType({"chosen": inner}))
+    assert result.structured == 2
+    assert inner == {"tags": ["a"]}

@@ -72,15 +72,17 @@ def structured(value: object) -> ToolResult:
 
 NO_META: dict[str, JSONValue] = {}
 _SCALARS = frozenset({str, int, bool, type(None)})
-_TEXT = frozenset({str})
 
 
 def _is_flat(value: Any) -> bool:
     """Tell whether a value is plain JSON of one level, as most are; the rest is read back from its text."""
-    if type(value) is not dict:
-        return type(value) in _SCALARS
-    flat: dict[Any, Any] = value  # pyright: ignore[reportUnknownVariableType] - any
-    return _TEXT.issuperset(map(type, flat)) and _SCALARS.issuperset(map(type, flat.values()))
+    kind = type(value)  # pyright: ignore[reportUnknownVariableType] - any
+    if kind is not dict:
+        return kind in _SCALARS
+    for key, item in value.items():  # noqa: SIM110 - a generator costs three times as much
+        if type(key) is not str or type(item) not in _SCALARS:
+            return False
+    return True
 
 
 def _jsonable(value: object) -> JSONValue:

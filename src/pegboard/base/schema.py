@@ -22,8 +22,7 @@ _BACKTRACKING = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000)
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KEY_END = re.compile(rb'(?<!\\)"\s*:')
 _LONG_NUMBER = re.compile(rb"\d{19}")
-_SMALL = 1 << 64
-_TEXT = frozenset({str})
+_SMALL, _MINUS_SMALL = 1 << 64, -(1 << 64)
 _SHORT = frozenset({int, bool})
 _SHARED = frozenset({str, int, bool, float, type(None)})
 _VALUE_CHARS = 80
@@ -55,13 +54,10 @@ class Compiled:
 
     def with_defaults(self, args: JSON) -> JSON:
         """Return `args` with the top-level defaults that are missing; containers are copied."""
-        for name, _ in self.defaults:
+        for name, value in self.defaults:
             if name not in args:
-                break
-        else:
-            return args
-        missing = [(name, value) for name, value in self.defaults if name not in args]
-        return args | {name: copied(value) for name, value in missing}
+                args = {**args, name: copied(value)}
+        return args
 
     def problems(self, value: JSONValue) -> list[ArgumentProblem]:
         """Return every fault of `value`, first ones first, at most 50."""
@@ -149,19 +145,21 @@ def check_bounds(value: JSONValue, *, bounds: Bounds = DEFAULT_BOUNDS) -> int:
     Raises:
         CallError: `invalid_arguments`.
     """
-    if is_object(value) and _is_small(value):
+    if is_object(value) and is_small(value):
         return len(value)
     keys = 0
     stack: list[tuple[JSONValue, int]] = [(value, 1)]
     while stack:
         item, depth = stack.pop()
         kind = type(cast("object", item))
-        if kind is str or kind is bool or item is None:
-            continue
         if kind is dict or kind is list:
             _check_container(item, depth, bounds)
             keys += len(item) if kind is dict else 0
-            stack.extend((inner, depth + 1) for inner in (item.values() if kind is dict else item))
+            for inner in item.values() if kind is dict else item:
+                kind = type(inner)  # pyright: ignore[reportUnknownVariableType] - any JSON
+                # Most are short scalars; only the rest needs another turn.
+                if kind is not str and inner is not None and not (kind in _SHORT and _MINUS_SMALL < inner < _SMALL):
+                    stack.append((inner, depth + 1))
         elif kind is int:
             # A digit is a little more than 3.32 bits: below that no power need be taken.
             if item.bit_length() > bounds.integer_digits * 3.32 and abs(item) >= 10**bounds.integer_digits:
@@ -169,18 +167,21 @@ def check_bounds(value: JSONValue, *, bounds: Bounds = DEFAULT_BOUNDS) -> int:
         elif kind is float:
             if not math.isfinite(item):
                 raise _refused(f"{item!r} is no JSON number")
-        else:
+        elif not (kind is str or kind is bool or item is None):
             # Exact types only: the validator knows no subclass of str or int.
             raise _refused(f"a {kind.__name__} is no JSON value")
     return keys
 
 
-def _is_small(value: JSON) -> bool:
+def is_small(value: JSON) -> bool:
     """Tell whether an object needs no further look: a few short scalars, as most arguments are."""
-    if len(value) > 64 or not _TEXT.issuperset(map(type, value)):
+    if len(value) > 64:
         return False
-    for item in value.values():
-        if type(item) is not str and (type(item) not in _SHORT or not -_SMALL < item < _SMALL):
+    for key, item in value.items():
+        if type(key) is not str:
+            return False
+        kind = type(item)  # pyright: ignore[reportUnknownVariableType] - any JSON
+        if kind is not str and not (kind in _SHORT and _MINUS_SMALL < item < _SMALL):
             return False
     return True
 
@@ -205,9 +206,11 @@ def refused_arguments(text: str, rule: str, *, path: str = "$", value: JSONValue
 def copied(value: Any) -> Any:
     """Return a copy of a JSON value that shares nothing that can be written to."""
     if is_object(value):
-        is_flat = _SHARED.issuperset(map(type, value.values()))
-        return dict(value) if is_flat else {name: copied(item) for name, item in value.items()}
-    return [copied(item) for item in value] if is_list(value) else value
+        for item in value.values():
+            if type(item) not in _SHARED:
+                return {name: item if type(item) in _SHARED else copied(item) for name, item in value.items()}
+        return {**value}
+    return [item if type(item) in _SHARED else copied(item) for item in value] if is_list(value) else value
 
 
 def _refused(what: str) -> CallError:

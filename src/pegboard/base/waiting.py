@@ -69,7 +69,7 @@ def begin(code: Awaitable[Any], *, timeout_s: float, watch: Watch) -> Any:
         InterruptedWaitError: it was stopped before it began.
         BaseException: whatever the code raised.
     """
-    steps = cast("Coroutine[Any, Any, Any]", code if type(code) is CoroutineType else coroutine_of(code))
+    steps: Any = code if type(code) is CoroutineType else coroutine_of(code)  # pyright: ignore[reportUnknownVariableType] - any
     if watch.reason is not None:
         steps.close()
         raise InterruptedWaitError(watch.reason)
@@ -77,11 +77,10 @@ def begin(code: Awaitable[Any], *, timeout_s: float, watch: Watch) -> Any:
     try:
         waited = steps.send(None)
     except StopIteration as stop:
+        return stop.value
+    finally:
         if perf_counter() - started > BLOCKED_S:
             _warn_blocked(started, watch.name)
-        return stop.value
-    if perf_counter() - started > BLOCKED_S:
-        _warn_blocked(started, watch.name)
     return Rest(steps, waited, timeout_s, watch)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pegboard.base.digests import digest
 from pegboard.base.errors import CallError
-from pegboard.base.model import ConsentRequest, ToolEntry, is_awaitable
+from pegboard.base.model import ConsentRequest, is_awaitable
 from pegboard.base.waiting import InterruptedWaitError, Rest, begin
 from pegboard.core.context import seconds_left
 from pegboard.core.stages import Call, not_found
@@ -29,19 +29,16 @@ def consent_reason(call: Call) -> str | None:
     if rule == "always":
         return f"{name!r} asks for a yes before every call"
     if rule == "destructive":
-        return f"{name!r} may destroy something" if _may_destroy(call.entry) else None
+        # Our own tools say so; foreign ones may, unless they are trusted to be read-only.
+        hints = call.entry.spec.annotations
+        may_destroy = hints.read_only is not True if call.entry.is_foreign else hints.destructive is True
+        return f"{name!r} may destroy something" if may_destroy else None
     try:
         needed = rule(call.args)  # pyright: ignore[reportCallIssue, reportOptionalCall] - the words are done with
     except BaseException as error:  # boundary: foreign code; in doubt a person is asked
         log.warning("The consent rule of %r failed; a person is asked.", name, exc_info=error)
         needed = True
     return f"{name!r} asks for a yes for these arguments" if needed is not False else None
-
-
-def _may_destroy(entry: ToolEntry) -> bool:
-    """Our own tools say so; foreign ones may, unless they are trusted to be read-only."""
-    hints = entry.spec.annotations
-    return hints.read_only is not True if entry.is_foreign else hints.destructive is True
 
 
 async def ask_consent(call: Call, guards: Guards, reason: str) -> None:

@@ -6,14 +6,15 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from threading import get_ident
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pegboard.base.bounds import DEFAULT_BOUNDS
 from pegboard.base.content import new_tuple
 from pegboard.base.model import Event, EventType, JSONValue, is_awaitable
-from pegboard.base.redaction import Redactor
 from pegboard.base.waiting import is_cancelled
-from pegboard.core.context import ToolContext
+
+if TYPE_CHECKING:
+    from pegboard.core.stages import Call
 
 log = logging.getLogger("pegboard")
 
@@ -41,48 +42,46 @@ class Delivered:
 DELIVERED = Delivered()
 
 
-class Emitter:
-    """Sends the events of one call, in order, to all observers. Async ones follow in one chain of tasks."""
+class Listeners(dict[EventType, tuple[Callable[[Event], Any], ...]]):
+    """The methods of some observers that hear a type of event; each is looked up once."""
 
-    __slots__ = ("_clock", "_ctx", "_loop", "_observers", "_redactor", "_tail", "_thread", "call_id", "tool")
+    def __init__(self, observers: tuple[Any, ...] = ()) -> None:
+        super().__init__()
+        self.observers = observers
 
-    def __init__(
-        self, observers: tuple[Any, ...], ctx: ToolContext, call_id: str, tool: str, clock: Callable[[], float],
-        redactor: Redactor | None,
-    ) -> None:  # fmt: skip
-        self._observers, self._ctx, self._clock, self._redactor = observers, ctx, clock, redactor
-        self.call_id, self.tool = call_id, tool
-        self._tail: asyncio.Task[None] | None = None
-        self._loop, self._thread = asyncio.get_running_loop(), get_ident()
+    def __missing__(self, type_: EventType) -> tuple[Callable[[Event], Any], ...]:
+        methods = (getattr(observer, type_, None) for observer in self.observers)
+        found = self[type_] = tuple(method for method in methods if method is not None)
+        return found
 
-    def __call__(self, type_: EventType, payload: Mapping[str, JSONValue], ok: bool | None = None) -> Delivered:
-        """Emit one event, from the loop or from a worker thread."""
-        ctx = self._ctx
+
+def emit(call: Call, type_: EventType, payload: Mapping[str, JSONValue], ok: bool | None = None) -> Delivered:
+    """Send one event of a call, from its loop or from a worker thread, to all who listen.
+
+    They are told in order; async ones follow in one chain of tasks.
+    """
+    if get_ident() != call.thread:
+        call.loop.call_soon_threadsafe(emit, call, type_, payload, ok)
+        return DELIVERED
+    listening = call.listeners[type_]
+    if listening:
+        ctx = call.view.ctx
         # A result is clean already; what a tool says on its way is not.
-        if self._redactor is not None and type_ != "on_tool_result":
-            payload = self._redactor.value(dict(payload))
+        if call.redactor is not None and type_ != "on_tool_result":
+            payload = call.redactor.value(dict(payload))
         event = new_tuple(Event, (
-            type_, self.tool, ctx.request_id, self.call_id, ctx.parent_call, next(ctx.sequence), self._clock(), ok,
-            payload,
+            type_, call.known_as, ctx.request_id, call.call_id, ctx.parent_call, next(ctx.sequence), call.wall_clock(),
+            ok, payload,
         ))  # fmt: skip
-        if get_ident() != self._thread:
-            self._loop.call_soon_threadsafe(self._deliver, event)
-            return DELIVERED
-        return self._deliver(event)
-
-    def _deliver(self, event: Event) -> Delivered:
-        for observer in self._observers:
-            listen = getattr(observer, event.type, None)
-            if listen is None:
-                continue
+        for listen in listening:
             try:
                 answer = listen(event)
             except BaseException:  # boundary: foreign code; an observer breaks nothing
-                log.warning("An observer raised in %s; the call goes on.", event.type, exc_info=True)
+                log.warning("An observer raised in %s; the call goes on.", type_, exc_info=True)
                 continue
             if answer is not None and is_awaitable(answer):
-                self._tail = self._loop.create_task(_listen(self._tail, answer, event.type))
-        return DELIVERED if self._tail is None else Delivered(self._tail)
+                call.told = call.loop.create_task(_listen(call.told, answer, type_))
+    return DELIVERED if call.told is None else Delivered(call.told)
 
 
 async def _listen(before: asyncio.Task[None] | None, answer: Awaitable[Any], event_type: str) -> None:
@@ -94,8 +93,3 @@ async def _listen(before: asyncio.Task[None] | None, answer: Awaitable[Any], eve
         if is_cancelled():
             raise
         log.warning("An observer failed in %s; the call goes on.", event_type, exc_info=True)
-
-
-def quiet(_type: EventType, _payload: Mapping[str, JSONValue], _ok: bool | None = None) -> Delivered:
-    """Emit to nobody; what a call has that nobody observes."""
-    return DELIVERED

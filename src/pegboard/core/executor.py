@@ -10,7 +10,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pegboard.base.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.base.content import TextContent, ToolResult, call_error
@@ -26,7 +26,7 @@ from pegboard.core import running, stages
 from pegboard.core.availability import States
 from pegboard.core.consent import ask_consent, consent_reason
 from pegboard.core.context import ToolContext
-from pegboard.core.events import DELIVERED, Delivered, Emitter, as_observers, quiet
+from pegboard.core.events import DELIVERED, Delivered, Listeners, as_observers, emit
 from pegboard.core.output import ask_after, checked, clean_error, finished
 from pegboard.core.ports import AuditLog, ConsentInbox, LimitStore, Telemetry
 from pegboard.core.ratelimit import FloodGuard, MemoryLimitStore
@@ -55,7 +55,7 @@ class Guards:
     repair: Callable[[Call, Callable[[object], JSON]], bool] = lambda call, judge: False
     states: Callable[[], States] = dict
     secrets: Callable[[], Sequence[Secret]] = tuple
-    observers: tuple[Any, ...] = ()
+    listeners: Listeners = field(default_factory=Listeners)
     in_flight: dict[str, Call] = field(default_factory=dict[str, Call])
     lanes: Lanes = field(default_factory=Lanes)
     closing: bool = False
@@ -113,14 +113,11 @@ class Executor:
         """
         guards, ctx = self.guards, view.ctx
         identity = call_id or f"{self._prefix}-{next(self._numbers)}"
-        emit: Any = quiet
-        redactor = guards.redactor(ctx)
-        observers = guards.observers
+        listeners = guards.listeners
         if ctx.callbacks is not None or callbacks is not None:
-            observers = (*observers, *as_observers(ctx.callbacks), *as_observers(callbacks))
-        if observers:
-            emit = Emitter(observers, ctx, identity, name, guards.wall_clock, redactor)
-        call = Call(view, name, args, call_id=identity, emit=emit, started=guards.clock(), redactor=redactor)
+            own = (*as_observers(ctx.callbacks), *as_observers(callbacks))
+            listeners = Listeners((*listeners.observers, *own))
+        call = Call(view, name, args, identity, listeners, guards, guards.redactor(ctx))
         guards.in_flight[identity] = call
         try:
             result = await self._guarded(call)
@@ -148,16 +145,17 @@ class Executor:
     async def _guarded(self, call: Call) -> ToolResult:
         """The ten stages but the last, in order. Each refuses by raising."""
         guards, view = self.guards, call.view
-        if call.emit is not quiet:
-            told = call.emit("on_tool_call", {"arguments": stages.seen_arguments(call, guards)})
+        if call.listeners["on_tool_call"]:
+            told = emit(call, "on_tool_call", {"arguments": stages.seen_arguments(call, guards)})
             if told is not DELIVERED:
                 await told
         stages.begin(call, guards)
+        snapshot = view.snapshot
         try:
-            entry = view.find(call.name)
+            entry = view.find(call.name, within=snapshot)
         except AsyncPredicateError:
-            entry = await view.afind(call.name)
-        stages.take(call, entry, guards)
+            entry, snapshot = await view.afind(call.name), view.snapshot
+        stages.take(call, entry, snapshot, guards)
         stages.check_arguments(call, guards)
         if call.hooks.before:
             await stages.ask_hooks(call, guards)
@@ -214,15 +212,11 @@ class Executor:
         duration_s = guards.clock() - call.started
         if guards.audit is not None or guards.telemetry is not None:
             self._report(call, kind, duration_s)
-        if call.emit is quiet:
-            return DELIVERED
-        call.emit.tool = call.known_as
-        if result.structured is not None:
+        if result.structured is not None and call.listeners["on_tool_result"]:
             # What an observer writes into its event must not reach the caller.
             result = result.with_structured(copied(result.structured))
-        return call.emit(
-            "on_tool_result", {"result": result, "kind": kind, "duration_s": duration_s}, not result.is_error
-        )
+        told = {"result": result, "kind": kind, "duration_s": duration_s}
+        return emit(call, "on_tool_result", told, not result.is_error)
 
     def _report(self, call: Call, kind: str, duration_s: float) -> None:
         guards = self.guards

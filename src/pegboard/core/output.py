@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pegboard.core.executor import Guards
 
 log = logging.getLogger("pegboard")
-_PLAIN = (dict, list, int, float, bool, type(None))
 
 
 async def ask_after(call: Call, guards: Guards, result: ToolResult) -> ToolResult:

@@ -68,9 +68,15 @@ def start(call: Call, guards: Guards) -> Any:
     call.ran = True
     value = None
     try:
-        value = _code(call, guards, handler)
-        if call.entry.runs != "inline" or is_awaitable(value):
-            value = begin(value, timeout_s=call.timeout_s, watch=call)
+        if call.hooks.around:
+            value = _settled(wrap(call.hooks.around, call, lambda: _innermost(call, guards, handler))())
+        elif call.entry.runs == "thread":
+            value = _in_thread(call, guards, handler)
+        else:
+            value = handler(call.ctx if call.entry.needs_context else None, call.args)  # type: ignore[arg-type] - it said so
+            if not is_awaitable(value):
+                return value
+        value = begin(value, timeout_s=call.timeout_s, watch=call)
         return value
     except InterruptedWaitError as stopped:
         raise _interrupted(call, stopped) from None
@@ -88,16 +94,6 @@ async def finish(call: Call, guards: Guards, rest: Rest) -> object:
     finally:
         if call.entry.spec.max_concurrency is not None:
             guards.lanes.leave(call)
-
-
-def _code(call: Call, guards: Guards, handler: Handler) -> Any:
-    """Return what to await; the value itself of an inline handler that stands alone."""
-    if call.hooks.around:
-        return _settled(wrap(call.hooks.around, call, lambda: _innermost(call, guards, handler))())
-    if call.entry.runs == "thread":
-        return _in_thread(call, guards, handler)
-    value = handler(call.ctx if call.entry.needs_context else None, call.args)  # type: ignore[arg-type] - it said so
-    return value if call.entry.runs == "inline" or is_awaitable(value) else _settled(value)
 
 
 async def _innermost(call: Call, guards: Guards, handler: Handler) -> object:

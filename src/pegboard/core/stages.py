@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
+from asyncio import get_running_loop
 from collections.abc import Awaitable, Mapping, Sequence
+from functools import partial
+from threading import get_ident
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 from pegboard.base.errors import CallError
@@ -21,13 +24,14 @@ from pegboard.base.model import (
     is_awaitable,
     is_object,
 )
-from pegboard.base.schema import Compiled, check_bounds, copied, json_path, parse_json, refused_arguments
+from pegboard.base.schema import Compiled, check_bounds, copied, is_small, json_path, parse_json, refused_arguments
 from pegboard.base.waiting import InterruptedWaitError, Rest, Watch
 from pegboard.base.waiting import begin as begin_waiting
 from pegboard.core.call_context import CallContext
+from pegboard.core.events import Listeners, emit
 from pegboard.core.policy import UP
 from pegboard.core.ratelimit import Key, scope_key
-from pegboard.core.registry import Plan
+from pegboard.core.registry import Plan, Snapshot
 
 if TYPE_CHECKING:
     from pegboard.base.redaction import Redactor
@@ -45,18 +49,24 @@ class Call(Watch):
     plan: Plan
     hooks: ToolHooks = NO_HOOKS
     asked: str | None = None
+    given: JSONValue = None
+    has_read: bool = False
     ran: bool = False
     is_by_hand: bool = False
     timeout_s: float = 0.0
     warnings: Mapping[str, JSONValue] | None = None
+    told: asyncio.Task[None] | None = None
     _ctx: CallContext | None = None
 
+    # By position: names would cost every call a dictionary.
     def __init__(
-        self, view: View, name: str, request: object, *, call_id: str, emit: Any, started: float,
+        self, view: View, name: str, request: object, call_id: str, listeners: Listeners, guards: Guards,
         redactor: Redactor | None,
     ) -> None:  # fmt: skip
         self.view, self.name, self.request, self.call_id = view, name, request, call_id
-        self.emit, self.started, self.redactor = emit, started, redactor
+        self.listeners, self.redactor = listeners, redactor
+        self.started, self.wall_clock = guards.clock(), guards.wall_clock
+        self.loop, self.thread = get_running_loop(), get_ident()
         self.args: JSON = {}
         # The tool's wire name once it is found, before that the name that was asked.
         self.known_as = name
@@ -77,7 +87,7 @@ class Call(Watch):
                 self.view.ctx,
                 call_id=self.call_id,
                 tool=self.entry.wire_name,
-                emitter=self.emit,
+                emitter=partial(emit, self),
                 redactor=self.redactor,
             )
         return self._ctx
@@ -106,13 +116,12 @@ def begin(call: Call, guards: Guards) -> None:
         ctx.budget.spend(default=bounds.calls_per_request)
 
 
-def take(call: Call, entry: ToolEntry | None, guards: Guards) -> None:
-    """Keep the tool that the View found on its newest snapshot. Unknown, hidden and denied answer alike."""
+def take(call: Call, entry: ToolEntry | None, snapshot: Snapshot, guards: Guards) -> None:
+    """Keep the tool that the View found on this, its newest snapshot. Unknown, hidden and denied answer alike."""
     view, name = call.view, call.name
     if entry is None:
         guards.flood.count(view.ctx)
         raise not_found(name, view.hint(name))
-    snapshot = view.snapshot
     call.entry, call.plan, call.known_as = entry, snapshot.plan(entry), entry.wire_name
     call.hooks = call.plan.hooks
     if entry.source is not None and entry.qualified_id in guards.states().get(entry.source, UP).changed:
@@ -133,15 +142,28 @@ def not_found(name: str, hint: str) -> CallError:
 # ---------------------------------------------------------------- 3 arguments
 
 
+def read_arguments(request: object, guards: Guards) -> JSONValue:
+    """Return what a request holds, as JSON within the bounds that shares nothing with its sender."""
+    if isinstance(request, bytes):
+        return parse_json(request, bounds=guards.bounds)
+    given: Any = {} if request is None else request
+    if is_object(given):
+        if is_small(given):
+            return {**given}
+    elif isinstance(given, Mapping):
+        given = {**cast("JSON", given)}
+    check_bounds(given, bounds=guards.bounds)
+    return copied(given)
+
+
 def seen_arguments(call: Call, guards: Guards) -> JSONValue:
     """Return the arguments as observers are shown them: a copy, and nothing of what will be refused unread."""
     try:
-        if isinstance(call.request, bytes):
-            return parse_json(call.request, bounds=guards.bounds)
-        check_bounds(call.request, bounds=guards.bounds)
+        call.given = read_arguments(call.request, guards)
     except CallError:
         return "(not read)"
-    return copied(call.request)
+    call.has_read = True
+    return copied(call.given)
 
 
 def check_arguments(call: Call, guards: Guards) -> None:
@@ -150,23 +172,14 @@ def check_arguments(call: Call, guards: Guards) -> None:
     Refused ones are shown to the injected `repair`, which may fill it with what this same judge takes.
     """
     try:
-        call.args = _judged(call, call.request, guards)
+        call.args = _judged(call, call.given if call.has_read else read_arguments(call.request, guards))
     except CallError:
-        if not guards.repair(call, lambda given: _judged(call, given, guards)):
+        if not guards.repair(call, lambda given: _judged(call, read_arguments(given, guards))):
             guards.flood.count(call.view.ctx)
             raise
 
 
-def _judged(call: Call, given: object, guards: Guards) -> JSON:
-    args: JSONValue
-    if is_object(given):
-        check_bounds(given, bounds=guards.bounds)
-        args = copied(given)
-    elif isinstance(given, bytes):
-        args = parse_json(given, bounds=guards.bounds)
-    else:
-        args = {} if given is None else dict(cast("JSON", given)) if isinstance(given, Mapping) else given
-        check_bounds(args, bounds=guards.bounds)
+def _judged(call: Call, args: JSONValue) -> JSON:
     if not is_object(args):
         text = f"The arguments of {call.name!r} must be an object. (Host code gives JSON text as bytes.)"
         raise refused_arguments(text, "type", value=args)
@@ -234,7 +247,7 @@ async def ask_hooks(call: Call, guards: Guards) -> None:
                 "hook_refused", f"Hooks rewrote the arguments of {call.name!r} {rewrites} times; that is too often."
             )
         if verdict.args != judged:
-            call.args = _judged(call, verdict.args, guards)
+            call.args = _judged(call, read_arguments(verdict.args, guards))
             judged = copied(call.args)
             # Every hook must have seen the arguments that run.
             index = 0
@@ -253,7 +266,7 @@ class HookTimeoutError(Exception):
 def run_hook(hook: Hook, args: tuple[object, ...], guards: Guards, call_watch: Watch) -> Any:
     """Run one hook within its second. Returns what it gave, or an awaitable while an async one really waits."""
     limit_s = guards.bounds.hook_s
-    started = time.perf_counter()
+    started = perf_counter()
     answer = hook.run(*args)
     if answer is not None and is_awaitable(answer):
         watch = Watch(hook.name)
@@ -261,7 +274,7 @@ def run_hook(hook: Hook, args: tuple[object, ...], guards: Guards, call_watch: W
         answer = begin_waiting(answer, timeout_s=limit_s, watch=watch)
         if type(answer) is Rest:
             return _async_hook(answer, hook, watch, call_watch)
-    if time.perf_counter() - started > limit_s:
+    if perf_counter() - started > limit_s:
         raise HookTimeoutError(f"{describe(hook)} took more than {limit_s:g} s")
     return answer
 
@@ -288,9 +301,11 @@ def limits_of(call: Call, guards: Guards) -> Hits:
     found = [] if own is None else [(scope_key(own.scope, ctx, entry.qualified_id), own)]
     if profile is not None and profile.rate_limit is not None:
         found.append((scope_key(profile.rate_limit.scope, ctx, f"profile {profile.name}"), profile.rate_limit))
+    if ctx.client is None or not found:
+        return found
     # A call that ended with a question goes on, with the answer, as another one.
     has_paid = getattr(ctx.client, "has_paid", None)
-    return [] if found and has_paid is not None and has_paid(entry.qualified_id) else found
+    return [] if has_paid is not None and has_paid(entry.qualified_id) else found
 
 
 def pass_limits(call: Call, guards: Guards, hits: Hits, *, charge: bool) -> Awaitable[None] | None:

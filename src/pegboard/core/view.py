@@ -135,9 +135,12 @@ class View:
             raise KeyError(f"No tool named {name!r} is available to this caller.{self.hint(name)}")
         return found
 
-    def find(self, name: str) -> ToolEntry | None:
-        """Return the tool if this caller may use it now, else `None`, whatever the reason."""
-        snapshot = self.snapshot
+    def find(self, name: str, *, within: Snapshot | None = None) -> ToolEntry | None:
+        """Return the tool if this caller may use it now, else `None`, whatever the reason.
+
+        `within`: the newest snapshot, where the asker has it already.
+        """
+        snapshot = within or self.snapshot
         entry = snapshot.find(name)
         if entry is None:
             return self._find_in_bundles(name, snapshot)
