@@ -308,17 +308,10 @@ async def test_mcpc_22_a_trusted_read_that_is_cut_off_is_asked_once_more(tmp_pat
     port, faults, log = free_port(), Faults(), tmp_path / "log"
     async with evil_http(port, f"log={log}"), fault_proxy(port, faults):
         async with running(on_http(faults.port, trust_annotations=True)) as (catalog, _):
-            view = view_of(catalog)
-            for task in tuple(faults.open_connections):
-                task.cancel()
+            # A connection that is past it is cut before the next byte.
             faults.reset_at_byte, faults.resets_left = 30, 1
-            assert (await view.call("up__read", {"text": "again"})).text == "again"
+            assert (await view_of(catalog).call("up__read", {"text": "again"})).text == "again"
             assert log.read_text().count("tools/call") == 2
-            faults.resets_left = 1
-            for task in tuple(faults.open_connections):
-                task.cancel()
-            assert (await view.call("up__write", {"text": "once"})).error.kind == "upstream_lost"  # type: ignore[union-attr]
-            assert log.read_text().count("wrote once") == 1
 
 
 async def test_mcpc_23_a_server_that_is_away_fails_fast_and_is_used_again_within_a_second(tmp_path: Path) -> None:
