@@ -164,10 +164,10 @@ class ExposedView(View):
 
     # -- one tool
 
-    def find(self, name: str) -> ToolEntry | None:
+    def find(self, name: str, *, within: Snapshot | None = None) -> ToolEntry | None:
         if name in self.meta_names and name in self.meta_tools:
             return self._entry(name, run=self._handler(name))
-        return super().find(name)
+        return super().find(name, within=within)
 
     def _handler(self, name: str) -> Handler:
         names = self.meta_names
