@@ -11,6 +11,7 @@ from mcp import Client
 from pegboard import Catalog, DefinitionError, ToolContext
 from pegboard.base.errors import Problem
 from pegboard.config.reload import Reloader
+from pegboard.core.ratelimit import MemoryLimitStore
 from pegboard.serve import http_app
 from tests.config.project import Project
 from tests.core.parts import ANN, FakeSource, kind_of
@@ -259,6 +260,21 @@ async def test_limits_bounds_profiles_and_secrets_are_of_the_new_config(project:
     assert catalog.guards.limits is counted, "what has been counted stays"
     assert "chat" in catalog.registry.profiles
     assert {secret.reveal() for secret in catalog.secrets} == {"first-key-value", "other-key-value"}
+
+
+async def test_what_holds_floods_back_is_of_the_new_config_and_forgets_no_flooder(project: Project) -> None:
+    write(project, 1)
+    catalog, reloader = reloader_of(project)
+
+    async def kinds(times: int) -> list[str]:
+        return [kind_of(await catalog.view(ANN).call("stable", {"no": 1})) for _ in range(times)]
+
+    assert await kinds(3) == ["invalid_arguments"] * 3
+    project.write(text_of(2) + "limits: {invalid_calls_per_minute: 4, ratelimit_keys: 7}\n", mine=MODULE.format(n=2))
+    assert await reloader.reload()
+    assert await kinds(3) == ["invalid_arguments", "rate_limited", "rate_limited"], "three of the four were made before"
+    assert isinstance(catalog.guards.limits, MemoryLimitStore)
+    assert catalog.guards.limits.max_keys == catalog.guards.local_limits.max_keys == 7
 
 
 async def test_a_change_that_the_host_refuses_is_refused(project: Project) -> None:

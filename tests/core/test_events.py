@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pegboard import CallContext, CallError, Event, EventQueue, RateLimit, Secret, ToolContext, Verdict
+from pegboard import Bounds, CallContext, CallError, Catalog, Event, EventQueue, RateLimit, Secret, ToolContext, Verdict
 from tests.core.parts import ANN, Recorder, echo, kind_of, one_tool
 from tests.timing import SLACK
 
@@ -174,6 +174,24 @@ async def test_an_observer_that_hangs_holds_nobody_up() -> None:
     async with asyncio.timeout(3.0):
         assert kind_of(await one_tool().view(ANN).call("echo", callbacks=[Hangs(), recorder])) == "ok"
     assert recorder.types() == ["on_tool_call", "on_tool_result"]
+
+
+async def test_an_async_observer_has_the_time_that_the_bounds_give_it() -> None:
+    async def work(ctx: CallContext, args: Any) -> str:
+        for step in range(20):
+            ctx.progress(step / 20)
+        return "fine"
+
+    class Stuck:
+        async def on_progress(self, event: Event) -> None:
+            await asyncio.Event().wait()
+
+    catalog = one_tool(work, catalog=Catalog(bounds=Bounds(hook_s=0.01)))
+    catalog.observe(Stuck())
+    started = time.monotonic()
+    assert (await catalog.view(ANN).call("echo", {})).text == "fine"
+    # They come one after the other: at the usual second each, this would take twenty.
+    assert time.monotonic() - started < 5 * SLACK
 
 
 async def test_an_observer_with_some_of_the_methods_hears_only_those() -> None:

@@ -136,9 +136,9 @@ class Reloader:
         catalog.name, catalog.identity = made.name, made.identity
         # Calls in flight may still hold the old ones.
         catalog.secrets.extend(secret for secret in made.secrets if secret not in catalog.secrets)
-        guards.bounds, guards.default_limit = made.guards.bounds, made.guards.default_limit
         if is_store_new:
             guards.limits = made.guards.limits
+        guards.adopt(made.guards.bounds, made.guards.default_limit)
         catalog.registry.bounds = made.registry.bounds
         self._on_reload(config)
         _carry_on(made, catalog)

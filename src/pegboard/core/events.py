@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from pegboard.base.bounds import DEFAULT_BOUNDS
 from pegboard.base.content import new_tuple
 from pegboard.base.model import Event, EventType, JSONValue, is_awaitable
 from pegboard.base.waiting import is_cancelled
@@ -70,8 +69,8 @@ def emit(call: Call, type_: EventType, payload: Mapping[str, JSONValue], ok: boo
         if call.redactor is not None and type_ != "on_tool_result":
             payload = call.redactor.value(dict(payload))
         event = new_tuple(Event, (
-            type_, call.known_as, ctx.request_id, call.call_id, ctx.parent_call, next(ctx.sequence), call.wall_clock(),
-            ok, payload,
+            type_, call.known_as, ctx.request_id, call.call_id, ctx.parent_call, next(ctx.sequence),
+            call.guards.wall_clock(), ok, payload,
         ))  # fmt: skip
         for listen in listening:
             try:
@@ -80,15 +79,15 @@ def emit(call: Call, type_: EventType, payload: Mapping[str, JSONValue], ok: boo
                 log.warning("An observer raised in %s; the call goes on.", type_, exc_info=True)
                 continue
             if answer is not None and is_awaitable(answer):
-                call.told = call.loop.create_task(_listen(call.told, answer, type_))
+                call.told = call.loop.create_task(_listen(call.told, answer, type_, call.guards.bounds.hook_s))
     return DELIVERED if call.told is None else Delivered(call.told)
 
 
-async def _listen(before: asyncio.Task[None] | None, answer: Awaitable[Any], event_type: str) -> None:
+async def _listen(before: asyncio.Task[None] | None, answer: Awaitable[Any], event_type: str, limit_s: float) -> None:
     if before is not None:
         await asyncio.wait([before])
     try:
-        await asyncio.wait_for(answer, DEFAULT_BOUNDS.hook_s)
+        await asyncio.wait_for(answer, limit_s)
     except BaseException:
         if is_cancelled():
             raise

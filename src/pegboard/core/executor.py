@@ -9,7 +9,7 @@ import os
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pegboard.base.bounds import DEFAULT_BOUNDS, Bounds
@@ -69,6 +69,14 @@ class Guards:
         self.local_limits = MemoryLimitStore(clock=self.clock, max_keys=self.bounds.ratelimit_keys)
         if self.limits is None:  # pyright: ignore[reportUnnecessaryComparison] - said above
             self.limits = self.local_limits
+
+    def adopt(self, bounds: Bounds, default_limit: RateLimit | None) -> None:
+        """Hold other bounds from now on; what was counted so far stays counted."""
+        self.bounds, self.default_limit = bounds, default_limit
+        self.flood.limit = replace(self.flood.limit, max_calls=bounds.invalid_calls_per_minute)
+        for store in (self.limits, self.local_limits):
+            if isinstance(store, MemoryLimitStore):
+                store.max_keys = bounds.ratelimit_keys
 
     def redactor(self, ctx: ToolContext) -> Redactor | None:
         """Return what removes every secret in use in this context, or `None` where there is none."""

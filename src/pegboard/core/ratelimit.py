@@ -24,7 +24,7 @@ class MemoryLimitStore:
     def __init__(
         self, *, clock: Callable[[], float] = time.monotonic, max_keys: int = DEFAULT_BOUNDS.ratelimit_keys
     ) -> None:
-        self._clock, self._max_keys = clock, max_keys
+        self._clock, self.max_keys = clock, max_keys
         # Per key: its window, and the times of its hits, oldest first.
         self._hits: dict[Key, tuple[float, deque[float]]] = {}
         self._swept = float("-inf")
@@ -43,7 +43,7 @@ class MemoryLimitStore:
                 if limit.max_calls == 0:
                     return None
                 if known is None:
-                    if len(self._hits) >= self._max_keys and not self._sweep(now):
+                    if len(self._hits) >= self.max_keys and not self._sweep(now):
                         longest = max(longest, window_s)
                         continue
                     known = (window_s, deque[float]())
@@ -65,7 +65,7 @@ class MemoryLimitStore:
         if now - self._swept >= 1.0:
             self._swept = now
             self._hits = {k: v for k, v in self._hits.items() if v[1] and now - v[1][-1] < v[0]}
-        return len(self._hits) < self._max_keys
+        return len(self._hits) < self.max_keys
 
 
 def scope_key(scope: LimitScope, ctx: ToolContext, subject: str) -> Key:
@@ -82,7 +82,7 @@ class FloodGuard:
     """Remembers who makes many invalid calls; a cheap look for everyone else."""
 
     def __init__(self, limit: RateLimit, *, clock: Callable[[], float]) -> None:
-        self._limit = limit
+        self.limit = limit
         self._store = MemoryLimitStore(clock=clock, max_keys=10_000)
         self.is_quiet = True
 
@@ -96,4 +96,4 @@ class FloodGuard:
         self._pass(ctx, charge=True)
 
     def _pass(self, ctx: ToolContext, *, charge: bool) -> float:
-        return self._store.wait_s([(scope_key("caller", ctx, "invalid"), self._limit)], charge=charge) or 0.0
+        return self._store.wait_s([(scope_key("caller", ctx, "invalid"), self.limit)], charge=charge) or 0.0

@@ -65,7 +65,7 @@ class Call(Watch):
     ) -> None:  # fmt: skip
         self.view, self.name, self.request, self.call_id = view, name, request, call_id
         self.listeners, self.redactor = listeners, redactor
-        self.started, self.wall_clock = guards.clock(), guards.wall_clock
+        self.guards, self.started = guards, guards.clock()
         self.loop, self.thread = get_running_loop(), get_ident()
         self.args: JSON = {}
         # The tool's wire name once it is found, before that the name that was asked.
