@@ -70,9 +70,8 @@ def run(effort: Effort = THOROUGH) -> list[Row]:
         validator.validate(arguments)
         return orjson.dumps(await add(**arguments))
 
-    async def pegboard() -> None:
-        result = await view.call("add", orjson.loads(ARGUMENTS))
-        assert result.structured == {"n": 3}
+    async def pegboard() -> object:
+        return await view.call("add", orjson.loads(ARGUMENTS))
 
     async def pegboard_typed() -> object:
         return await typed.call("add", orjson.loads(ARGUMENTS))

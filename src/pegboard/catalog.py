@@ -100,7 +100,7 @@ class Catalog:
         """What the stages of a call share."""
         given = {} if self._limit_store is None else {"limits": self._limit_store}
         return executing.Guards(
-            bounds=self._bounds, clock=self._clock, states=self.registry.states, secrets=lambda: self.secrets,
+            bounds=self._bounds, clock=self._clock, states=self.registry.states, secrets=self.secrets,
             repair=self._repair, **given,
         )  # fmt: skip
 

@@ -61,7 +61,7 @@ def structured(value: object) -> ToolResult:
         CallError: `output_invalid`, when it cannot be written as JSON.
     """
     try:
-        text = orjson.dumps(value, default=_jsonable, option=orjson.OPT_NON_STR_KEYS)
+        text = orjson.dumps(value, _jsonable, orjson.OPT_NON_STR_KEYS)
         plain = value if _is_flat(value) else orjson.loads(text)
     except (TypeError, ValueError, RecursionError) as error:
         message = f"The tool gave something that is no JSON ({error.__cause__ or error})."

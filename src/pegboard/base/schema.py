@@ -22,7 +22,8 @@ _BACKTRACKING = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000)
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KEY_END = re.compile(rb'(?<!\\)"\s*:')
 _LONG_NUMBER = re.compile(rb"\d{19}")
-_SMALL, _MINUS_SMALL = 1 << 64, -(1 << 64)
+# What CPython compares fastest.
+_LEAST, _MOST = -(1 << 30) + 1, (1 << 30) - 1
 _SHORT = frozenset({int, bool})
 _SHARED = frozenset({str, int, bool, float, type(None)})
 _VALUE_CHARS = 80
@@ -126,7 +127,7 @@ def check_schema_size(schema: JSONValue, *, bounds: Bounds) -> None:
             if depth > 2 * bounds.schema_depth:
                 raise CallError("schema_too_complex", f"The schema is more than {bounds.schema_depth} levels deep.")
         elif not is_list(value):
-            if isinstance(value, int) and not -_SMALL <= 2 * value < 2 * _SMALL:
+            if isinstance(value, int) and not -(1 << 64) <= 2 * value < 1 << 65:
                 raise CallError("schema_too_complex", "The schema has an integer of more than 64 bits.")
             continue
         if count > 2 * bounds.subschemas:
@@ -158,7 +159,7 @@ def check_bounds(value: JSONValue, *, bounds: Bounds = DEFAULT_BOUNDS) -> int:
             for inner in item.values() if kind is dict else item:
                 kind = type(inner)  # pyright: ignore[reportUnknownVariableType] - any JSON
                 # Most are short scalars; only the rest needs another turn.
-                if kind is not str and inner is not None and not (kind in _SHORT and _MINUS_SMALL < inner < _SMALL):
+                if kind is not str and inner is not None and not (kind in _SHORT and _LEAST < inner < _MOST):
                     stack.append((inner, depth + 1))
         elif kind is int:
             # A digit is a little more than 3.32 bits: below that no power need be taken.
@@ -181,7 +182,7 @@ def is_small(value: JSON) -> bool:
         if type(key) is not str:
             return False
         kind = type(item)  # pyright: ignore[reportUnknownVariableType] - any JSON
-        if kind is not str and not (kind in _SHORT and _MINUS_SMALL < item < _SMALL):
+        if kind is not str and kind is not bool and (kind is not int or item > _MOST or item < _LEAST):
             return False
     return True
 

@@ -54,7 +54,7 @@ class Guards:
     telemetry: Telemetry | None = None
     repair: Callable[[Call, Callable[[object], JSON]], bool] = lambda call, judge: False
     states: Callable[[], States] = dict
-    secrets: Callable[[], Sequence[Secret]] = tuple
+    secrets: Sequence[Secret] = ()
     listeners: Listeners = field(default_factory=Listeners)
     in_flight: dict[str, Call] = field(default_factory=dict[str, Call])
     lanes: Lanes = field(default_factory=Lanes)
@@ -80,10 +80,9 @@ class Guards:
 
     def redactor(self, ctx: ToolContext) -> Redactor | None:
         """Return what removes every secret in use in this context, or `None` where there is none."""
-        own = self.secrets()
-        if not (own or ctx.secrets or ctx.upstream_credentials):
+        if not (self.secrets or ctx.secrets or ctx.upstream_credentials):
             return None
-        in_use = (*ctx.secrets.values(), *ctx.upstream_credentials.values(), *own)
+        in_use = (*ctx.secrets.values(), *ctx.upstream_credentials.values(), *self.secrets)
         found = self._redactors.get(in_use)
         if found is None:
             if len(self._redactors) >= 256:
@@ -101,7 +100,7 @@ class Executor:
     def __init__(self, guards: Guards) -> None:
         self.guards = guards
         # A call can be cancelled by its id, so ids must be unguessable; one random prefix a process keeps them cheap.
-        self._prefix, self._numbers = os.urandom(12).hex(), itertools.count(1)
+        self._prefix, self._numbers = f"{os.urandom(12).hex()}-", itertools.count(1)
 
     async def call(
         self,
@@ -120,7 +119,7 @@ class Executor:
             CallError: the result is an error and `raise_errors` is set.
         """
         guards, ctx = self.guards, view.ctx
-        identity = call_id or f"{self._prefix}-{next(self._numbers)}"
+        identity = call_id or self._prefix + str(next(self._numbers))
         listeners = guards.listeners
         if ctx.callbacks is not None or callbacks is not None:
             own = (*as_observers(ctx.callbacks), *as_observers(callbacks))

@@ -65,10 +65,8 @@ class Drawing:
             CallError: `invalid_arguments`, where a type asks more than its schema can say.
         """
         for name, coerce in self.coerce.items():
-            if name in args:
-                value = args[name]
-                if coerce is to_int and type(value) is int:
-                    continue
+            value = args.get(name, MISSING)
+            if value is not MISSING and not (type(value) is int and coerce is to_int):
                 coerced = coerce(value)
                 if coerced is not value:
                     args = {**args, name: coerced}
