@@ -130,7 +130,7 @@ def take(call: Call, entry: ToolEntry | None, snapshot: Snapshot, guards: Guards
     if guards.audit is not None and guards.audit_required and not guards.audit.is_up and not entry.spec.is_read_only:
         text = f"{name!r} changes things and the audit log is down. Read-only tools still work."
         raise CallError("audit_unavailable", text)
-    if name is not entry.wire_name and snapshot.is_former_name(name):
+    if name != entry.wire_name and snapshot.is_former_name(name):
         call.warnings = {"renamed": f"{name!r} is now called {entry.wire_name!r}"}
 
 
@@ -142,28 +142,28 @@ def not_found(name: str, hint: str) -> CallError:
 # ---------------------------------------------------------------- 3 arguments
 
 
-def read_arguments(request: object, guards: Guards) -> JSONValue:
-    """Return what a request holds, as JSON within the bounds that shares nothing with its sender."""
+def read_arguments(request: object, guards: Guards) -> tuple[Any, bool]:
+    """Return what a request holds, as JSON within the bounds that shares nothing with its sender; and if it is flat."""
     if isinstance(request, bytes):
-        return parse_json(request, bounds=guards.bounds)
+        return parse_json(request, bounds=guards.bounds), False
     given: Any = {} if request is None else request
     if is_object(given):
         if is_small(given):
-            return {**given}
+            return {**given}, True
     elif isinstance(given, Mapping):
         given = {**cast("JSON", given)}
     check_bounds(given, bounds=guards.bounds)
-    return copied(given)
+    return copied(given), False
 
 
 def seen_arguments(call: Call, guards: Guards) -> JSONValue:
     """Return the arguments as observers are shown them: a copy, and nothing of what will be refused unread."""
     try:
-        call.given = read_arguments(call.request, guards)
+        given, is_flat = read_arguments(call.request, guards)
     except CallError:
         return "(not read)"
-    call.has_read = True
-    return copied(call.given)
+    call.given, call.has_read = given, True
+    return {**given} if is_flat else copied(given)
 
 
 def check_arguments(call: Call, guards: Guards) -> None:
@@ -172,9 +172,9 @@ def check_arguments(call: Call, guards: Guards) -> None:
     Refused ones are shown to the injected `repair`, which may fill it with what this same judge takes.
     """
     try:
-        call.args = _judged(call, call.given if call.has_read else read_arguments(call.request, guards))
+        call.args = _judged(call, call.given if call.has_read else read_arguments(call.request, guards)[0])
     except CallError:
-        if not guards.repair(call, lambda given: _judged(call, read_arguments(given, guards))):
+        if not guards.repair(call, lambda given: _judged(call, read_arguments(given, guards)[0])):
             guards.flood.count(call.view.ctx)
             raise
 
@@ -247,7 +247,7 @@ async def ask_hooks(call: Call, guards: Guards) -> None:
                 "hook_refused", f"Hooks rewrote the arguments of {call.name!r} {rewrites} times; that is too often."
             )
         if verdict.args != judged:
-            call.args = _judged(call, read_arguments(verdict.args, guards))
+            call.args = _judged(call, read_arguments(verdict.args, guards)[0])
             judged = copied(call.args)
             # Every hook must have seen the arguments that run.
             index = 0
