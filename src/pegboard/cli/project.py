@@ -111,7 +111,7 @@ def load(options: Options) -> Project:
         # Until it is read, whatever it names of the environment may be a secret.
         options.terminal.secrets = partial(_named, path)
         catalog, config = config_module.load_catalog(path, env=os.environ)
-    options.terminal.secrets = catalog.guards.secrets
+    options.terminal.secrets = lambda: catalog.guards.secrets
     return Project(catalog=catalog, config=config)
 
 
