@@ -358,6 +358,7 @@ def test_what_is_no_schema_is_refused_at_registration(schema: Any) -> None:
         ({"minProperties": 1}, {}, ["$"]),
         ({"properties": {"a": False}}, {"a": 1}, ["$.a"]),
         ({"properties": {"a": {"uniqueItems": True}}}, {"a": [1, 1]}, ["$.a"]),
+        ({"properties": {"a": {"minLength": 1}}}, {"a": ""}, ["$.a"]),
     ],
 )  # fmt: skip
 def test_each_problem_stands_at_its_own_place(schema: Any, value: Any, paths: list[str]) -> None:

@@ -277,6 +277,17 @@ async def test_what_holds_floods_back_is_of_the_new_config_and_forgets_no_floode
     assert catalog.guards.limits.max_keys == catalog.guards.local_limits.max_keys == 7
 
 
+async def test_a_store_elsewhere_is_kept_and_only_its_stand_in_bounded_anew(project: Project) -> None:
+    store = "rate_limits: {store: 'redis://127.0.0.1:1/0'}\n"
+    project.write(text_of(1) + store, mine=MODULE.format(n=1))
+    catalog, reloader = reloader_of(project)
+    counted = catalog.guards.limits
+    project.write(text_of(2) + store + "limits: {ratelimit_keys: 7}\n", mine=MODULE.format(n=2))
+    assert await reloader.reload()
+    assert catalog.guards.limits is counted
+    assert catalog.guards.local_limits.max_keys == 7
+
+
 async def test_a_change_that_the_host_refuses_is_refused(project: Project) -> None:
     def no_profile(made: Catalog) -> None:
         raise DefinitionError("Unknown profile 'chat'.")
