@@ -11,7 +11,6 @@ from pegboard.base.errors import DefinitionError
 from pegboard.base.loading import Later
 from pegboard.base.policies import OPEN_POLICY, Policy
 from pegboard.core.context import ToolContext
-from pegboard.core.events import Listeners
 from pegboard.sources.class_ import Tool
 
 if TYPE_CHECKING:
@@ -286,14 +285,7 @@ class Catalog:
 
     def observe(self, observer: object) -> Callable[[], None]:
         """Send every event of every call to `observer`; returns the function that ends it."""
-        guards = self.guards
-        guards.listeners = Listeners((*guards.listeners.observers, observer))
-
-        def end() -> None:
-            left = tuple(known for known in guards.listeners.observers if known is not observer)
-            guards.listeners = Listeners(left)
-
-        return end
+        return self.guards.observe(observer)
 
     def on_tool_defined(self, notify: Callable[[ToolEntry], object]) -> None:
         """Call `notify` with every tool that is declared from now on."""

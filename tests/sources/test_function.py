@@ -317,6 +317,9 @@ import pegboard
 heavy = ("pydantic", "docstring_parser", "mcp", "ruamel", "limits")
 assert not [name for name in heavy if name in sys.modules], [name for name in heavy if name in sys.modules]
 catalog = pegboard.Catalog()
+# A catalog is declared in many processes that make no call; what calls need is loaded by the first.
+for_calls = ("asyncio", "logging", "orjson", "jsonschema_rs", "pegboard.core.executor", "pegboard.core.events")
+assert not [name for name in for_calls if name in sys.modules], [name for name in for_calls if name in sys.modules]
 class Base(pegboard.Tool, abstract=True):
     a: str = pegboard.Field(description="x")
 assert "pydantic" not in sys.modules

@@ -70,6 +70,15 @@ class Guards:
         if self.limits is None:  # pyright: ignore[reportUnnecessaryComparison] - said above
             self.limits = self.local_limits
 
+    def observe(self, observer: object) -> Callable[[], None]:
+        """Tell an observer of every call from now on; returns the function that ends it."""
+        self.listeners = Listeners((*self.listeners.observers, observer))
+
+        def end() -> None:
+            self.listeners = Listeners(tuple(known for known in self.listeners.observers if known is not observer))
+
+        return end
+
     def adopt(self, bounds: Bounds, default_limit: RateLimit | None) -> None:
         """Hold other bounds from now on; what was counted so far stays counted."""
         self.bounds, self.default_limit = bounds, default_limit
