@@ -1,5 +1,7 @@
 """Contexts: what a call gets, what a child may change, what can be asked of the client."""
 
+import gc
+import weakref
 from collections.abc import Mapping
 from dataclasses import FrozenInstanceError, dataclass, replace
 from typing import Any
@@ -155,3 +157,26 @@ def test_a_host_may_spend_from_a_budget_itself() -> None:
     with pytest.raises(CallError, match="has made its 100 calls"):
         budget.spend()
     assert budget.used == 100
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_what_a_call_holds_is_freed_with_it_and_not_by_the_next_collection(*, fails: bool) -> None:
+    held = list[weakref.ref[Any]]()
+
+    async def work(call: CallContext, args: Any) -> str:
+        held.append(weakref.ref(call))
+        await call.progress(0.5)
+        if fails:
+            raise CallError("upstream_error", "The backend said 500.")
+        return "fine"
+
+    catalog = one_tool(work)
+    catalog.before()(lambda call: held.append(weakref.ref(call)))
+    catalog.on_complete()(lambda call, result: held.append(weakref.ref(call.ctx)))
+    catalog.observe(Recorder())
+    gc.disable()
+    try:
+        await catalog.view(ANN).call("echo", {"text": "x" * 1_000})
+        assert [ref() for ref in held] == [None] * 3
+    finally:
+        gc.enable()

@@ -223,7 +223,8 @@ class Executor:
 
     def _record(self, call: Call, result: ToolResult) -> Delivered:
         """Stage 10: tell observers, audit and metrics, exactly once. Nothing here changes the result."""
-        guards = self.guards
+        # The context holds the call, to send its events; a ring of both would keep arguments until the next collection.
+        guards, call.made_ctx = self.guards, None
         kind = "ok" if result.error is None else result.error.kind
         duration_s = guards.clock() - call.started
         if guards.audit is not None or guards.telemetry is not None:

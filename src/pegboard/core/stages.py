@@ -56,7 +56,7 @@ class Call(Watch):
     timeout_s: float = 0.0
     warnings: Mapping[str, JSONValue] | None = None
     told: asyncio.Task[None] | None = None
-    _ctx: CallContext | None = None
+    made_ctx: CallContext | None = None
 
     # By position: names would cost every call a dictionary.
     def __init__(
@@ -82,15 +82,15 @@ class Call(Watch):
     @property
     def ctx(self) -> CallContext:
         """The context of this call, made when first needed."""
-        if self._ctx is None:
-            self._ctx = CallContext.of_call(
+        if self.made_ctx is None:
+            self.made_ctx = CallContext.of_call(
                 self.view.ctx,
                 call_id=self.call_id,
                 tool=self.entry.wire_name,
                 emitter=partial(emit, self),
                 redactor=self.redactor,
             )
-        return self._ctx
+        return self.made_ctx
 
 
 # ---------------------------------------------------------------- 1 begin, 2 resolve
