@@ -152,29 +152,32 @@ RUNAWAY = [
 @pytest.mark.parametrize("query", RUNAWAY)
 async def test_sql_08_sqlite_runaway_queries_end_at_the_deadline_and_block_nobody(lite: Shelf, query: str) -> None:
     # The best of three: the machine has other things to do too.
-    assert await soonest(lite, query) < 0.2 * SLACK
+    assert await soonest(lite, query, beside=6) < 0.2 * SLACK
 
 
-async def soonest(tools: Shelf, query: str) -> float:
-    """Return how much after its deadline of a second a query ends; of three, unless the first is quick enough."""
-    found = await late_by(tools, query)
+async def soonest(tools: Shelf, query: str, *, beside: int) -> float:
+    """Return how much after its deadline of a second a query ends; of three, unless the first is quick enough.
+
+    In that second at least `beside` others are answered.
+    """
+    found = await late_by(tools, query, beside)
     for _ in range(2):
-        found = found if found < 0.2 else min(found, await late_by(tools, query))
+        found = found if found < 0.2 else min(found, await late_by(tools, query, beside))
     return found
 
 
-async def late_by(tools: Shelf, query: str) -> float:
+async def late_by(tools: Shelf, query: str, beside: int) -> float:
     started = time.monotonic()
     running = asyncio.create_task(tools.error("sql_query", {"query": query}))
-    beside = 0
+    answered = 0
     while not running.done():
         assert (await tools.value("sql_query", {"query": "SELECT count(*) FROM t"}))["rows"] == [[2]]
-        beside += 1
+        answered += 1
         await asyncio.sleep(0.01)
     error = await running
     # In these words it was stopped inside the engine, and its thread is free again.
     assert (error.kind, "did not finish within 1 s" in error.message) == ("timeout", True)
-    assert beside > 2
+    assert answered >= beside
     return time.monotonic() - started - 1
 
 
