@@ -169,15 +169,6 @@ async def test_code_that_holds_the_loop_and_then_waits_is_reported_too(caplog: p
     assert "'echo' held the event loop" in caplog.text
 
 
-async def test_code_that_waits_and_then_holds_the_loop_is_reported_too(caplog: pytest.LogCaptureFixture) -> None:
-    async def rude(ctx: Any, args: Any) -> None:
-        await asyncio.sleep(0)
-        time.sleep(0.12)
-
-    await one_tool(rude).view(ANN).call("echo")
-    assert "'echo' held the event loop" in caplog.text
-
-
 async def test_a_caller_cancelled_just_as_a_wait_ends_hears_of_it() -> None:
     first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
