@@ -11,8 +11,8 @@ import asyncio
 
 from bench.measure import THOROUGH, Effort, Row, awaited, compared
 from pegboard import Catalog, ToolContext, View
-from pegboard.base.model import JSON
-from pegboard.sources.builtin.kind import builtin_entry, builtin_kind
+from pegboard.model.json_types import JSON
+from pegboard.sources.builtin.builtins import builtin_entry, builtin_kind
 
 FLOOR = "an empty guarded tool"
 QUICK = ("datetime_now", "cache_store", "json_transform")

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
-from pegboard.discovery.index import Index, ToolText
+from pegboard.discovery.search.index import Index, ToolText
 
 HERE = Path(__file__).parent
 DEPTH = 10

@@ -206,8 +206,7 @@ def serve_echo() -> None:
 def serve_pegboard(count: int) -> None:
     from bench.calls import OUTPUT, Silent, add
     from bench.tools import spec
-    from pegboard import Catalog, Profile, RateLimit
-    from pegboard.serve import run_http
+    from pegboard import Catalog, Profile, RateLimit, run_http
 
     catalog = Catalog("bench")
     catalog.tool(output=OUTPUT, rate_limit=RateLimit(max_calls=10**9, window_s=0.01))(add)

@@ -65,10 +65,9 @@ def until_ready(server: Server, wanted: bytes) -> None:
 
 
 def serve_ours(target: str) -> None:
-    from pegboard import Catalog, Profile
-    from pegboard.serve import run_http
-    from pegboard.sources.mcp.settings import ServerSettings
-    from pegboard.sources.mcp.source import McpSource
+    from pegboard import Catalog, Profile, run_http
+    from pegboard.sources.mcp.mcp_source import McpSource
+    from pegboard.sources.mcp.server_settings import ServerSettings
 
     catalog = Catalog("bench")
     if target == "stdio":

@@ -21,17 +21,18 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pegboard
-from pegboard.base.bounds import Bounds
-from pegboard.base.errors import ERROR_KINDS, CallError
-from pegboard.base.model import Code, EventType, HookKind
+from pegboard.authoring.options import ToolKeywords
 from pegboard.cli import main as run_command
 from pegboard.cli.app import COMMANDS
 from pegboard.config import json_schema
-from pegboard.config.not_yet import NOT_YET
-from pegboard.serve.api.problems import KIND_OF_STATUS, STATUS_OF_KIND
-from pegboard.sources.builtin import BUILTINS
-from pegboard.sources.builtin.kind import builtin_kind
-from pegboard.sources.options import ToolKeywords
+from pegboard.config.unsupported import NOT_YET
+from pegboard.model.bounds import Bounds
+from pegboard.model.decision import Code
+from pegboard.model.error import ERROR_KINDS, CallError
+from pegboard.model.event import EventType
+from pegboard.model.hook import HookKind
+from pegboard.server.http_api.problem_details import KIND_OF_STATUS, STATUS_OF_KIND
+from pegboard.sources.builtin.builtins import BUILTINS, builtin_kind
 
 PAGES = Path(__file__).resolve().parent / "reference"
 # Their constructors are not for callers, or would repeat another page.

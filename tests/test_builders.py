@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pegboard import Catalog, DefinitionError, RateLimit, Tool, ToolContext, ToolSpec
-from pegboard.base.model import ToolEntry
+from pegboard.model.tool import ToolEntry
 
 
 def echo(ctx: Any, args: Any) -> Any:

@@ -21,8 +21,9 @@ from pegboard import (
     ToolContext,
     ToolSpec,
 )
-from pegboard.base.model import SourceState, ToolEntry
-from pegboard.base.names import wire_names
+from pegboard.core.names import wire_names
+from pegboard.model.source_state import SourceState
+from pegboard.model.tool import ToolEntry
 from tests.core.parts import ANN, FakeSource, echo, foreign, kind_of
 
 

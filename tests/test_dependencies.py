@@ -17,15 +17,19 @@ COME_WITH = {"pydantic_core": "pydantic", "mcp_types": "mcp", "httpcore2": "http
 BROUGHT = {"tiktoken"}
 # The modules that need an extra; each is imported when it is used. Everything else runs without any.
 OF_EXTRAS: dict[str, set[str]] = {
-    "docs": {"sources/builtin/extracting.py"},
+    "docs": {"sources/builtin/page_text.py"},
     "auth": {"auth/tokens.py"},
-    "postgres": {"sources/builtin/postgres.py", "sources/builtin/link.py", "sources/builtin/placeholders.py"},
-    "redis": {"redis_limits.py"},
+    "postgres": {
+        "sources/builtin/postgres_engine.py",
+        "sources/builtin/postgres_connection.py",
+        "sources/builtin/postgres_placeholders.py",
+    },
+    "redis": {"limits/redis_store.py"},
     "tools": {
-        "sources/builtin/alchemy.py",
-        "sources/builtin/extracting.py",
-        "sources/builtin/rendering.py",
-        "sources/builtin/smtp.py",
+        "sources/builtin/sqlalchemy_engine.py",
+        "sources/builtin/page_text.py",
+        "sources/builtin/jinja_rendering.py",
+        "sources/builtin/smtp_client.py",
         "sources/expressions.py",
     },
 }
@@ -59,7 +63,7 @@ def imported() -> dict[str, set[str]]:
                     names = [alias.name for alias in node.names]
                 case ast.ImportFrom(level=0, module=str(module)):
                     names = [module]
-                case ast.Call(func=ast.Name(id="Later"), args=[ast.Constant(value=str(module))]):
+                case ast.Call(func=ast.Name(id="LazyModule"), args=[ast.Constant(value=str(module))]):
                     names = [module]
             for name in names:
                 top = name.partition(".")[0]

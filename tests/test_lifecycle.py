@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pegboard import Catalog, Profile, ToolContext, ToolSpec
-from pegboard.base.errors import DefinitionError
+from pegboard.model.error import DefinitionError
 from tests.core.parts import FakeSource, foreign
 
 END = "2027-01-01"

@@ -7,8 +7,8 @@ import pytest
 from pegboard import Catalog, DefinitionError, Policy, Profile, ToolContext
 from pegboard.config import load_catalog
 from pegboard.config.reload import Reloader
-from pegboard.globs import BESIDE_TOOLS
-from pegboard.offers import NAMESPACES, Offers
+from pegboard.core.globs import BESIDE_TOOLS
+from pegboard.resources import NAMESPACES, Offers
 
 
 def names(offers: Offers, profile: str | None = None) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from pegboard import ToolResult, Verdict
-from pegboard.base.model import HookCall
+from pegboard.model.hook_call import HookCall
 
 calls_by_tool: Counter[str] = Counter()
 

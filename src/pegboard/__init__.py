@@ -5,106 +5,60 @@ Every agent sees exactly what it may use, and every call goes through one guarde
 
 from typing import TYPE_CHECKING, Any
 
-from pegboard.base.loading import Later
+from pegboard.authoring.field import Field
+from pegboard.authoring.tool_class import Tool
 from pegboard.catalog import Catalog, default_catalog
-from pegboard.core.context import ToolContext
-from pegboard.sources.class_ import Tool
-from pegboard.sources.fields import Field
+from pegboard.core.event_queue import EventQueue
+from pegboard.core.view import View
+from pegboard.lazy import LazyModule
+from pegboard.model.bounds import Bounds
+from pegboard.model.call_context import CallContext
+from pegboard.model.consent import ConsentRequest
+from pegboard.model.context import CallBudget, ToolContext
+from pegboard.model.decision import Decision, Fix
+from pegboard.model.error import (
+    AsyncPredicateError,
+    CallError,
+    DefinitionError,
+    DuplicateToolError,
+    PegboardError,
+    ToolError,
+)
+from pegboard.model.event import Event
+from pegboard.model.hook import Verdict
+from pegboard.model.hook_call import HookCall
+from pegboard.model.policy import Policy
+from pegboard.model.profile import Profile
+from pegboard.model.rate_limit import RateLimit
+from pegboard.model.result import AudioContent, ImageContent, ResourceContent, ResourceLink, TextContent, ToolResult
+from pegboard.model.secret import Secret
+from pegboard.model.tool import ToolSpec
+from pegboard.version import __version__
 
 if TYPE_CHECKING:
-    from pegboard.base.bounds import Bounds
-    from pegboard.base.content import (
-        AudioContent as AudioContent,
-    )
-    from pegboard.base.content import (
-        ImageContent,
-        ResourceContent,
-        ResourceLink,
-        TextContent,
-        ToolResult,
-    )
-    from pegboard.base.errors import (
-        AsyncPredicateError,
-        CallError,
-        DefinitionError,
-        ToolError,
-    )
-    from pegboard.base.errors import (
-        DuplicateToolError as DuplicateToolError,
-    )
-    from pegboard.base.errors import (
-        PegboardError as PegboardError,
-    )
-    from pegboard.base.model import (
-        ConsentRequest,
-        Decision,
-        Event,
-        HookCall,
-        Profile,
-        RateLimit,
-        ToolSpec,
-        Verdict,
-    )
-    from pegboard.base.model import (
-        Fix as Fix,
-    )
-    from pegboard.base.policies import Policy
-    from pegboard.base.secrets import Secret
-    from pegboard.core.call_context import CallContext
-    from pegboard.core.context import CallBudget
-    from pegboard.core.view import View
-    from pegboard.streams import EventQueue
+    from pegboard.config import context_for, load_catalog
+    from pegboard.server.app import http_app, run_http
+    from pegboard.server.stdio import run_stdio
 
-__version__ = "0.1.0"
 __all__ = [
-    "AsyncPredicateError",
-    "Bounds",
-    "CallBudget",
-    "CallContext",
-    "CallError",
-    "Catalog",
-    "ConsentRequest",
-    "Decision",
-    "DefinitionError",
-    "Event",
-    "EventQueue",
-    "Field",
-    "HookCall",
-    "ImageContent",
-    "Policy",
-    "Profile",
-    "RateLimit",
-    "ResourceContent",
-    "ResourceLink",
-    "Secret",
-    "TextContent",
-    "Tool",
-    "ToolContext",
-    "ToolError",
-    "ToolResult",
-    "ToolSpec",
-    "Verdict",
-    "View",
-    "default_catalog",
+    "AsyncPredicateError", "AudioContent", "Bounds", "CallBudget", "CallContext", "CallError", "Catalog",
+    "ConsentRequest", "Decision", "DefinitionError", "DuplicateToolError", "Event", "EventQueue", "Field", "Fix",
+    "HookCall", "ImageContent", "PegboardError", "Policy", "Profile", "RateLimit", "ResourceContent", "ResourceLink",
+    "Secret", "TextContent", "Tool", "ToolContext", "ToolError", "ToolResult", "ToolSpec", "Verdict", "View",
+    "__version__", "context_for", "default_catalog", "http_app", "load_catalog", "run_http", "run_stdio",
 ]  # fmt: skip
 
-# Importing Pegboard stays cheaper than importing pydantic: what most programs do not name comes in when it is named.
-_LATER = {
-    "pegboard.base.bounds": "Bounds",
-    "pegboard.base.errors": "AsyncPredicateError CallError DefinitionError DuplicateToolError PegboardError ToolError",
-    "pegboard.base.content": "AudioContent ImageContent ResourceContent ResourceLink TextContent ToolResult",
-    "pegboard.base.model": "ConsentRequest Decision Event Fix HookCall Profile RateLimit ToolSpec Verdict",
-    "pegboard.base.policies": "Policy",
-    "pegboard.base.secrets": "Secret",
-    "pegboard.core.call_context": "CallContext",
-    "pegboard.core.context": "CallBudget",
-    "pegboard.core.view": "View",
-    "pegboard.streams": "EventQueue",
+# A library that only declares tools needs neither a server (Starlette, the MCP SDK) nor a config reader (ruamel.yaml).
+_LAZY = {
+    "context_for": LazyModule("pegboard.config"),
+    "load_catalog": LazyModule("pegboard.config"),
+    "http_app": LazyModule("pegboard.server.app"),
+    "run_http": LazyModule("pegboard.server.app"),
+    "run_stdio": LazyModule("pegboard.server.stdio"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in _LATER.items():
-        if name in names.split():
-            return getattr(Later(module), name)
+    if name in _LAZY:
+        return getattr(_LAZY[name], name)
     raise AttributeError(f"module 'pegboard' has no attribute {name!r}")

@@ -2,49 +2,51 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import Any, TypeVar, Unpack, overload
 
-from pegboard.base.errors import DefinitionError
-from pegboard.base.loading import Later
-from pegboard.base.policies import OPEN_POLICY, Policy
-from pegboard.core.context import ToolContext
-from pegboard.sources.class_ import Tool
-
-if TYPE_CHECKING:
-    from pegboard.auth.rules import IdentityRules
-    from pegboard.base.bounds import Bounds
-    from pegboard.base.content import ToolResult
-    from pegboard.base.model import JSON, Handler, Hook, HookKind, Profile, Runs, ToolEntry, ToolSpec
-    from pegboard.base.secrets import Secret
-    from pegboard.core.executor import Executor, Guards
-    from pegboard.core.ports import LimitStore, Source
-    from pegboard.core.registry import Registry, Snapshot
-    from pegboard.core.stages import Call
-    from pegboard.core.view import View, ViewParts
-    from pegboard.discovery.exposure import Discovery
-    from pegboard.discovery.finder import Found
-    from pegboard.offers import Offers
-    from pegboard.sources.options import BuilderKeywords, ToolKeywords
-
-asyncio = Later("asyncio")
-availability = Later("pegboard.core.availability")
-bounding = Later("pegboard.base.bounds")
-datetime = Later("datetime")
-declaring = Later("pegboard.declaring")
-executing = Later("pegboard.core.executor")
-exposing = Later("pegboard.discovery.exposure")
-exporting = Later("pegboard.export")
-globs = Later("pegboard.globs")
-lifecycle = Later("pegboard.lifecycle")
-model = Later("pegboard.base.model")
-logging = Later("logging")
-naming = Later("pegboard.base.names")
-offering = Later("pegboard.offers")
-repairing = Later("pegboard.repairing")
-viewing = Later("pegboard.core.view")
+from pegboard.auth.rules import IdentityRules
+from pegboard.authoring.definition import (
+    ToolOptions,
+    builder_entries,
+    function_entry,
+    named_later,
+    origin_of,
+    read_built,
+    read_registered,
+)
+from pegboard.authoring.options import BuilderKeywords, ToolKeywords
+from pegboard.authoring.tool_class import Tool
+from pegboard.core import availability
+from pegboard.core.call.stages import Call
+from pegboard.core.executor import Executor, Guards
+from pegboard.core.globs import unmatched
+from pegboard.core.lifecycle import DatedRegistry
+from pegboard.core.names import nearest
+from pegboard.core.ports import LimitStore, Source
+from pegboard.core.registry import Registry, Snapshot
+from pegboard.core.view import Selection, View, ViewParts
+from pegboard.discovery import exposure as exposing
+from pegboard.discovery.exposure import Discovery
+from pegboard.discovery.search.finder import Found
+from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
+from pegboard.model.context import ToolContext
+from pegboard.model.error import DefinitionError
+from pegboard.model.hook import Hook, HookKind
+from pegboard.model.json_types import JSON
+from pegboard.model.policy import OPEN_POLICY, Policy
+from pegboard.model.profile import Profile
+from pegboard.model.result import ToolResult
+from pegboard.model.secret import Secret
+from pegboard.model.tool import Handler, Runs, ToolEntry, ToolSpec
+from pegboard.providers import EXPORTERS
+from pegboard.providers.repair import repair
+from pegboard.resources import Offers
 
 F = TypeVar("F", bound=Callable[..., Any])
 Names = str | Sequence[str] | Callable[[], Sequence[str]]
@@ -82,35 +84,38 @@ class Catalog:
 
     @cached_property
     def _bounds(self) -> Bounds:
-        return self._given_bounds or bounding.DEFAULT_BOUNDS
+        return self._given_bounds or DEFAULT_BOUNDS
 
     @cached_property
     def registry(self) -> Registry:
         """What is declared."""
-        return lifecycle.DatedRegistry(
-            read_built=declaring.read_built,
+        return DatedRegistry(
+            read_built=read_built,
             context_type=self._context_type,
             bounds=self._bounds,
-            today=lambda: datetime.date.fromtimestamp(self.guards.wall_clock()),
+            today=lambda: date(*time.localtime(self.guards.wall_clock())[:3]),
         )
 
     @cached_property
     def guards(self) -> Guards:
         """What the stages of a call share."""
-        given = {} if self._limit_store is None else {"limits": self._limit_store}
-        return executing.Guards(
-            bounds=self._bounds, clock=self._clock, states=self.registry.states, secrets=self.secrets,
-            repair=self._repair, **given,
-        )  # fmt: skip
+        return Guards(
+            bounds=self._bounds,
+            clock=self._clock,
+            states=self.registry.states,
+            secrets=self.secrets,
+            repair=self._repair,
+            limits=self._limit_store,
+        )
 
     @staticmethod
     def _repair(call: Call, judge: Callable[[object], JSON]) -> bool:
-        return repairing.repair(call, judge)
+        return repair(call, judge)
 
     @cached_property
     def executor(self) -> Executor:
         """The only door to a handler."""
-        return executing.Executor(self.guards)
+        return Executor(self.guards)
 
     @cached_property
     def discovery(self) -> Discovery:
@@ -120,11 +125,11 @@ class Catalog:
     @cached_property
     def offers(self) -> Offers:
         """What there is beside tools: resources, prompts, completions."""
-        return offering.Offers(self.registry, self.executor, context_type=self._context_type)
+        return Offers(self.registry, self.executor, context_type=self._context_type)
 
     @cached_property
     def _parts(self) -> ViewParts:
-        return viewing.ViewParts(registry=self.registry, caller=self.executor, exporters=exporting.EXPORTERS)
+        return ViewParts(registry=self.registry, caller=self.executor, exporters=EXPORTERS)
 
     # ------------------------------------------------------------ declare
 
@@ -141,10 +146,10 @@ class Catalog:
             DefinitionError: an option or annotation that cannot be honoured.
             DuplicateToolError: the name is taken; `replace=True` takes it over.
         """
-        said = declaring.ToolOptions.of(options)
+        said = ToolOptions.of(options)
 
         def declare(declared: Callable[..., Any]) -> Callable[..., Any]:
-            self.registry.add(declaring.function_entry(declared, said), replace_existing=replace)
+            self.registry.add(function_entry(declared, said), replace_existing=replace)
             return declared
 
         return declare if fn is None else declare(fn)
@@ -158,14 +163,15 @@ class Catalog:
         `full_names=[]` it is a bundle: it may build any tools, and none of its names is listed by `names()`.
         A built tool is a function, a `Tool` class, or `ToolSpec.bind(handler)`.
         """
-        said = declaring.ToolOptions.of(options)
+        said = ToolOptions.of(options)
 
         def declare(build: Callable[..., Any]) -> Callable[..., Any]:
             if callable(names):
-                self.registry.add_dynamic(names, lambda _: declaring.named_later(build, names, description, said))
+                ask = names
+                self.registry.add_dynamic(ask, lambda _: named_later(build, ask, description, said))
             else:
                 listed = (names,) if isinstance(names, str) else tuple(names)
-                self.registry.add(*declaring.builder_entries(build, listed, description, said))
+                self.registry.add(*builder_entries(build, listed, description, said))
             return build
 
         return declare  # pyright: ignore[reportReturnType] - gives back what it was given
@@ -184,7 +190,7 @@ class Catalog:
             DefinitionError: something else was given, or a spec without a handler.
             DuplicateToolError: the name is taken; `replace=True` takes it over.
         """
-        self.registry.add(declaring.read_registered(tool, handler, runs), replace_existing=replace)
+        self.registry.add(read_registered(tool, handler, runs), replace_existing=replace)
 
     def unregister(self, name: str) -> None:
         """Take back a tool, by name or qualified id; `KeyError` when there is none."""
@@ -240,7 +246,7 @@ class Catalog:
         def declare(asked: Callable[..., Any]) -> Callable[..., Any]:
             called = name or asked.__name__
             if called in self.registry.predicates:
-                raise DefinitionError(f"{declaring.origin_of(asked)}: there is a predicate {called!r} already.")
+                raise DefinitionError(f"{origin_of(asked)}: there is a predicate {called!r} already.")
             self.registry.predicates[called] = availability.predicate(
                 called, asked, blocking=blocking, limit_s=self._bounds.predicate_s
             )
@@ -272,7 +278,7 @@ class Catalog:
     def _hook(self, kind: HookKind, match: str, *, required: bool) -> Callable[[F], F]:
         def declare(run: F) -> F:
             self.add_hook(
-                model.Hook(kind=kind, run=run, match=match, required=required, name=getattr(run, "__qualname__", ""))
+                Hook(kind=kind, run=run, match=match, required=required, name=getattr(run, "__qualname__", ""))
             )
             return run
 
@@ -331,7 +337,7 @@ class Catalog:
         for source in [sources[name] for name in (sources if only is None else only)]:
             try:
                 await source.start()
-            except Exception:  # noqa: BLE001 - boundary: a source is down then, and the others are not
+            except Exception:
                 logging.getLogger("pegboard").exception("Source %r could not be started.", source.name)
 
     async def close(self, *, grace_s: float = 10.0) -> None:
@@ -371,8 +377,8 @@ class Catalog:
             self._check_groups(groups)
         policy = found.policy if found is not None else OPEN_POLICY
         self._check_policies(policy, ctx.policy)
-        extra = [entry for tool in extra_tools for entry in declaring.read_built(tool, None)]
-        selection = viewing.Selection(
+        extra = [entry for tool in extra_tools for entry in read_built(tool, None)]
+        selection = Selection(
             include=groups,
             policy=policy,
             internal=frozenset(as_list(internal)),
@@ -380,7 +386,7 @@ class Catalog:
             profile=profile,
             origin=found.origin if found is not None else "",
         )
-        view = viewing.View(self._parts, ctx, selection, profile=found, extra=extra)
+        view = View(self._parts, ctx, selection, profile=found, extra=extra)
         if extra:
             self.registry.build(extra)
         return view
@@ -418,7 +424,7 @@ class Catalog:
         known = self.registry.known_groups() if unknown else frozenset[str]()
         for group in unknown:
             if group not in known:
-                raise DefinitionError(f"Unknown group {group!r}.{naming.nearest(group, known, label='Groups')}")
+                raise DefinitionError(f"Unknown group {group!r}.{nearest(group, known, label='Groups')}")
 
     def _check_policies(self, *policies: Policy) -> None:
         for policy in policies:
@@ -433,9 +439,7 @@ class Catalog:
         snapshot = self.snapshot()
         found = snapshot.cache.get(("policy", policy))
         if found is None:
-            found = snapshot.cache[("policy", policy)] = globs.unmatched(
-                policy, snapshot.entries, self.registry.namespaces()
-            )
+            found = snapshot.cache[("policy", policy)] = unmatched(policy, snapshot.entries, self.registry.namespaces())
         return found
 
     # ------------------------------------------------------------ one-line forms
@@ -468,7 +472,7 @@ class Catalog:
 async def _stop(source: Source) -> None:
     try:
         await source.stop()
-    except Exception:  # noqa: BLE001 - boundary: the others must be stopped too
+    except Exception:
         logging.getLogger("pegboard").exception("Source %r could not be stopped.", source.name)
 
 

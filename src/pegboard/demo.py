@@ -12,19 +12,17 @@ from typing import TYPE_CHECKING, Any, cast
 import mcp_types as types
 from mcp import Client, MCPError
 
-from pegboard.base.errors import DefinitionError
+from pegboard.catalog import Catalog
 from pegboard.cli.faults import CommandError
 from pegboard.cli.terminal import Terminal, json_text
-from pegboard.config import context_for, load_catalog
-from pegboard.serve import run_http
+from pegboard.config import Config, context_for, load_catalog
+from pegboard.model.context import ToolContext
+from pegboard.model.error import DefinitionError
+from pegboard.server.app import run_http
+from pegboard.server.principal import Visit
 
 if TYPE_CHECKING:
     from mcp.client.context import ClientRequestContext
-
-    from pegboard.catalog import Catalog
-    from pegboard.config import Config
-    from pegboard.core.context import ToolContext
-    from pegboard.serve.identity import Visit
 
 # In a wheel the example lies inside of the package, in a clone beside it.
 _PLACES = (Path(__file__).parent / "_quickstart", Path(__file__).parents[2] / "examples" / "quickstart")

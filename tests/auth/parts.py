@@ -22,10 +22,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from pegboard import CallContext, Catalog
+from pegboard.auth.claim_templates import Template
 from pegboard.auth.keys import KeyStore
 from pegboard.auth.rules import IdentityRules, MapRule, TokenRules
-from pegboard.auth.templates import Template
-from tests.serve.doors import Seen, workshop
+from tests.server.doors import Seen, workshop
 
 AUDIENCE = "https://tools.example.com/mcp"
 ISSUER = "https://login.example.com"

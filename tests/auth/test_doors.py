@@ -9,11 +9,11 @@ from typing import Any
 import jwt
 import pytest
 
+from pegboard import http_app
 from pegboard.auth.rules import AnonymousRule, IdentityRules
-from pegboard.serve import http_app
 from tests.auth.parts import AUDIENCE, ISSUER, RSA_ONE, Issuer, bearer, rule
 from tests.auth.test_tokens import BAD_CLAIMS, FORGED
-from tests.serve.doors import inside, post, workshop
+from tests.server.doors import inside, post, workshop
 
 
 def bad_tokens(issuer: Issuer) -> Iterator[tuple[str, str]]:

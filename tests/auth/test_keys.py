@@ -11,7 +11,7 @@ import pytest
 
 from pegboard.auth.keyring import Keyring
 from pegboard.auth.keys import KeyStore, KeyStoreError
-from pegboard.auth.verdicts import BadCredentialError, UnavailableError
+from pegboard.auth.rejections import BadCredentialError, UnavailableError
 
 
 @pytest.fixture(name="store")

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pegboard import DefinitionError
-from pegboard.auth.mapping import grant_of
+from pegboard.auth.claim_templates import Template
+from pegboard.auth.rule_matching import grant_of
 from pegboard.auth.rules import Credential, MapRule
-from pegboard.auth.templates import Template
 from tests.auth.parts import rule
 
 

@@ -15,12 +15,11 @@ from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuth
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 
-from pegboard import CallContext, Catalog
+from pegboard import CallContext, Catalog, http_app
 from pegboard.auth.rules import IdentityRules, TokenRules
-from pegboard.serve import http_app
 from tests.auth.authorization_server import REDIRECT, SECRET, Login, User
 from tests.auth.parts import RSA_ONE, bearer, rule
-from tests.serve.doors import Seen, post, served, workshop
+from tests.server.doors import Seen, post, served, workshop
 
 
 class Storage:

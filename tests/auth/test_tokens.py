@@ -11,8 +11,8 @@ import jwt
 import pytest
 
 from pegboard.auth.jwks import FRESH_S, PAUSE_S, STALE_S, KeySet
+from pegboard.auth.rejections import BadCredentialError, InsufficientScopeError, UnavailableError
 from pegboard.auth.tokens import TokenReader
-from pegboard.auth.verdicts import BadCredentialError, InsufficientScopeError, UnavailableError
 from tests.auth.parts import AUDIENCE, EC_ONE, ISSUER, RSA_ONE, RSA_TWO, Issuer, jwk_of, part, pem_of
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pegboard import Catalog, ToolContext, ToolError, ToolResult
-from pegboard.sources.builtin.kind import Services, builtin_entry
+from pegboard.sources.builtin.builtins import builtin_entry
+from pegboard.sources.builtin.kind import Services
 
 
 @dataclass

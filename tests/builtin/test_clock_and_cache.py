@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from pegboard import DefinitionError
-from pegboard.sources.builtin.kind import builtin_entry
+from pegboard.sources.builtin.builtins import builtin_entry
 from tests.builtin.parts import shelf
 from tests.core.parts import Clock
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pegboard.config import context_for, load_catalog
-from pegboard.sources.builtin import BUILTINS
+from pegboard.sources.builtin.builtins import BUILTINS
 from tests.builtin.web import Asked, Site, as_json
 from tests.config.project import Project
 

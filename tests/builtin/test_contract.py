@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pydantic_core import PydanticUndefined
 
-from pegboard.sources.builtin import BUILTINS
-from pegboard.sources.builtin.kind import Services, builtin_kind
+from pegboard.sources.builtin.builtins import BUILTINS, builtin_kind
+from pegboard.sources.builtin.kind import Services
 from tests.builtin.parts import Shelf, shelf
 from tests.builtin.test_models_and_documents import Shelves, Writer
 from tests.builtin.web import Site, as_json, page

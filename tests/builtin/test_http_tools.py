@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pegboard import DefinitionError
-from pegboard.sources.builtin.kind import builtin_entry
+from pegboard.sources.builtin.builtins import builtin_entry
 from tests.builtin.parts import Shelf, shelf
 from tests.builtin.web import Asked, Site, answer, as_json, page
 from tests.egress.loopback import RawServer, names, redirect

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pegboard import Catalog, ToolContext
-from pegboard.sources.builtin.kind import builtin_entry
+from pegboard.sources.builtin.builtins import builtin_entry
 
 
 class Writer:

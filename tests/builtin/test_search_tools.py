@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import pytest
 
 from pegboard import DefinitionError
-from pegboard.sources.builtin.kind import builtin_entry
+from pegboard.sources.builtin.builtins import builtin_entry
 from tests.builtin.parts import Shelf, shelf
 from tests.builtin.web import Asked, Site, answer, as_json, page
 from tests.timing import SLACK

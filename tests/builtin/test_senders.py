@@ -17,7 +17,7 @@ import pytest
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
 from pegboard import DefinitionError
-from pegboard.sources.builtin.kind import builtin_entry
+from pegboard.sources.builtin.builtins import builtin_entry
 from tests.builtin.parts import shelf
 from tests.builtin.web import Asked, Site, as_json, page
 from tests.egress.loopback import RawServer, names

@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from pegboard.cli import main
-from pegboard.sources.builtin import BUILTINS
+from pegboard.sources.builtin.builtins import BUILTINS
 from tests.builtin.test_senders import Post, office
 from tests.builtin.web import Asked, Site, as_json, page
 

@@ -16,9 +16,11 @@ from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 
 from pegboard import Bounds, CallError, DefinitionError
-from pegboard.sources.builtin import alchemy, sqlite
-from pegboard.sources.builtin.kind import Services, builtin_entry
-from pegboard.sources.builtin.query import Limits, Query
+from pegboard.sources.builtin import sqlalchemy_engine as alchemy
+from pegboard.sources.builtin import sqlite_engine as sqlite
+from pegboard.sources.builtin.builtins import builtin_entry
+from pegboard.sources.builtin.kind import Services
+from pegboard.sources.builtin.sql_statement import Limits, Query
 from tests.builtin.parts import Shelf
 
 

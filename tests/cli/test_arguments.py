@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pegboard.base.model import ToolSpec
 from pegboard.cli.arguments import read_arguments
 from pegboard.cli.faults import CommandError
+from pegboard.model.tool import ToolSpec
 
 SPEC = ToolSpec(
     name="t",

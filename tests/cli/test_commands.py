@@ -11,7 +11,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from pegboard.cli.commands.export import TargetName
-from pegboard.export import EXPORTERS
+from pegboard.providers import EXPORTERS
 from tests.cli.conftest import Ran, Run
 
 CALL_ID = re.compile(r"call [0-9a-f]+-\d+")

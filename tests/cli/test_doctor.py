@@ -14,7 +14,7 @@ import pytest
 
 from pegboard.cli.commands import doctor
 from tests.cli.conftest import Run
-from tests.mcp_source.parts import free_port
+from tests.upstream_mcp.parts import free_port
 
 CONFIG = """\
 tools:

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from tests.cli.conftest import Run
-from tests.serve.doors import JSON_HEADERS, VERSION
+from tests.server.doors import JSON_HEADERS, VERSION
 
 PEGBOARD = Path(sys.executable).with_name("pegboard")
 KEY = re.compile(r"pgb_[0-9a-f]{16}_[A-Za-z0-9_-]{43}")

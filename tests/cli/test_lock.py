@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from tests.cli.conftest import Run
-from tests.mcp_source.parts import EVIL, free_port
+from tests.upstream_mcp.parts import EVIL, free_port
 
 SCHEMA = {"type": "object", "properties": {}}
 FIRST = [

@@ -10,8 +10,8 @@ import orjson
 import pytest
 
 from tests.cli.conftest import Ran, Run
-from tests.mcp_source.parts import EVIL, processes_with
 from tests.timing import SLACK
+from tests.upstream_mcp.parts import EVIL, processes_with
 
 CONFIG = """\
 tools:
@@ -109,7 +109,7 @@ def test_a_server_that_fails_or_hangs_is_told_of_and_holds_nobody_up(
     tools, _, rest = text.partition("profiles:")
     more = MORE.format(python=sys.executable, evil=EVIL)
     (servers / "pegboard.yaml").write_text(f"{tools}{more}profiles:{rest}")
-    monkeypatch.setattr("pegboard.cli.sources.WAIT_S", 3.0 * SLACK)
+    monkeypatch.setattr("pegboard.cli.source_startup.WAIT_S", 3.0 * SLACK)
     ran = run("list", "--json", "--all")
     shown = {tool["name"] for tool in json.loads(ran.out)["tools"]}
     assert {*OF_ONE, "two__echo"} <= shown
@@ -135,7 +135,7 @@ def test_why_of_a_server_that_is_away_says_so_and_what_to_do(run: Run, tmp_path:
 BROKEN = """\
 import os
 from pegboard import default_catalog
-from pegboard.base.model import SourceState
+from pegboard.model.source_state import SourceState
 
 class Broken:
     name = "broken"

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pegboard.base.errors import DefinitionError, Problem
 from pegboard.catalog import Catalog
 from pegboard.config import Config, context_for, load_catalog
 from pegboard.core.view import View
+from pegboard.model.error import DefinitionError, Problem
 
 
 @dataclass

@@ -7,12 +7,11 @@ import pytest
 from mcp import Client
 from mcp_types import ElicitResult
 
-from pegboard import ToolResult
+from pegboard import ToolResult, http_app
 from pegboard.config import context_for
-from pegboard.serve import http_app
 from tests.config.project import Project
 from tests.core.parts import Recorder
-from tests.serve.doors import served
+from tests.server.doors import served
 
 SHOW = """\
 tools:

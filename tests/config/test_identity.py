@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from pegboard import http_app
 from pegboard.auth.keys import KeyStore
 from pegboard.auth.rules import AnonymousRule, IdentityRules, TokenRules
 from pegboard.config.reload import Reloader
-from pegboard.serve import http_app
 from tests.auth.parts import bearer, rule
 from tests.config.project import Project
-from tests.serve.doors import inside, post
+from tests.server.doors import inside, post
 
 CONTRACT = """
 profiles: {chat: {}, messaging: {}}

@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from pegboard.base.model import Annotations, RateLimit
+from pegboard.model.rate_limit import RateLimit
+from pegboard.model.tool import Annotations
 from tests.config.project import Project
 
 WEB_SEARCH = """

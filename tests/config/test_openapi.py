@@ -6,9 +6,9 @@ from typing import Any
 import orjson
 import pytest
 
-from pegboard.base.bounds import DEFAULT_BOUNDS
 from pegboard.config.kinds.openapi import description_value
-from pegboard.sources.openapi.source import OpenApiSource
+from pegboard.model.bounds import DEFAULT_BOUNDS
+from pegboard.sources.openapi.openapi_source import OpenApiSource
 from tests.builtin.web import as_json
 from tests.config.api import PET, at, declared, get, post, project_of, spec
 from tests.config.project import Project

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from pegboard import Catalog
-from pegboard.base.bounds import DEFAULT_BOUNDS
 from pegboard.config import context_for
 from pegboard.config.kinds.openapi import description_value
-from pegboard.sources.openapi.source import ApiSettings, OpenApiSource
+from pegboard.model.bounds import DEFAULT_BOUNDS
+from pegboard.sources.openapi.openapi_source import ApiSettings, OpenApiSource
 from tests.builtin.web import Asked, Site, answer, as_json, page
 from tests.config.api import PET, asked, at, declared, get, post, project_of, spec
 from tests.config.project import Project

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from pegboard.base.bounds import DEFAULT_BOUNDS
-from pegboard.base.errors import DefinitionError
 from pegboard.config.kinds.openapi import description_value
-from pegboard.sources.openapi.source import ApiSettings, OpenApiSource
+from pegboard.model.bounds import DEFAULT_BOUNDS
+from pegboard.model.error import DefinitionError
+from pegboard.sources.openapi.openapi_source import ApiSettings, OpenApiSource
 from tests.builtin.web import Site, answer
 from tests.config.api import asked, at, declared, get, post, spec
 from tests.config.project import Project

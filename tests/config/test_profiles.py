@@ -1,7 +1,7 @@
 """Profiles, groups, hooks and files: who sees what, and which line says so."""
 
-from pegboard.base.model import RateLimit
 from pegboard.config import warnings
+from pegboard.model.rate_limit import RateLimit
 from tests.config.project import Project
 
 MINE = """

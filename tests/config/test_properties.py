@@ -7,12 +7,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pegboard.base.errors import DefinitionError
 from pegboard.config import load_catalog
-from pegboard.config.interpolate import Interpolation, typed
+from pegboard.config.environment import Interpolation, typed
 from pegboard.config.parameters import read_parameters
-from pegboard.config.parse import parse
-from pegboard.config.tree import At
+from pegboard.config.yaml_parser import parse
+from pegboard.config.yaml_tree import At
+from pegboard.model.error import DefinitionError
 
 NAMES = st.from_regex(r"[a-z][a-z_]{0,8}", fullmatch=True)
 PROPERTIES = st.fixed_dictionaries(

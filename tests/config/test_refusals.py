@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from pegboard import DefinitionError
-from pegboard.base.bounds import Bounds
 from pegboard.config import load, load_catalog
-from pegboard.config.not_yet import NOT_YET
+from pegboard.config.unsupported import NOT_YET
+from pegboard.model.bounds import Bounds
 from tests.config.project import Project
 
 MINE = """

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from pegboard import Catalog, DefinitionError, ToolContext
-from pegboard.base.errors import Problem
+from pegboard import Catalog, DefinitionError, ToolContext, http_app
 from pegboard.config.reload import Reloader
-from pegboard.core.ratelimit import MemoryLimitStore
-from pegboard.serve import http_app
+from pegboard.core.call.rate_limit import MemoryLimitStore
+from pegboard.model.error import Problem
 from tests.config.project import Project
 from tests.core.parts import ANN, FakeSource, kind_of
-from tests.serve.doors import served
+from tests.server.doors import served
 
 MODULE = """
 import asyncio

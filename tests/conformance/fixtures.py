@@ -21,7 +21,7 @@ from pegboard import (
     TextContent,
     ToolSpec,
 )
-from pegboard.offers import Message, Offers
+from pegboard.resources import Message, Offers
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
@@ -355,6 +355,6 @@ def declare_completions(offers: Offers) -> None:
 
 
 if __name__ == "__main__":
-    from pegboard.serve import run_http
+    from pegboard import run_http
 
     run_http(conformance_catalog(), port=int(sys.argv[1]))

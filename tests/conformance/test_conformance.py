@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pegboard.serve import http_app
+from pegboard import http_app
 from tests.conformance.fixtures import conformance_catalog
-from tests.serve.doors import served
+from tests.server.doors import served
 
 HERE = Path(__file__).parent
 SUITE = HERE / "node_modules/.bin/conformance"

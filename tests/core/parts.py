@@ -5,7 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from pegboard import Catalog, Event, ToolContext, ToolResult, ToolSpec
-from pegboard.base.model import EventType, Runs, SourceState, ToolEntry
+from pegboard.model.event import EventType
+from pegboard.model.source_state import SourceState
+from pegboard.model.tool import Runs, ToolEntry
 
 Args = dict[str, Any]
 ANN = ToolContext(user_id="ann", space_id="s1", budget=None)

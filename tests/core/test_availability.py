@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pegboard import AsyncPredicateError, Catalog, DefinitionError, ToolContext, ToolSpec, View
-from pegboard.base.model import SourceState
+from pegboard.model.source_state import SourceState
 from tests.core.parts import ANN, FakeSource, echo, kind_of, one_tool
 
 

@@ -10,7 +10,8 @@ import orjson
 import pytest
 
 from pegboard import CallError, Catalog, Tool, ToolContext, ToolResult, ToolSpec, Verdict
-from pegboard.base.model import Hook, HookCall
+from pegboard.model.hook import Hook
+from pegboard.model.hook_call import HookCall
 from tests.core.parts import ANN, FakeSource, Recorder, echo, foreign, kind_of, one_tool, spec
 
 NUMBER = {"n": {"type": "integer"}}

@@ -24,7 +24,7 @@ from pegboard import (
     ToolError,
     ToolResult,
 )
-from pegboard.base.model import Annotations
+from pegboard.model.tool import Annotations
 from tests.core.parts import ANN, Recorder, kind_of, one_tool
 
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pegboard import Catalog, DefinitionError, Profile, RateLimit, ToolContext
-from pegboard.base.model import Annotations
-from pegboard.core.ratelimit import MemoryLimitStore
+from pegboard.core.call.rate_limit import MemoryLimitStore
+from pegboard.model.tool import Annotations
 from tests.core.parts import ANN, Clock, Recorder, echo, kind_of, one_tool, spec
 
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from pegboard import Catalog, DefinitionError, DuplicateToolError, Policy, Profile, ToolContext, ToolSpec
-from pegboard.base.model import Fix, SourceState
-from pegboard.base.names import nearest
-from pegboard.core.policy import Selection, decide
+from pegboard.core.judge import Selection, decide
+from pegboard.core.names import nearest
+from pegboard.model.decision import Fix
+from pegboard.model.source_state import SourceState
 from tests.core.parts import ANN, FakeSource, echo, foreign, kind_of, one_tool, spec
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pegboard import CallContext, CallError, Catalog, ToolSpec
-from pegboard.base.model import Annotations, ToolEntry
+from pegboard.model.tool import Annotations, ToolEntry
 from tests.core.parts import ANN, Clock, Recorder, kind_of, one_tool, spec
 from tests.timing import SLACK
 

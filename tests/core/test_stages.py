@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from pegboard import Bounds, CallBudget, CallContext, Catalog, RateLimit, ToolContext, ToolSpec, Verdict
-from pegboard.base.errors import ERROR_KINDS
-from pegboard.base.model import Annotations, SourceState
+from pegboard.model.error import ERROR_KINDS
+from pegboard.model.source_state import SourceState
+from pegboard.model.tool import Annotations
 from tests.core.parts import ANN, Clock, FakeSource, Recorder, echo, foreign, kind_of, one_tool, spec
 
 NUMBER = {"n": {"type": "integer"}}

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from pegboard import CallContext, Catalog, Profile, ToolSpec
-from pegboard.base.model import Annotations
+from pegboard.model.tool import Annotations
 
 VERBS = ("list", "create", "delete", "update", "search", "export", "archive", "share", "count", "rename")
 THINGS = (

@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from pegboard import Catalog, Profile, ToolContext, ToolSpec
-from pegboard.base.model import SourceState, ToolEntry
-from pegboard.serve import http_app
-from pegboard.sources.mcp.settings import ServerSettings
-from pegboard.sources.mcp.source import McpSource
+from pegboard import Catalog, Profile, ToolContext, ToolSpec, http_app
+from pegboard.model.source_state import SourceState
+from pegboard.model.tool import ToolEntry
+from pegboard.sources.mcp.mcp_source import McpSource
+from pegboard.sources.mcp.server_settings import ServerSettings
 from tests.core.parts import FakeSource, echo, foreign
 from tests.discovery.calling import say, view_of
 from tests.evil.faults import Faults, fault_proxy
-from tests.mcp_source.parts import EVIL, free_port, http_server, on_stdio, until
-from tests.serve.asgi import ask
+from tests.server.asgi import ask
 from tests.timing import SLACK
+from tests.upstream_mcp.parts import EVIL, free_port, http_server, on_stdio, until
 
 ORDERS = 1_000
 REAL_ORDERS = 12

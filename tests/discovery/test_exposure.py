@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pegboard import Catalog, Policy, Profile, ToolContext
-from pegboard.base.model import SourceState
+from pegboard.model.source_state import SourceState
 from tests.core.parts import FakeSource, foreign
 from tests.discovery.calling import say, use, view_of
 from tests.discovery.shops import THINGS, shop

@@ -7,10 +7,9 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from pegboard import CallContext, Catalog, Profile
-from pegboard.serve import http_app
+from pegboard import CallContext, Catalog, Profile, http_app
 from tests.discovery.shops import THINGS, shop
-from tests.serve.doors import served
+from tests.server.doors import served
 
 
 @pytest.mark.parametrize("era", ["2026-07-28", "legacy"])

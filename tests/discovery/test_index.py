@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pegboard.discovery.index import Hits, Index, ToolText
+from pegboard.discovery.search.index import Hits, Index, ToolText
 
 REQUESTS = Path(__file__).parents[2] / "bench" / "requests"
 

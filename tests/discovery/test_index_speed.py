@@ -6,7 +6,7 @@ import tracemalloc
 from statistics import quantiles
 from time import process_time
 
-from pegboard.discovery.index import Index, ToolText
+from pegboard.discovery.search.index import Index, ToolText
 from tests.timing import SLACK
 
 SYLLABLES = [a + b for a in "bcdfgklmnprstvz" for b in ("a", "ei", "o", "u", "ir")]

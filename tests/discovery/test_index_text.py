@@ -2,7 +2,7 @@
 
 import pytest
 
-from pegboard.discovery.text import languages_of, split_identifier, terms_of, word_parts, words_of
+from pegboard.discovery.search.terms import languages_of, split_identifier, terms_of, word_parts, words_of
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from pegboard import Bounds, CallContext, Catalog, ImageContent, Profile, ToolContext, ToolSpec
-from pegboard.base.model import Annotations, RateLimit
+from pegboard.model.rate_limit import RateLimit
+from pegboard.model.tool import Annotations
 from tests.core.parts import FakeSource, foreign
 from tests.discovery.calling import say, use, view_of
 from tests.discovery.shops import give_back, shop

@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 
 from pegboard import Catalog
-from pegboard.config.modules import registering_on
+from pegboard.config.python_modules import registering_on
 
 _FENCE = re.compile(r"^```(?P<language>\w+)(?P<more>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(r"title=(\S+)")

@@ -10,11 +10,13 @@ from typing import Any, get_args
 import pytest
 
 import pegboard
-from pegboard.base.errors import ERROR_KINDS
-from pegboard.base.model import Code, EventType, HookKind
 from pegboard.cli.app import COMMANDS, NOT_YET, build_app
 from pegboard.cli.terminal import Terminal
 from pegboard.config import json_schema
+from pegboard.model.decision import Code
+from pegboard.model.error import ERROR_KINDS
+from pegboard.model.event import EventType
+from pegboard.model.hook import HookKind
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

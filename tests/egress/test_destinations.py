@@ -2,9 +2,9 @@
 
 import pytest
 
-from pegboard.base.errors import DefinitionError
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.failures import EgressError
+from pegboard.model.error import DefinitionError
 
 
 def allows(rules: Destinations, host: str, *addresses: str, port: int = 443) -> bool:

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pegboard.base.errors import CallError, DefinitionError
+from pegboard.egress.file_text import TextPart, encode_text, read_text
 from pegboard.egress.files import FileEntry, Root, WriteMode, locate
-from pegboard.egress.text import TextPart, encode_text, read_text
+from pegboard.model.error import CallError, DefinitionError
 from tests.timing import SLACK
 
 MIB = 1024 * 1024
@@ -305,7 +305,7 @@ def test_a_full_disk_keeps_the_old_content(folder: Path) -> None:
     code = """
 import resource, signal, sys
 from pathlib import Path
-from pegboard.base.errors import CallError
+from pegboard.model.error import CallError
 from pegboard.egress.files import Root
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
@@ -324,7 +324,7 @@ def test_file_10_a_write_that_is_killed_or_finds_no_room_leaves_the_old_or_the_n
     code = """
 import os, random, resource, signal, sys, time
 from pathlib import Path
-from pegboard.base.errors import CallError
+from pegboard.model.error import CallError
 from pegboard.egress.files import Root
 folder, kinds = Path(sys.argv[1]), set()
 wholes = {b"hello", b"a" * 200_000, b"b" * 200_000}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pegboard.base.errors import CallError
-from pegboard.egress.killable import ChildError, run_killable
+from pegboard.egress.sandbox import ChildError, run_killable
+from pegboard.model.error import CallError
 
 STRAYS = "tests.egress.strays:"
 

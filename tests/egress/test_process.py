@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from pegboard.base.errors import CallError
 from pegboard.egress.process import Process, launch
+from pegboard.model.error import CallError
 
 
 @pytest.fixture(params=["asyncio", "uvloop"], autouse=True)

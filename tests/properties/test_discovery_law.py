@@ -17,8 +17,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from pegboard import Catalog, Profile, ToolContext, View
-from pegboard.base.model import RateLimit, ToolEntry
-from pegboard.core.ratelimit import FloodGuard
+from pegboard.core.call.rate_limit import FloodGuard
+from pegboard.model.rate_limit import RateLimit
+from pegboard.model.tool import ToolEntry
 from tests.properties.test_law import ASYNC, SYNC, World, catalog_of, context_of, worlds
 
 

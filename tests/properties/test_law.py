@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pegboard import Catalog, Decision, Policy, Profile, ToolContext, ToolSpec, View
-from pegboard.base.model import SourceState, ToolEntry
+from pegboard.model.source_state import SourceState
+from pegboard.model.tool import ToolEntry
 from tests.core.parts import FakeSource, echo, foreign
 
 NAMESPACES = ("main", "fs", "builtin")

@@ -6,9 +6,8 @@ from typing import Any
 
 import httpx2
 
-from pegboard import Catalog, Policy, Profile
-from pegboard.serve import http_app
-from tests.serve.doors import JSON_HEADERS, inside, post
+from pegboard import Catalog, Policy, Profile, http_app
+from tests.server.doors import JSON_HEADERS, inside, post
 
 HIDDEN = ("by_group", "by_policy", "by_internal", "by_predicate", "by_factory")
 CALL_ID = re.compile(r"[0-9a-f]{24}-\d+")

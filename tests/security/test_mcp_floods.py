@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from pegboard.base.content import ResourceLink
-from pegboard.base.model import JSON
 from pegboard.core.view import View
-from pegboard.sources.mcp.settings import ServerSettings
+from pegboard.model.json_types import JSON
+from pegboard.model.result import ResourceLink
+from pegboard.sources.mcp.server_settings import ServerSettings
 from tests.evil.observing import observed
-from tests.mcp_source.parts import EVIL, free_port, on_stdio, running, view_of
 from tests.security.test_mcp_http_client import GOOD, evil_http, offering, on_http, tool
 from tests.timing import SLACK
+from tests.upstream_mcp.parts import EVIL, free_port, on_stdio, running, view_of
 
 TRANSPORTS = ("http", "sse", "stdio")
 

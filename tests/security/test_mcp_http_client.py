@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 
 from pegboard import Catalog, DefinitionError, Profile, ToolContext
-from pegboard.base.bounds import DEFAULT_BOUNDS
-from pegboard.base.errors import CallError
-from pegboard.base.model import JSON
-from pegboard.base.schema import compile_schema
+from pegboard.core.schema import compile_schema
+from pegboard.model.bounds import DEFAULT_BOUNDS
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON
 from pegboard.sources.mcp.definitions import UnfitError, judged
-from pegboard.sources.mcp.lock import LockFile
-from pegboard.sources.mcp.settings import ServerSettings, Trust
-from pegboard.sources.mcp.source import McpSource
+from pegboard.sources.mcp.lock_file import LockFile
+from pegboard.sources.mcp.mcp_source import McpSource
+from pegboard.sources.mcp.server_settings import ServerSettings, Trust
 from tests.evil.faults import Faults, fault_proxy
-from tests.mcp_source.parts import EVIL, free_port, on_stdio, running, until, until_open, view_of
 from tests.timing import SLACK
+from tests.upstream_mcp.parts import EVIL, free_port, on_stdio, running, until, until_open, view_of
 
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}}
 HOMOGLYPH, FULL_WIDTH = "read_f\u0456le", "\uff52\uff45\uff41\uff44"

@@ -16,12 +16,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from pegboard import Bounds, CallContext, Catalog, DefinitionError, Profile
-from pegboard.base.secrets import Secret
-from pegboard.serve import http_app, run_http
-from pegboard.serve.connection import Connection
-from tests.serve.doors import JSON_HEADERS, META, VERSION, answer_of, call, inside, names, post, served, workshop
-from tests.serve.processes import serving
+from pegboard import Bounds, CallContext, Catalog, DefinitionError, Profile, http_app, run_http
+from pegboard.model.secret import Secret
+from pegboard.server.http_connection import Connection
+from tests.server.doors import JSON_HEADERS, META, VERSION, answer_of, call, inside, names, post, served, workshop
+from tests.server.processes import serving
 from tests.timing import SLACK
 
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}

@@ -16,13 +16,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from pegboard import Catalog
+from pegboard import Catalog, http_app
 from pegboard.auth.rules import IdentityRules
 from pegboard.config import load_catalog
-from pegboard.serve import http_app
 from tests.auth.parts import AUDIENCE, RSA_TWO, Issuer, bearer, guarded, part, rule
 from tests.auth.test_tokens import FORGED
-from tests.serve.doors import Seen, call, inside, post, served, workshop
+from tests.server.doors import Seen, call, inside, post, served, workshop
 from tests.timing import SLACK
 
 CASES: dict[str, Callable[[Issuer], str | None]] = {

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from pegboard import Bounds, CallContext, Catalog, Profile
-from pegboard.serve import http_app
-from tests.serve.asgi import ask, send_raw
-from tests.serve.doors import JSON_HEADERS, META, VERSION, workshop
+from pegboard import Bounds, CallContext, Catalog, Profile, http_app
+from tests.server.asgi import ask, send_raw
+from tests.server.doors import JSON_HEADERS, META, VERSION, workshop
 
 CAN_ASK = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
 YES = {"pegboard.consent": {"action": "accept", "content": {}}}

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from pegboard import Catalog
-from pegboard.base.content import ToolResult
-from pegboard.sources.mcp.settings import ServerSettings
-from pegboard.sources.mcp.source import McpSource
-from tests.mcp_source.parts import EVIL, on_stdio, processes_with, running, until, view_of
+from pegboard.model.result import ToolResult
+from pegboard.sources.mcp.mcp_source import McpSource
+from pegboard.sources.mcp.server_settings import ServerSettings
 from tests.timing import SLACK
+from tests.upstream_mcp.parts import EVIL, on_stdio, processes_with, running, until, view_of
 
 
 def evil(*options: str, **said: Any) -> ServerSettings:

@@ -8,9 +8,8 @@ import httpx2
 import pytest
 from starlette.routing import Route
 
-from pegboard import Catalog
-from pegboard.serve import http_app
-from tests.serve.doors import inside
+from pegboard import Catalog, http_app
+from tests.server.doors import inside
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 FILLED = {"{profile}": "default", "{name}": "note", "{id}": "1-1", "{rest:path}": "sources"}

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pegboard import Catalog, DefinitionError, Policy, Profile, Secret, TextContent, ToolContext, ToolResult, ToolSpec
-from pegboard.base.model import SourceState
+from pegboard.model.source_state import SourceState
 from tests.core.parts import FakeSource, Recorder, echo, foreign, kind_of
 
 CALLS: list[str] = []

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from pegboard import Catalog, RateLimit
-from pegboard.redis_limits import RedisLimitStore
+from pegboard.limits.redis_store import RedisLimitStore
 from tests.core.parts import ANN, Recorder, kind_of, one_tool
-from tests.redis_limits.server import RedisServer, race, redis_server
+from tests.limits.server import RedisServer, race, redis_server
 from tests.timing import SLACK
 
 KEY = 'pegboard:["caller","main.echo","s1","ann",null]'

@@ -13,7 +13,7 @@ import pytest
 
 from tests.config.project import Project
 from tests.config.test_reload import BAD, write
-from tests.serve.doors import call, names
+from tests.server.doors import call, names
 
 
 class Served:

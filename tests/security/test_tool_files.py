@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from pegboard import DefinitionError, ToolError
-from pegboard.sources.builtin.kind import Services, builtin_entry
+from pegboard.sources.builtin.builtins import builtin_entry
+from pegboard.sources.builtin.kind import Services
 from tests.builtin.parts import Shelf
 from tests.timing import SLACK
 

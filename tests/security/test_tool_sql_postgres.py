@@ -216,7 +216,7 @@ async def test_sql_04_no_placeholder_hides_a_name(pg: Shelf, query: str, params:
 
 async def test_sql_04_the_engine_holds_where_the_first_guard_is_passed(postgres_url: str) -> None:
     """Without our own look at the words, the role and the transaction still refuse."""
-    from pegboard.sources.builtin.postgres import confine
+    from pegboard.sources.builtin.postgres_engine import confine
 
     with psycopg.connect(postgres_url) as connection:
         connection.read_only = True

@@ -17,16 +17,15 @@ import orjson
 import pytest
 from mcp import Client
 
-from pegboard import ToolError
+from pegboard import ToolError, http_app
 from pegboard.config import context_for
 from pegboard.core.view import View
-from pegboard.serve import http_app
 from tests.builtin.web import Asked, Site, answer, as_json
 from tests.config.project import Project
 from tests.core.parts import Recorder
 from tests.egress.loopback import RawServer, redirect
 from tests.security.test_ssrf import certificates
-from tests.serve.doors import served
+from tests.server.doors import served
 from tests.timing import SLACK
 
 

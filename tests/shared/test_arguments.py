@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pegboard import Catalog, ToolResult, ToolSpec
-from pegboard.base.names import legal
+from pegboard.core.names import legal
 from tests.core.parts import ANN, echo, kind_of
 
 pytestmark = pytest.mark.shared

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from pegboard import Catalog, Profile, ToolContext, ToolSpec
-from pegboard.base.model import ToolEntry
-from pegboard.base.names import legal
+from pegboard.core.names import legal
 from pegboard.core.registry import seal
-from pegboard.discovery.budget import estimated_tokens
+from pegboard.discovery.token_budget import estimated_tokens
+from pegboard.model.tool import ToolEntry
 from tests.core.parts import FakeSource, echo
 
 pytestmark = [

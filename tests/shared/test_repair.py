@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pegboard import Catalog, ToolContext, ToolSpec
-from pegboard.base.names import legal
+from pegboard.core.names import legal
 
 pytestmark = pytest.mark.shared
 ARGS = Path(os.environ.get("PEGBOARD_SHARED", "../shared")) / "bench" / "args"

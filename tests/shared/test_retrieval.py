@@ -6,10 +6,10 @@ from statistics import fmean
 import pytest
 
 from bench.discovery import Score, ToolSet, measured, pegboard, tool_sets, tool_text
-from pegboard.discovery.abstention import enough_among, evidence_of
-from pegboard.discovery.index import Index, VisibleTools
-from pegboard.discovery.ranking import rank
-from pegboard.discovery.request import read_request
+from pegboard.discovery.search.abstention import enough_among, evidence_of
+from pegboard.discovery.search.index import Index, VisibleTools
+from pegboard.discovery.search.query import read_request
+from pegboard.discovery.search.ranking import rank
 
 pytestmark = [
     pytest.mark.shared,

@@ -9,12 +9,12 @@ import jsonschema_rs
 import pytest
 
 from pegboard import Catalog, DefinitionError, ToolContext, ToolSpec
-from pegboard.base.names import legal
+from pegboard.core.names import legal
 from pegboard.core.registry import enforced_schema
-from pegboard.dialects import problems
-from tests.export.checkers import CHECKERS
-from tests.export.instances import Writer
-from tests.export.losses import unlisted
+from pegboard.providers.compile import problems
+from tests.providers.checkers import CHECKERS
+from tests.providers.instances import Writer
+from tests.providers.losses import unlisted
 
 pytestmark = pytest.mark.shared
 SCHEMAS = Path(os.environ.get("PEGBOARD_SHARED", "../shared")) / "bench" / "schemas" / "schemas.jsonl"

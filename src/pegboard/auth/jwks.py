@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import orjson
 
-from pegboard.auth.verdicts import UnavailableError
-from pegboard.base.model import JSON
+from pegboard.auth.rejections import UnavailableError
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.failures import EgressError
 from pegboard.egress.http import GuardedClient
 from pegboard.egress.urls import parse_url
+from pegboard.model.json_types import JSON
 
 log = logging.getLogger("pegboard.auth")
 FRESH_S = 600.0

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pegboard.auth.keys import ApiKey, KeyStore, KeyStoreError, digest_of, id_of
+from pegboard.auth.rejections import BadCredentialError, UnavailableError
 from pegboard.auth.rules import Credential
-from pegboard.auth.verdicts import BadCredentialError, UnavailableError
 
 log = logging.getLogger("pegboard.auth")
 _NO_KEY = bytes(32)

@@ -14,7 +14,7 @@ from typing import Any
 
 import apsw
 
-from pegboard.base.errors import PegboardError
+from pegboard.model.error import PegboardError
 
 PREFIX = "pgb_"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")

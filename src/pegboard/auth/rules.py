@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pegboard.auth.templates import Template
+from pegboard.auth.claim_templates import Template
 
 ANY = "*"
 """As the wanted value of a claim: whatever it is, as long as the token has it."""

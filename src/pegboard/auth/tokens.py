@@ -8,10 +8,10 @@ import jwt
 import orjson
 
 from pegboard.auth.jwks import KeySet
+from pegboard.auth.rejections import BadCredentialError, InsufficientScopeError
 from pegboard.auth.rules import ALGORITHMS, Credential, TokenRules
-from pegboard.auth.verdicts import BadCredentialError, InsufficientScopeError
-from pegboard.base.digests import digest
-from pegboard.base.model import JSON
+from pegboard.core.digests import digest
+from pegboard.model.json_types import JSON
 
 MAX_CHARS = 16 * 1024
 LEEWAY_S = 30

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pegboard.auth.jwks import KeySet
 from pegboard.auth.keyring import Keyring
 from pegboard.auth.keys import PREFIX
-from pegboard.auth.mapping import grant_of
+from pegboard.auth.rejections import BadCredentialError
+from pegboard.auth.rule_matching import grant_of
 from pegboard.auth.rules import Credential, Grant, IdentityRules
 from pegboard.auth.tokens import TokenReader
-from pegboard.auth.verdicts import BadCredentialError
 
 
 class Verifier:

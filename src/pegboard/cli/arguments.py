@@ -9,8 +9,9 @@ from typing import cast
 
 import orjson
 
-from pegboard.base.model import JSON, JSONValue, ToolSpec
 from pegboard.cli.faults import CommandError
+from pegboard.model.json_types import JSON, JSONValue
+from pegboard.model.tool import ToolSpec
 
 _MAX_REF_STEPS = 32
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 
-from pegboard.base.errors import PegboardError, Problem
+from pegboard.model.error import PegboardError, Problem
 
 
 class Exit(IntEnum):

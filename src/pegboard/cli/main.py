@@ -15,11 +15,11 @@ from contextlib import contextmanager, suppress
 
 from cyclopts import CycloptsError, UnusedCliTokensError
 
-from pegboard.base.errors import DefinitionError, PegboardError
-from pegboard.base.names import nearest_one
 from pegboard.cli.app import SHARED_OPTIONS, build_app
 from pegboard.cli.faults import CommandError, Exit
 from pegboard.cli.terminal import Terminal, safe
+from pegboard.core.names import nearest_one
+from pegboard.model.error import DefinitionError, PegboardError
 
 _OPTION = re.compile(r"--[a-z-]+")
 

@@ -8,9 +8,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from pegboard.base.names import nearest
 from pegboard.cli.faults import CommandError
 from pegboard.cli.terminal import Terminal
+from pegboard.core.names import nearest
 
 _WORDS = ("user", "space", "roles", "profile", "session")
 

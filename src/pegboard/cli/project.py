@@ -9,26 +9,23 @@ from contextlib import asynccontextmanager, redirect_stdout
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pegboard.base.errors import DefinitionError, Problem
-from pegboard.base.loading import Later
-from pegboard.base.model import Approve, JSONValue
-from pegboard.base.secrets import Secret
+from pegboard import config as config_module
+from pegboard.catalog import Catalog
 from pegboard.cli.faults import CommandError
 from pegboard.cli.options import Identity, Options
-from pegboard.cli.sources import start_needed
-from pegboard.core.context import ToolContext
+from pegboard.cli.source_startup import start_needed
+from pegboard.config import Config
+from pegboard.config.files import named_variables
 from pegboard.core.view import View
-
-if TYPE_CHECKING:
-    from pegboard.catalog import Catalog
-    from pegboard.config import Config
+from pegboard.model.consent import Approve
+from pegboard.model.context import ToolContext
+from pegboard.model.error import DefinitionError, Problem
+from pegboard.model.json_types import JSONValue
+from pegboard.model.secret import Secret
 
 CONFIG_NAME = "pegboard.yaml"
 _STOP_GRACE_S = 1.0
-
-config_module, config_files = Later("pegboard.config"), Later("pegboard.config.files")
 
 
 def find_config(named: Path | None, *, start: Path) -> Path:
@@ -117,7 +114,7 @@ def load(options: Options) -> Project:
 
 def _named(path: Path) -> Iterator[Secret]:
     """Yield the values of the variables that the files of a config name."""
-    for name in config_files.named_variables(path):
+    for name in named_variables(path):
         if value := os.environ.get(name):
             yield Secret(value)
 
@@ -141,7 +138,7 @@ async def opened(
     # Tools and predicates may print too.
     with redirect_stdout(sys.stderr):
         try:
-            await start_needed(project, options.terminal, tool=tool, profile=options.chosen_profile)
+            await start_needed(project.catalog, options.terminal, tool=tool, profile=options.chosen_profile)
             ctx = project.context(options.identity, approve=approve)
             yield project, catalog.view(ctx, profile=options.chosen_profile)
         finally:

@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import orjson
 
-from pegboard.base.loading import Later
-from pegboard.base.model import JSONValue
-from pegboard.base.redaction import Redactor
-from pegboard.base.secrets import Secret
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from pegboard.core.redaction import Redactor
+from pegboard.lazy import LazyModule
+from pegboard.model.json_types import JSONValue
+from pegboard.model.secret import Secret
 
 # Tables and colours are for people; `--json`, `serve` and `init` do without.
-_rich_box, _rich_console, _rich_table, _rich_text = (
-    Later(f"rich.{name}") for name in ("box", "console", "table", "text")
-)
+if TYPE_CHECKING:
+    from rich import box, console, table
+    from rich import text as rich_text
+else:
+    box = LazyModule("rich.box")
+    console = LazyModule("rich.console")
+    table = LazyModule("rich.table")
+    rich_text = LazyModule("rich.text")
 
 # Control characters (ESC and CSI among them), and what is invisible or turns the direction of text. The two joiners
 # U+200C and U+200D stay: scripts and emoji need them, and no terminal obeys them.
@@ -107,16 +109,16 @@ class Terminal:
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
         """Write a table as wide as the terminal; a cell that is too long goes on below, never lost."""
-        table = _rich_table.Table(box=_rich_box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        grid = table.Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         for column in columns:
-            table.add_column(column.head, style=column.style, overflow="fold")
+            grid.add_column(column.head, style=column.style, overflow="fold")
         for row in rows:
-            table.add_row(*(safe(cell) for cell in row))
-        self._print(table)
+            grid.add_row(*(safe(cell) for cell in row))
+        self._print(grid)
 
     def pairs(self, rows: Iterable[tuple[str, str]]) -> None:
         """Write names and what they are, one below the other; the text may have several lines."""
-        grid = _rich_table.Table.grid(padding=(0, 2, 0, 0))
+        grid = table.Table.grid(padding=(0, 2, 0, 0))
         grid.add_column(style="bold", no_wrap=True)
         grid.add_column(overflow="fold")
         for name, text in rows:
@@ -125,12 +127,12 @@ class Terminal:
 
     def styled(self, text: str, style: str) -> None:
         """Write a line of the answer in a style, where the terminal has any."""
-        self._print(_rich_text.Text(safe(text, lines=True), style=style), soft_wrap=True)
+        self._print(rich_text.Text(safe(text, lines=True), style=style), soft_wrap=True)
 
     def _print(self, drawn: object, *, soft_wrap: bool = False) -> None:
         width = None if self.out.isatty() or os.environ.get("COLUMNS") else WIDTH_WITHOUT_TERMINAL
-        console: Console = _rich_console.Console(file=self.out, width=width, markup=False, emoji=False, highlight=False)
-        with console.capture() as captured:
-            console.print(drawn, soft_wrap=soft_wrap)
+        screen = console.Console(file=self.out, width=width, markup=False, emoji=False, highlight=False)
+        with screen.capture() as captured:
+            screen.print(drawn, soft_wrap=soft_wrap)
         # Tables are padded to their full width; what is copied or piped should not be.
         self.out.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))

@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from pegboard.base.bounds import DEFAULT_BOUNDS, Bounds
-from pegboard.base.errors import Problem
-from pegboard.base.model import JSONValue, RateLimit
-from pegboard.base.secrets import Secret
+from pegboard.config.forms import HookForm, ModelForm, PredicateForm, ProfileForm
 from pegboard.config.identity_forms import IdentityForm
-from pegboard.config.models import HookForm, ModelForm, PredicateForm, ProfileForm
-from pegboard.config.tree import At
-from pegboard.core.context import ToolContext
+from pegboard.config.yaml_tree import At
+from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
+from pegboard.model.context import ToolContext
+from pegboard.model.error import Problem
+from pegboard.model.json_types import JSONValue
+from pegboard.model.rate_limit import RateLimit
+from pegboard.model.secret import Secret
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 from typing import Final
 
-from pegboard.base.bounds import MIB
-from pegboard.base.errors import Problem
-from pegboard.config.tree import Mark
+from pegboard.config.yaml_tree import Mark
+from pegboard.model.bounds import MIB
+from pegboard.model.error import Problem
 
 MAX_FILE_BYTES: Final = 1 * MIB
 _VARIABLE = re.compile(r"\$\{(\w+)")

@@ -8,13 +8,13 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from pegboard.auth.claim_templates import Template
 from pegboard.auth.rules import AnonymousRule, IdentityRules, MapRule, TokenRules
-from pegboard.auth.templates import Template
-from pegboard.base.errors import Problem
-from pegboard.base.names import nearest
 from pegboard.config.config import Declared
 from pegboard.config.identity_forms import AnonymousForm, IdentityForm, JwtForm, MapRuleForm
-from pegboard.config.tree import At, Table
+from pegboard.config.yaml_tree import At, Table
+from pegboard.core.names import nearest
+from pegboard.model.error import Problem
 
 _WAYS_IN = ("api_keys", "jwt", "anonymous")
 

@@ -8,8 +8,8 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import AfterValidator, ConfigDict, Field, StrictBool, StrictInt, model_validator
 from pydantic_core import PydanticCustomError
 
-from pegboard.auth.templates import Template
-from pegboard.config.values import FilledText, Form, Maybe, Names, Text, checked
+from pegboard.auth.claim_templates import Template
+from pegboard.config.value_types import FilledText, Form, Maybe, Names, Text, checked
 
 _WHEN = "exactly one of the keys key, claim"
 

@@ -11,23 +11,23 @@ from typing import Any, Final, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
-from pegboard.base.bounds import Bounds
-from pegboard.base.errors import DefinitionError, Problem
-from pegboard.base.model import JSON
-from pegboard.base.names import fold, nearest
 from pegboard.config.config import Config, Declared, Refused
+from pegboard.config.environment import Interpolation, is_table
 from pegboard.config.files import find_files, read_text
-from pegboard.config.interpolate import Interpolation, is_table
+from pegboard.config.forms import Fragment, HookForm, MainFile, ModelForm, PredicateForm
 from pegboard.config.kinds import KINDS, Kind
 from pegboard.config.kinds.plugin import plugin_declare, plugin_form
-from pegboard.config.kinds.to_come import TO_COME
-from pegboard.config.models import Fragment, HookForm, MainFile, ModelForm, PredicateForm
-from pegboard.config.not_yet import kinds_to_come, refusal
-from pegboard.config.parse import parse
+from pegboard.config.kinds.unsupported_kinds import TO_COME
 from pegboard.config.problems import Report, explain, keys_of
-from pegboard.config.tree import At, Mark, Node, Scalar, Step, Table
-from pegboard.config.values import as_names, rate_limit
-from pegboard.plugins import load_plugin
+from pegboard.config.unsupported import kinds_to_come, refusal
+from pegboard.config.value_types import as_names, rate_limit
+from pegboard.config.yaml_parser import parse
+from pegboard.config.yaml_tree import At, Mark, Node, Scalar, Step, Table
+from pegboard.core.names import fold, nearest
+from pegboard.model.bounds import Bounds
+from pegboard.model.error import DefinitionError, Problem
+from pegboard.model.json_types import JSON
+from pegboard.sources.plugins import load_plugin
 
 M = TypeVar("M", bound=BaseModel)
 F = TypeVar("F", bound=Fragment)

@@ -7,11 +7,11 @@ from typing import Any
 
 import jsonschema_rs
 
-from pegboard.base.errors import Problem
-from pegboard.base.model import JSON, JSONValue
-from pegboard.base.names import nearest_one
-from pegboard.config.interpolate import is_list, is_table
-from pegboard.config.tree import At, Step
+from pegboard.config.environment import is_list, is_table
+from pegboard.config.yaml_tree import At, Step
+from pegboard.core.names import nearest_one
+from pegboard.model.error import Problem
+from pegboard.model.json_types import JSON, JSONValue
 
 # The vocabulary of JSON Schema 2020-12. In the shorthand another key is a slip of the pen: `requierd: true`.
 _KEYWORDS = frozenset(

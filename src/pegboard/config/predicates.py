@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Any
 
-from pegboard.base.errors import DefinitionError
-from pegboard.base.memo import Question
-from pegboard.base.names import nearest
+from pegboard.config.build_context import Wiring
 from pegboard.config.config import Declared
-from pegboard.config.models import PredicateForm, PredicateRef
-from pegboard.config.tree import At
-from pegboard.config.wiring import Wiring
+from pegboard.config.forms import PredicateForm, PredicateRef
+from pegboard.config.yaml_tree import At
 from pegboard.core.availability import YES, Answer, Availability, compile_availability, predicate
-from pegboard.core.context import ToolContext
+from pegboard.core.names import nearest
+from pegboard.model.context import ToolContext
+from pegboard.model.error import DefinitionError
+from pegboard.model.memo import Question
 
 _WORDS_FOR_NO = frozenset({"", "false", "no", "off", "0"})
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from pegboard.base.errors import Problem
-from pegboard.base.names import nearest, nearest_one
-from pegboard.base.redaction import Redactor
-from pegboard.base.secrets import Secret
-from pegboard.config.not_yet import refusal
-from pegboard.config.tree import At, Step
-from pegboard.config.values import FLAG, MAPPING, TEXT
+from pegboard.config.unsupported import refusal
+from pegboard.config.value_types import FLAG, MAPPING, TEXT
+from pegboard.config.yaml_tree import At, Step
+from pegboard.core.names import nearest, nearest_one
+from pegboard.core.redaction import Redactor
+from pegboard.model.error import Problem
+from pegboard.model.secret import Secret
 
 # What was expected, for the types of pydantic's errors.
 _EXPECTED = {

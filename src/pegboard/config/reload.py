@@ -8,15 +8,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
-from pegboard.base.errors import DefinitionError, PegboardError, Problem
 from pegboard.catalog import Catalog
+from pegboard.config.build import load_catalog
 from pegboard.config.config import Config
 from pegboard.config.files import find_files
 from pegboard.config.kinds.mcp import LOCK_NAME
 from pegboard.config.load import read
-from pegboard.config.modules import brought_files
-from pegboard.config.wire import load_catalog
+from pegboard.config.python_modules import brought_files
 from pegboard.core.ports import Source
+from pegboard.model.error import DefinitionError, PegboardError, Problem
 from pegboard.sources.builtin.kind import Lasting
 
 log = logging.getLogger("pegboard")

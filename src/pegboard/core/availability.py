@@ -11,13 +11,13 @@ from dataclasses import fields
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from pegboard.base.bounds import DEFAULT_BOUNDS
-from pegboard.base.errors import DefinitionError
-from pegboard.base.memo import Question
-from pegboard.base.model import SourceState
-from pegboard.base.names import nearest
-from pegboard.base.waiting import is_cancelled
-from pegboard.core.context import ToolContext
+from pegboard.core.names import nearest
+from pegboard.core.stepping import is_cancelled
+from pegboard.model.bounds import DEFAULT_BOUNDS
+from pegboard.model.context import ToolContext
+from pegboard.model.error import DefinitionError
+from pegboard.model.memo import Question
+from pegboard.model.source_state import SourceState
 
 log = logging.getLogger("pegboard")
 DOWN = SourceState(is_up=False)

@@ -12,26 +12,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from pegboard.base.bounds import DEFAULT_BOUNDS, Bounds
-from pegboard.base.content import TextContent, ToolResult, call_error
-from pegboard.base.errors import AsyncPredicateError, CallError, ToolError
-from pegboard.base.hooks import describe
-from pegboard.base.model import JSON, RateLimit, is_awaitable
-from pegboard.base.redaction import Redactor
-from pegboard.base.results import normalise
-from pegboard.base.schema import copied
-from pegboard.base.secrets import Secret
-from pegboard.base.waiting import InterruptedWaitError, Watch
-from pegboard.core import running, stages
 from pegboard.core.availability import States
-from pegboard.core.consent import ask_consent, consent_reason
-from pegboard.core.context import ToolContext
-from pegboard.core.events import DELIVERED, Delivered, Listeners, as_observers, emit
-from pegboard.core.output import ask_after, checked, clean_error, finished
+from pegboard.core.call import run as running
+from pegboard.core.call import stages
+from pegboard.core.call.consent import ask_consent, consent_reason
+from pegboard.core.call.events import DELIVERED, Delivered, Listeners, as_observers, emit
+from pegboard.core.call.output import ask_after, checked, clean_error, finished
+from pegboard.core.call.rate_limit import FloodGuard, MemoryLimitStore
+from pegboard.core.call.run import Lanes
+from pegboard.core.call.stages import Call
+from pegboard.core.hooks import describe
+from pegboard.core.normalise import normalise
 from pegboard.core.ports import AuditLog, ConsentInbox, LimitStore, Telemetry
-from pegboard.core.ratelimit import FloodGuard, MemoryLimitStore
-from pegboard.core.running import Lanes
-from pegboard.core.stages import Call
+from pegboard.core.redaction import Redactor
+from pegboard.core.schema import copied
+from pegboard.core.stepping import InterruptedWaitError, Watch
+from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
+from pegboard.model.context import ToolContext
+from pegboard.model.error import AsyncPredicateError, CallError, ToolError
+from pegboard.model.json_types import JSON, is_awaitable
+from pegboard.model.rate_limit import RateLimit
+from pegboard.model.result import TextContent, ToolResult, call_error
+from pegboard.model.secret import Secret
 
 if TYPE_CHECKING:
     from pegboard.core.view import View
@@ -46,7 +48,7 @@ class Guards:
     bounds: Bounds = DEFAULT_BOUNDS
     clock: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
-    limits: LimitStore = None  # type: ignore[assignment] - `__post_init__` puts the store in memory here
+    limits: LimitStore | None = None
     default_limit: RateLimit | None = None
     inbox: ConsentInbox | None = None
     audit: AuditLog | None = None

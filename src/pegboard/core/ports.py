@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from pegboard.base.content import ToolResult
-from pegboard.base.model import JSON, ConsentRequest, JSONValue, RateLimit, SourceState, ToolEntry
+from pegboard.model.consent import ConsentRequest
+from pegboard.model.json_types import JSON, JSONValue
+from pegboard.model.rate_limit import RateLimit
+from pegboard.model.result import ToolResult
+from pegboard.model.source_state import SourceState
+from pegboard.model.tool import ToolEntry
 
 if TYPE_CHECKING:
-    from pegboard.core.context import ToolContext
     from pegboard.core.view import View
+    from pegboard.model.context import ToolContext
 
 
 class Source(Protocol):
@@ -85,23 +89,6 @@ class LimitStore(Protocol):
         ...
 
 
-class ClientBridge(Protocol):
-    """What the client at the other end of this call can do for us.
-
-    One that asks by having the client call again also has `has_paid(tool) -> bool`: whether limits were charged for
-    this call before its question.
-    """
-
-    @property
-    def supports_ui(self) -> bool: ...
-
-    async def elicit(self, message: str, schema: JSONValue = None) -> JSONValue: ...
-
-    async def approve(self, request: ConsentRequest) -> bool | None:
-        """Ask the person for a yes; `None` when the client cannot be asked now."""
-        ...
-
-
 class ConsentInbox(Protocol):
     """Durable questions to people: files one, and spends a grant that was given."""
 
@@ -112,16 +99,6 @@ class ConsentInbox(Protocol):
     async def file(self, request: ConsentRequest) -> str:
         """Record the question and return its id."""
         ...
-
-
-class StepRunner(Protocol):
-    """The durable side of one task, behind `CallContext.step` and `ask`."""
-
-    async def step(
-        self, name: str, run: Callable[..., object], args: tuple[object, ...], *, retries: int
-    ) -> object: ...
-
-    async def ask(self, question: str, schema: JSONValue) -> JSONValue: ...
 
 
 class TaskEngine(Protocol):

@@ -10,19 +10,23 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
-from pegboard.base.bounds import DEFAULT_BOUNDS, Bounds
-from pegboard.base.digests import digest
-from pegboard.base.errors import DefinitionError, DuplicateToolError, Problem
-from pegboard.base.hooks import ToolHooks, hooks_of
-from pegboard.base.memo import Question
-from pegboard.base.model import JSON, Hook, Profile, SourceState, ToolEntry
-from pegboard.base.names import check_namespace, check_tool_name, fold, nearest, wire_names
-from pegboard.base.policies import Policy
-from pegboard.base.schema import Compiled, compile_schema
 from pegboard.core.availability import Availability, compile_availability
-from pegboard.core.context import ToolContext
-from pegboard.core.policy import UP, Selection, static_code
+from pegboard.core.digests import digest
+from pegboard.core.hooks import ToolHooks, hooks_of
+from pegboard.core.judge import UP, Selection, static_code
+from pegboard.core.names import check_namespace, check_tool_name, fold, nearest, wire_names
 from pegboard.core.ports import Source
+from pegboard.core.schema import Compiled, compile_schema
+from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
+from pegboard.model.context import ToolContext
+from pegboard.model.error import DefinitionError, DuplicateToolError, Problem
+from pegboard.model.hook import Hook
+from pegboard.model.json_types import JSON
+from pegboard.model.memo import Question
+from pegboard.model.policy import Policy
+from pegboard.model.profile import Profile
+from pegboard.model.source_state import SourceState
+from pegboard.model.tool import ToolEntry
 
 log = logging.getLogger("pegboard")
 # Turns what a builder gave into entries; the catalog face knows functions and classes, core does not.

@@ -8,14 +8,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
-from pegboard.base.content import ToolResult
-from pegboard.base.errors import AsyncPredicateError, DefinitionError
-from pegboard.base.model import JSON, Decision, JSONValue, Profile, ToolEntry
-from pegboard.base.names import nearest_one
-from pegboard.core.context import ToolContext
-from pegboard.core.policy import Selection, decide_entry, dynamic_code, static_code, undeclared, without_builder
+from pegboard.core.judge import Selection, decide_entry, dynamic_code, static_code, undeclared, without_builder
+from pegboard.core.names import nearest_one
 from pegboard.core.ports import Caller, Exporter
 from pegboard.core.registry import Registry, Snapshot
+from pegboard.model.context import ToolContext
+from pegboard.model.decision import Decision
+from pegboard.model.error import AsyncPredicateError, DefinitionError
+from pegboard.model.json_types import JSON, JSONValue
+from pegboard.model.profile import Profile
+from pegboard.model.result import ToolResult
+from pegboard.model.tool import ToolEntry
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -258,7 +261,7 @@ class View:
         return self._parts.exporters[target].to_bytes(self)
 
     def export_report(self, target: str) -> list[JSON]:
-        """Return what the export loses, as `{tool, path, rule, effect, text}`; see `pegboard.dialects.Loss`."""
+        """Return what an export loses as `{tool, path, rule, effect, text}`; see `pegboard.providers.dialect.Loss`."""
         return self._parts.exporters[target].report(self)
 
     def wire_name(self, target: str, name: str) -> str:

@@ -12,27 +12,30 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from pegboard.base.bounds import Bounds
-from pegboard.base.content import ToolResult
-from pegboard.base.errors import AsyncPredicateError
-from pegboard.base.hooks import hooks_of
-from pegboard.base.model import JSON, Decision, Handler, JSONValue, Profile, ToolEntry
-from pegboard.base.schema import compile_schema
-from pegboard.core.context import ToolContext
-from pegboard.core.policy import applies
+from pegboard.core.hooks import hooks_of
+from pegboard.core.judge import applies
 from pegboard.core.registry import Plan, Registry, Snapshot
+from pegboard.core.schema import compile_schema
 from pegboard.core.view import View
-from pegboard.discovery import wording
-from pegboard.discovery.budget import estimated_tokens
-from pegboard.discovery.digest import digest_of
-from pegboard.discovery.finder import Finder
+from pegboard.discovery import meta_tool_schemas as wording
+from pegboard.discovery.catalog_digest import digest_of
+from pegboard.discovery.catalog_listing import Shelf
 from pegboard.discovery.get_tools import get_tools
-from pegboard.discovery.loops import LoopBreaker
-from pegboard.discovery.meta import Meta
+from pegboard.discovery.loop_guard import LoopBreaker
+from pegboard.discovery.meta_tool_schemas import MetaNames
+from pegboard.discovery.meta_tools import Meta
+from pegboard.discovery.search.finder import Finder
 from pegboard.discovery.search_tools import search_tools
-from pegboard.discovery.shelf import Shelf
+from pegboard.discovery.token_budget import estimated_tokens
 from pegboard.discovery.use_tools import use_tools
-from pegboard.discovery.wording import MetaNames
+from pegboard.model.bounds import Bounds
+from pegboard.model.context import ToolContext
+from pegboard.model.decision import Decision
+from pegboard.model.error import AsyncPredicateError
+from pegboard.model.json_types import JSON, JSONValue
+from pegboard.model.profile import Profile
+from pegboard.model.result import ToolResult
+from pegboard.model.tool import Handler, ToolEntry
 
 Mode = Literal["direct", "two_tool", "search"]
 NAMESPACE = "pegboard__meta"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from pegboard.base.errors import CallError, PegboardError
-from pegboard.base.model import JSON, JSONValue, ToolEntry, is_list, is_object
-from pegboard.core.call_context import CallContext
+from pegboard.discovery.catalog_listing import Shelf, find, one_line
 from pegboard.discovery.intent import without_intent, workspaces_of
-from pegboard.discovery.meta import Meta
-from pegboard.discovery.shelf import Shelf, find, one_line
+from pegboard.discovery.meta_tools import Meta
+from pegboard.model.call_context import CallContext
+from pegboard.model.error import CallError, PegboardError
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.model.tool import ToolEntry
 
 log = logging.getLogger("pegboard")
 _ALL = ["*"]

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pegboard.base.model import JSON, JSONValue, is_object
-from pegboard.core.context import ToolContext
-from pegboard.discovery.shelf import told_back
+from pegboard.discovery.catalog_listing import told_back
+from pegboard.model.context import ToolContext
+from pegboard.model.json_types import JSON, JSONValue, is_object
 
 MARK: Final = "x-call-intent"
 """A property with this key takes its value from the intent: `true` by its own name, or the name of a field."""

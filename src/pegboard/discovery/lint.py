@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from typing import NamedTuple
 
-from pegboard.base.bounds import Bounds
-from pegboard.base.loading import Later
-from pegboard.base.model import JSON, JSONValue, ToolEntry, is_list, is_object
 from pegboard.core.view import View
-from pegboard.dialects.problems import problems
-from pegboard.discovery.finder import Finder
+from pegboard.discovery.search.finder import Finder
+from pegboard.discovery.search.terms import terms_of, words_of
+from pegboard.model.bounds import Bounds
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.model.tool import ToolEntry
+from pegboard.providers.compile.refusals import problems
 
-words = Later("pegboard.discovery.text")
 TARGETS = ("openai", "anthropic", "gemini")
 _LEAST_WORDS = 3
 _DEEP = 5
@@ -54,10 +54,10 @@ def _description(entry: ToolEntry) -> Iterator[Finding]:
     if not spec.description.strip():
         yield Finding(entry.wire_name, "no description", "say what it does and when to use it")
         return
-    said = words.words_of(spec.description)
+    said = words_of(spec.description)
     # Scripts without spaces say much in one word.
     is_short = len(said) < _LEAST_WORDS and spec.description.isascii()
-    if is_short or not set(words.terms_of(said)) - set(words.terms_of(words.words_of(spec.name))):
+    if is_short or not set(terms_of(said)) - set(terms_of(words_of(spec.name))):
         yield Finding(entry.wire_name, "weak description", f"{spec.description.strip()!r} says no more than the name")
 
 

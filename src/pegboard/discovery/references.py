@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pegboard.base.names import nearest_one
+from pegboard.core.names import nearest_one
 from pegboard.core.registry import Snapshot
 
 # A name that says its namespace: `ns__tool`, `ns.tool`, `mcp__server__ns__tool`.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
-from pegboard.base.model import JSON, JSONValue, is_list
-from pegboard.core.call_context import CallContext
 from pegboard.core.view import View
-from pegboard.discovery.finder import Finder, Found
+from pegboard.discovery.catalog_listing import told_back
 from pegboard.discovery.get_tools import brief, full
-from pegboard.discovery.meta import Meta
-from pegboard.discovery.shelf import told_back
+from pegboard.discovery.meta_tools import Meta
+from pegboard.discovery.search.finder import Finder, Found
+from pegboard.model.call_context import CallContext
+from pegboard.model.json_types import JSON, JSONValue, is_list
 
 Detail = Literal["name", "brief", "full"]
 MAX_QUERIES = 5

@@ -7,12 +7,17 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pegboard.base.loading import Later
-from pegboard.discovery.budget import BYTES_A_TOKEN, estimated_tokens
+from pegboard.discovery.token_budget import BYTES_A_TOKEN, estimated_tokens
+from pegboard.lazy import LazyModule
 
-tiktoken = Later("tiktoken")
+if TYPE_CHECKING:
+    import tiktoken
+else:
+    tiktoken = LazyModule("tiktoken")
+
+
 _PREFERRED = "o200k_base"
 _HOME = "https://openaipublic.blob.core.windows.net/encodings"  # as tiktoken names what it keeps; nothing is fetched
 

@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pegboard.base.content import ToolResult, call_error
-from pegboard.base.model import JSON, JSONValue, ToolEntry, is_list, is_object
-from pegboard.core.call_context import CallContext
-from pegboard.core.context import ToolContext
+from pegboard.discovery.batch_results import Outcome, shown_outcomes
+from pegboard.discovery.catalog_listing import Shelf, find, told_back
 from pegboard.discovery.intent import SERVICE, CallIntent, fault_of, filled, without_intent
-from pegboard.discovery.meta import Meta
-from pegboard.discovery.outcomes import Outcome, shown_outcomes
-from pegboard.discovery.shelf import Shelf, find, told_back
+from pegboard.discovery.meta_tools import Meta
+from pegboard.model.call_context import CallContext
+from pegboard.model.context import ToolContext
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.model.result import ToolResult, call_error
+from pegboard.model.tool import ToolEntry
 
 AT_ONCE = 8
 _REQUIRED = 'calls array is required. Structure: calls: [{ agent: "…", tool: "…", params: {…} }]'

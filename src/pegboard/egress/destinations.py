@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from urllib.parse import urlsplit
 
-from pegboard.base.errors import DefinitionError
-from pegboard.base.secrets import Secret
 from pegboard.egress.addresses import LOCAL_CLASSES, classify
 from pegboard.egress.failures import EgressError
+from pegboard.model.error import DefinitionError
+from pegboard.model.secret import Secret
 
 _RULE = re.compile(r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^\s/@\[\]]+?))(?::(?P<port>\d{1,5}))?")
 

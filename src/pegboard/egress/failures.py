@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import httpcore2
 import httpx2
 
-from pegboard.base.errors import CallError, ErrorKind
+from pegboard.model.error import CallError, ErrorKind
 
 # How h11 and httpcore2 word a connection that ended before its message did.
 _ENDED_EARLY = re.compile("peer closed connection|peer unexpectedly closed|Server disconnected")

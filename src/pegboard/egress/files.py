@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from pegboard.base.errors import CallError, DefinitionError
+from pegboard.model.error import CallError, DefinitionError
 
 FileKind = Literal["file", "folder", "symlink", "special"]
 WriteMode = Literal["overwrite", "append", "create"]

@@ -13,13 +13,13 @@ from typing import Literal, Self, TypedDict, Unpack
 
 import httpx2
 
-from pegboard.base.bounds import DEFAULT_BOUNDS, Bounds
+from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.failures import EgressError, Exchange, timed_out
-from pegboard.egress.network import Resolve, system_resolve
 from pegboard.egress.redirects import REDIRECT_STATUSES, Hop, next_hop
 from pegboard.egress.transport import CAP_EXTENSION, EXCHANGE_EXTENSION, CountedBody, GuardedTransport, origin_of
 from pegboard.egress.urls import parse_url
+from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 
 OnOverflow = Literal["raise", "truncate"]
 

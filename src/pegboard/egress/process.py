@@ -16,10 +16,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from pegboard.base.bounds import DEFAULT_BOUNDS
-from pegboard.base.errors import CallError
-from pegboard.egress.kin import Kin, find_kin, living, reap, signal_kin
-from pegboard.egress.wire import Wire
+from pegboard.egress.process_pipes import Wire
+from pegboard.egress.process_tree import Kin, find_kin, living, reap, signal_kin
+from pegboard.model.bounds import DEFAULT_BOUNDS
+from pegboard.model.error import CallError
 
 _log = logging.getLogger(__name__)
 _INHERITED = ("PATH", "HOME", "LANG", "TERM")

@@ -14,11 +14,11 @@ import anyio
 import httpcore2
 import httpx2
 
-from pegboard.base.bounds import DEFAULT_BOUNDS
+from pegboard.egress.connections import GuardedBackend, Resolve, default_ssl_context, system_resolve
 from pegboard.egress.decoding import ACCEPT_ENCODING, Decoder, decoder_for
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.failures import EgressError, Exchange, translate
-from pegboard.egress.network import GuardedBackend, Resolve, default_ssl_context, system_resolve
+from pegboard.model.bounds import DEFAULT_BOUNDS
 
 CAP_EXTENSION = "pegboard.max_response_bytes"
 EXCHANGE_EXTENSION = "pegboard.exchange"

@@ -9,8 +9,8 @@ from urllib.parse import quote, unquote
 
 import httpx2
 
-from pegboard.base.errors import DefinitionError
 from pegboard.egress.failures import EgressError
+from pegboard.model.error import DefinitionError
 
 _PLACEHOLDER = re.compile(r"\{([^{}/]+)\}")
 _AUTHORITY = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*://)([^/?#]*)")

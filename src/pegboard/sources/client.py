@@ -6,9 +6,10 @@ import json
 from dataclasses import replace
 from typing import Any, Final
 
-from pegboard.base.errors import CallError
-from pegboard.base.model import JSON, ToolEntry, ToolSpec, is_awaitable
-from pegboard.core.call_context import CallContext
+from pegboard.model.call_context import CallContext
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON, is_awaitable
+from pegboard.model.tool import ToolEntry, ToolSpec
 
 SERVICE: Final = "client_tools"
 _DONE: Final[JSON] = {"ok": True}

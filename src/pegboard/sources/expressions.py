@@ -11,8 +11,8 @@ import jmespath.functions
 import jmespath.parser
 import jmespath.visitor
 
-from pegboard.base.errors import CallError, DefinitionError
-from pegboard.base.model import JSONValue, is_list, is_object
+from pegboard.model.error import CallError, DefinitionError
+from pegboard.model.json_types import JSONValue, is_list, is_object
 
 _CHECK_EVERY = 64
 _VISITORS: dict[str, Any] = {

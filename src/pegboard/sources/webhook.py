@@ -6,27 +6,32 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import orjson
 
-from pegboard.base.bounds import DEFAULT_BOUNDS, Bounds
-from pegboard.base.errors import CallError, DefinitionError, Problem
-from pegboard.base.loading import Later
-from pegboard.base.model import JSON, JSONValue, ToolEntry, ToolSpec, is_list, is_object
-from pegboard.base.secrets import Secret
-from pegboard.core.call_context import CallContext
+from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.destinations import only_there
 from pegboard.egress.failures import EgressError
 from pegboard.egress.http import Response, checked_headers
-from pegboard.egress.network import Resolve, system_resolve
 from pegboard.egress.urls import expand_path, parse_url, placeholders_of
-from pegboard.sources.calling import GRACE_S, Order, Service, plain, query_of, scalar, value_of, with_query
-from pegboard.sources.encoding import json_bytes
-from pegboard.sources.filling import Template
-from pegboard.sources.seal import sealed
+from pegboard.lazy import LazyModule
+from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
+from pegboard.model.call_context import CallContext
+from pegboard.model.error import CallError, DefinitionError, Problem
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.model.secret import Secret
+from pegboard.model.tool import ToolEntry, ToolSpec
+from pegboard.sources.body_template import Template
+from pegboard.sources.config_secrets import sealed
+from pegboard.sources.http_service import GRACE_S, Order, Service, plain, query_of, scalar, value_of, with_query
+from pegboard.sources.json_text import json_bytes
 
-expressions = Later("pegboard.sources.expressions")
+if TYPE_CHECKING:
+    from pegboard.sources import expressions
+else:
+    expressions = LazyModule("pegboard.sources.expressions")
+
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 # Without a body of their own: arguments go into the query string.

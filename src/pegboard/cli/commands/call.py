@@ -8,14 +8,15 @@ from typing import Annotated
 import orjson
 from cyclopts import Parameter
 
-from pegboard.base.content import TextContent, ToolResult
-from pegboard.base.model import JSON, Approve, ConsentRequest
 from pegboard.cli.arguments import read_arguments
 from pegboard.cli.faults import Exit
 from pegboard.cli.options import Given, Options, ToolName
 from pegboard.cli.project import opened
 from pegboard.cli.terminal import Terminal, json_text, safe
-from pegboard.export.mcp import mcp_content
+from pegboard.model.consent import Approve, ConsentRequest
+from pegboard.model.json_types import JSON
+from pegboard.model.result import TextContent, ToolResult
+from pegboard.providers.mcp import mcp_content
 
 _PAIRS = "Arguments: key=value, read by the type that the schema gives; key:=JSON for raw JSON."
 _ARGS = "Arguments as a JSON object; @FILE reads a file, - standard input. Pairs win over it."

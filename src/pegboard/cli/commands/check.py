@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from pegboard.base.errors import DefinitionError, Problem
-from pegboard.base.model import JSON
+from pegboard.catalog import Catalog
 from pegboard.cli.faults import Exit
 from pegboard.cli.options import Given, Options
 from pegboard.cli.project import load
-
-if TYPE_CHECKING:
-    from pegboard.catalog import Catalog
+from pegboard.model.error import DefinitionError, Problem
+from pegboard.model.json_types import JSON
 
 
 def check_command(*, options: Given) -> Exit:

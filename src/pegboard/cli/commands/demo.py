@@ -6,9 +6,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from pegboard.base.loading import Later
-
-_demo = Later("pegboard.demo")
+from pegboard.demo import main
 
 
 def demo_command(
@@ -17,4 +15,4 @@ def demo_command(
     port: Annotated[int | None, Parameter(help="Port to serve on; by default a free one.")] = None,
 ) -> Any:
     """Show on a running server what Pegboard does."""
-    return _demo.main(once=once, port=port)
+    return main(once=once, port=port)

@@ -8,22 +8,21 @@ import re
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
+from importlib import metadata as _metadata
 from sys import stderr
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal
 
-from pegboard.base.loading import Later
-from pegboard.base.model import JSON, RateLimit, SourceStatus
 from pegboard.cli.faults import Exit
 from pegboard.cli.options import Given
 from pegboard.cli.project import Project, load
-from pegboard.cli.sources import WAIT_S, started
+from pegboard.cli.source_startup import WAIT_S, started
 from pegboard.cli.terminal import Column
+from pegboard.config.load import secret_names
+from pegboard.core.ports import Source
+from pegboard.model.json_types import JSON
+from pegboard.model.rate_limit import RateLimit
+from pegboard.model.source_state import SourceStatus
 
-if TYPE_CHECKING:
-    from pegboard.core.ports import Source
-
-_metadata = Later("importlib.metadata")
-_config_load = Later("pegboard.config.load")
 _EXTRA = re.compile(r"([A-Za-z0-9._-]+).*;.*extra *== *[\"']([a-z0-9_-]+)[\"']")
 _COLUMNS = (Column(head="What", style="bold"), Column(head="State"), Column(head="What to do"))
 _CURES: dict[SourceStatus, str] = {
@@ -133,7 +132,7 @@ def _lock_of(source: Source) -> Any:
 
 def _keys(project: Project) -> Iterator[Finding]:
     config = project.config
-    asked = {name: where for where, form in config.predicates.items() for name in _config_load.secret_names(form.said)}
+    asked = {name: where for where, form in config.predicates.items() for name in secret_names(form.said)}
     for name in sorted({*config.secrets, *asked}):
         if os.environ.get(name):
             yield Finding(kind="key", name=name, state="set")
@@ -172,7 +171,7 @@ def _oddities(project: Project) -> Iterator[Finding]:
 
 def _packages() -> Iterator[Finding]:
     extras: dict[str, list[str]] = {}
-    for requirement in cast("list[str]", _metadata.requires("pegboard") or []):
+    for requirement in _metadata.requires("pegboard") or []:
         found = _EXTRA.match(requirement)
         if found is not None:
             extras.setdefault(found[2], []).append(found[1])

@@ -6,20 +6,18 @@ import os
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from pegboard.base.loading import Later
-from pegboard.base.model import JSON
+from pegboard.auth.keys import ApiKey, KeyStore, KeyStoreError
 from pegboard.cli.faults import CommandError, Exit
 from pegboard.cli.options import Given, Options
 from pegboard.cli.project import config_module, find_config
 from pegboard.cli.terminal import Column
-
-if TYPE_CHECKING:
-    from pegboard.auth.keys import ApiKey, KeyStore
-    from pegboard.config import Config
+from pegboard.config import Config
+from pegboard.config.identity import key_store_of
+from pegboard.model.json_types import JSON
 
 Action = Literal["add", "ls", "revoke"]
 _ACTION = "add: make a key and show it once; ls: list keys, never the key itself; revoke: end one."
@@ -33,9 +31,6 @@ _COLUMNS = (
     Column(head="Ends"),
 )
 _DAY_S = 86_400
-
-_keys = Later("pegboard.auth.keys")
-_identity = Later("pegboard.config.identity")
 
 
 def keys_command(
@@ -64,20 +59,20 @@ def keys_command(
 def _store(options: Options) -> tuple[Config, KeyStore]:
     path = find_config(options.config, start=Path.cwd())
     config: Config = config_module.load(path, env=os.environ)
-    file = None if config.identity is None else _identity.key_store_of(config.identity.said, config.path)
+    file = None if config.identity is None else key_store_of(config.identity.said, config.path)
     if file is None:
         raise CommandError(
             f"{str(path)!r} takes no API keys. Say where they are kept: "
             'identity: {api_keys: {store: "sqlite:./pegboard.db"}}.',
             kind="no_key_store",
         )
-    return config, _keys.KeyStore(file)
+    return config, KeyStore(file)
 
 
 def _add(store: KeyStore, name: str, days: int | None, config: Config, options: Options) -> None:
     try:
         text, key = store.add(name, lifetime_s=None if days is None else days * _DAY_S)
-    except _keys.KeyStoreError as error:
+    except KeyStoreError as error:
         raise _refused(error) from None
     if options.json:
         options.terminal.json({"key": text, **_row(key)})
@@ -96,7 +91,7 @@ def _add(store: KeyStore, name: str, days: int | None, config: Config, options: 
 def _list(store: KeyStore, options: Options) -> None:
     try:
         keys = store.listed()
-    except _keys.KeyStoreError as error:
+    except KeyStoreError as error:
         raise _refused(error) from None
     if options.json:
         options.terminal.json({"keys": [_row(key) for key in keys]})
@@ -110,7 +105,7 @@ def _list(store: KeyStore, options: Options) -> None:
 def _revoke(store: KeyStore, name: str, options: Options) -> None:
     try:
         key = store.revoke(name)
-    except _keys.KeyStoreError as error:
+    except KeyStoreError as error:
         raise _refused(error) from None
     if options.json:
         options.terminal.json({"revoked": {"name": key.name, "id": key.id}})

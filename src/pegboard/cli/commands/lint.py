@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from pegboard.base.model import JSON
 from pegboard.cli.faults import Exit
 from pegboard.cli.options import Given
 from pegboard.cli.project import opened
 from pegboard.cli.terminal import Column
 from pegboard.discovery.lint import as_json, lint
+from pegboard.model.json_types import JSON
 
 _COLUMNS = (Column(head="Tool", style="bold"), Column(head="Rule", style="yellow"), Column(head="What to do about it"))
 

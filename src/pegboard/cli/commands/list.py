@@ -6,13 +6,13 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from pegboard.base.model import JSON
-from pegboard.cli.declaration import row
 from pegboard.cli.options import Given, Options
 from pegboard.cli.project import opened
 from pegboard.cli.terminal import Column
-from pegboard.core.policy import VISIBLE
+from pegboard.cli.tool_page import row
+from pegboard.core.judge import VISIBLE
 from pegboard.core.view import View
+from pegboard.model.json_types import JSON
 
 _VISIBLE = (
     Column(head="Tool", style="bold"),

@@ -8,26 +8,20 @@ from contextlib import asynccontextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from sys import stderr
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from pegboard.base.loading import Later
-from pegboard.base.model import JSON
-from pegboard.base.names import fold, nearest
 from pegboard.cli.faults import CommandError, Exit
 from pegboard.cli.options import Given, Options
 from pegboard.cli.project import load
-from pegboard.cli.sources import started
+from pegboard.cli.source_startup import started
 from pegboard.cli.terminal import json_text
-
-if TYPE_CHECKING:
-    from pegboard.sources.mcp.lock import LockFile
-    from pegboard.sources.mcp.source import McpSource
-
-_locking = Later("pegboard.sources.mcp.lock")
-_reviewing = Later("pegboard.sources.mcp.review")
-_sourcing = Later("pegboard.sources.mcp.source")
+from pegboard.core.names import fold, nearest
+from pegboard.model.json_types import JSON
+from pegboard.sources.mcp import review as _reviewing
+from pegboard.sources.mcp.lock_file import LockFile
+from pegboard.sources.mcp.mcp_source import McpSource
 
 Action = Literal["write", "diff", "accept"]
 _ACTION = "write: pin servers that are new; diff: show what changed; accept: take what the names say."
@@ -76,12 +70,12 @@ async def lock_command(
 async def _reached(options: Options, names: Sequence[str]) -> AsyncGenerator[tuple[LockFile, list[Server]]]:
     """Start the servers that are pinned, those of `names` if there are any; give the lock as it is in the file."""
     catalog = load(options).catalog
-    known = [source for source in catalog.registry.sources.values() if isinstance(source, _sourcing.McpSource)]
-    sources = [source for source in cast("list[McpSource]", known) if source.settings.trust != "any"]
+    known = [source for source in catalog.registry.sources.values() if isinstance(source, McpSource)]
+    sources = [source for source in known if source.settings.trust != "any"]
     if not sources:
         raise CommandError(_NO_SERVER, kind="no_server", code=Exit.REFUSED)
     path: Path = sources[0].lock.path or Path()
-    lock: LockFile = _locking.LockFile(path)
+    lock: LockFile = LockFile(path)
     if lock.fault:
         raise CommandError(f"{lock.fault}.", kind="lock_invalid", code=Exit.REFUSED)
     wanted = {server for name in names for server in [_server_of(name, [source.name for source in sources])]}

@@ -8,12 +8,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from pegboard.base.model import JSON
 from pegboard.cli.faults import CommandError, Exit
 from pegboard.cli.options import Given
 from pegboard.cli.project import Project, opened
+from pegboard.discovery.meta_tool_schemas import MetaNames
 from pegboard.discovery.references import KnownNames, Reference, dead_references
-from pegboard.discovery.wording import MetaNames
+from pegboard.model.json_types import JSON
 
 _MAX_BYTES = 2 * 1024 * 1024
 _SKIPPED = frozenset(("node_modules", "__pycache__", "venv", "dist", "build"))

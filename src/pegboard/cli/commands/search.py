@@ -6,13 +6,13 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from pegboard.base.model import JSON
-from pegboard.cli.declaration import first_line
 from pegboard.cli.faults import CommandError
 from pegboard.cli.options import Given
 from pegboard.cli.project import opened
 from pegboard.cli.terminal import Column
+from pegboard.cli.tool_page import first_line
 from pegboard.discovery.search_tools import DEFAULT_LIMIT, answers
+from pegboard.model.json_types import JSON
 
 _COLUMNS = (
     Column(head="Tool", style="bold"),

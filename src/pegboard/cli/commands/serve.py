@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from pegboard.base.loading import Later
+from pegboard.catalog import Catalog
 from pegboard.cli.faults import CommandError
 from pegboard.cli.options import Given
 from pegboard.cli.project import Project, load
-
-if TYPE_CHECKING:
-    from pegboard.catalog import Catalog
-    from pegboard.config import Config
-    from pegboard.config.reload import Reloader
-    from pegboard.core.context import ToolContext
-    from pegboard.serve.identity import ContextFor, Visit
+from pegboard.config import Config
+from pegboard.config.reload import Reloader
+from pegboard.model.context import ToolContext
+from pegboard.server.app import run_http
+from pegboard.server.host_guard import hosts_of
+from pegboard.server.principal import ContextFor, Visit, choose_profile, context_maker
+from pegboard.server.stdio import run_stdio
 
 _RELOAD = "Take good changes of the config's files while serving; keep the old on bad ones."
 _HOSTS = "Name by which clients reach the server, beside those of this machine; may be given several times."
@@ -28,11 +28,6 @@ _STDIO = "Speak on standard input and output, to the program that started this o
 # uvicorn logs why it cannot have the address, and ends the process with this code.
 _UVICORN_STARTUP_FAILURE = 3
 _LAST_PORT = 65535
-
-_serve = Later("pegboard.serve")
-_gate = Later("pegboard.serve.gate")
-_identity = Later("pegboard.serve.identity")
-_reload = Later("pegboard.config.reload")
 
 
 def serve_command(
@@ -58,11 +53,11 @@ def serve_command(
     if stdio:
         if sys.stdin.isatty():
             options.terminal.note("Waiting for an MCP client, which starts this command by itself. Ctrl-C ends it.")
-        return _serve.run_stdio(project.catalog, project.config, profile=profile, identity=who)
+        return run_stdio(project.catalog, project.config, profile=profile, identity=who)
     try:
         if reload:
             return _run_reloading(project, host=host, port=port, profile=profile, names=allow_host)
-        return _serve.run_http(
+        return run_http(
             project.catalog, project.config, host=host, port=port, profile=profile, allowed_hosts=allow_host
         )
     except OSError as error:
@@ -75,20 +70,20 @@ def serve_command(
 
 def _run_reloading(project: Project, *, host: str, port: int, profile: str | None, names: tuple[str, ...]) -> None:
     catalog, tasks = project.catalog, list[asyncio.Task[None]]()
-    make_context: ContextFor = _identity.context_maker(project.config)
+    make_context: ContextFor = context_maker(project.config)
 
     def on_reload(config: Config) -> None:
         nonlocal make_context
-        make_context = _identity.context_maker(config)
+        make_context = context_maker(config)
         sys.stderr.write(f"Reloaded {str(config.path)!r}.\n")
         sys.stderr.flush()
 
     def check(made: Catalog) -> None:
-        _identity.choose_profile(made.registry.profiles, profile)
+        choose_profile(made.registry.profiles, profile)
         # A server that others can reach must not become one that asks nobody.
-        _gate.hosts_of(host, names, is_open=made.identity is not None)
+        hosts_of(host, names, is_open=made.identity is not None)
 
-    reloader: Reloader = _reload.Reloader(
+    reloader: Reloader = Reloader(
         project.config.path, os.environ, catalog, config=project.config, check=check, on_reload=on_reload
     )
 
@@ -100,7 +95,7 @@ def _run_reloading(project: Project, *, host: str, port: int, profile: str | Non
         sys.stderr.flush()
         tasks.append(asyncio.get_running_loop().create_task(reloader.run()))
 
-    _serve.run_http(
+    run_http(
         catalog, context_of, host=host, port=port, profile=profile, on_ready=ready, allowed_hosts=names,
         problems=lambda: reloader.problems,
     )  # fmt: skip

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pegboard.base.model import JSON, JSONValue
-from pegboard.cli.declaration import whole
 from pegboard.cli.faults import CommandError, Exit
 from pegboard.cli.options import Given, ToolName
 from pegboard.cli.project import opened
 from pegboard.cli.terminal import json_text
+from pegboard.cli.tool_page import whole
+from pegboard.model.json_types import JSON, JSONValue
 
 
 async def show_command(name: ToolName, /, *, options: Given) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pegboard.base.model import JSON, Profile
 from pegboard.cli.options import Given
 from pegboard.cli.project import Project, opened
 from pegboard.cli.terminal import Column
 from pegboard.core.view import View
 from pegboard.discovery.exposure import ExposedView, exposed_as
 from pegboard.discovery.tokenizer import Tokenizer, tokenizer
+from pegboard.model.json_types import JSON
+from pegboard.model.profile import Profile
 
 EXPOSURES = ("direct", "two_tool", "search")
 _COLUMNS = (

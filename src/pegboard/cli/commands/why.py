@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from pegboard.base.model import JSON, Decision, ToolEntry
 from pegboard.cli.faults import Exit
 from pegboard.cli.options import Given, ToolName
 from pegboard.cli.project import opened
-from pegboard.lifecycle import end_of
+from pegboard.core.lifecycle import end_of
+from pegboard.model.decision import Decision
+from pegboard.model.json_types import JSON
+from pegboard.model.tool import ToolEntry
 
 
 async def why_command(name: ToolName, /, *, options: Given) -> Exit:

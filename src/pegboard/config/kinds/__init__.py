@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from pegboard.base.loading import Later
+from pegboard.config.build_context import Wiring
 from pegboard.config.config import Declared
-from pegboard.config.kinds.tool import ToolForm
-from pegboard.config.wiring import Wiring
+from pegboard.config.kinds import builtin, client, internal, mcp, openapi, webhook
+from pegboard.config.kinds.tool_form import ToolForm
 
 F = TypeVar("F", bound=ToolForm)
 
@@ -22,24 +22,11 @@ class Kind(Generic[F]):
     declare: Callable[[Declared[F], Wiring], None]
 
 
-class _Kinds(Mapping[str, Kind[Any]]):
-    """The kinds by the name of their type. Each is loaded when it is asked for: most configs have few of them."""
-
-    def __init__(self, forms: Mapping[str, str]) -> None:
-        self._forms = forms
-
-    def __getitem__(self, name: str) -> Kind[Any]:
-        form, module = self._forms[name], Later(f"{__name__}.{name}")
-        return Kind(getattr(module, form), module.declare)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._forms)
-
-    def __len__(self) -> int:
-        return len(self._forms)
-
-
-KINDS: Final[Mapping[str, Kind[Any]]] = _Kinds({
-    "builtin": "BuiltinForm", "client": "ClientForm", "internal": "InternalForm", "mcp": "McpForm",
-    "openapi": "OpenApiForm", "webhook": "WebhookForm",
-})  # fmt: skip
+KINDS: Final[Mapping[str, Kind[Any]]] = {
+    "builtin": Kind(builtin.BuiltinForm, builtin.declare),
+    "client": Kind(client.ClientForm, client.declare),
+    "internal": Kind(internal.InternalForm, internal.declare),
+    "mcp": Kind(mcp.McpForm, mcp.declare),
+    "openapi": Kind(openapi.OpenApiForm, openapi.declare),
+    "webhook": Kind(webhook.WebhookForm, webhook.declare),
+}

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 from pydantic import Field, ValidationError
 
-from pegboard.base.errors import CallError, DefinitionError
-from pegboard.base.names import nearest
+from pegboard.config.build_context import Wiring
 from pegboard.config.config import Declared
-from pegboard.config.kinds.tool import ToolForm, check_aliases, check_examples, overlaid
-from pegboard.config.language import models_of
+from pegboard.config.kinds.tool_form import ToolForm, check_aliases, check_examples, overlaid
+from pegboard.config.language_models import models_of
 from pegboard.config.problems import explain
-from pegboard.config.values import Concealed, Maybe, Text, ToolName
-from pegboard.config.wiring import Wiring
-from pegboard.sources.builtin import BUILTINS
-from pegboard.sources.builtin.kind import Services, builtin_kind
+from pegboard.config.value_types import Concealed, Maybe, Text, ToolName
+from pegboard.core.names import nearest
+from pegboard.model.error import CallError, DefinitionError
+from pegboard.sources.builtin.builtins import BUILTINS, builtin_kind
+from pegboard.sources.builtin.kind import Services
 
 
 class BuiltinForm(ToolForm):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from pegboard.base.errors import DefinitionError, Problem
-from pegboard.base.model import ToolEntry, ToolSpec
+from pegboard.config.build_context import Wiring
 from pegboard.config.config import Declared
 from pegboard.config.kinds.described import DescribedForm, declare_described
-from pegboard.config.values import Flag
-from pegboard.config.wiring import Wiring
+from pegboard.config.value_types import Flag
+from pegboard.model.error import DefinitionError, Problem
+from pegboard.model.tool import ToolEntry, ToolSpec
 from pegboard.sources.client import client_entry
 
 

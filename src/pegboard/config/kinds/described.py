@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping
 
 from pydantic import Field
 
-from pegboard.base.errors import CallError, DefinitionError
-from pegboard.base.model import JSON, ToolEntry, ToolSpec
+from pegboard.config.build_context import Wiring
 from pegboard.config.config import Declared
-from pegboard.config.kinds.tool import ToolForm, check_aliases, check_examples, overlaid
+from pegboard.config.kinds.tool_form import ToolForm, check_aliases, check_examples, overlaid
 from pegboard.config.parameters import read_parameters
-from pegboard.config.tree import At
-from pegboard.config.values import Anything, Maybe, Text
-from pegboard.config.wiring import Wiring
+from pegboard.config.value_types import Anything, Maybe, Text
+from pegboard.config.yaml_tree import At
+from pegboard.model.error import CallError, DefinitionError
+from pegboard.model.json_types import JSON
+from pegboard.model.tool import ToolEntry, ToolSpec
 
 
 class DescribedForm(ToolForm):

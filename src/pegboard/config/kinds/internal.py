@@ -9,16 +9,16 @@ from typing import Any
 
 from pydantic import Field
 
-from pegboard.base.errors import CallError, DefinitionError
-from pegboard.base.model import ToolEntry
-from pegboard.base.names import fold, nearest_one
+from pegboard.authoring.function import ToolOptions, function_entry
+from pegboard.authoring.tool_class import Tool
+from pegboard.config.build_context import Wiring
 from pegboard.config.config import Declared
-from pegboard.config.kinds.tool import ToolForm, check_aliases, check_examples, overlaid
+from pegboard.config.kinds.tool_form import ToolForm, check_aliases, check_examples, overlaid
 from pegboard.config.parameters import misfits, read_parameters
-from pegboard.config.values import Anything, Flag, Maybe, Reference, Text
-from pegboard.config.wiring import Wiring
-from pegboard.sources.class_ import Tool
-from pegboard.sources.function import ToolOptions, function_entry
+from pegboard.config.value_types import Anything, Flag, Maybe, Reference, Text
+from pegboard.core.names import fold, nearest_one
+from pegboard.model.error import CallError, DefinitionError
+from pegboard.model.tool import ToolEntry
 
 
 class InternalForm(ToolForm):

@@ -8,17 +8,17 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from pegboard.base.errors import DefinitionError
-from pegboard.base.model import ToolSpec
+from pegboard.config.build_context import Wiring
 from pegboard.config.config import Declared
-from pegboard.config.interpolate import concealed
-from pegboard.config.kinds.tool import ToolForm, overlaid
-from pegboard.config.tree import At
-from pegboard.config.values import FilledText, Flag, Form, Maybe, Names, PositiveNumber, Text, ToolName
-from pegboard.config.wiring import Wiring
-from pegboard.sources.mcp.lock import LockFile
-from pegboard.sources.mcp.settings import ServerSettings
-from pegboard.sources.mcp.source import McpSource
+from pegboard.config.environment import concealed
+from pegboard.config.kinds.tool_form import ToolForm, overlaid
+from pegboard.config.value_types import FilledText, Flag, Form, Maybe, Names, PositiveNumber, Text, ToolName
+from pegboard.config.yaml_tree import At
+from pegboard.model.error import DefinitionError
+from pegboard.model.tool import ToolSpec
+from pegboard.sources.mcp.lock_file import LockFile
+from pegboard.sources.mcp.mcp_source import McpSource
+from pegboard.sources.mcp.server_settings import ServerSettings
 
 LOCK_NAME = "pegboard.lock"
 _OF_ONE_TRANSPORT = {

@@ -11,19 +11,20 @@ from typing import Any
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from pegboard.base.bounds import MIB, Bounds
-from pegboard.base.errors import CallError, DefinitionError, Problem
-from pegboard.base.model import JSONValue, ToolSpec
-from pegboard.base.schema import parse_json
-from pegboard.base.secrets import Secret
+from pegboard.config.build_context import Wiring
 from pegboard.config.config import Declared
 from pegboard.config.files import read_text
-from pegboard.config.kinds.tool import ToolForm, overlaid
-from pegboard.config.parse import parse
-from pegboard.config.tree import Items, Node, Table
-from pegboard.config.values import ConcealedText, FilledText, Form, Maybe, Names
-from pegboard.config.wiring import Wiring
-from pegboard.sources.openapi.source import ApiSettings, OpenApiSource
+from pegboard.config.kinds.tool_form import ToolForm, overlaid
+from pegboard.config.value_types import ConcealedText, FilledText, Form, Maybe, Names
+from pegboard.config.yaml_parser import parse
+from pegboard.config.yaml_tree import Items, Node, Table
+from pegboard.core.schema import parse_json
+from pegboard.model.bounds import MIB, Bounds
+from pegboard.model.error import CallError, DefinitionError, Problem
+from pegboard.model.json_types import JSONValue
+from pegboard.model.secret import Secret
+from pegboard.model.tool import ToolSpec
+from pegboard.sources.openapi.openapi_source import ApiSettings, OpenApiSource
 
 # YAML is read by a slow and careful reader: what is larger comes as JSON.
 MAX_YAML_BYTES = 4 * MIB

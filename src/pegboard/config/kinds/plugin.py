@@ -8,14 +8,14 @@ from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_model
 
-from pegboard.base.errors import CallError, DefinitionError
-from pegboard.base.model import ToolEntry
+from pegboard.config.build_context import Wiring
 from pegboard.config.config import Declared
-from pegboard.config.interpolate import typed
+from pegboard.config.environment import typed
 from pegboard.config.kinds.described import DescribedForm, described_spec
-from pegboard.config.kinds.tool import check_examples
-from pegboard.config.wiring import Wiring
-from pegboard.plugins import Declaration, PluginKind
+from pegboard.config.kinds.tool_form import check_examples
+from pegboard.model.error import CallError, DefinitionError
+from pegboard.model.tool import ToolEntry
+from pegboard.sources.plugins import Declaration, PluginKind
 
 
 def plugin_form(kind: PluginKind) -> type[DescribedForm]:

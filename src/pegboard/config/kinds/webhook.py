@@ -7,11 +7,11 @@ from typing import Any
 
 from pydantic import Field
 
-from pegboard.base.model import ToolEntry, ToolSpec
+from pegboard.config.build_context import Wiring
 from pegboard.config.config import Declared
 from pegboard.config.kinds.described import DescribedForm, declare_described
-from pegboard.config.values import Concealed, ConcealedText, FilledText, Form, Maybe, PositiveNumber
-from pegboard.config.wiring import Wiring
+from pegboard.config.value_types import Concealed, ConcealedText, FilledText, Form, Maybe, PositiveNumber
+from pegboard.model.tool import ToolEntry, ToolSpec
 from pegboard.sources.webhook import Method, WebhookSettings, webhook_entry
 
 

@@ -10,10 +10,11 @@ from typing import Final, Literal, NamedTuple
 import orjson
 from pydantic import Field
 
-from pegboard.base.bounds import KIB, MIB
-from pegboard.base.errors import CallError
-from pegboard.base.model import JSON, Annotations, Handler, JSONValue
-from pegboard.core.call_context import CallContext
+from pegboard.model.bounds import KIB, MIB
+from pegboard.model.call_context import CallContext
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON, JSONValue
+from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, tool_spec
 
 # What a value costs beside its key and its text, at most: that of one which is alone in its scope.

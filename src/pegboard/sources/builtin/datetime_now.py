@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 import zoneinfo
 
-from pegboard.base.errors import CallError
-from pegboard.base.model import JSON, Annotations, Handler
-from pegboard.core.call_context import CallContext
+from pegboard.model.call_context import CallContext
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON
+from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.kind import BuiltinKind, NoConfig, Services, tool_spec
 
 SPEC = tool_spec(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from pegboard.base.errors import CallError
-from pegboard.base.model import JSON, Annotations, Handler, is_list, is_object
-from pegboard.core.call_context import CallContext
-from pegboard.egress.answers import json_of
+from pegboard.egress.responses import json_of
+from pegboard.model.call_context import CallContext
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON, is_list, is_object
+from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.kind import BuiltinKind, Services, tool_spec
-from pegboard.sources.builtin.network import HeaderConfig, check_status, web
-from pegboard.sources.encoding import json_bytes
+from pegboard.sources.builtin.outbound import HeaderConfig, check_status, web
+from pegboard.sources.json_text import json_bytes
 
 _CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization", "content-type"})
 _WHO = "The GraphQL server"

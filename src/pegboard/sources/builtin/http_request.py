@@ -6,15 +6,16 @@ import base64
 
 import orjson
 
-from pegboard.base.bounds import KIB
-from pegboard.base.errors import CallError
-from pegboard.base.model import JSON, Annotations, Handler, JSONValue
-from pegboard.core.call_context import CallContext
-from pegboard.egress.answers import text_of
 from pegboard.egress.http import Response
+from pegboard.egress.responses import text_of
+from pegboard.model.bounds import KIB
+from pegboard.model.call_context import CallContext
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON, JSONValue
+from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.kind import BuiltinKind, Services, tool_spec
-from pegboard.sources.builtin.network import HeaderConfig, fitting, size_of, web
-from pegboard.sources.encoding import json_bytes
+from pegboard.sources.builtin.outbound import HeaderConfig, fitting, size_of, web
+from pegboard.sources.json_text import json_bytes
 
 # What the rest of the result may need beside the body.
 _ROOM_BYTES = 128 * KIB

@@ -6,25 +6,30 @@ import asyncio
 import contextvars
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from pegboard.base.bounds import MIB
-from pegboard.base.errors import CallError
-from pegboard.base.loading import Later
-from pegboard.base.model import JSON, Annotations, Handler, ToolSpec
-from pegboard.core.call_context import CallContext
-from pegboard.egress.killable import ChildError, run_killable
+from pegboard.egress.sandbox import ChildError, run_killable
+from pegboard.lazy import LazyModule
+from pegboard.model.bounds import MIB
+from pegboard.model.call_context import CallContext
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON
+from pegboard.model.tool import Annotations, Handler, ToolSpec
 from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, tool_spec
 
-jmespath = Later("pegboard.sources.expressions")
+if TYPE_CHECKING:
+    from pegboard.sources import expressions
+else:
+    expressions = LazyModule("pegboard.sources.expressions")
+
 
 # What takes longer than this is begun again in a thread, where it does not hold up anybody.
 _INLINE_S = 0.01
 # What the child may need to start, on a busy machine.
 _START_S = 4.0
-_RENDER = "pegboard.sources.builtin.rendering:render"
+_RENDER = "pegboard.sources.builtin.jinja_rendering:render"
 
 
 class TransformConfig(BuiltinConfig):
@@ -66,7 +71,7 @@ def make(config: TransformConfig, services: Services) -> Handler:
         data, expression = args["data"], args["expression"]
         try:
             return {
-                "result": jmespath.evaluate(expression, data, timeout_s=_INLINE_S, max_size=config.max_output_bytes)
+                "result": expressions.evaluate(expression, data, timeout_s=_INLINE_S, max_size=config.max_output_bytes)
             }
         except CallError as exc:
             if exc.error.kind != "timeout":
@@ -78,7 +83,7 @@ def make(config: TransformConfig, services: Services) -> Handler:
 
 async def _evaluated(config: TransformConfig, args: JSON) -> JSON:
     def run() -> JSON:
-        found = jmespath.evaluate(
+        found = expressions.evaluate(
             args["expression"], args["data"], timeout_s=config.timeout_seconds, max_size=config.max_output_bytes
         )
         return {"result": found}

@@ -10,17 +10,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Generic, Protocol, TypeVar, cast, runtime_checkable
 
-from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError, WithJsonSchema, model_validator
+from pydantic import BaseModel, ConfigDict, PlainValidator, WithJsonSchema, model_validator
 
-from pegboard.base.bounds import DEFAULT_BOUNDS, Bounds
-from pegboard.base.errors import DefinitionError, Problem
-from pegboard.base.model import JSON, Annotations, Handler, JSONValue, Runs, ToolEntry, ToolSpec, is_list, is_object
-from pegboard.base.names import nearest
-from pegboard.base.secrets import Secret
 from pegboard.core.ports import Model
-from pegboard.egress.network import Resolve, system_resolve
-from pegboard.sources.builtin import BUILTINS
-from pegboard.sources.seal import sealed
+from pegboard.egress.connections import Resolve, system_resolve
+from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
+from pegboard.model.error import DefinitionError
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.model.secret import Secret
+from pegboard.model.tool import Annotations, Handler, Runs, ToolEntry, ToolSpec
+from pegboard.sources.config_secrets import sealed
 
 # What the executor waits on top of the tool's own deadline, so that the tool tells what ran out of time.
 _GRACE_S = 1.0
@@ -155,56 +154,6 @@ class BuiltinKind(Generic[C]):
         if secrets:
             handler = sealed(handler, secrets)
         return ToolEntry(spec=spec, handler=handler, runs=self.runs, needs_context=self.needs_context)
-
-
-def builtin_kind(name: str) -> BuiltinKind[Any]:
-    """Return a built-in tool by its name.
-
-    Raises:
-        DefinitionError: there is none of this name.
-    """
-    if name not in BUILTINS:
-        raise DefinitionError(f"There is no built-in tool {name!r}.{nearest(name, BUILTINS, label='Built-in tools')}")
-    return BUILTINS[name].KIND
-
-
-def builtin_entry(
-    name: str,
-    *,
-    config: Mapping[str, JSONValue] | None = None,
-    as_name: str | None = None,
-    services: Services | None = None,
-    **said: Any,
-) -> ToolEntry:
-    """Return the built-in tool `name` with a config, ready to register.
-
-    `as_name` calls it otherwise, so that one tool may stand there with several configs. `said` are other fields of
-    its declaration, e.g. `groups`.
-
-    Raises:
-        DefinitionError: an unknown name, an unknown or missing key of the config, or one that cannot be honoured.
-    """
-    kind = builtin_kind(name)
-    try:
-        settings = kind.configured(config or {})
-    except ValidationError as error:
-        raise DefinitionError([_problem(name, kind, fault) for fault in error.errors(include_input=False)]) from None
-    entry = kind.entry(settings, services or Services())
-    return replace(entry, spec=replace(entry.spec, name=as_name or name, **said), fingerprint="", wire_name="")
-
-
-def _problem(name: str, kind: BuiltinKind[Any], fault: Any) -> Problem:
-    path = ".".join(str(step) for step in fault["loc"])
-    if fault["type"] == "extra_forbidden":
-        known = [field.alias or key for key, field in kind.config.model_fields.items()]
-        message = f"unknown key {path!r}.{nearest(path, known, label='Keys')}"
-    elif fault["type"] == "missing":
-        message = f"the key {path!r} is missing"
-    elif fault["type"] == "value_error":
-        message = str(fault["ctx"]["error"])
-    else:
-        message = str(fault["msg"])
-    return Problem(where=f"builtin {name!r}", path=path, message=message)
 
 
 def tool_spec(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from pegboard.base.bounds import MIB
-from pegboard.base.errors import CallError
-from pegboard.base.model import JSON, Annotations, Handler
-from pegboard.core.call_context import CallContext
-from pegboard.sources.builtin.documents import COLLECTION, Collection, hidden_without_store, store_of
+from pegboard.model.bounds import MIB
+from pegboard.model.call_context import CallContext
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON
+from pegboard.model.tool import Annotations, Handler
+from pegboard.sources.builtin.document_space import COLLECTION, Collection, hidden_without_store, store_of
 from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, tool_spec
 
 

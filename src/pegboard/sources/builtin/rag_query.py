@@ -6,9 +6,10 @@ from typing import Any
 
 from pydantic import Field
 
-from pegboard.base.model import JSON, Annotations, Handler
-from pegboard.core.call_context import CallContext
-from pegboard.sources.builtin.documents import COLLECTION, Collection, hidden_without_store, store_of
+from pegboard.model.call_context import CallContext
+from pegboard.model.json_types import JSON
+from pegboard.model.tool import Annotations, Handler
+from pegboard.sources.builtin.document_space import COLLECTION, Collection, hidden_without_store, store_of
 from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, rows_of, tool_spec
 
 

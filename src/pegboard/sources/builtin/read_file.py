@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pegboard.base.model import JSON, Annotations, Handler
-from pegboard.core.call_context import CallContext
+from pegboard.egress.file_text import read_text
 from pegboard.egress.files import locate
-from pegboard.egress.text import read_text
+from pegboard.model.call_context import CallContext
+from pegboard.model.json_types import JSON
+from pegboard.model.tool import Annotations, Handler
+from pegboard.sources.builtin.file_roots import Roots, opened
 from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, tool_spec
-from pegboard.sources.builtin.roots import Roots, opened
 
 
 class ReadConfig(BuiltinConfig):

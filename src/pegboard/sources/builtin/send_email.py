@@ -10,18 +10,23 @@ from email import policy
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.utils import format_datetime, make_msgid
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pegboard.base.bounds import MIB
-from pegboard.base.errors import CallError
-from pegboard.base.loading import Later
-from pegboard.base.model import JSON, Annotations, Handler
-from pegboard.core.call_context import CallContext
+from pegboard.lazy import LazyModule
+from pegboard.model.bounds import MIB
+from pegboard.model.call_context import CallContext
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON
+from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, SecretText, Services, tool_spec
 
-smtp = Later("pegboard.sources.builtin.smtp")
+if TYPE_CHECKING:
+    from pegboard.sources.builtin import smtp_client
+else:
+    smtp_client = LazyModule("pegboard.sources.builtin.smtp_client")
+
 
 # Two plain parts: no quotes, comments, lists or line breaks, with which one address could become two; nor an encoded
 # word (`=?utf-8?q?…?=`), which the library would decode, line breaks and all.
@@ -118,7 +123,7 @@ def make(config: EmailConfig, services: Services) -> Handler:
             text = f"The mail has {len(content)} bytes; at most {config.max_bytes} are sent. Send less."
             raise CallError("invalid_arguments", text)
         # Loaded beside the loop, when it is first needed: that takes a tenth of a second.
-        deliver = await asyncio.to_thread(getattr, smtp, "send")
+        deliver = await asyncio.to_thread(getattr, smtp_client, "send")
         refused: list[JSON] = await deliver(config, recipients, content, resolve=services.resolve)
         missing = {str(each["address"]) for each in refused}
         return {

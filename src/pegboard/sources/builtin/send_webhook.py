@@ -10,15 +10,16 @@ import secrets
 
 from pydantic import Field, field_validator
 
-from pegboard.base.bounds import KIB
-from pegboard.base.errors import CallError
-from pegboard.base.model import JSON, Annotations, Handler
-from pegboard.base.secrets import Secret
-from pegboard.core.call_context import CallContext
+from pegboard.model.bounds import KIB
+from pegboard.model.call_context import CallContext
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON
+from pegboard.model.secret import Secret
+from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.http_request import result
 from pegboard.sources.builtin.kind import BuiltinKind, SecretText, Services, tool_spec
-from pegboard.sources.builtin.network import NetworkConfig, check_headers, web
-from pegboard.sources.encoding import json_bytes
+from pegboard.sources.builtin.outbound import NetworkConfig, check_headers, web
+from pegboard.sources.json_text import json_bytes
 
 _RESPONSE_BYTES = 64 * KIB
 _NOT_FROM_ARGUMENTS = frozenset({"authorization", "cookie", "proxy-authorization", "idempotency-key"})

@@ -5,23 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import quote, unquote, urlsplit
 
 from pydantic import Field, model_validator
 
-from pegboard.base.bounds import DEFAULT_BOUNDS
-from pegboard.base.errors import CallError
-from pegboard.base.loading import Later
-from pegboard.base.model import JSON, Annotations, Handler, ToolSpec
-from pegboard.base.secrets import Secret
-from pegboard.core.call_context import CallContext
+from pegboard.lazy import LazyModule
+from pegboard.model.bounds import DEFAULT_BOUNDS
+from pegboard.model.call_context import CallContext
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON
+from pegboard.model.secret import Secret
+from pegboard.model.tool import Annotations, Handler, ToolSpec
 from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, SecretText, Services, tool_spec
-from pegboard.sources.builtin.query import Answer, Limits, Query
+from pegboard.sources.builtin.sql_statement import Answer, Limits, Query
 
-sqlite = Later("pegboard.sources.builtin.sqlite")
-postgres = Later("pegboard.sources.builtin.postgres")
-alchemy = Later("pegboard.sources.builtin.alchemy")
+if TYPE_CHECKING:
+    from pegboard.sources.builtin import postgres_engine, sqlalchemy_engine, sqlite_engine
+else:
+    postgres_engine = LazyModule("pegboard.sources.builtin.postgres_engine")
+    sqlalchemy_engine = LazyModule("pegboard.sources.builtin.sqlalchemy_engine")
+    sqlite_engine = LazyModule("pegboard.sources.builtin.sqlite_engine")
+
 
 _SPACE = "{space_id}"
 _POSTGRES = ("postgresql", "postgres", "postgresql+psycopg")
@@ -123,11 +128,11 @@ def _scheme(config: SqlConfig) -> str:
 def _engine(scheme: str, config: SqlConfig, services: Services) -> Callable[[str, Query], Answer]:
     """Return what runs a query on a database."""
     if scheme == "sqlite":
-        return lambda url, query: sqlite.run(sqlite.path_of(url, services.folder), query)
+        return lambda url, query: sqlite_engine.run(sqlite_engine.path_of(url, services.folder), query)
     if scheme in _POSTGRES:
-        return lambda url, query: postgres.run(re.sub(r"^[a-z+]+", "postgresql", url, count=1), query)
-    alchemy.check(config.connection_string.reveal(), read_only=config.read_only)
-    return alchemy.run
+        return lambda url, query: postgres_engine.run(re.sub(r"^[a-z+]+", "postgresql", url, count=1), query)
+    sqlalchemy_engine.check(config.connection_string.reveal(), read_only=config.read_only)
+    return sqlalchemy_engine.run
 
 
 def _for_space(url: str, space_id: str | None) -> str:

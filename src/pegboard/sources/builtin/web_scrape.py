@@ -5,17 +5,18 @@ from __future__ import annotations
 import orjson
 from pydantic import Field
 
-from pegboard.base.bounds import MIB
-from pegboard.base.errors import CallError
-from pegboard.base.model import JSON, Annotations, Handler, is_object
-from pegboard.core.call_context import CallContext
-from pegboard.egress.answers import text_of
 from pegboard.egress.http import Response
-from pegboard.egress.killable import run_killable
+from pegboard.egress.responses import text_of
+from pegboard.egress.sandbox import run_killable
+from pegboard.model.bounds import MIB
+from pegboard.model.call_context import CallContext
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON, is_object
+from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.kind import BuiltinKind, Services, tool_spec
-from pegboard.sources.builtin.network import NetworkConfig, fitting, web
+from pegboard.sources.builtin.outbound import NetworkConfig, fitting, web
 
-_EXTRACT = "pegboard.sources.builtin.extracting:extract"
+_EXTRACT = "pegboard.sources.builtin.page_text:extract"
 _MARKUP = frozenset({"text/html", "application/xhtml+xml", "application/xml", "text/xml", ""})
 # What the reading of a page may take on top of fetching it; importing the reader is most of it.
 _EXTRACT_S = 15.0

@@ -7,11 +7,12 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from pegboard.base.model import JSON, Annotations, Handler
-from pegboard.core.call_context import CallContext
+from pegboard.model.call_context import CallContext
+from pegboard.model.json_types import JSON
+from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.kind import BuiltinKind, SecretText, Services, rows_of, tool_spec
-from pegboard.sources.builtin.network import HttpUrl, NetworkConfig, check_status, fitting, web
-from pegboard.sources.builtin.searching import PROVIDERS, Search
+from pegboard.sources.builtin.outbound import HttpUrl, NetworkConfig, check_status, fitting, web
+from pegboard.sources.builtin.search_providers import PROVIDERS, Search
 
 _SNIPPET_BYTES = 4_000
 # What is shown as a link must be one.

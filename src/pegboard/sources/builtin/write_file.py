@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from pegboard.base.bounds import MIB
-from pegboard.base.model import JSON, Annotations, Handler
-from pegboard.core.call_context import CallContext
+from pegboard.egress.file_text import encode_text
 from pegboard.egress.files import locate
-from pegboard.egress.text import encode_text
+from pegboard.model.bounds import MIB
+from pegboard.model.call_context import CallContext
+from pegboard.model.json_types import JSON
+from pegboard.model.tool import Annotations, Handler
+from pegboard.sources.builtin.file_roots import Roots, opened
 from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, tool_spec
-from pegboard.sources.builtin.roots import Roots, opened
 
 
 class WriteConfig(BuiltinConfig):

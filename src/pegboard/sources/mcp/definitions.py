@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from pegboard.base.bounds import Bounds
-from pegboard.base.errors import CallError, DefinitionError
-from pegboard.base.model import JSON, Annotations, JSONValue, ToolSpec, is_list, is_object
-from pegboard.base.schema import check_bounds, check_schema_size, compile_schema
-from pegboard.sources.mcp.settings import ServerSettings
-from pegboard.sources.wording import cleaned, has_hidden
+from pegboard.core.schema import check_bounds, check_schema_size, compile_schema
+from pegboard.model.bounds import Bounds
+from pegboard.model.error import CallError, DefinitionError
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.model.tool import Annotations, ToolSpec
+from pegboard.sources.foreign_text import cleaned, has_hidden
+from pegboard.sources.mcp.server_settings import ServerSettings
 
 # The wire's rule for names, and the slash that some servers use; anything else may be made to look like another name.
 _NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")

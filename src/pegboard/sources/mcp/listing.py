@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
-from pegboard.base.bounds import Bounds
-from pegboard.base.errors import CallError
-from pegboard.base.model import JSON, is_list, is_object
-from pegboard.base.names import fold
+from pegboard.core.names import fold
+from pegboard.model.bounds import Bounds
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON, is_list, is_object
+from pegboard.sources.foreign_text import cleaned
 from pegboard.sources.mcp.definitions import Rejected, UnfitError, judged
-from pegboard.sources.mcp.settings import ServerSettings
-from pegboard.sources.wording import cleaned
+from pegboard.sources.mcp.server_settings import ServerSettings
 
 # A long list must not keep the other servers waiting.
 JUDGED_AT_ONCE = 50

@@ -10,7 +10,10 @@ from typing import Any
 import mcp_types as types
 import orjson
 
-from pegboard.base.content import (
+from pegboard.core.schema import check_bounds
+from pegboard.model.error import CallError, ToolError
+from pegboard.model.json_types import is_list, is_object
+from pegboard.model.result import (
     AudioContent,
     Content,
     ImageContent,
@@ -19,9 +22,6 @@ from pegboard.base.content import (
     TextContent,
     ToolResult,
 )
-from pegboard.base.errors import CallError, ToolError
-from pegboard.base.model import is_list, is_object
-from pegboard.base.schema import check_bounds
 
 _MAX_BLOCKS = 1_000
 _OF_ARGUMENTS = "The arguments were refused unread: "

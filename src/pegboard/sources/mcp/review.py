@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pegboard.base.model import JSON
-from pegboard.sources.mcp.changes import Change, classify, looks_like
-from pegboard.sources.mcp.lock import LockFile
-from pegboard.sources.mcp.settings import ServerSettings, Trust
+from pegboard.model.json_types import JSON
+from pegboard.sources.mcp.definition_changes import Change, classify, looks_like
+from pegboard.sources.mcp.lock_file import LockFile
+from pegboard.sources.mcp.server_settings import ServerSettings, Trust
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

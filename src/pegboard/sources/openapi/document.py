@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
-from pegboard.base.bounds import Bounds
-from pegboard.base.errors import CallError, DefinitionError
-from pegboard.base.model import JSON, JSONValue, is_list, is_object
-from pegboard.base.schema import check_bounds
+from pegboard.core.schema import check_bounds
 from pegboard.egress.failures import EgressError
 from pegboard.egress.urls import parse_url
+from pegboard.model.bounds import Bounds
+from pegboard.model.error import CallError, DefinitionError
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
 METHODS: Final = ("get", "head", "options", "post", "put", "patch", "delete")
 _VERSION = re.compile(r"3\.[01](\.\d+)?(-.+)?")

@@ -8,19 +8,29 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import unquote
 
-from pegboard.base.bounds import Bounds
-from pegboard.base.errors import CallError, DefinitionError
-from pegboard.base.model import JSON, Annotations, JSONValue, is_list, is_object
-from pegboard.base.names import legal
-from pegboard.base.schema import compile_schema
-from pegboard.egress.answers import is_json
+from pegboard.core.names import legal
+from pegboard.core.schema import compile_schema
 from pegboard.egress.failures import EgressError
 from pegboard.egress.http import checked_headers
-from pegboard.sources.openapi.bodies import FORM, MULTIPART, Body, Field, as_base64, content_of, fields_of, media_of
+from pegboard.egress.responses import is_json
+from pegboard.model.bounds import Bounds
+from pegboard.model.error import CallError, DefinitionError
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.model.tool import Annotations
+from pegboard.sources.foreign_text import cleaned, has_hidden
 from pegboard.sources.openapi.document import Document, UnfitError
-from pegboard.sources.openapi.schemas import Drawing
-from pegboard.sources.openapi.styles import STYLES
-from pegboard.sources.wording import cleaned, has_hidden
+from pegboard.sources.openapi.parameter_styles import STYLES
+from pegboard.sources.openapi.request_bodies import (
+    FORM,
+    MULTIPART,
+    Body,
+    Field,
+    as_base64,
+    content_of,
+    fields_of,
+    media_of,
+)
+from pegboard.sources.openapi.schema_translation import Drawing
 
 Where = Literal["path", "query", "header", "cookie", "body"]
 # The header parameters that OpenAPI says to ignore: other parts of an operation tell them.

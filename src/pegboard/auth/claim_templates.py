@@ -1,0 +1,76 @@
+"""Templates: texts of a rule, with `{claim}` for what the credential says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+
+from pegboard.model.error import DefinitionError
+
+_PLACE = re.compile(r"\{([^{}]*)\}")
+_MAX_CHARS = 256
+
+
+class MissingClaimError(Exception):
+    """The credential does not say what a rule needs to know of it."""
+
+
+class Template:
+    """A text such as `{sub}` or `team-{team}`.
+
+    Raises:
+        DefinitionError: a brace that is no part of `{claim}`, or nothing between two.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.claims = tuple(_PLACE.findall(text))
+        if not text or "" in self.claims or set(_PLACE.sub("", text)) & set("{}"):
+            raise DefinitionError(f"{text!r} is no text with claims; write a name as it is, or {{sub}} for a claim.")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Template) and other.text == self.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"Template({self.text!r})"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it says the same of everybody."""
+        return not self.claims
+
+    def one(self, claims: Mapping[str, Any]) -> str:
+        """Return the text for one credential.
+
+        Raises:
+            MissingClaimError: a claim is not there, is empty, or is no text or whole number.
+        """
+        return _checked(_PLACE.sub(lambda found: _text(claims.get(found[1])), self.text))
+
+    def several(self, claims: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the texts for one credential: several where the template is one claim, and that is a list.
+
+        Raises:
+            MissingClaimError: as `one`.
+        """
+        said = claims.get(self.claims[0]) if self.text == f"{{{''.join(self.claims)}}}" else None
+        if not isinstance(said, list):
+            return (self.one(claims),)
+        return tuple(_checked(_text(item)) for item in cast("list[object]", said))
+
+
+def _text(value: object) -> str:
+    # A flag is a number to Python, but names nobody.
+    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+        raise MissingClaimError
+    return str(value)
+
+
+def _checked(text: str) -> str:
+    if len(text) > _MAX_CHARS or not text.isprintable():
+        raise MissingClaimError
+    return text

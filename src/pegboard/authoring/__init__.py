@@ -1,0 +1,1 @@
+"""authoring: tools that are written in Python, as entries of the catalog."""

@@ -1,0 +1,79 @@
+"""Aliases: other names that a tool accepts for its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from pegboard.authoring.field import FieldSpec
+from pegboard.model.error import DefinitionError, Problem
+from pegboard.model.json_types import JSON
+
+
+class Declared(NamedTuple):
+    """A property, or an alias and what it was said to stand for, in the order of their declaration."""
+
+    name: str
+    stands_for: str | None = None
+
+
+def declared(fields: Mapping[str, FieldSpec], aliases: Mapping[str, str]) -> Iterator[Declared]:
+    """Yield properties, each with the aliases of its field, then the aliases that were declared apart."""
+    for name, field in fields.items():
+        yield Declared(name)
+        yield from (Declared(alias, name) for alias in field.aliases)
+    yield from (Declared(alias, said) for alias, said in aliases.items())
+
+
+def resolve(items: Iterable[Declared], *, where: str) -> dict[str, str]:
+    """Return every alias with the property it stands for; an alias of an alias resolves to the property.
+
+    Raises:
+        DefinitionError: aliases that cannot be, all of them.
+    """
+    listed = list(items)
+    every = {item.name for item in listed if item.stands_for is None}
+    chain = {item.name: item.stands_for for item in listed if item.stands_for is not None and item.name not in every}
+    made: dict[str, str] = {}
+    so_far: set[str] = set()
+    faults: list[str] = []
+    for name, said in listed:
+        target = None if said is None else _followed(said, chain, every)
+        if said is None:
+            if name in made:
+                faults.append(f"Cannot define property {name!r} because it is already defined as an alias")
+            so_far.add(name)
+        elif target is None:
+            faults.append(f"Cannot alias unknown property {said!r}")
+        elif name == target:
+            faults.append(f"Cannot alias property {name!r} to itself")
+        elif name in so_far:
+            faults.append(f"Cannot alias {name!r} because it is already defined as a property")
+        elif made.get(name, target) != target:
+            faults.append(f"Alias {name!r} already points to property {made[name]!r}")
+        else:
+            made[name] = target
+    if faults:
+        raise DefinitionError([Problem(where=where, message=fault) for fault in faults])
+    return made
+
+
+def _followed(name: str, chain: Mapping[str, str], properties: set[str]) -> str | None:
+    """Return the property at the end of a chain of aliases; `None` when it ends nowhere or in a circle."""
+    for _ in range(len(chain) + 1):
+        if name in properties:
+            return name
+        if name not in chain:
+            return None
+        name = chain[name]
+    return None
+
+
+def published(schema: JSON, fields: Mapping[str, FieldSpec], aliases: Mapping[str, str]) -> JSON:
+    """Return the schema with the aliases that are to be shown: as their property, without its default."""
+    shown: JSON = {
+        alias: {key: value for key, value in schema["properties"][target].items() if key != "default"}
+        for alias, target in aliases.items()
+        if target in fields and fields[target].publish_alias and alias in fields[target].aliases
+    }
+    return {**schema, "properties": {**schema["properties"], **shown}} if shown else schema

@@ -1,0 +1,187 @@
+"""Class fields: read the parameters of a class tool from its annotations, and fill them in for a call."""
+
+from __future__ import annotations
+
+import copy
+import typing
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from inspect import get_annotations
+from typing import Any, ClassVar, get_args, get_origin
+
+from pegboard.authoring.aliases import Declared, published, resolve
+from pegboard.authoring.field import MISSING, FieldSpec
+from pegboard.authoring.json_schema import draw_parameters, parameter
+from pegboard.authoring.signature import docstring, own_hints
+from pegboard.model.error import DefinitionError, Problem
+from pegboard.model.json_types import JSON
+
+_COLLECTIONS = (list, tuple, set, frozenset, Sequence, Iterable, Collection, AbstractSet, typing.List, typing.Tuple)  # noqa: UP006 - what users may write
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClassFields:
+    """The parameters of one class: input schema, aliases, and how an instance is filled from arguments."""
+
+    schema: JSON
+    aliases: Mapping[str, str]
+    values: Callable[[JSON], JSON]
+    names: tuple[str, ...]
+    required: frozenset[str]
+    defaults: JSON
+    readable: tuple[tuple[str, str], ...]
+    takes_extra: bool
+
+    def fill(self, made: Any, args: JSON, *, coerced: bool = True) -> None:
+        """Set an attribute for each parameter and each alias, and `extra`; a missing argument is `None`.
+
+        Raises:
+            CallError: `invalid_arguments`, where a type asks more than its schema can say.
+        """
+        absent = {name: copy.deepcopy(value) for name, value in self.defaults.items() if name not in args}
+        values = self.values({**absent, **args}) if coerced else args
+        for name in self.names:
+            setattr(made, name, values.get(name))
+        for alias, target in self.readable:
+            setattr(made, alias, values.get(target))
+        made.extra = {name: value for name, value in args.items() if name not in self.names}
+
+    def named(self, arguments: JSON) -> JSON:
+        """Return arguments given by hand under the names of their properties.
+
+        Raises:
+            TypeError: one is missing or unknown.
+        """
+        given = {self.aliases.get(name, name): value for name, value in arguments.items()}
+        missing = sorted(self.required - set(given))
+        unknown = [] if self.takes_extra else sorted(set(given) - set(self.names))
+        if missing or unknown:
+            raise TypeError(f"missing arguments {missing}, unknown arguments {unknown}; there are {list(self.names)}.")
+        return given
+
+
+def read_class(cls: type, *, base: type, additional: bool | JSON, where: str) -> ClassFields:
+    """Read the annotated fields of a class and its bases; `base` is where parameters end and `Tool` begins.
+
+    Raises:
+        DefinitionError: fields or aliases that cannot be honoured.
+    """
+    parameters = _parameters(cls, base, where)
+    drawn = draw_parameters(parameters, where=where)
+    fields = dict(drawn.fields)
+    properties: JSON = drawn.schema["properties"]
+    for item in parameters:
+        if item.is_required:
+            properties[item.name] = _not_null(properties[item.name])
+            if not item.said.allow_blank and item.name not in drawn.coerce:
+                _not_blank(properties[item.name])
+    aliases = resolve(_declared(cls, base, fields), where=where)
+    schema = published(drawn.schema, fields, aliases)
+    return ClassFields(
+        schema=schema if additional is False else {**schema, "additionalProperties": additional},
+        aliases=aliases, values=drawn.values, names=tuple(fields), takes_extra=additional is not False,
+        required=frozenset(item.name for item in parameters if item.is_required),
+        defaults={name: inner["default"] for name, inner in properties.items() if "default" in inner},
+        readable=tuple((alias, target) for alias, target in aliases.items() if not hasattr(base, alias)),
+    )  # fmt: skip
+
+
+def _parameters(cls: type, base: type, where: str) -> list[Any]:
+    # Of its own classes alone: what Tool says of itself need not be imported.
+    hints: dict[str, Any] = {}
+    for owner in _owners(cls, base):
+        hints |= own_hints(owner, where=where)
+    described: dict[str, str] = docstring(cls)[1]
+    annotated = {name for owner in _owners(cls, base) for name in get_annotations(owner)}
+    found: list[Any] = []
+    faults = list(_without_annotation(cls, base))
+    for name, annotation in hints.items():
+        if name not in annotated or name.startswith("_") or ClassVar in (annotation, get_origin(annotation)):
+            continue
+        if hasattr(base, name) or any(name in get_annotations(owner) for owner in base.__mro__):
+            faults.append((name, f"would hide Tool.{name}: choose another name, with this one as its alias"))
+            continue
+        if _is_bare_collection(annotation):
+            faults.append((name, "Type is required for a collection"))
+            continue
+        default, said = _said_of(cls, base, name)
+        item = parameter(name, annotation, default=default, description=described.get(name, ""))
+        # A subclass that only changes the default keeps what the field said.
+        found.append(item if said is None else replace(item, said=said))
+    if faults:
+        raise DefinitionError([Problem(where=where, path=name, message=text) for name, text in faults])
+    return found
+
+
+def _owners(cls: type, base: type) -> list[type]:
+    """Return the classes that declare fields, outermost base first."""
+    return [owner for owner in reversed(cls.__mro__) if owner not in base.__mro__]
+
+
+def _without_annotation(cls: type, base: type) -> Iterator[tuple[str, str]]:
+    annotated = {name for owner in _owners(cls, base) for name in get_annotations(owner)}
+    for owner in _owners(cls, base):
+        for name, value in owner.__dict__.items():
+            if isinstance(value, FieldSpec) and name not in annotated:
+                yield name, f"Field(…) needs an annotation: {name}: str = Field(…)"
+
+
+def _said_of(cls: type, base: type, name: str) -> tuple[Any, FieldSpec | None]:
+    """Return the nearest default, and the `Field` beneath it where a subclass gave nothing but a new default."""
+    default: Any = MISSING
+    for owner in cls.__mro__:
+        if owner in base.__mro__:
+            break
+        value = owner.__dict__.get(name, MISSING)
+        if isinstance(value, FieldSpec):
+            return (value, None) if default is MISSING else (default, value)
+        if default is MISSING:
+            default = value
+        if name in get_annotations(owner):
+            break
+    return default, None
+
+
+def _is_bare_collection(annotation: Any) -> bool:
+    origin, args = get_origin(annotation), get_args(annotation)
+    if any(annotation is bare for bare in _COLLECTIONS):
+        return True
+    is_wrapper = origin in (typing.Annotated, typing.Union) or str(origin) == "<class 'types.UnionType'>"
+    return is_wrapper and any(_is_bare_collection(part) for part in args)
+
+
+def _declared(cls: type, base: type, fields: Mapping[str, FieldSpec]) -> Iterator[Declared]:
+    """Yield fields and aliases in the order of their declaration: those of the bases first."""
+    told: set[str] = set()
+    for owner in _owners(cls, base):
+        own = [name for name in get_annotations(owner) if name in fields and name not in told]
+        for name in own:
+            told.add(name)
+            yield Declared(name)
+            yield from (Declared(alias, name) for alias in fields[name].aliases)
+        aliases: Mapping[str, str] = owner.__dict__.get("own_aliases", {})
+        yield from (Declared(alias, said) for alias, said in aliases.items())
+
+
+# ---------------------------------------------------------------- required means present, not null and not blank
+
+_NOT_NULL = ["array", "boolean", "number", "object", "string"]
+
+
+def _not_null(schema: JSON) -> JSON:
+    """Return the schema without null among what it takes."""
+    if "anyOf" in schema:
+        options = [inner for inner in schema["anyOf"] if inner.get("type") != "null"]
+        rest = {key: value for key, value in schema.items() if key != "anyOf"}
+        return {**options[0], **rest} if len(options) == 1 else {**rest, "anyOf": options}
+    if None in schema.get("enum", ()):
+        return {**schema, "enum": [value for value in schema["enum"] if value is not None]}
+    if not schema.keys() & {"type", "$ref", "enum", "const", "allOf", "oneOf"}:
+        return {"type": _NOT_NULL, **schema}
+    return schema
+
+
+def _not_blank(schema: JSON) -> None:
+    if schema.get("type") == "string" and not schema.keys() & {"enum", "const"}:
+        schema.setdefault("minLength", 1)

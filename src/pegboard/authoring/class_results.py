@@ -1,0 +1,128 @@
+"""Rendering: what a class tool says while it works, and the result that this makes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pegboard.core import normalise as output
+from pegboard.model.error import CallError, ErrorKind
+from pegboard.model.result import (
+    AudioContent,
+    Content,
+    ImageContent,
+    ResourceContent,
+    ResourceLink,
+    TextContent,
+    ToolResult,
+)
+
+NOTHING: Any = object()
+
+
+class Rendered:
+    """What one instance has said so far: blocks, a structured value, an error. State of one call."""
+
+    __slots__ = ("blocks", "error", "is_raised", "structured")
+
+    def __init__(self) -> None:
+        self.blocks: list[Content] = []
+        self.structured: Any = NOTHING
+        self.error: CallError | None = None
+        self.is_raised = False
+
+    def __str__(self) -> str:
+        error = f", error={self.error.error.message!r}" if self.error else ""
+        return f"{len(self.blocks)} blocks{error}"
+
+    def raise_reported(self) -> None:
+        """Raise the error that was reported, once: who catches it has dealt with it.
+
+        Raises:
+            CallError: there is one.
+        """
+        if self.error is not None and not self.is_raised:
+            self.is_raised = True
+            raise self.error
+
+    def finished(self, returned: object) -> object:
+        """Return the result of `perform`: rendered blocks, then what it returned, then the structured value as text.
+
+        Raises:
+            CallError: the error that was reported.
+        """
+        self.raise_reported()
+        if not self.blocks and self.structured is NOTHING:
+            return returned
+        whole: ToolResult = ToolResult() if returned is None else output.normalise(returned)
+        whole = whole._replace(content=tuple(self.blocks) + whole.content)
+        if self.structured is NOTHING:
+            return whole
+        mirror: ToolResult = output.structured(self.structured)
+        return whole._replace(content=whole.content + mirror.content, structured=mirror.structured, has_structured=True)
+
+    def after(self, answer: Any, result: ToolResult, *, seen: int) -> Any:
+        """Return what an after-hook made of the result: its error, its answer, or the blocks after the first `seen`."""
+        if self.error is not None:
+            error = self.error.error
+            return ToolResult((TextContent(error.message),), is_error=True, error=error)
+        if answer is None and len(self.blocks) > seen:
+            return result._replace(content=result.content + tuple(self.blocks[seen:]))
+        return answer
+
+
+class Rendering:
+    """The words with which a tool speaks; base of class tools."""
+
+    rendered: Rendered
+
+    def render(
+        self,
+        *,
+        text: str | None = None,
+        image: bytes | None = None,
+        audio: bytes | None = None,
+        resource: str | bytes | None = None,
+        structured: Any = NOTHING,
+        mime_type: str | None = None,
+        uri: str = "pegboard://result",
+    ) -> None:
+        """Add blocks to the result, or set its structured value. `mime_type` belongs to the block given.
+
+        Raises:
+            TypeError: there is nothing to render.
+        """
+        made: list[Content] = []
+        if text is not None:
+            made.append(TextContent(text))
+        if image is not None:
+            made.append(ImageContent(image, mime_type or "image/png"))
+        if audio is not None:
+            made.append(AudioContent(audio, mime_type or "audio/wav"))
+        if isinstance(resource, str):
+            made.append(ResourceContent(uri, text=resource, mime_type=mime_type))
+        elif resource is not None:
+            made.append(ResourceContent(uri, blob=resource, mime_type=mime_type))
+        if structured is not NOTHING:
+            self.rendered.structured = structured
+        elif not made:
+            raise TypeError("render() needs text=, image=, audio=, resource= or structured=.")
+        self.rendered.blocks.extend(made)
+
+    def render_resource_link(
+        self,
+        uri: str,
+        *,
+        name: str,
+        mime_type: str | None = None,
+        description: str | None = None,
+        title: str | None = None,
+    ) -> None:
+        """Add a link to a resource that the client may read itself."""
+        self.rendered.blocks.append(ResourceLink(uri, name, mime_type, description, title))
+
+    def report_error(self, message: str, *, kind: ErrorKind = "tool_error", hint: str = "") -> None:
+        """Make the call end with an error that the model may read. In a before-hook it halts the call.
+
+        The method that reports it runs on to its end; what it returns is then dropped.
+        """
+        self.rendered.error, self.rendered.is_raised = CallError(kind, message, hint=hint), False

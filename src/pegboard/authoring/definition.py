@@ -1,0 +1,83 @@
+"""Declaring: read what a catalog is given as entries."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from pegboard.authoring.builder import builder_entries, named_later, read_built
+from pegboard.authoring.function import function_entry
+from pegboard.authoring.options import ToolOptions, as_groups, origin_of
+from pegboard.authoring.tool_class import Tool
+from pegboard.model.call_context import CallContext
+from pegboard.model.context import ToolContext
+from pegboard.model.error import DefinitionError
+from pegboard.model.json_types import JSON
+from pegboard.model.tool import Handler, Runs, ToolEntry, ToolSpec
+
+__all__ = [
+    "ToolOptions", "as_groups", "builder_entries", "function_entry", "named_later", "origin_of", "read_built",
+    "read_registered",
+]  # fmt: skip
+
+
+def read_registered(
+    tool: type[Tool] | ToolSpec | ToolEntry, handler: Callable[..., Any] | None, runs: Runs | None
+) -> ToolEntry:
+    """Return the entry for what `Catalog.register` was given.
+
+    Raises:
+        DefinitionError: it is no tool, a spec without a handler, or a handler that the schema does not fit.
+    """
+    if isinstance(tool, ToolEntry):
+        return tool
+    if isinstance(tool, ToolSpec) and handler is not None:
+        spec = replace(tool, origin=tool.origin or origin_of(handler))
+        return ToolEntry(spec=spec, handler=spec_handler(handler, spec), runs=runs or _runs_of(handler))
+    if isinstance(tool, type) and issubclass(tool, Tool) and not tool.is_abstract:  # pyright: ignore[reportUnnecessaryIsInstance] - a caller may err
+        return tool.tool_entry
+    raise DefinitionError(f"{tool!r} cannot be registered: give a concrete Tool class, or ToolSpec(…), handler=….")
+
+
+def spec_handler(handler: Callable[..., Any], spec: ToolSpec) -> Handler:
+    """Return a handler of a spec in the one form that runs: `(ctx, args)`.
+
+    Two forms are understood: `(ctx, args)`, the whole object; and one parameter for each property
+    (or `**kwargs`), as the functions behind OpenAI-style definitions have them. In the second form a
+    parameter annotated with a context class is given the context.
+
+    Raises:
+        DefinitionError: a parameter without a default that the schema does not have.
+    """
+    properties = set(spec.input_schema.get("properties", {}))
+    parameters = list(inspect.signature(handler).parameters.values())
+    injected = next((item.name for item in parameters if _is_context(item.annotation)), None)
+    named = [item for item in parameters if item.kind is not item.VAR_KEYWORD and item.name != injected]
+    strange = [item.name for item in named if item.name not in properties]
+    if len(parameters) == 2 and [item.name for item in parameters[1:] if item.name in strange]:
+        return handler
+    missing = [item.name for item in named if item.name in strange and item.default is item.empty]
+    if missing:
+        raise DefinitionError(
+            f"{spec.origin}: the handler of {spec.name!r} asks for {missing}, which its schema does not have. "
+            f"Its properties are {sorted(properties)}; or take (ctx, args), the whole object."
+        )
+
+    def by_name(ctx: CallContext, args: JSON) -> Any:
+        return handler(**args) if injected is None else handler(**args, **{injected: ctx})
+
+    return by_name
+
+
+def _is_context(annotation: Any) -> bool:
+    if isinstance(annotation, str):
+        return annotation.rpartition(".")[2] in ("ToolContext", "CallContext")
+    return inspect.isclass(annotation) and issubclass(annotation, ToolContext)
+
+
+def _runs_of(handler: Callable[..., Any]) -> Runs:
+    """Return how a handler runs: coroutine functions on the loop, others in a worker thread."""
+    is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))
+    return "async" if is_async else "thread"

@@ -1,0 +1,93 @@
+"""Field: say more about one parameter than its annotation does."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from pegboard.model.error import DefinitionError
+from pegboard.model.json_types import JSON
+
+MISSING: Final = object()
+# Python spellings of JSON Schema keywords; every other keyword passes through as it is.
+_SPELLINGS = {
+    "min_length": "minLength", "max_length": "maxLength", "min_items": "minItems", "max_items": "maxItems",
+    "unique_items": "uniqueItems", "multiple_of": "multipleOf", "exclusive_minimum": "exclusiveMinimum",
+    "exclusive_maximum": "exclusiveMaximum", "ge": "minimum", "le": "maximum", "gt": "exclusiveMinimum",
+    "lt": "exclusiveMaximum", "read_only": "readOnly", "write_only": "writeOnly", "prefix_items": "prefixItems",
+    "content_media_type": "contentMediaType", "content_encoding": "contentEncoding", "min_properties": "minProperties",
+    "max_properties": "maxProperties", "property_names": "propertyNames", "pattern_properties": "patternProperties",
+    "additional_properties": "additionalProperties", "min_contains": "minContains", "max_contains": "maxContains",
+}  # fmt: skip
+# The words of JSON Schema 2020-12: a word that is nearly one of them is a slip, any other is somebody's own.
+_WORDS = frozenset(_SPELLINGS) | frozenset(_SPELLINGS.values()) | frozenset(
+    "type enum const title format pattern minimum maximum examples deprecated items contains properties required "
+    "allOf anyOf oneOf not if then else dependentSchemas dependentRequired unevaluatedItems unevaluatedProperties "
+    "contentSchema description default aliases publish_alias allow_blank".split()
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FieldSpec:
+    """What `Field(…)` said. `keywords` are JSON Schema keywords in their own spelling."""
+
+    default: Any = MISSING
+    aliases: tuple[str, ...] = ()
+    publish_alias: bool = False
+    allow_blank: bool = False
+    keywords: JSON = field(default_factory=dict[str, Any])
+
+
+def Field(  # noqa: N802 - reads as a class where it is used, like pydantic's
+    default: Any = MISSING,
+    *,
+    description: str = "",
+    aliases: Sequence[str] = (),
+    publish_alias: bool = False,
+    allow_blank: bool = False,
+    **keywords: Any,
+) -> Any:
+    """Describe one parameter of a class tool, or of a function within `Annotated`.
+
+    Args:
+        default: the value when the argument is missing; without one the argument is required. Each call gets a copy.
+        description: what it means; an empty one is left out.
+        aliases: other names that are accepted on input, hidden from the schema unless `publish_alias`.
+        publish_alias: show the aliases in the schema too.
+        allow_blank: a required string of a class may be empty.
+        keywords: any JSON Schema keyword, e.g. `pattern=`, `minimum=`, `enum=`; `min_length` reads `minLength`,
+            `not_` reads `not`.
+
+    Raises:
+        DefinitionError: a keyword that is misspelled, or whose value is no JSON.
+    """
+    said = {_keyword(name): _json(name, value) for name, value in keywords.items()}
+    if description:
+        said["description"] = description
+    return FieldSpec(
+        default=MISSING if default is ... else default,
+        aliases=(aliases,) if isinstance(aliases, str) else tuple(aliases),
+        publish_alias=publish_alias, allow_blank=allow_blank, keywords=said,
+    )  # fmt: skip
+
+
+def _keyword(name: str) -> str:
+    bare = name.rstrip("_")
+    if bare == "default_factory":
+        raise DefinitionError("Field(default_factory=…) is not needed: write default=[…]; every call has its own.")
+    near: list[str] = [] if bare in _WORDS else difflib.get_close_matches(bare, _WORDS, n=1, cutoff=0.8)
+    if near:
+        raise DefinitionError(f"Field({name}=…): unknown keyword {name!r}. Did you mean {near[0]!r}?")
+    return _SPELLINGS.get(bare, bare)
+
+
+def _json(name: str, value: Any) -> Any:
+    try:
+        orjson.dumps(value)
+    except TypeError as error:
+        raise DefinitionError(f"Field({name}={value!r}): a JSON Schema keyword needs a JSON value ({error}).") from None
+    return value

@@ -1,0 +1,289 @@
+"""Drawing: draw JSON Schema from Python types. Imports pydantic, so it is loaded at the first registration."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+import warnings
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
+
+from pegboard.authoring.coercion import Coerce, coercion, is_json, modern, sparing_none, to_int
+from pegboard.authoring.field import MISSING, FieldSpec
+from pegboard.lazy import LazyModule
+from pegboard.model.error import CallError, DefinitionError, Problem
+from pegboard.model.json_types import JSON
+from pegboard.model.result import CONTENT_TYPES, ToolResult
+
+if TYPE_CHECKING:
+    import pydantic
+    import pydantic.fields
+    import pydantic.json_schema
+else:
+    pydantic = LazyModule("pydantic")
+
+
+_NO_OUTPUT = (
+    inspect.Signature.empty, None, type(None), str, bytes, bytearray, Any, object, ToolResult, typing.NoReturn,
+    typing.Never, *CONTENT_TYPES,
+)  # fmt: skip
+
+
+def _pydantic_faults() -> tuple[type[Exception], ...]:
+    """Return what pydantic raises for a type that it knows no schema for."""
+    own = (pydantic.errors.PydanticUserError, pydantic.PydanticSchemaGenerationError)
+    return (*own, TypeError, NameError, AttributeError)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parameter:
+    """One parameter as the model sees it: annotation, what `Field` said, default (`MISSING` = required).
+
+    `make_default` stands for a default that is made anew for each call.
+    """
+
+    name: str
+    annotation: Any
+    said: FieldSpec = field(default_factory=FieldSpec)
+    default: Any = MISSING
+    make_default: Callable[[], Any] | None = None
+
+    @property
+    def is_required(self) -> bool:
+        return self.default is MISSING and self.make_default is None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Drawing:
+    """What parameters say together: the object schema, coercions for types beyond JSON, what `Field` said of each.
+
+    `fill` makes the defaults that cannot stand in a schema, being no JSON.
+    """
+
+    schema: JSON
+    fields: Mapping[str, FieldSpec]
+    coerce: Mapping[str, Coerce] = field(default_factory=dict[str, Coerce])
+    fill: Mapping[str, Callable[[], Any]] = field(default_factory=dict[str, Callable[[], Any]])
+
+    def values(self, args: JSON) -> JSON:
+        """Return validated arguments as the code wants them: coerced, and with the defaults that are no JSON.
+
+        Raises:
+            CallError: `invalid_arguments`, where a type asks more than its schema can say.
+        """
+        for name, coerce in self.coerce.items():
+            value = args.get(name, MISSING)
+            if value is not MISSING and not (type(value) is int and coerce is to_int):
+                coerced = coerce(value)
+                if coerced is not value:
+                    args = {**args, name: coerced}
+        if self.fill:
+            missing = {name: make() for name, make in self.fill.items() if name not in args}
+            args = {**args, **missing}
+        return args
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether `values` changes nothing."""
+        return not self.coerce and not self.fill
+
+
+def parameter(name: str, annotation: Any, *, default: Any = MISSING, description: str = "") -> Parameter:
+    """Return a parameter; reads our `Field`, pydantic's, and plain text in `Annotated[…]` or as the default.
+
+    `description` is what the docstring says, for want of anything nearer.
+    """
+    annotation, said, stated = _take_fields(annotation)
+    if isinstance(default, FieldSpec):
+        said, default = default, default.default
+    elif default is MISSING:
+        default = said.default
+    make_default = None
+    if isinstance(default, pydantic.fields.FieldInfo):
+        annotation = Annotated[annotation, default]
+        stated = default.description or stated
+        make_default = default.default_factory
+        default = MISSING if default.is_required() or make_default is not None else default.default
+    words = said.keywords.get("description") or stated or description
+    said = FieldSpec(
+        default=said.default, aliases=said.aliases, publish_alias=said.publish_alias, allow_blank=said.allow_blank,
+        keywords={**said.keywords, **({"description": words} if words else {})},
+    )  # fmt: skip
+    return Parameter(name=name, annotation=annotation, said=said, default=default, make_default=make_default)  # pyright: ignore[reportArgumentType] - pydantic's own factories take nothing
+
+
+def _take_fields(annotation: Any) -> tuple[Any, FieldSpec, str]:
+    """Take our `Field` and plain words out of `Annotated[…]`; what else stands there is pydantic's."""
+    if get_origin(annotation) is not Annotated:
+        return annotation, FieldSpec(), ""
+    inner, *extras = get_args(annotation)
+    said = next((extra for extra in extras if isinstance(extra, FieldSpec)), FieldSpec())
+    words = next((extra for extra in extras if isinstance(extra, str)), "")
+    words = next(
+        (extra.description for extra in extras if isinstance(extra, pydantic.fields.FieldInfo) and extra.description),
+        words,
+    )
+    kept = [extra for extra in extras if not isinstance(extra, FieldSpec | str)]
+    for extra in kept:
+        inner = Annotated[inner, extra]
+    return inner, said, words
+
+
+# ---------------------------------------------------------------- arguments
+
+
+def draw_parameters(parameters: list[Parameter], *, where: str) -> Drawing:
+    """Return the object schema of the parameters and what turns arguments into what the code wants.
+
+    Raises:
+        DefinitionError: an annotation that has no JSON Schema, a default that does not fit its type.
+    """
+    annotations = {item.name: modern(item.annotation) for item in parameters}
+    drawn = _draw_object(parameters, annotations, where)
+    properties: JSON = drawn.get("properties", {})
+    schema: JSON = {"type": "object", "properties": {}}
+    for item in parameters:
+        schema["properties"][item.name] = _ordered({**properties[item.name], **item.said.keywords})
+    required = [item.name for item in parameters if item.is_required]
+    if required:
+        schema["required"] = required
+    if "$defs" in drawn:
+        schema["$defs"] = drawn["$defs"]
+    fill: dict[str, Callable[[], Any]] = {}
+    coerce: dict[str, Coerce] = {}
+    for item in parameters:
+        conversion = coercion(item.name, annotations[item.name])
+        if conversion is not None:
+            coerce[item.name] = sparing_none(conversion) if item.default is None else conversion
+        if not item.is_required and "default" not in properties[item.name]:
+            fill[item.name] = item.make_default or (lambda default=item.default: default)
+        elif not item.is_required and item.name in coerce:
+            _check_default(item, coerce[item.name], properties[item.name]["default"], where)
+    fields = {item.name: item.said for item in parameters}
+    return Drawing(schema=schema, fields=fields, coerce=coerce, fill=fill)
+
+
+def _draw_object(parameters: list[Parameter], annotations: Mapping[str, Any], where: str) -> JSON:
+    fields: dict[str, Any] = {}
+    for index, item in enumerate(parameters):
+        # A neutral name inside the model: a parameter may be called `schema` or `copy`, which pydantic keeps.
+        if item.make_default is not None:
+            said = pydantic.Field(default_factory=item.make_default, alias=item.name)
+        else:
+            said = pydantic.Field(... if item.default is MISSING else item.default, alias=item.name)
+        fields[f"p{index}"] = (annotations[item.name], said)
+    try:
+        return _draw(lambda: pydantic.create_model("Arguments", **fields))
+    except _pydantic_faults() as error:
+        problems = [problem for item in parameters for problem in _fault(item.name, annotations[item.name], where)]
+        raise DefinitionError(problems or _undrawable(where, "", error)) from error
+
+
+def _fault(name: str, annotation: Any, where: str) -> list[Problem]:
+    try:
+        _draw(lambda: pydantic.TypeAdapter(annotation))
+    except _pydantic_faults() as error:
+        return [_undrawable(where, f"parameter {name!r}", error)]
+    return []
+
+
+def _undrawable(where: str, what: str, error: Exception) -> Problem:
+    fault = (str(error).splitlines() or [type(error).__name__])[0]
+    return Problem(where=where, path=what, message=f"the annotation has no JSON Schema: {fault}")
+
+
+def _check_default(item: Parameter, coerce: Coerce, default: Any, where: str) -> None:
+    try:
+        coerce(default)
+    except CallError as error:
+        message = f"the default {item.default!r} does not fit: {error}"
+        raise DefinitionError(Problem(where=where, path=f"parameter {item.name!r}", message=message)) from None
+
+
+def _ordered(schema: JSON) -> JSON:
+    """Return a property as people write it: type and description first, default last."""
+    first = {key: schema[key] for key in ("type", "description") if key in schema}
+    last = {"default": schema["default"]} if "default" in schema else {}
+    return {**first, **{key: value for key, value in schema.items() if key != "default"}, **last}
+
+
+# ---------------------------------------------------------------- results
+
+
+def output_schema(annotation: Any, *, where: str) -> JSON | None:
+    """Return the schema of a return annotation, a model or a JSON Schema; `None` where no structure is promised.
+
+    Raises:
+        DefinitionError: the type has no JSON Schema.
+    """
+    if isinstance(annotation, dict):
+        return annotation  # pyright: ignore[reportUnknownVariableType] - a JSON Schema
+    inner = returned_type(annotation)
+    if inner is None:
+        return None
+    try:
+        return _draw(lambda: pydantic.TypeAdapter(modern(inner)), mode="serialization")
+    except _pydantic_faults() as error:
+        raise DefinitionError(_undrawable(where, "the result", error)) from error
+
+
+def returned_type(annotation: Any) -> Any:
+    """Return the type that a result is drawn and written by; `None` for text, media, results and what is not said."""
+    origin = get_origin(annotation)
+    if origin in (Awaitable, Coroutine):
+        return returned_type(get_args(annotation)[-1])
+    bare = get_args(annotation)[0] if origin is Annotated else annotation
+    if any(bare is plain for plain in _NO_OUTPUT) or (inspect.isclass(bare) and issubclass(bare, str | bytes)):
+        # An Enum of strings is text to Python, and yet a closed set to the model.
+        return annotation if inspect.isclass(bare) and hasattr(bare, "__members__") else None
+    return None if _mentions_content(bare) else annotation
+
+
+def _mentions_content(annotation: Any) -> bool:
+    if annotation in (ToolResult, *CONTENT_TYPES):
+        return True
+    return any(_mentions_content(part) for part in get_args(annotation) if not isinstance(part, str | int | list))
+
+
+def output_writer(annotation: Any) -> Callable[[Any], Any] | None:
+    """Return what writes a result as JSON the way its schema was drawn; `None` where the value is JSON already."""
+    inner = None if isinstance(annotation, dict) else returned_type(annotation)
+    if inner is None or is_json(inner, whole=True):
+        return None
+    dump = pydantic.TypeAdapter(modern(inner)).dump_python
+
+    def write(value: Any) -> Any:
+        if isinstance(value, ToolResult):
+            return value
+        # A value of another type than promised is written as it is; the output schema judges it.
+        return dump(value, mode="json", by_alias=True, warnings=False)
+
+    return write
+
+
+# ---------------------------------------------------------------- schemas
+
+
+def _draw(make: Callable[[], Any], *, mode: Literal["validation", "serialization"] = "validation") -> JSON:
+    with warnings.catch_warnings():
+        # A default that is no JSON simply does not stand in the schema; it is filled in before the call.
+        warnings.simplefilter("ignore", pydantic.json_schema.PydanticJsonSchemaWarning)
+        made = make()
+        drawn = made.model_json_schema(mode=mode) if isinstance(made, type) else made.json_schema(mode=mode)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType, reportAttributeAccessIssue] - one of two
+    return _untitled(drawn)
+
+
+def _untitled(schema: Any, *, names: bool = False) -> Any:
+    """Return the schema without pydantic's made-up titles; inside `properties` a key called title is a name."""
+    if isinstance(schema, list):
+        return [_untitled(item) for item in typing.cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    whole = typing.cast("JSON", schema)
+    return {
+        key: value if key in ("default", "const", "enum", "examples") and not names
+        else _untitled(value, names=key in ("properties", "$defs", "patternProperties") and not names)
+        for key, value in whole.items()
+        if names or key != "title" or not isinstance(value, str)
+    }  # fmt: skip

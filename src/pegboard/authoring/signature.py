@@ -1,0 +1,198 @@
+"""Signature: read a tool from a function's parameters, return annotation and docstring."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, get_args, get_origin
+
+from pegboard.authoring.field import MISSING
+from pegboard.authoring.json_schema import Drawing, Parameter, draw_parameters, parameter
+from pegboard.authoring.options import underlying
+from pegboard.lazy import LazyModule
+from pegboard.model.call_context import CallContext
+from pegboard.model.context import ToolContext
+from pegboard.model.error import DefinitionError, Problem
+
+if TYPE_CHECKING:
+    import docstring_parser as _docstrings
+else:
+    _docstrings = LazyModule("docstring_parser")
+
+
+if TYPE_CHECKING:
+    from docstring_parser import Docstring
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reading:
+    """What a signature says.
+
+    `context` is the name of the injected parameter, `wants_call` whether it is a `CallContext`.
+    `reserved` are names that no argument may have: the context's, and what a partial has fixed.
+    `extra` is the annotation of `**kwargs`, `MISSING` where there are none. `returns` is the return annotation.
+    """
+
+    drawing: Drawing
+    description: str = ""
+    context: str | None = None
+    wants_call: bool = False
+    reserved: frozenset[str] = field(default_factory=frozenset[str])
+    extra: Any = MISSING
+    returns: Any = inspect.Signature.empty
+
+
+def read_function(fn: Callable[..., Any], *, where: str) -> Reading:
+    """Read a function, or whatever else can be called.
+
+    Raises:
+        DefinitionError: a parameter that no JSON object can fill, an annotation that has no JSON Schema.
+    """
+    bare = underlying(fn)
+    hints = type_hints(bare, where=where)
+    words, described = docstring(bare) if bare.__doc__ else docstring(fn) if not _is_partial(fn) else ("", {})
+    fixed = _fixed(fn)
+    parameters: list[Parameter] = []
+    contexts: list[tuple[str, bool]] = []
+    extra: Any = MISSING
+    for name, item in _signature(fn, where).items():
+        annotation = hints.get(name, Any if isinstance(item.annotation, str) else _said(item.annotation))
+        if item.kind in (item.VAR_POSITIONAL, item.POSITIONAL_ONLY):
+            raise DefinitionError(Problem(where=where, path=f"parameter {name!r}", message=_BY_NAME))
+        if item.kind is item.VAR_KEYWORD:
+            extra = annotation
+        elif context_type(annotation) is not None:
+            contexts.append((name, issubclass(context_type(annotation) or ToolContext, CallContext)))
+        elif name not in fixed:
+            default = MISSING if item.default is item.empty else item.default
+            parameters.append(parameter(name, annotation, default=default, description=described.get(name, "")))
+    if len(contexts) > 1:
+        names = " and ".join(repr(name) for name, _ in contexts)
+        raise DefinitionError(Problem(where=where, message=f"{names} both ask for the context; keep one of them."))
+    context, wants_call = contexts[0] if contexts else (None, False)
+    return Reading(
+        drawing=draw_parameters(parameters, where=where), description=words, context=context, wants_call=wants_call,
+        reserved=frozenset(fixed) | {name for name, _ in contexts}, extra=extra,
+        returns=hints.get("return", inspect.Signature.empty),
+    )  # fmt: skip
+
+
+_BY_NAME = "cannot be given by name, and arguments come as a JSON object; make it a plain parameter."
+
+
+def _signature(fn: Callable[..., Any], where: str) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(fn).parameters
+    except (ValueError, TypeError) as error:
+        message = f"{fn!r} does not tell its parameters ({error}); wrap it in a function of your own."
+        raise DefinitionError(Problem(where=where, message=message)) from None
+
+
+def _is_partial(fn: object) -> bool:
+    return isinstance(fn, functools.partial)
+
+
+def _fixed(fn: Any) -> set[str]:
+    """Return the parameters that a partial has fixed: the host's choice, so the model neither sees nor changes them."""
+    names: set[str] = set()
+    while isinstance(fn, functools.partial):
+        names |= set(fn.keywords)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] - any function
+        fn = fn.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - any function
+    return names
+
+
+def _said(annotation: Any) -> Any:
+    return Any if annotation is inspect.Parameter.empty else annotation
+
+
+def own_hints(owner: type, *, where: str) -> dict[str, Any]:
+    """Return the resolved annotations of a class without those of its bases; raises as `type_hints` does."""
+    probe = type("probe", (), {"__annotations__": inspect.get_annotations(owner)})
+    # A field may be named as a type is: what stands in the module goes before what stands in the class.
+    module: dict[str, Any] = getattr(sys.modules.get(owner.__module__), "__dict__", {})
+    return type_hints(probe, where=where, names=(dict(vars(owner)), module))
+
+
+def type_hints(
+    owner: Any, *, where: str, names: tuple[dict[str, Any] | None, Mapping[str, Any] | None] = (None, None)
+) -> dict[str, Any]:
+    """Return the resolved annotations of a function or class; `names` are where they stand, if that is elsewhere.
+
+    Raises:
+        DefinitionError: a name in them is not known where they stand.
+    """
+    try:
+        return typing.get_type_hints(owner, *names, include_extras=True)
+    except (NameError, AttributeError, SyntaxError, TypeError) as error:
+        message = f"an annotation cannot be resolved: {error}. Import the name at module level, outside TYPE_CHECKING."
+        raise DefinitionError(Problem(where=where, message=message)) from error
+
+
+def docstring(owner: Any) -> tuple[str, dict[str, str]]:
+    """Return the description and the words on each parameter of a docstring in any common style."""
+    text = inspect.cleandoc(owner.__doc__) if owner.__doc__ else ""
+    if "\n" not in text and not text.startswith((":", "@")):
+        # One line describes no parameter, in no style: most tools start without the parser, which tries them all.
+        return text, {}
+    parsed: Docstring = _docstrings.parse(text)
+    parts = [part.strip() for part in (parsed.short_description, parsed.long_description) if part]
+    described = {item.arg_name.split(" ")[0]: " ".join((item.description or "").split()) for item in parsed.params}
+    return "\n\n".join(parts), described
+
+
+def context_type(annotation: Any) -> type[ToolContext] | None:
+    """Return the context class that an annotation asks for, also in `Annotated[…]` and beside `None`."""
+    if inspect.isclass(annotation):
+        return annotation if issubclass(annotation, ToolContext) else None
+    if get_origin(annotation) is None:
+        return None
+    parts = [part for part in get_args(annotation) if part is not type(None)]
+    if get_origin(annotation) is typing.Annotated:
+        parts = parts[:1]
+    return context_type(parts[0]) if len(parts) == 1 else None
+
+
+def asks_for_call(method: Callable[..., Any], name: str, *, where: str) -> bool:
+    """Tell which context the parameter `name` of a method gets: the call's, unless it asks for the request's own.
+
+    Only this annotation is resolved: what else stands in the signature of a method is not read.
+
+    Raises:
+        DefinitionError: the annotation is something else, or its name is not known.
+    """
+    annotation: Any = inspect.signature(method).parameters[name].annotation
+    if isinstance(annotation, str):
+        word = annotation.rsplit(".", 1)[-1]
+        if word in ("CallContext", "ToolContext"):
+            # These two are known by name, since they are often imported for the type checker only.
+            return word == "CallContext"
+        probe: Any = type("probe", (), {"__annotations__": {name: annotation}, "__module__": method.__module__})
+        annotation = type_hints(probe, where=where)[name]
+    if annotation in (inspect.Parameter.empty, Any, object):
+        return True
+    found = context_type(annotation)
+    if found is None:
+        message = f"{annotation!r} is no context; write `{name}: ToolContext` or `{name}: CallContext`."
+        raise DefinitionError(Problem(where=where, path=f"parameter {name!r}", message=message))
+    return issubclass(found, CallContext)
+
+
+def is_async(fn: Callable[..., Any]) -> bool:
+    """Tell whether calling gives something to await, also behind a partial, a decorator or `__call__`."""
+    layer: Any = fn
+    while layer is not None:
+        bare = underlying(layer)
+        if inspect.iscoroutinefunction(layer) or inspect.iscoroutinefunction(bare):
+            return True
+        layer = getattr(bare, "__wrapped__", None)
+    return False
+
+
+def is_generator(fn: Callable[..., Any]) -> bool:
+    """Tell whether calling gives a generator, which is no result."""
+    bare = underlying(fn)
+    return inspect.isgeneratorfunction(bare) or inspect.isasyncgenfunction(bare)

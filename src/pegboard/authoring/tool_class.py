@@ -1,0 +1,155 @@
+"""Class: make a tool of a class whose fields are its parameters."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Unpack, dataclass_transform
+
+from pegboard.authoring import class_hooks
+from pegboard.authoring.class_fields import ClassFields, read_class
+from pegboard.authoring.class_results import Rendered, Rendering
+from pegboard.authoring.field import Field
+from pegboard.authoring.json_schema import output_schema, output_writer
+from pegboard.authoring.options import ToolKeywords, ToolOptions
+from pegboard.authoring.signature import docstring
+from pegboard.core.names import check_tool_name, snake_case
+from pegboard.model.call_context import CallContext
+from pegboard.model.error import DefinitionError, PegboardError, Problem
+from pegboard.model.json_types import JSON
+from pegboard.model.tool import ToolEntry
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(Field,))
+class Tool(Rendering):
+    """Base of class tools: annotations are parameters, `perform` does the work, the docstring describes it.
+
+    ```python
+    class SendEmail(Tool, groups="chat", destructive=True):
+        \"\"\"Send an email.\"\"\"
+        to: str = Field(description="Address")
+        async def perform(self, ctx: ToolContext) -> str: ...
+    ```
+    A concrete subclass registers itself on `pegboard.default_catalog`, unless it says
+    `register=False` or `abstract=True`. The class keywords are those of `ToolKeywords`; a subclass
+    inherits them but for name, words, examples and life cycle, and `annotations` and `meta` merge.
+    Names with a leading underscore are the class's own and no parameters.
+
+    Hooks are methods `before`, `around`, `after`, `on_error`, `on_complete`. They take those of
+    `ctx`, `call`, `proceed` (around) and `result` (after, on_error, on_complete) that they name.
+    Those of all bases run too, outside: a subclass adds hooks and never replaces one, so do not
+    call `super()`. A before-hook halts the call with `report_error`, a `Verdict`, or `False`.
+    """
+
+    on_define: ClassVar[list[Callable[[type[Tool], str | None], None]]] = []
+    tool_options: ClassVar[ToolOptions]
+    tool_fields: ClassVar[ClassFields]
+    tool_entry: ClassVar[ToolEntry]
+    own_aliases: ClassVar[Mapping[str, str]] = {}
+    is_abstract: ClassVar[bool] = True
+    is_registered: ClassVar[bool] = False
+
+    ctx: CallContext
+    extra: JSON
+
+    def __init_subclass__(
+        cls, *, abstract: bool = False, register: bool = True, **keywords: Unpack[ToolKeywords]
+    ) -> None:
+        super().__init_subclass__()
+        where = _standing(cls)
+        inherited: ToolOptions = getattr(cls, "tool_options", None) or ToolOptions()
+        cls.tool_options = inherited.extended(keywords, where=where)
+        cls.own_aliases = cls.tool_options.aliases or {}
+        cls.is_abstract, cls.is_registered = abstract, register and not abstract
+        if not abstract:
+            cls.tool_fields = read_class(cls, base=Tool, additional=cls.tool_options.additional_properties, where=where)
+            cls.tool_entry = class_entry(cls, where=where)
+            cls._announce(None)
+
+    @classmethod
+    def _announce(cls, former: str | None) -> None:
+        if cls.is_registered:
+            for tell in Tool.on_define:
+                tell(cls, former)
+
+    @classmethod
+    def rename(cls, name: str) -> None:
+        """Give the tool another name; where it registered itself, the old name is gone.
+
+        Raises:
+            DefinitionError: the name cannot be, or is taken; nothing has changed then.
+        """
+        before = cls.tool_options, cls.tool_entry
+        if check_tool_name(name) == cls.tool_entry.spec.name:
+            return
+        cls.tool_options = replace(cls.tool_options, name=name)
+        cls.tool_entry = replace(cls.tool_entry, spec=replace(cls.tool_entry.spec, name=name))
+        try:
+            cls._announce(before[1].qualified_id)
+        except PegboardError:
+            cls.tool_options, cls.tool_entry = before
+            raise
+
+    def __init__(self, **arguments: Any) -> None:
+        """Make an instance by hand, e.g. in a test. Arguments are not judged, but those of typed fields are converted.
+
+        Raises:
+            TypeError: the class is abstract, or an argument is missing or unknown.
+        """
+        if type(self).is_abstract:
+            raise TypeError(f"{type(self).__name__} is abstract; make an instance of a subclass.")
+        self.rendered = Rendered()
+        type(self).tool_fields.fill(self, type(self).tool_fields.named(arguments))
+
+    def perform(self, *args: Any, **kwargs: Any) -> Any:
+        """Do the work and return text, JSON, a model, bytes or content blocks: `perform(self, ctx)`, sync or async.
+
+        The context is optional. Annotated `CallContext` (or not at all) it is the call's, else the request's own.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no perform().")
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{name}={getattr(self, name)!r}" for name in type(self).tool_fields.names)
+        return f"<{type(self).__name__}({arguments}) {self.rendered}>"
+
+
+def _standing(cls: type) -> str:
+    """Return where a class is being defined, as `module:line`: the frame of its module that is running now."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__") != cls.__module__:
+        frame = frame.f_back
+    return cls.__module__ if frame is None else f"{cls.__module__}:{frame.f_lineno}"
+
+
+def class_entry(cls: type[Tool], *, where: str) -> ToolEntry:
+    """Return the tool for a class whose fields were read.
+
+    Raises:
+        DefinitionError: keywords, hooks or a `perform` that cannot be honoured.
+    """
+    said, fields = cls.tool_options, cls.tool_fields
+    if cls.perform is Tool.perform:
+        message = f"{cls.__name__} has no perform(); write one, or say abstract=True."
+        raise DefinitionError(Problem(where=where, message=message))
+    spec = said.base_spec(name=snake_case(cls.__name__), description=_words(cls), origin=where)
+    spec = replace(
+        spec, input_schema=fields.schema, aliases=fields.aliases, allow_unknown=fields.takes_extra,
+        output_schema=None if said.output is None else output_schema(said.output, where=where),
+    )  # fmt: skip
+    instances = class_hooks.Instances(cls, fields)
+    write = None if said.output is None else output_writer(said.output)
+    return ToolEntry(
+        spec=spec,
+        handler=class_hooks.perform_handler(cls, instances, write=write, where=where),
+        hooks=class_hooks.class_hooks(cls, Tool, instances, where=where),
+        runs=class_hooks.runs_of(cls.perform, inline=said.inline),
+    )
+
+
+def _words(cls: type[Tool]) -> str:
+    """Return the class's own docstring, or else the description of the nearest concrete base."""
+    if cls.__doc__:
+        return docstring(cls)[0]
+    bases = (base for base in cls.__mro__[1:] if issubclass(base, Tool) and not base.is_abstract)
+    return next((base.tool_entry.spec.description for base in bases), "")

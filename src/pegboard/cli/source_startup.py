@@ -1,0 +1,106 @@
+"""sources: start those that a command needs, and wait a bounded time until each has told how it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, cast, runtime_checkable
+
+from pegboard.catalog import Catalog
+from pegboard.cli.terminal import Terminal
+from pegboard.core.names import fold
+from pegboard.core.ports import Source
+from pegboard.model.json_types import is_list, is_object
+
+WAIT_S = 15.0
+
+
+@runtime_checkable
+class Listed(Protocol):
+    """A source that lists its tools some time after it is started."""
+
+    async def listed(self, *, afresh: bool = False) -> None:
+        """Wait until the tools are known, or why they are not; `afresh` asks where they are, whatever is known."""
+        ...
+
+
+async def start_needed(
+    catalog: Catalog, terminal: Terminal, *, tool: str | None = None, profile: str | None = None
+) -> None:
+    """Start the sources that `tool` comes from, or those that may have tools for `profile`; then wait for their lists.
+
+    A source that takes longer than `WAIT_S` is told of on stderr, and is no reason to fail.
+    """
+    sources = catalog.registry.sources
+    if not sources:
+        return
+    needed = [name for name in sources if name in needed_sources(catalog, tool=tool, profile=profile)]
+    await started(catalog, needed, terminal)
+
+
+async def started(
+    catalog: Catalog, names: Sequence[str], terminal: Terminal, *, afresh: bool = False
+) -> dict[str, str]:
+    """Start these sources and wait for their lists, all at the same time; returns what those raised that failed."""
+    sources = catalog.registry.sources
+    for name in names:
+        lock: Any = getattr(sources[name], "lock", None)
+        if lock is not None:
+            # Only `serve` and `lock` accept something for good: looking at tools changes no file.
+            lock.is_kept = False
+    await catalog.start(only=names)
+    if not names:
+        return {}
+    waiting = [asyncio.create_task(_listed(sources[name], afresh=afresh), name=name) for name in names]
+    try:
+        _, late = await asyncio.wait(waiting, timeout=WAIT_S)
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+    faults: dict[str, str] = {}
+    for task in waiting:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            faults[task.get_name()] = fault = f"{type(error).__name__}: {error}"
+            terminal.note(f"{task.get_name()!r} did not tell its tools, and they may be missing here. {fault}")
+        elif task in late:
+            text = f"{task.get_name()!r} is still connecting after {WAIT_S:g} s: its tools may be missing here."
+            terminal.note(f"{text} `pegboard doctor` tells more.")
+    return faults
+
+
+async def _listed(source: Source, *, afresh: bool) -> None:
+    if isinstance(source, Listed):
+        await source.listed(afresh=afresh)
+
+
+def needed_sources(catalog: Catalog, *, tool: str | None, profile: str | None) -> frozenset[str]:
+    """Return the sources that a question about one tool, or about the list of a profile, depends on."""
+    registry = catalog.registry
+    everything = frozenset(registry.sources)
+    snapshot = catalog.snapshot()
+    if tool is None:
+        include = None if profile is None else registry.profile(profile).include
+        if include is None:
+            return everything
+        bringing = {name for name, source in registry.sources.items() if source.groups() & set(include)}
+        return frozenset(bringing | {name for entry in snapshot.entries for name in _asked(entry.spec.available)})
+    found = snapshot.find(tool)
+    if found is not None:
+        return everything & {found.source, *_asked(found.spec.available)}
+    # Not known yet: the name says whose it is, or nobody can tell.
+    return frozenset(n for n in everything if fold(tool).startswith((fold(f"{n}__"), fold(f"{n}.")))) or everything
+
+
+def _asked(form: object) -> Iterator[str]:
+    """Yield the sources that the availability of a tool asks for."""
+    if is_list(form) or isinstance(form, tuple):
+        for inner in cast("Sequence[object]", form):
+            yield from _asked(inner)
+    elif is_object(form):
+        for key, inner in form.items():
+            if key == "source":
+                yield str(inner)
+            else:
+                yield from _asked(inner)

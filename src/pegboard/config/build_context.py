@@ -1,0 +1,117 @@
+"""Wiring: the catalog in the making, with what its parts need: the config, the problems, the way to Python objects."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pegboard.catalog import Catalog
+from pegboard.config.config import Config
+from pegboard.config.problems import Report
+from pegboard.config.python_modules import registering_on
+from pegboard.config.yaml_tree import At
+from pegboard.core.names import nearest, nearest_one
+from pegboard.model.error import CallError, DefinitionError
+from pegboard.model.tool import ToolEntry
+
+# The frames of an import that are not of the module itself.
+_NO_NAME = re.compile(r"cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)'")
+_NOT_THEIRS = ("<", str(Path(__file__).parents[1]), importlib.__file__)
+
+
+@dataclass(kw_only=True, slots=True)
+class Wiring:
+    """One catalog in the making.
+
+    `registered` are the tools that `python:` modules registered in namespace `main`, by folded name;
+    `collected` are the modules that `python:` names and those that registered something; `missed` says that one of
+    `python:` failed, so that what it would have registered is not missed a second time.
+    """
+
+    config: Config
+    catalog: Catalog
+    report: Report
+    collected: set[str]
+    registered: dict[str, ToolEntry] = field(default_factory=dict[str, ToolEntry])
+    missed: bool = False
+    _aside: Catalog = field(default_factory=Catalog)
+
+    def module(self, name: str, at: At, *, collect: bool = False) -> Any:
+        """Import a module; `None`, and a problem, when that fails.
+
+        What it registers goes to the catalog when `collect` says so, and nowhere otherwise: a module that is only
+        the home of one function declares no tools by the way.
+        """
+        if collect:
+            self.collected.add(name)
+        try:
+            with registering_on(self.catalog if collect else self._aside):
+                return importlib.import_module(name)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - boundary: foreign code; a module may raise anything, SystemExit too
+            beside = [path.stem for path in self.config.path.absolute().parent.glob("*.py")]
+            self.report.add(at.problem(f"the module {name!r} cannot be imported: {_fault(error, name, beside)}"))
+            return None
+
+    def resolve(self, reference: str, at: At) -> Any:
+        """Return what `python:module:name` means; `None`, and a problem, when there is no such callable."""
+        _, module_name, path = reference.split(":")
+        found = self.module(module_name, at)
+        if found is None:
+            return None
+        for step in path.split("."):
+            if not hasattr(found, step):
+                known = [name for name in dir(found) if not name.startswith("_")]
+                self.report.add(at.problem(f"{module_name!r} has no {path!r}.{nearest(step, known, label='It has')}"))
+                return None
+            found = getattr(found, step)
+        if not callable(found) and not isinstance(found, ToolEntry):
+            self.report.add(at.problem(f"{reference!r} is a {type(found).__name__}, not a function"))
+            return None
+        return found
+
+    def refused(self, error: DefinitionError | CallError, at: At) -> None:
+        """Report at `at` what core refused."""
+        said = error.error.message if isinstance(error, CallError) else "; ".join(p.message for p in error.problems)
+        self.report.add(at.problem(said))
+
+
+def _fault(error: BaseException, module: str, beside: Sequence[str]) -> str:
+    """Return what an import raised and, where it is the fault of the file itself, in which line."""
+    if (
+        isinstance(error, ModuleNotFoundError)
+        and error.name
+        and (module == error.name or module.startswith(f"{error.name}."))
+    ):
+        near = nearest_one(error.name, beside)
+        hint = f". Did you mean {near!r}?" if near else ""
+        return f"there is no module {error.name!r} beside this file or among the installed packages{hint}"
+    kind = type(error).__name__
+    said = "; ".join(str(error).splitlines()) + _meant(error)
+    if isinstance(error, SyntaxError):
+        return f"{kind}: {error.msg} ({(error.filename or module).rpartition('/')[2]}:{error.lineno})"
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_NOT_THEIRS)
+    ]
+    place = f" ({frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
+    return f"{kind}: {said}{place}"
+
+
+def _meant(error: BaseException) -> str:
+    """Return which name was meant, which Python itself says only where it ends a program."""
+    missing = _NO_NAME.match(str(error)) if isinstance(error, ImportError) else None
+    if missing is not None and (module := sys.modules.get(missing["module"])) is not None:
+        wanted, known = missing["name"], dir(module)
+    elif isinstance(error, AttributeError) and error.name is not None and "Did you mean" not in str(error):
+        wanted, known = error.name, dir(error.obj)
+    else:
+        return ""
+    near = nearest_one(wanted, [name for name in known if not name.startswith("_")])
+    return f". Did you mean {near!r}?" if near else ""

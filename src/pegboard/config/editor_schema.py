@@ -1,0 +1,71 @@
+"""Schema: the JSON Schema of pegboard.yaml, for editors; drawn from the models that validate it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic.json_schema import models_json_schema
+
+from pegboard.config.environment import is_list, is_table
+from pegboard.config.forms import HookForm, MainFile
+from pegboard.config.kinds import KINDS
+from pegboard.model.json_types import JSON
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+TITLE = "pegboard.yaml"
+# Not text in the file, but may come from the environment, where everything is text.
+_TYPED = frozenset({"integer", "number", "boolean"})
+
+
+def json_schema() -> JSON:
+    """Return the JSON Schema 2020-12 of pegboard.yaml, with every key described."""
+    forms = [MainFile, HookForm, *(kind.form for kind in KINDS.values())]
+    drawn, whole = models_json_schema([(form, "validation") for form in forms], ref_template="#/$defs/{model}")
+    definitions: JSON = whole["$defs"]
+    main = definitions.pop(MainFile.__name__)
+    tools = [_of_type(name, drawn[kind.form, "validation"]) for name, kind in KINDS.items()]
+    main["properties"]["tools"]["items"] = {"oneOf": tools}
+    main["properties"]["hooks"]["items"] = drawn[HookForm, "validation"]
+    definitions["FromEnvironment"] = {
+        "type": "string",
+        "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}",
+        "description": "A value from the environment: ${NAME}, or ${NAME:-default}.",
+    }
+    schema = {"$schema": DIALECT, "title": TITLE, **main, "$defs": definitions}
+    return _polished(schema)
+
+
+def _of_type(name: str, reference: JSON) -> JSON:
+    return {"properties": {"type": {"const": name}}, **reference}
+
+
+def _polished(schema: Any) -> Any:
+    """Return a part of the schema without made-up titles, and with the environment allowed where values are typed."""
+    if is_list(schema):
+        return [_polished(item) for item in schema]
+    if not is_table(schema):
+        return schema
+    kept = {key: _polished_key(key, value) for key, value in schema.items() if key != "title" or value == TITLE}
+    if "patternProperties" in kept:
+        kept.setdefault("additionalProperties", False)
+    if kept.get("default", ...) is None:
+        kept = _without_null(kept)
+    if kept.get("type") not in _TYPED:
+        return kept
+    words = {key: kept.pop(key) for key in ("description", "default") if key in kept}
+    return {"anyOf": [kept, {"$ref": "#/$defs/FromEnvironment"}], **words}
+
+
+def _polished_key(key: str, value: Any) -> Any:
+    if key in ("properties", "$defs"):
+        return {name: _polished(inner) for name, inner in value.items()}
+    return _polished(value)
+
+
+def _without_null(schema: JSON) -> JSON:
+    """Return the schema of a key that may be missing: where it stands, it has a value."""
+    alternatives = [item for item in schema.get("anyOf", []) if item != {"type": "null"}]
+    kept = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
+    if len(alternatives) == 1:
+        return {**alternatives[0], **kept}
+    return {**kept, "anyOf": alternatives} if alternatives else kept

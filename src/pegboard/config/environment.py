@@ -1,0 +1,132 @@
+"""Interpolate: put the values of environment variables into what an operator's file says, once, when it is loaded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TypeGuard
+
+from pegboard.config.yaml_parser import scalar_value
+from pegboard.config.yaml_tree import At, Items, Scalar, ScalarValue, Table
+from pegboard.model.error import Problem
+from pegboard.model.json_types import JSON, JSONValue
+from pegboard.model.secret import Secret
+
+# `$$` · `${NAME}` · `${NAME:-default}` · and what looks like one of them but is none.
+_REFERENCE = re.compile(
+    r"\$(?:(?P<dollar>\$)|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>(?:(?!\$\{)[^}])*))?\}|(?P<broken>\{))"
+)
+
+
+class Expanded(str):
+    """A text into which the environment went. It must not be shown: what a message quotes is the file's own text."""
+
+    __slots__ = ("is_plain",)
+    is_plain: bool
+
+    def __new__(cls, text: str, *, is_plain: bool) -> Expanded:
+        made = super().__new__(cls, text)
+        made.is_plain = is_plain
+        return made
+
+    def typed(self) -> ScalarValue:
+        """Return what it means where any value may stand: without quotes the YAML value, with quotes the text."""
+        return scalar_value(str(self)) if self.is_plain else str(self)
+
+
+class Interpolation:
+    """The environment of one load, and what was taken from it.
+
+    `secrets` has every variable that was used and is not empty; `defaulted` those whose default was taken, with the
+    place; `problems` those that are not set.
+    """
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._env = env
+        self.secrets: dict[str, Secret] = {}
+        self.defaulted: dict[str, str] = {}
+        self.problems: list[Problem] = []
+
+    def take(self, name: str) -> str | None:
+        """Return the value of a variable and remember it as a secret; `None` when it is not set."""
+        value = self._env.get(name)
+        if value:
+            self.secrets[name] = Secret(value)
+        return value
+
+    def plain(self, at: At) -> JSONValue:
+        """Return the tree below `at` as plain values, with `Expanded` texts where variables stood."""
+        node = at.node
+        if isinstance(node, Table):
+            for key in node.items:
+                if "${" in key:
+                    self.problems.append((at / key).problem("variables stand in values, not in keys", at_key=True))
+            return {key: self.plain(at / key) for key in node.items}
+        if isinstance(node, Items):
+            return [self.plain(at / index) for index in range(len(node.items))]
+        return self._expand(node, at)
+
+    def _expand(self, node: Scalar, at: At) -> ScalarValue:
+        text = node.value
+        if not isinstance(text, str) or "$" not in text:
+            return text
+        is_expanded = False
+
+        def replace(match: re.Match[str]) -> str:
+            nonlocal is_expanded
+            if match["dollar"]:
+                return "$"
+            if match["broken"]:
+                message = "'${' starts no ${NAME} or ${NAME:-default}; for the text '${' write '$${'"
+                self.problems.append(at.problem(message))
+                return match.group()
+            is_expanded = True
+            return self._value(match, at)
+
+        expanded = _REFERENCE.sub(replace, text)
+        return Expanded(expanded, is_plain=node.is_plain) if is_expanded else expanded
+
+    def _value(self, match: re.Match[str], at: At) -> str:
+        name, default = match["name"], match["default"]
+        value = self.take(name)
+        if default is not None and not value:
+            self.defaulted.setdefault(name, at.origin)
+            return default
+        if value is None:
+            message = f"the variable {name!r} is not set; set it, or write a default: ${{{name}:-…}}"
+            self.problems.append(at.problem(message))
+            return match.group()
+        return value
+
+
+# ---------------------------------------------------------------- plain values
+
+
+def is_table(value: object) -> TypeGuard[JSON]:
+    """Tell whether a plain value is a mapping."""
+    return isinstance(value, dict)
+
+
+def is_list(value: object) -> TypeGuard[list[JSONValue]]:
+    """Tell whether a plain value is a list."""
+    return isinstance(value, list)
+
+
+def typed(value: JSONValue) -> JSONValue:
+    """Return a plain value whose texts from the environment mean what YAML says; for places that take any value."""
+    return _changed(value, Expanded.typed)
+
+
+def concealed(value: JSONValue) -> JSONValue:
+    """Return a plain value whose texts from the environment are secrets; for headers, keys and the config of a tool."""
+    return _changed(value, lambda text: Secret(str(text)))
+
+
+def _changed(value: JSONValue, change: Callable[[Expanded], JSONValue]) -> JSONValue:
+    if isinstance(value, Expanded):
+        return change(value)
+    if is_table(value):
+        return {key: _changed(item, change) for key, item in value.items()}
+    if is_list(value):
+        return [_changed(item, change) for item in value]
+    return value

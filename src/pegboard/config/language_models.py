@@ -1,0 +1,44 @@
+"""Language: the language models of a config, ready to be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pegboard.config.build_context import Wiring
+from pegboard.config.forms import ModelForm
+from pegboard.core.ports import Model
+from pegboard.egress.destinations import only_there
+from pegboard.model.error import DefinitionError
+from pegboard.model.secret import Secret
+from pegboard.models.openai_compatible import ChatModel
+
+# A config without models starts without an HTTP client.
+_OPENAI = "https://api.openai.com/v1"
+
+
+def models_of(wiring: Wiring) -> Mapping[str, Model]:
+    """Return the models by name; what is wrong with one is reported at its place."""
+    found: dict[str, Model] = {}
+    for name, declared in wiring.config.models.items():
+        model = _model(declared.said, wiring.config.secrets)
+        try:
+            only_there(model.base_url)
+        except DefinitionError as error:
+            wiring.refused(error, declared.at)
+            continue
+        if model.api_key is not None:
+            wiring.catalog.secrets.append(model.api_key)
+        found[name] = model
+    return found
+
+
+def _model(said: ModelForm | str, secrets: Mapping[str, Secret]) -> ChatModel:
+    if isinstance(said, str):
+        return ChatModel(name=said.partition(":")[2], base_url=_OPENAI, api_key=secrets.get("OPENAI_API_KEY"))
+    key = secrets.get("OPENAI_API_KEY") if said.provider == "openai" else None
+    return ChatModel(
+        name=said.name,
+        base_url=said.base_url or _OPENAI,
+        api_key=Secret(said.api_key) if said.api_key is not None else key,
+        timeout_s=said.timeout_seconds,
+    )

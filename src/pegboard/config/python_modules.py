@@ -1,0 +1,173 @@
+"""Modules: import an operator's Python, collect what it registers, and leave no trace in the next load.
+
+* Modules below the config's folder are importable, as if Python had been started there. That holds while a config is
+  wired and no longer: a module imports what it needs of the folder at its top, not inside a function that runs later.
+* While they are imported, `pegboard.default_catalog` writes into the catalog that is being wired. So nothing has to be
+  copied, and nothing stays behind for another config in the same process.
+* What one load brought in from the folder, or what registered something, the next one runs afresh, so that it sees
+  edited files. A library that is only the home of a handler is not run twice. What the host had imported itself is
+  taken as it is: its registrations are those that stand on `default_catalog` under its name.
+* When a load fails, the modules of the load before are put back.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pegboard.catalog import Catalog, default_catalog
+from pegboard.model.tool import ToolEntry
+
+# One load at a time: what modules are known and where default_catalog writes to belong to the process.
+_lock = threading.RLock()
+# What the last load brought in and the next one runs afresh; and what loads brought in for one of its functions only.
+_brought: dict[str, ModuleType] = {}
+_homes: dict[str, ModuleType] = {}
+
+
+@contextmanager
+def importing(folder: Path) -> Generator[set[str]]:
+    """Make the modules of `folder` importable, and those of an earlier load be imported anew.
+
+    Gives the set in which the caller puts the names of the modules that it collects from. If the block raises,
+    the modules are as before.
+    """
+    with _lock:
+        former = {name: module for name, module in _brought.items() if sys.modules.get(name) is module}
+        for name in former:
+            del sys.modules[name]
+        before = dict(sys.modules)
+        finder = _FolderFinder(folder.resolve())
+        collected: set[str] = set()
+
+        def brought() -> dict[str, ModuleType]:
+            tops = {name.partition(".")[0] for name in collected}
+            new = {name: module for name, module in sys.modules.items() if before.get(name) is not module}
+            return {name: new[name] for name in new if name.partition(".")[0] in tops or finder.found(name)}
+
+        sys.meta_path.insert(0, finder)
+        importlib.invalidate_caches()
+        try:
+            yield collected
+        except BaseException:
+            for name in brought():
+                del sys.modules[name]
+            sys.modules.update(former)
+            raise
+        finally:
+            sys.meta_path.remove(finder)
+        _brought.clear()
+        _brought.update(brought())
+        _homes.update((n, module) for n, module in sys.modules.items() if n not in before and n not in _brought)
+
+
+def forget_home(name: str) -> None:
+    """Let a module be run afresh that a load imported before for one of its functions: its tools were not collected."""
+    for known in list(sys.modules):
+        if (known == name or known.startswith(f"{name}.")) and _homes.get(known) is sys.modules[known]:
+            del sys.modules[known], _homes[known]
+
+
+@contextmanager
+def registering_on(catalog: Catalog) -> Generator[None]:
+    """Let `pegboard.default_catalog` write into `catalog`."""
+    with _lock:
+        kept = default_catalog.registry, default_catalog.guards, default_catalog.offers
+        default_catalog.registry, default_catalog.guards = catalog.registry, catalog.guards
+        default_catalog.offers = catalog.offers
+        try:
+            yield
+        finally:
+            default_catalog.registry, default_catalog.guards, default_catalog.offers = kept
+
+
+def brought_files() -> list[Path]:
+    """Return the files of the modules that the last load brought in: those that the next one runs afresh."""
+    return [Path(module.__file__) for module in list(_brought.values()) if module.__file__]
+
+
+def is_imported(name: str) -> bool:
+    """Tell whether the process has this module already."""
+    return name in sys.modules
+
+
+def registrations_of(name: str, catalog: Catalog) -> None:
+    """Add to `catalog` the tools, predicates and hooks of `default_catalog` that come from a module or below it.
+
+    Raises:
+        DuplicateToolError: a tool's name is taken.
+    """
+
+    def comes_from(module: str) -> bool:
+        return module == name or module.startswith(f"{name}.")
+
+    theirs = default_catalog.registry
+    for entry in theirs.build().entries:
+        if comes_from(_home_of_entry(entry)):
+            catalog.registry.add(entry)
+    for called, question in theirs.predicates.items():
+        if comes_from(_home_of(question.key)):
+            catalog.registry.predicates[called] = question
+    for hook in theirs.hooks:
+        if comes_from(_home_of(hook.run)):
+            catalog.add_hook(hook)
+
+
+def homes_of_registrations(catalog: Catalog) -> set[str]:
+    """Return the modules that registered something on `catalog`: a library may do so that another module imports."""
+    registry = catalog.registry
+    homes = {_home_of_entry(entry) for entry in registry.build().entries}
+    homes |= {_home_of(question.key) for question in registry.predicates.values()}
+    return homes | {_home_of(hook.run) for hook in registry.hooks}
+
+
+def _home_of(owner: object) -> str:
+    return str(getattr(owner, "__module__", ""))
+
+
+def _home_of_entry(entry: ToolEntry) -> str:
+    return entry.spec.origin.rpartition(":")[0]
+
+
+class _FolderFinder:
+    """Finds modules below one folder before all others do, the standard library's excepted."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if path is None and name in sys.stdlib_module_names:
+            return None
+        spec = PathFinder.find_spec(name, [str(self._folder)] if path is None else path, target)
+        if spec is None:
+            return None
+        if spec.origin is None or not spec.has_location:
+            # A folder without __init__.py is a package only where there is no real one of that name.
+            return spec if path is None and PathFinder.find_spec(name) is None else None
+        if not Path(spec.origin).resolve().is_relative_to(self._folder) or not isinstance(
+            spec.loader, SourceFileLoader
+        ):
+            return None
+        spec.loader = _Uncached(name, spec.origin)
+        spec.cached = None
+        return spec
+
+    def found(self, name: str) -> bool:
+        """Tell whether a module that is imported now lies below the folder."""
+        module = sys.modules.get(name)
+        places = [getattr(module, "__file__", None), *list(getattr(module, "__path__", []))]
+        return any(place is not None and Path(place).resolve().is_relative_to(self._folder) for place in places)
+
+
+class _Uncached(SourceFileLoader):
+    """Compiles the source each time: a cache knows seconds and sizes, and two edits may agree in both."""
+
+    def path_stats(self, path: Any) -> Any:
+        raise OSError(f"no cache for {path}")

@@ -1,0 +1,184 @@
+"""Values: the types of single values in a config, each strict, and each able to come from the environment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Annotated, TypeAlias, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainValidator,
+    Strict,
+    Tag,
+    WithJsonSchema,
+)
+from pydantic_core import PydanticCustomError
+
+from pegboard.config.environment import Expanded, concealed, is_list, typed
+from pegboard.core.names import check_namespace, check_tool_name
+from pegboard.model.error import DefinitionError
+from pegboard.model.json_types import JSONValue
+from pegboard.model.rate_limit import LimitScope, RateLimit, WhenStoreIsDown
+from pegboard.model.secret import Secret
+
+T = TypeVar("T")
+_MODULE = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
+_REFERENCE = re.compile(rf"python:{_MODULE}:{_MODULE}")
+MAPPING, TEXT, FLAG = "as a mapping", "as a text", "as a flag"
+
+
+class Form(BaseModel):
+    """A mapping of known keys. Nothing in it is ignored, nothing in it changes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+def _said(value: object) -> object:
+    if value is None:
+        raise PydanticCustomError("null", "expected a value, not nothing; remove the key")
+    return value
+
+
+def _as_text(value: object) -> object:
+    return str(value) if isinstance(value, Expanded) else value
+
+
+def _as_typed(value: object) -> object:
+    return Expanded(value, is_plain=True).typed() if isinstance(value, Expanded) else value
+
+
+def checked(check: Callable[[str], T]) -> Callable[[str], T]:
+    """Return `check` as a validator: what core says of a bad declaration becomes a problem at its place."""
+
+    def validate(value: str) -> T:
+        try:
+            return check(value)
+        except DefinitionError as error:
+            raise PydanticCustomError("definition", "{said}", {"said": str(error)}) from None
+
+    return validate
+
+
+def _concealed_text(value: object) -> str | Secret:
+    if not isinstance(value, str):
+        raise PydanticCustomError("string_type", "Input should be a valid string")
+    hidden = concealed(value)
+    assert isinstance(hidden, str)
+    return hidden
+
+
+def reference(value: str) -> str:
+    """Return a reference to a Python object, once it is one."""
+    if value.startswith(("http://", "https://")):
+        raise PydanticCustomError("not_yet", "https")
+    if not _REFERENCE.fullmatch(value):
+        raise PydanticCustomError("reference", "expected `python:module:function`")
+    return value
+
+
+def _module(value: str) -> str:
+    if not re.fullmatch(_MODULE, value):
+        raise PydanticCustomError("module", "expected the name of a Python module, such as `acme.tools`")
+    return value
+
+
+def _limit_text(value: str) -> str:
+    checked(RateLimit.parse)(value)
+    return value
+
+
+def _profile_name(value: str) -> str:
+    if not re.fullmatch("[A-Za-z0-9_-]{1,64}", value):
+        raise PydanticCustomError("profile", "use 1 to 64 of A-Z a-z 0-9 _ -, as it stands in addresses")
+    return value
+
+
+def tag_of(value: object) -> str:
+    """Return which alternative of a union a value is meant for, so that only that one's faults are reported."""
+    value = _as_typed(value) if isinstance(value, Expanded) and value.is_plain else value
+    return MAPPING if isinstance(value, dict) else FLAG if isinstance(value, bool) else TEXT
+
+
+# A key that may be missing, but not stand there without a value: `allow:` with nothing after it would allow everything.
+Maybe: TypeAlias = Annotated[T | None, BeforeValidator(_said)]
+# The constraints stand before what reads the environment, so that the editor's schema has them too.
+Text: TypeAlias = Annotated[str, Strict(), BeforeValidator(_as_text)]
+FilledText: TypeAlias = Annotated[str, Strict(), Field(min_length=1), BeforeValidator(_as_text)]
+Variable: TypeAlias = Annotated[str, Strict(), Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$"), BeforeValidator(_as_text)]
+PositiveNumber: TypeAlias = Annotated[float, Strict(), Field(gt=0), BeforeValidator(_as_typed)]
+PositiveWhole: TypeAlias = Annotated[int, Strict(), Field(gt=0), BeforeValidator(_as_typed)]
+Count: TypeAlias = Annotated[int, Strict(), Field(ge=0), BeforeValidator(_as_typed)]
+Flag: TypeAlias = Annotated[bool, Strict(), BeforeValidator(_as_typed)]
+# Any JSON. `Concealed` is for what may hold credentials: headers, environments, keys, the config of a tool.
+Anything: TypeAlias = Annotated[JSONValue, BeforeValidator(typed)]
+Concealed: TypeAlias = Annotated[JSONValue, BeforeValidator(concealed)]
+ConcealedText: TypeAlias = Annotated[
+    str | Secret,
+    PlainValidator(_concealed_text),
+    WithJsonSchema({"type": "string"}),
+]
+
+ToolName: TypeAlias = Annotated[
+    Text, AfterValidator(checked(check_tool_name)), Field(json_schema_extra={"pattern": "^[A-Za-z0-9_-]{1,64}$"})
+]
+ProfileName: TypeAlias = Annotated[Text, AfterValidator(_profile_name)]
+Namespace: TypeAlias = Annotated[Text, AfterValidator(checked(check_namespace))]
+Reference: TypeAlias = Annotated[
+    Text, AfterValidator(reference), Field(json_schema_extra={"pattern": "^python:[\\w.]+:[\\w.]+$"})
+]
+ModuleName: TypeAlias = Annotated[Text, AfterValidator(_module)]
+
+
+class RateLimitForm(Form):
+    """So many calls in so many seconds."""
+
+    max_calls: Count = Field(description="How many calls fit into a window; 0 refuses every call.")
+    window_seconds: PositiveNumber = Field(description="How long the window is, in seconds.")
+    scope: LimitScope = Field("caller", description="Who shares a window; caller is space, user and agent together.")
+    when_store_is_down: Maybe[WhenStoreIsDown] = Field(
+        None, description="What holds while a shared store does not answer: closed, or local for read-only tools."
+    )
+
+
+Limit: TypeAlias = Annotated[
+    Annotated[RateLimitForm, Tag(MAPPING)]
+    | Annotated[
+        Text, AfterValidator(_limit_text), Field(json_schema_extra={"pattern": "^[0-9]+/[0-9.]+s$"}), Tag(TEXT)
+    ],
+    Discriminator(lambda value: MAPPING if isinstance(value, dict) else TEXT),
+]
+
+
+def rate_limit(said: RateLimitForm | str | None) -> RateLimit | None:
+    """Return the limit that a validated field says."""
+    if said is None or isinstance(said, str):
+        return None if said is None else RateLimit.parse(said)
+    return RateLimit(
+        max_calls=said.max_calls,
+        window_s=said.window_seconds,
+        scope=said.scope,
+        when_store_is_down=said.when_store_is_down,
+    )
+
+
+def _as_names(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def as_names(value: object) -> list[str]:
+    """Return the names in a list, or the one that a text is; nothing of anything else."""
+    listed = _as_names(value)
+    return [name for name in listed if isinstance(name, str)] if is_list(listed) else []
+
+
+Names: TypeAlias = Annotated[
+    tuple[FilledText, ...],
+    BeforeValidator(_as_names),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]

@@ -1,0 +1,147 @@
+"""Tree: what a YAML file says, as nodes that know where they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from pegboard.core.schema import json_path, shown
+from pegboard.model.error import Problem
+
+Step: TypeAlias = str | int
+ScalarValue: TypeAlias = str | int | float | bool | None
+
+
+class Mark(NamedTuple):
+    """A place in a file. Line and column count from 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scalar:
+    """One value. `text` is how it stands in the file; `is_plain` means without quotes."""
+
+    mark: Mark
+    value: ScalarValue
+    text: str
+    is_plain: bool
+    size: int = 1
+    depth: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Items:
+    """A list. `size` counts its nodes as if every alias were written out, `depth` its levels."""
+
+    mark: Mark
+    items: tuple[Node, ...]
+    size: int
+    depth: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """A mapping from text keys; `keys` tells where each key stands."""
+
+    mark: Mark
+    items: Mapping[str, Node]
+    keys: Mapping[str, Mark]
+    size: int
+    depth: int
+
+
+Node: TypeAlias = Scalar | Items | Table
+
+
+class At(NamedTuple):
+    """A place in a tree, by the steps from its root: `at / "tools" / 0`. The place itself need not exist."""
+
+    root: Node
+    steps: tuple[Step, ...] = ()
+
+    def __truediv__(self, step: Step) -> At:
+        return At(self.root, (*self.steps, step))
+
+    def under(self, steps: tuple[Step, ...]) -> At:
+        """Return the place `steps` below this one; steps that the tree does not have on the way are left out.
+
+        A validator may name its own alternatives among the steps. The last step is kept: it may name a missing key.
+        """
+        here = self
+        for position, step in enumerate(steps):
+            if (here / step).exists or position == len(steps) - 1:
+                here = here / step
+        return here
+
+    @property
+    def node(self) -> Node:
+        """The node here, or the nearest one above."""
+        return self._walk()[0]
+
+    @property
+    def exists(self) -> bool:
+        return self._walk()[1] == len(self.steps)
+
+    def _walk(self) -> tuple[Node, int]:
+        node = self.root
+        for taken, step in enumerate(self.steps):
+            inner = _inner(node, step)
+            if inner is None:
+                return node, taken
+            node = inner
+        return node, len(self.steps)
+
+    @property
+    def mark(self) -> Mark:
+        return self.node.mark
+
+    @property
+    def key_mark(self) -> Mark:
+        """Where the key of this place stands, or the place itself where it has none."""
+        parent = At(self.root, self.steps[:-1]).node
+        last = self.steps[-1] if self.steps else None
+        return parent.keys.get(str(last), self.mark) if isinstance(parent, Table) else self.mark
+
+    @property
+    def path(self) -> str:
+        """The steps as text: `tools[0].name`."""
+        return json_path(list(self.steps))[1:].removeprefix(".")
+
+    @property
+    def text(self) -> str:
+        """The scalar here as it stands in the file; empty for a list or a mapping."""
+        return self.node.text if isinstance(self.node, Scalar) else ""
+
+    @property
+    def origin(self) -> str:
+        """The place as `file:line`, the form in which tools and policies tell where they come from."""
+        return f"{self.mark.file}:{self.mark.line}"
+
+    @property
+    def shown(self) -> str:
+        """What stands here, in words, as it is in the file: a value from the environment is never shown."""
+        node = self.node
+        if not isinstance(node, Scalar):
+            return "a mapping" if isinstance(node, Table) else "a list"
+        if node.value is None:
+            return "nothing"
+        return shown(node.text) if isinstance(node.value, str) else node.text[:80]
+
+    def problem(self, message: str, *, at_key: bool = False) -> Problem:
+        """Return the problem `message` at this place, or at its key."""
+        return Problem(where=str(self.key_mark if at_key else self.mark), path=self.path, message=message)
+
+
+def _inner(node: Node, step: Step) -> Node | None:
+    if isinstance(node, Table):
+        return node.items.get(str(step))
+    if isinstance(node, Items) and isinstance(step, int) and 0 <= step < len(node.items):
+        return node.items[step]
+    return None

@@ -1,0 +1,99 @@
+"""Consent: a person's yes to one concrete call."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from pegboard.core.call.stages import Call, not_found
+from pegboard.core.digests import digest
+from pegboard.core.stepping import InterruptedWaitError, Rest, begin
+from pegboard.model.consent import ConsentRequest
+from pegboard.model.context import seconds_left
+from pegboard.model.error import CallError
+from pegboard.model.json_types import is_awaitable
+
+if TYPE_CHECKING:
+    from pegboard.core.executor import Guards
+
+log = logging.getLogger("pegboard")
+# A person may take as long as the request lives; this stands for a request without a deadline (about a year).
+_NO_LIMIT_S = 3.0e7
+
+
+def consent_reason(call: Call) -> str | None:
+    """Return why a person must say yes to this call; `None` when nobody need be asked."""
+    rule, name = call.entry.spec.consent, call.name
+    if call.asked is not None or rule == "never":
+        return call.asked
+    if rule == "always":
+        return f"{name!r} asks for a yes before every call"
+    if rule == "destructive":
+        # Our own tools say so; foreign ones may, unless they are trusted to be read-only.
+        hints = call.entry.spec.annotations
+        may_destroy = hints.read_only is not True if call.entry.is_foreign else hints.destructive is True
+        return f"{name!r} may destroy something" if may_destroy else None
+    try:
+        needed = rule(call.args)  # pyright: ignore[reportCallIssue, reportOptionalCall] - the words are done with
+    except BaseException as error:  # boundary: foreign code; in doubt a person is asked
+        log.warning("The consent rule of %r failed; a person is asked.", name, exc_info=error)
+        needed = True
+    return f"{name!r} asks for a yes for these arguments" if needed is not False else None
+
+
+async def ask_consent(call: Call, guards: Guards, reason: str) -> None:
+    """Ask: the host's callback, then the client, then the inbox. Anything but a clear yes ends the call."""
+    ctx, name = call.view.ctx, call.name
+    request = ConsentRequest(
+        tool=call.entry.qualified_id, definition_hash=call.entry.fingerprint, args_digest=digest(call.args),
+        arguments=call.args, reason=reason, user_id=ctx.user_id, space_id=ctx.space_id, session_id=ctx.session_id,
+        agent=ctx.agent, call_id=call.call_id,
+    )  # fmt: skip
+    answer = await _answer(call, guards, request)
+    if answer is None:
+        filed = "" if guards.inbox is None else f" The question is filed as {await guards.inbox.file(request)!r}."
+        raise CallError("consent_required", f"{name!r} was not run: a person must agree first ({reason}).{filed}")
+    if answer is not True:
+        raise CallError(
+            "consent_declined", f"{name!r} was not run: a person declined it. Do not ask again; choose another way."
+        )
+    if digest(call.args) != request.args_digest:
+        raise CallError("consent_mismatch", f"{name!r} was not run: its arguments changed after the yes.")
+    # A person may take an hour; what was allowed then may be forbidden now.
+    entry = await call.view.afind(name)
+    if entry is None:
+        raise not_found(name, call.view.hint(name))
+    if entry.fingerprint != request.definition_hash:
+        raise CallError("consent_mismatch", f"{name!r} was not run: its definition changed after the yes.")
+
+
+async def _answer(call: Call, guards: Guards, request: ConsentRequest) -> bool | None:
+    ctx = call.view.ctx
+    if ctx.approve is not None:
+        # The host's own callback decides alone: its `None` is no yes.
+        return await _ask_person(ctx.approve, request, call, guards) or False
+    answer = None if ctx.client is None else await _ask_person(ctx.client.approve, request, call, guards)
+    if answer is None and guards.inbox is not None:
+        return await guards.inbox.spend(request)
+    return answer
+
+
+async def _ask_person(ask: Any, request: ConsentRequest, call: Call, guards: Guards) -> bool | None:
+    """Ask; a failing question is a no. There is no time limit but the request's own deadline."""
+    left_s = seconds_left(call.view.ctx, clock=guards.clock)
+    try:
+        answer = ask(request)
+        if is_awaitable(answer):
+            answer = begin(answer, timeout_s=_NO_LIMIT_S if left_s is None else left_s, watch=call)
+            answer = await answer if type(answer) is Rest else answer
+    except InterruptedWaitError as stopped:
+        if stopped.reason != "timeout":
+            raise
+        raise CallError("consent_expired", f"{call.name!r} was not run: nobody answered in time.") from None
+    except (asyncio.CancelledError, CallError):
+        raise
+    except BaseException as error:  # boundary: foreign code; no clear yes is a no
+        log.warning("Asking for consent to %r failed; taken as a no.", call.name, exc_info=error)
+        return False
+    return answer if answer is None else answer is True

@@ -1,0 +1,23 @@
+"""Digests: one hash for equal JSON values."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import orjson
+
+from pegboard.model.json_types import JSONValue
+
+
+def canonical_json(value: JSONValue) -> bytes:
+    """Return JSON bytes that are equal for equal values, whatever the order of keys."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
+    except TypeError:  # an integer of more than 64 bits
+        return json.dumps(value, default=str, sort_keys=True, separators=(",", ":")).encode()
+
+
+def digest(value: JSONValue) -> str:
+    """Return the SHA-256 of the canonical JSON of `value`, in hexadecimal."""
+    return hashlib.sha256(canonical_json(value)).hexdigest()

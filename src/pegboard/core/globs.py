@@ -1,0 +1,42 @@
+"""Globs: find the entries of a policy that mean no tool."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pegboard.core.judge import applies, layers
+from pegboard.core.names import nearest
+from pegboard.model.policy import Policy
+from pegboard.model.tool import ToolEntry
+
+BESIDE_TOOLS = ("resource", "prompt", "completion")
+"""The namespaces of what is offered beside tools: their globs mean no tool, so none is looked for."""
+
+
+def unmatched(policy: Policy, entries: Sequence[ToolEntry], namespaces: frozenset[str]) -> tuple[list[str], list[str]]:
+    """Return the globs that match no tool: those whose namespace is not declared, in words (errors), and the rest."""
+    errors: list[str] = []
+    warnings: list[str] = []
+    for layer in layers(policy):
+        for glob in (*layer.deny, *(layer.allow or ())):
+            if any(applies(glob, entry) for entry in entries) or glob in namespaces:
+                continue
+            namespace = _namespace_of(glob)
+            if namespace in BESIDE_TOOLS or glob in BESIDE_TOOLS:
+                continue
+            if namespace is None or namespace in namespaces:
+                warnings.append(glob)
+            else:
+                errors.append(
+                    f"{glob!r} names no declared namespace.{nearest(namespace, namespaces, label='Namespaces')}"
+                )
+    return errors, warnings
+
+
+def _namespace_of(glob: str) -> str | None:
+    """Return the namespace that a glob spells out, if any: `fs__*` and `fs.read` name `fs`."""
+    for mark in ("__", "."):
+        head, found, _ = glob.partition(mark)
+        if found and head and not set(head) & set("*?["):
+            return head
+    return None

@@ -1,0 +1,269 @@
+"""Policy: decide whether one caller may use one tool now. List, search, schema, call and `why` all ask here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+from pegboard.core.availability import Availability, States
+from pegboard.core.names import matches, nearest
+from pegboard.model.context import ToolContext
+from pegboard.model.decision import Code, Decision, Fix
+from pegboard.model.error import AsyncPredicateError
+from pegboard.model.memo import Question
+from pegboard.model.policy import OPEN_POLICY, Policy
+from pegboard.model.source_state import SourceState
+from pegboard.model.tool import ToolEntry
+
+VISIBLE = Decision("visible", "in the selection, allowed and available")
+UP = SourceState()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Selection:
+    """What one caller asked for: groups (`None` = all), a policy, internal tools opened by name, extra tools."""
+
+    include: tuple[str, ...] | None = None
+    policy: Policy = OPEN_POLICY
+    internal: frozenset[str] = frozenset()
+    extra: frozenset[str] = frozenset()
+    profile: str | None = None
+    origin: str = ""
+
+
+class Catalogued(Protocol):
+    """What the judge needs of a snapshot."""
+
+    def find(self, name: str) -> ToolEntry | None: ...
+
+    def availability(self, entry: ToolEntry) -> Availability: ...
+
+    def build_question(self, entry: ToolEntry) -> Question: ...
+
+
+# ---------------------------------------------------------------- the two halves of the judgement
+
+
+def static_code(entry: ToolEntry, selection: Selection, own: Policy) -> Code | None:
+    """Return the first code that hides `entry` whatever the context's state: internal, group, policy."""
+    spec = entry.spec
+    if spec.internal_only and not _is_opened(entry, selection):
+        return "internal"
+    if selection.include is not None and not _in_groups(entry, selection.include, selection.extra):
+        return "group"
+    if not (selection.policy is OPEN_POLICY or permits(selection.policy, entry)):
+        return "policy"
+    if not (own is OPEN_POLICY or permits(own, entry)):
+        return "policy"
+    return None
+
+
+def dynamic_code(entry: ToolEntry, snapshot: Catalogued, ctx: ToolContext, states: States) -> Code | None:
+    """Return the first code that hides `entry` now: quarantine, source, factory, available, builder.
+
+    Raises:
+        AsyncPredicateError: an async predicate is not answered yet in this context.
+    """
+    spec = entry.spec
+    if entry.source is not None:
+        state = states.get(entry.source, UP)
+        if spec.qualified_id in state.quarantined:
+            return "quarantine"
+        if not state.is_up:
+            return "source"
+    if spec.factory is not None and spec.factory not in ctx.factories:
+        return "factory"
+    if spec.available is not None and not snapshot.availability(entry).answer(ctx, states).yes:
+        return "available"
+    if entry.builder is not None and build_fault(entry, snapshot, ctx):
+        return "builder"
+    return None
+
+
+def build_fault(entry: ToolEntry, snapshot: Catalogued, ctx: ToolContext) -> str:
+    """Return why the builder gives no such tool in this context; empty when it does. Runs it at most once a context."""
+    try:
+        ctx.memo.answer(snapshot.build_question(entry), ctx)
+    except AsyncPredicateError:
+        raise
+    except BaseException as error:  # noqa: BLE001 - boundary: foreign code
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def without_builder(entry: ToolEntry) -> ToolEntry:
+    """Return the entry as it is judged while only names are asked: its builder must not run then."""
+    return entry if entry.builder is None else replace(entry, builder=None)
+
+
+def _is_opened(entry: ToolEntry, selection: Selection) -> bool:
+    return entry.qualified_id in selection.internal or entry.spec.name in selection.internal
+
+
+def _in_groups(entry: ToolEntry, include: tuple[str, ...], extra: frozenset[str]) -> bool:
+    return any(group in include for group in entry.spec.groups) or entry.qualified_id in extra
+
+
+def permits(policy: Policy, entry: ToolEntry) -> bool:
+    """Tell whether the policy, and every policy around it, allows the tool. Deny comes first: deny wins."""
+    for layer in layers(policy):
+        if any(applies(glob, entry) for glob in layer.deny):
+            return False
+        if layer.allow is not None and not any(applies(glob, entry) for glob in layer.allow):
+            return False
+    return True
+
+
+def applies(glob: str, entry: ToolEntry) -> bool:
+    """Tell whether a policy entry means this tool: by qualified id, wire name, or its whole toolset."""
+    if entry.is_toolset and glob.casefold() == entry.spec.namespace.casefold():
+        return True
+    return matches(glob, (entry.spec.qualified_id, entry.wire_name))
+
+
+# ---------------------------------------------------------------- the judge
+
+
+def decide(name: str, snapshot: Catalogued, ctx: ToolContext, selection: Selection, source_states: States) -> Decision:
+    """Return whether the caller may use the tool `name` now, with reason, smallest fix, and what would come next.
+
+    Raises:
+        AsyncPredicateError: an async predicate that matters is not answered yet in this context.
+    """
+    entry = snapshot.find(name)
+    if entry is None:
+        return undeclared(name, (), source_states)
+    return decide_entry(entry, snapshot, ctx, selection, source_states)
+
+
+def undeclared(name: str, known: Iterable[str], states: States) -> Decision:
+    """Judge a name that no tool has. Of a source that is not up nobody can tell which tools it has."""
+    source = name.partition("__")[0].partition(".")[0]
+    if states.get(source, UP).status == "ok":
+        return Decision("unknown", f"No tool named {name!r} is declared.{nearest(name, known, label='Declared')}")
+    reason, fix, _ = _explain_source(source, states)
+    return Decision("source", f"{name!r} is not known, as {reason}", Fix("source", source, fix))
+
+
+def decide_entry(
+    entry: ToolEntry, snapshot: Catalogued, ctx: ToolContext, selection: Selection, source_states: States
+) -> Decision:
+    """Judge a tool that is already found; see `decide`."""
+    at = _At(snapshot, ctx, selection, ctx.policy, source_states)
+    code = _code(entry, at)
+    if code == "visible":
+        return VISIBLE
+    reason, fix, subject = _explain(code, entry, at)
+    made = Decision(code, reason, Fix(code, subject, fix))
+    fixed = _fixed(code, entry, at)
+    if fixed is None:
+        return made
+    after = _code(*fixed)
+    return made._replace(next=after, next_reason="" if after == "visible" else _explain(after, *fixed)[0])
+
+
+class _At(NamedTuple):
+    """Where a judgement is made."""
+
+    snapshot: Catalogued
+    ctx: ToolContext
+    selection: Selection
+    own: Policy
+    states: States
+
+
+def _code(entry: ToolEntry, at: _At) -> Code:
+    hidden = static_code(entry, at.selection, at.own) or dynamic_code(entry, at.snapshot, at.ctx, at.states)
+    return hidden or "visible"
+
+
+def _fixed(code: Code, entry: ToolEntry, at: _At) -> tuple[ToolEntry, _At] | None:
+    """Return the same question with the fix applied; `None` where only the change itself can show what comes then."""
+    selection = at.selection
+    match code:
+        case "internal":
+            return entry, at._replace(selection=replace(selection, internal=selection.internal | {entry.qualified_id}))
+        case "group":
+            include = (*(selection.include or ()), entry.spec.groups[0])
+            return entry, at._replace(selection=replace(selection, include=include))
+        case "policy":
+            allowing = replace(selection, policy=permitting(selection.policy, entry))
+            return entry, at._replace(selection=allowing, own=permitting(at.own, entry))
+        case "factory":
+            # The factory itself is not there to try, so a builder that would use it is taken to work.
+            return replace(entry, builder=None, spec=replace(entry.spec, factory=None)), at
+        case _:
+            return None
+
+
+def permitting(policy: Policy, entry: ToolEntry) -> Policy:
+    """Return the policy with the smallest change that lets `entry` through."""
+    deny = tuple(glob for glob in policy.deny if not applies(glob, entry))
+    allow = policy.allow
+    if allow is not None and not any(applies(glob, entry) for glob in allow):
+        allow = (*allow, entry.qualified_id)
+    return replace(policy, allow=allow, deny=deny, within=policy.within and permitting(policy.within, entry))
+
+
+# ---------------------------------------------------------------- words
+
+
+def _explain(code: Code, entry: ToolEntry, at: _At) -> tuple[str, str, str]:
+    """Return (reason, fix, subject) for a code that was met."""
+    spec, name = entry.spec, entry.qualified_id
+    match code:
+        case "internal":
+            return f"{name!r} is internal-only{_where(spec.origin)}", f"host code names it: internal=[{name!r}]", name
+        case "group":
+            asked = f" of profile {at.selection.profile!r}{_where(at.selection.origin)}" if at.selection.profile else ""
+            reason = f"not in include={list(at.selection.include or ())}{asked}; its groups are {list(spec.groups)}"
+            return reason, f"include {spec.groups[0]!r}", spec.groups[0]
+        case "policy":
+            return _explain_policy(entry, at)
+        case "quarantine":
+            return f"{name!r} is new or suspicious since its source was pinned", f"pegboard lock accept {name}", name
+        case "source":
+            return _explain_source(entry.source or "", at.states)
+        case "factory":
+            fix = f"supply ToolContext(factories={{{spec.factory!r}: …}})"
+            return f"no factory {spec.factory!r} in the context", fix, spec.factory or ""
+        case "available":
+            why = at.snapshot.availability(entry).answer(at.ctx, at.states).why
+            return why, f"make it true: {why}", name
+        case _:
+            fault = build_fault(entry, at.snapshot, at.ctx)
+            return f"its builder failed{_where(spec.origin)}: {fault}", "mend the builder", name
+
+
+def _explain_source(source: str, states: States) -> tuple[str, str, str]:
+    state = states.get(source, UP)
+    reason = f"source {source!r} is {state.status}" + (f": {state.reason}" if state.reason else "")
+    return reason, f"bring source {source!r} up (pegboard doctor)", source
+
+
+def _explain_policy(entry: ToolEntry, at: _At) -> tuple[str, str, str]:
+    faults: list[str] = []
+    changes: list[str] = []
+    for layer in layers(at.selection.policy, at.own):
+        denied = [glob for glob in layer.deny if applies(glob, entry)]
+        if denied:
+            faults.append(f"denied by {denied}{_where(layer.origin)}")
+            changes.append(f"remove {denied} from deny")
+        if layer.allow is not None and not any(applies(glob, entry) for glob in layer.allow):
+            faults.append(f"not in allow={list(layer.allow)}{_where(layer.origin)}")
+            changes.append(f"add {entry.qualified_id!r} to allow")
+    return "; ".join(faults), " and ".join(changes), entry.qualified_id
+
+
+def _where(origin: str) -> str:
+    return f" ({origin})" if origin else ""
+
+
+def layers(*policies: Policy) -> Iterator[Policy]:
+    """Yield each policy and the policies around it."""
+    for policy in policies:
+        layer: Policy | None = policy
+        while layer is not None:
+            yield layer
+            layer = layer.within

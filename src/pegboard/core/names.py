@@ -1,0 +1,112 @@
+"""Names: the one spelling of a tool's name, what it is called on the wire, and what a wrong one was meant to be."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from itertools import islice
+
+from pegboard.model.error import DefinitionError
+
+MAX_NAME_CHARS = 64
+_TOOL = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NAMESPACE = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
+_WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+# Where two bare names meet, the earlier of these namespaces keeps it.
+_BARE_ORDER = ("main", "builtin", "docs")
+
+
+def check_tool_name(name: str) -> str:
+    """Return `name`, or raise `DefinitionError` if a tool cannot be called so."""
+    if not _TOOL.fullmatch(name):
+        raise DefinitionError(
+            f"Tool name {name!r}: use 1 to 64 of the characters A-Z a-z 0-9 _ -, for example {legal(name)!r}."
+        )
+    return name
+
+
+def check_namespace(namespace: str) -> str:
+    """Return `namespace`, or raise `DefinitionError`; `__` is kept for wire names."""
+    if not _NAMESPACE.fullmatch(namespace) or "__" in namespace:
+        raise DefinitionError(f"Namespace {namespace!r}: use 1 to 32 of A-Z a-z 0-9 _ -, without '__'.")
+    return namespace
+
+
+def legal(name: str) -> str:
+    """Return a foreign name with every illegal character, dots and slashes too, mapped to `_`; at least one long."""
+    return _ILLEGAL.sub("_", name)[:MAX_NAME_CHARS] or "_"
+
+
+def snake_case(class_name: str) -> str:
+    """Return the default tool name of a class: `SendEmailTool` gives `send_email`."""
+    return _WORD_START.sub("_", class_name).lower().removesuffix("_tool")
+
+
+def fold(name: str) -> str:
+    """Return the form in which names are compared for uniqueness."""
+    return name.casefold()
+
+
+def shortened(name: str, qualified_id: str) -> str:
+    """Return a legal name of at most 64 characters with an 8-hex tail that belongs to the qualified id alone."""
+    tail = hashlib.sha256(qualified_id.encode()).hexdigest()[:8]
+    return f"{_ILLEGAL.sub('_', name)[: MAX_NAME_CHARS - 9]}_{tail}"
+
+
+def wire_names(tools: Sequence[tuple[str, str, bool]]) -> list[str]:
+    """Return the wire name of each `(namespace, name, is_toolset)`, in order; injective and independent of the order.
+
+    Toolsets are `namespace__tool`; others bare, where `main` keeps a bare name before `builtin`
+    before `docs` before the rest; what still meets or is too long gets a hash tail.
+    """
+    claims: dict[str, list[tuple[int, str]]] = {}
+    for namespace, name, is_toolset in tools:
+        if not is_toolset:
+            rank = _BARE_ORDER.index(namespace) if namespace in _BARE_ORDER else len(_BARE_ORDER)
+            claims.setdefault(fold(name), []).append((rank, namespace))
+    wanted: list[str] = []
+    for namespace, name, is_toolset in tools:
+        keeps_bare = not is_toolset and min(claims[fold(name)])[1] == namespace
+        wanted.append(name if keeps_bare else f"{namespace}__{name}")
+    settled = [name if _TOOL.fullmatch(name) else "" for name in wanted]
+    while True:
+        counts = Counter(fold(name) for name in settled if name)
+        meets = [i for i, name in enumerate(settled) if not name or (counts[fold(name)] > 1 and name == wanted[i])]
+        if not meets:
+            return settled
+        # A tail may in turn meet a name somebody chose: then that one gets its own tail in the next round.
+        for i in meets:
+            settled[i] = shortened(wanted[i], f"{tools[i][0]}.{tools[i][1]}")
+
+
+@lru_cache(maxsize=4096)
+def _glob(pattern: str) -> Callable[[str], object]:
+    return re.compile(fnmatch.translate(fold(pattern))).match
+
+
+def matches(pattern: str, candidates: Iterable[str]) -> bool:
+    """Tell whether a glob fits one of the names, without regard to case."""
+    return any(map(_glob(pattern), map(fold, candidates)))
+
+
+def nearest_one(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that `name` was probably meant to be."""
+    # Comparing is quadratic in length: only names of about the same length are worth it, and only so many.
+    likely = (item for item in known if abs(len(item) - len(name)) <= 3 + len(item) // 4)
+    return next(iter(difflib.get_close_matches(name[: MAX_NAME_CHARS * 2], list(islice(likely, 500)), n=1)), None)
+
+
+def nearest(name: str, known: Iterable[str], *, label: str) -> str:
+    """Return ` Did you mean 'x'?`, or else what there is, as the end of an error text."""
+    names = sorted(known)
+    near = nearest_one(name, names)
+    if near:
+        return f" Did you mean {near!r}?"
+    listed = ", ".join(names[:20]) + (f", +{len(names) - 20} more" if len(names) > 20 else "")
+    return f" {label}: {listed or 'none'}."

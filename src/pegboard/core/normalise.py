@@ -1,0 +1,123 @@
+"""Results: make a result of whatever a handler gave."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from pathlib import PurePath
+from typing import Any, cast
+
+import orjson
+
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSONValue, is_object
+from pegboard.model.result import (
+    CONTENT_TYPES,
+    AudioContent,
+    Content,
+    ImageContent,
+    ResourceContent,
+    TextContent,
+    ToolResult,
+    new_tuple,
+)
+
+
+def normalise(value: object) -> ToolResult:
+    """Return a result for any value: text, JSON, a model, a dataclass, bytes, content blocks, or a result itself."""
+    if is_object(value):
+        return structured(value)
+    if isinstance(value, str):
+        return ToolResult((TextContent(_encodable(str(value))),))
+    if isinstance(value, ToolResult):
+        return value if value.has_structured or value.structured is None else _mirrored(value)
+    if isinstance(value, CONTENT_TYPES):
+        return ToolResult((value,))
+    if isinstance(value, bytes | bytearray):
+        return ToolResult((_media(bytes(value)),))
+    return _several(cast("Sequence[object]", value)) if isinstance(value, list | tuple) else structured(value)
+
+
+def _mirrored(value: ToolResult) -> ToolResult:
+    """Return a result made by hand from a structured value as one that has it, and has a text to show for it."""
+    whole = structured(value.structured)
+    return value._replace(content=value.content or whole.content, structured=whole.structured, has_structured=True)
+
+
+def _several(value: Sequence[object]) -> ToolResult:
+    match value:
+        case (bytes(raw), str(mime_type)) if type(value) is tuple:
+            return ToolResult((_of_mime_type(raw, mime_type),))
+        case [*blocks] if blocks and all(isinstance(block, CONTENT_TYPES) for block in blocks):
+            return ToolResult(cast("tuple[Content, ...]", tuple(blocks)))
+        case _:
+            return structured(value)
+
+
+def structured(value: object) -> ToolResult:
+    """Return a result with the value as structure and as text.
+
+    Raises:
+        CallError: `output_invalid`, when it cannot be written as JSON.
+    """
+    try:
+        text = orjson.dumps(value, _jsonable, orjson.OPT_NON_STR_KEYS)
+        plain = value if _is_flat(value) else orjson.loads(text)
+    except (TypeError, ValueError, RecursionError) as error:
+        message = f"The tool gave something that is no JSON ({error.__cause__ or error})."
+        raise CallError("output_invalid", message, outcome_unknown=True) from error
+    blocks = (new_tuple(TextContent, (text.decode(),)),)
+    return new_tuple(ToolResult, (blocks, plain, False, None, NO_META, True))
+
+
+NO_META: dict[str, JSONValue] = {}
+_SCALARS = frozenset({str, int, bool, type(None)})
+
+
+def _is_flat(value: Any) -> bool:
+    """Tell whether a value is plain JSON of one level, as most are; the rest is read back from its text."""
+    kind = type(value)  # pyright: ignore[reportUnknownVariableType] - any
+    if kind is not dict:
+        return kind in _SCALARS
+    for key, item in value.items():  # noqa: SIM110 - a generator costs three times as much
+        if type(key) is not str or type(item) not in _SCALARS:
+            return False
+    return True
+
+
+def _jsonable(value: object) -> JSONValue:
+    dump: Callable[..., JSONValue] | None = getattr(value, "model_dump", None)
+    if dump is not None:
+        return dump(mode="json")
+    if isinstance(value, set | frozenset | tuple | Sequence) and not isinstance(value, str | bytes):
+        return list(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - any
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, PurePath):
+        return str(value)
+    raise TypeError(f"a {type(value).__name__}")
+
+
+_MAGIC: tuple[tuple[bytes, str], ...] = (
+    (b"\x89PNG\r\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"),
+    (b"RIFF", "audio/wav"), (b"ID3", "audio/mpeg"), (b"OggS", "audio/ogg"),
+)  # fmt: skip
+
+
+def _encodable(text: str) -> str:
+    """Return text that can be written as UTF-8: half a character, which no door could send, becomes `?`."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+_MEDIA = {"image": ImageContent, "audio": AudioContent}
+
+
+def _of_mime_type(raw: bytes, mime_type: str) -> Content:
+    media = _MEDIA.get(mime_type.partition("/")[0])
+    return media(raw, mime_type) if media else ResourceContent("pegboard://result", blob=raw, mime_type=mime_type)
+
+
+def _media(raw: bytes) -> Content:
+    """Return raw bytes as the block that their first bytes tell; unknown ones as an embedded resource."""
+    known = (mime for magic, mime in _MAGIC if raw.startswith(magic))
+    return _of_mime_type(raw, next(known, "application/octet-stream"))

@@ -1,0 +1,343 @@
+"""Schema: judge JSON against a schema, strictly, within bounds, and never touch the network."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, cast
+
+import jsonschema_rs
+import orjson
+
+from pegboard.core.digests import digest
+from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
+from pegboard.model.error import CallError, DefinitionError
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+
+# Linear time first; patterns that need look-around run with a step limit instead.
+_LINEAR = jsonschema_rs.RegexOptions()
+_BACKTRACKING = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000)
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_KEY_END = re.compile(rb'(?<!\\)"\s*:')
+_LONG_NUMBER = re.compile(rb"\d{19}")
+# What CPython compares fastest.
+_LEAST, _MOST = -(1 << 30) + 1, (1 << 30) - 1
+_SHORT = frozenset({int, bool})
+_SHARED = frozenset({str, int, bool, float, type(None)})
+_VALUE_CHARS = 80
+_MAX_PROBLEMS = 50
+
+
+class ArgumentProblem(NamedTuple):
+    """One fault in a value: `$.path`, the schema rule, a sentence, and the value cut to 80 characters."""
+
+    path: str
+    rule: str
+    message: str
+    value: str
+
+
+class Compiled:
+    """A schema ready to judge: its validator, the defaults of its properties, its property names."""
+
+    __slots__ = ("defaults", "is_valid", "schema", "validator")
+
+    def __init__(self, schema: JSON, validator: Any) -> None:
+        self.schema = schema
+        self.validator = validator
+        self.is_valid: Callable[[JSONValue], bool] = validator.is_valid
+        properties: Mapping[str, JSONValue] = schema.get("properties") or {}
+        self.defaults: tuple[tuple[str, JSONValue], ...] = tuple(
+            (name, inner["default"]) for name, inner in properties.items() if is_object(inner) and "default" in inner
+        )
+
+    def with_defaults(self, args: JSON) -> JSON:
+        """Return `args` with the top-level defaults that are missing; containers are copied."""
+        for name, value in self.defaults:
+            if name not in args:
+                args = {**args, name: copied(value)}
+        return args
+
+    def problems(self, value: JSONValue) -> list[ArgumentProblem]:
+        """Return every fault of `value`, first ones first, at most 50."""
+        found: list[ArgumentProblem] = []
+        for error in self.validator.iter_errors(value):
+            found.extend(_explain(error, value))
+            if len(found) >= _MAX_PROBLEMS:
+                break
+        return found[:_MAX_PROBLEMS]
+
+
+_compiled: dict[str, Compiled] = {}
+_MAX_COMPILED = 20_000
+
+
+def _refuse(uri: str) -> JSONValue:
+    raise ValueError(f"{uri!r} is outside this schema, and Pegboard fetches no schema: put it under $defs")
+
+
+def compile_schema(schema: JSON | bool, *, bounds: Bounds = DEFAULT_BOUNDS) -> Compiled:
+    """Return the judge for a JSON Schema 2020-12, made once for equal schemas.
+
+    Raises:
+        CallError: `schema_too_complex`, when it is deeper or larger than the bounds.
+        DefinitionError: it is no valid schema, or refers to something outside itself.
+    """
+    whole: JSON = schema if isinstance(schema, dict) else {"allOf": [schema]}
+    check_schema_size(whole, bounds=bounds)
+    key = digest(whole)
+    found = _compiled.get(key)
+    if found is None:
+        if len(_compiled) >= _MAX_COMPILED:
+            _compiled.clear()
+        found = _compiled[key] = Compiled(whole, _validator(whole))
+    return found
+
+
+def _validator(schema: JSON) -> Any:
+    fault: Exception | None = None
+    for options in (_LINEAR, _BACKTRACKING):
+        try:
+            return jsonschema_rs.Draft202012Validator(
+                schema, validate_formats=True, retriever=_refuse, pattern_options=options, mask="the value"
+            )
+        except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
+            fault = error
+    raise DefinitionError(f"Invalid JSON Schema: {_first_line(fault)}") from fault
+
+
+def _first_line(error: object) -> str:
+    return (str(error).splitlines() or [""])[0][:300]
+
+
+def check_schema_size(schema: JSONValue, *, bounds: Bounds) -> None:
+    """Refuse a schema deeper than `schema_depth`, of more than `subschemas`, or with integers that JSON readers lose.
+
+    Raises:
+        CallError: `schema_too_complex`.
+    """
+    count, stack = 0, [(schema, 1)]
+    while stack:
+        value, depth = stack.pop()
+        if is_object(value):
+            count += 1
+            # A subschema of an object stands two JSON levels down: `properties`, then the name.
+            if depth > 2 * bounds.schema_depth:
+                raise CallError("schema_too_complex", f"The schema is more than {bounds.schema_depth} levels deep.")
+        elif not is_list(value):
+            if isinstance(value, int) and not -(1 << 64) <= 2 * value < 1 << 65:
+                raise CallError("schema_too_complex", "The schema has an integer of more than 64 bits.")
+            continue
+        if count > 2 * bounds.subschemas:
+            raise CallError("schema_too_complex", f"The schema has more than {bounds.subschemas} subschemas.")
+        stack.extend((inner, depth + 1) for inner in (value.values() if is_object(value) else value))
+
+
+# ---------------------------------------------------------------- values
+
+
+def check_bounds(value: JSONValue, *, bounds: Bounds = DEFAULT_BOUNDS) -> int:
+    """Refuse what no validator should be shown: too deep, too many keys, huge integers, NaN, keys that are no text.
+
+    Walks without recursion, stops at the first fault, and returns the number of keys in all objects.
+
+    Raises:
+        CallError: `invalid_arguments`.
+    """
+    if is_object(value) and is_small(value):
+        return len(value)
+    keys = 0
+    stack: list[tuple[JSONValue, int]] = [(value, 1)]
+    while stack:
+        item, depth = stack.pop()
+        kind = type(cast("object", item))
+        if kind is dict or kind is list:
+            _check_container(item, depth, bounds)
+            keys += len(item) if kind is dict else 0
+            for inner in item.values() if kind is dict else item:
+                kind = type(inner)  # pyright: ignore[reportUnknownVariableType] - any JSON
+                # Most are short scalars; only the rest needs another turn.
+                if kind is not str and inner is not None and not (kind in _SHORT and _LEAST < inner < _MOST):
+                    stack.append((inner, depth + 1))
+        elif kind is int:
+            # A digit is a little more than 3.32 bits: below that no power need be taken.
+            if item.bit_length() > bounds.integer_digits * 3.32 and abs(item) >= 10**bounds.integer_digits:
+                raise _refused(f"an integer has more than {bounds.integer_digits} digits")
+        elif kind is float:
+            if not math.isfinite(item):
+                raise _refused(f"{item!r} is no JSON number")
+        elif not (kind is str or kind is bool or item is None):
+            # Exact types only: the validator knows no subclass of str or int.
+            raise _refused(f"a {kind.__name__} is no JSON value")
+    return keys
+
+
+def is_small(value: JSON) -> bool:
+    """Tell whether an object needs no further look: a few short scalars, as most arguments are."""
+    if len(value) > 64:
+        return False
+    for key, item in value.items():
+        if type(key) is not str:
+            return False
+        kind = type(item)  # pyright: ignore[reportUnknownVariableType] - any JSON
+        if kind is not str and kind is not bool and (kind is not int or item > _MOST or item < _LEAST):
+            return False
+    return True
+
+
+def _check_container(item: Any, depth: int, bounds: Bounds) -> None:
+    if depth > bounds.json_depth:
+        raise _refused(f"they are nested more than {bounds.json_depth} levels deep")
+    if is_object(item):
+        if len(item) > bounds.object_keys:
+            raise _refused(f"an object has {len(item)} keys, more than {bounds.object_keys}")
+        for key in cast("dict[object, object]", item):
+            if type(key) is not str:
+                raise _refused(f"the key {key!r} is no text")
+
+
+def refused_arguments(text: str, rule: str, *, path: str = "$", value: JSONValue = None) -> CallError:
+    """Return the error for arguments with a single problem."""
+    problem = ArgumentProblem(path, rule, text, shown(value))
+    return CallError("invalid_arguments", text, details={"problems": [problem._asdict()]})
+
+
+def copied(value: Any) -> Any:
+    """Return a copy of a JSON value that shares nothing that can be written to."""
+    if is_object(value):
+        for item in value.values():
+            if type(item) not in _SHARED:
+                return {name: item if type(item) in _SHARED else copied(item) for name, item in value.items()}
+        return {**value}
+    return [item if type(item) in _SHARED else copied(item) for item in value] if is_list(value) else value
+
+
+def _refused(what: str) -> CallError:
+    return refused_arguments(f"The arguments were refused unread: {what}.", "bounds", value="(not read)")
+
+
+def parse_json(text: str | bytes, *, bounds: Bounds = DEFAULT_BOUNDS) -> JSONValue:
+    """Read JSON text strictly: duplicate keys, NaN, over-deep and over-long text are refused.
+
+    Raises:
+        CallError: `invalid_arguments`, saying where reading stopped.
+    """
+    raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    if len(raw) > bounds.request_body_bytes:
+        raise _refused(f"the text is longer than {bounds.request_body_bytes} bytes")
+    # Counted before reading: a million small keys cost more to read than to refuse.
+    plain_keys = raw.count(b'":') - raw.count(b'\\":')
+    keys_at_most = len(_KEY_END.findall(raw)) if plain_keys <= bounds.json_keys else plain_keys
+    if keys_at_most > bounds.json_keys:
+        raise _refused(f"they have more than {bounds.json_keys} keys in all")
+    # orjson rounds huge integers and keeps the last of two equal keys: when the text may hold
+    # either (19 digits in a row, more `":` than keys), the slower strict reader decides.
+    if not _LONG_NUMBER.search(raw):
+        try:
+            value = orjson.loads(raw)
+        except ValueError as error:
+            raise _refused(f"they are no JSON, or nested too deep: {_first_line(error)}") from None
+        if keys_at_most == check_bounds(value, bounds=bounds):
+            return value
+    value = _parse_strictly(raw, bounds)
+    check_bounds(value, bounds=bounds)
+    return value
+
+
+def _parse_strictly(raw: bytes, bounds: Bounds) -> JSONValue:
+    try:
+        return json.loads(
+            raw,
+            object_pairs_hook=_unique_keys,
+            parse_int=lambda digits: _integer(digits, bounds),
+            parse_constant=_no_number,
+        )
+    except RecursionError:
+        raise _refused(f"they are nested more than {bounds.json_depth} levels deep") from None
+    except ValueError as error:
+        raise _refused(_first_line(error)) from None
+
+
+def _unique_keys(pairs: list[tuple[str, JSONValue]]) -> JSON:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise ValueError(f"the key {twice[:_VALUE_CHARS]!r} stands twice in one object")
+    return found
+
+
+def _no_number(name: str) -> JSONValue:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _integer(digits: str, bounds: Bounds) -> int:
+    if len(digits.lstrip("-")) > bounds.integer_digits:
+        raise ValueError(f"an integer has more than {bounds.integer_digits} digits")
+    return int(digits)
+
+
+# ---------------------------------------------------------------- problems
+
+
+def json_path(steps: Iterator[str | int] | list[str | int]) -> str:
+    """Return `$.a[0]["odd key"]` for the steps to a value."""
+    path = "$"
+    for step in steps:
+        if isinstance(step, int):
+            path += f"[{step}]"
+        else:
+            path += f".{step}" if _IDENTIFIER.fullmatch(step) else f"[{json.dumps(step, ensure_ascii=False)}]"
+    return path
+
+
+def shown(value: JSONValue) -> str:
+    """Return a value as JSON, cut to 80 characters, without walking all of a large one."""
+    if (is_object(value) or is_list(value)) and len(value) > _VALUE_CHARS:
+        return f"({'an object' if is_object(value) else 'a list'} with {len(value)} entries)"
+    text = json.dumps(value[: _VALUE_CHARS + 1] if isinstance(value, str) else value, ensure_ascii=False, default=str)
+    return text if len(text) <= _VALUE_CHARS else text[: _VALUE_CHARS - 1] + "…"
+
+
+def _explain(error: Any, root: JSONValue) -> Iterator[ArgumentProblem]:
+    """Turn one validator error into problems at the exact places: a missing property at its own path, and so on."""
+    steps: list[str | int] = list(error.instance_path)
+    rule: str = error.kind.name
+    match error.kind:
+        case jsonschema_rs.ValidationErrorKind.Required(property=name):
+            yield ArgumentProblem(json_path([*steps, name]), rule, f"{name!r} is required", "(missing)")
+        case jsonschema_rs.ValidationErrorKind.AdditionalProperties(unexpected=names):
+            yield from _unexpected(steps, rule, names, error.instance)
+        case jsonschema_rs.ValidationErrorKind.UnevaluatedProperties(unexpected=names):
+            yield from _unexpected(steps, rule, names, error.instance)
+        case jsonschema_rs.ValidationErrorKind.AnyOf(context=branches):
+            yield from _closest_branch(error, branches, root)
+        case jsonschema_rs.ValidationErrorKind.OneOfNotValid(context=branches):
+            yield from _closest_branch(error, branches, root)
+        case jsonschema_rs.ValidationErrorKind.MinLength(limit=1):
+            yield ArgumentProblem(json_path(steps), rule, "can't be blank", shown(error.instance))
+        case _:
+            message = _first_line(error.message)
+            yield ArgumentProblem(json_path(steps), rule, message, shown(error.instance))
+
+
+def _unexpected(steps: list[str | int], rule: str, names: list[str], instance: JSON) -> Iterator[ArgumentProblem]:
+    for name in names:
+        message = f"{name[:_VALUE_CHARS]!r} is not an argument here"
+        yield ArgumentProblem(json_path([*steps, name]), rule, message, shown(instance.get(name)))
+
+
+def _closest_branch(error: Any, branches: list[list[Any]], root: JSONValue) -> Iterator[ArgumentProblem]:
+    """Explain the alternative that the value came closest to: the one whose first fault lies deepest."""
+    depth = len(error.instance_path)
+    inner = [branch for branch in branches if branch and len(branch[0].instance_path) > depth]
+    meant = [branch for branch in branches if branch and all(item.kind.name != "type" for item in branch)]
+    chosen = max(inner or meant, key=lambda branch: (len(branch[0].instance_path), -len(branch)), default=None)
+    if chosen is None:
+        message = _first_line(error.message)
+        yield ArgumentProblem(json_path(list(error.instance_path)), error.kind.name, message, shown(error.instance))
+    else:
+        for item in chosen:
+            yield from _explain(item, root)

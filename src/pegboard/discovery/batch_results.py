@@ -1,0 +1,107 @@
+"""Outcomes: what became of the calls of a batch, in wire form and within the size that a model is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from pegboard.model.error import ToolError
+from pegboard.model.json_types import JSON
+from pegboard.model.result import Content, TextContent, ToolResult
+from pegboard.providers.mcp import mcp_error
+
+_ROOM_BYTES = 4_096  # for what stands around the results
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """One call of a batch, after it: its result, or why there is none."""
+
+    index: int
+    agent: str
+    tool: str
+    call_id: str
+    result: ToolResult | None = None
+    fault: str = ""
+    correct: str = ""
+    is_skipped: bool = False
+
+    @property
+    def has_failed(self) -> bool:
+        return bool(self.fault) or (self.result is not None and self.result.is_error)
+
+
+def shown_outcomes(done: Sequence[Outcome], *, cap_bytes: int) -> ToolResult:
+    """Return the result of a batch: its own JSON as text and structure, then the media that its calls gave.
+
+    A result that does not fit any more is left out, and says so: what the call did is done.
+    """
+    left = cap_bytes - _ROOM_BYTES
+    items: list[JSON] = []
+    media: list[Content] = []
+    for outcome in done:
+        blocks = _media_of(outcome)
+        item = _shown(outcome, first_block=len(media) + 1)
+        size = len(orjson.dumps(item)) + sum(_size(block) for block in blocks)
+        if size > left:
+            item, blocks = _left_out(outcome), []
+            size = len(orjson.dumps(item))
+        left -= size
+        items.append(item)
+        media.extend(blocks)
+    failed = sum(outcome.has_failed for outcome in done)
+    shown: JSON = {"success": failed == 0, "data": {"results": items}}
+    if failed:
+        shown["error"] = f"{failed} of {len(done)} failed"
+    return ToolResult((TextContent(orjson.dumps(shown).decode()), *media), shown, has_structured=True)
+
+
+def _shown(outcome: Outcome, *, first_block: int) -> JSON:
+    item = _head(outcome)
+    result = outcome.result
+    if outcome.is_skipped:
+        return {**item, "skipped": True}
+    if result is None:
+        return {**item, "error": {"kind": "not_found", "message": outcome.fault}}
+    if result.is_error:
+        item["error"] = _error(result.error, result)
+        if outcome.correct:
+            item["error"]["correct"] = outcome.correct
+    else:
+        item["data"] = result.structured if result.has_structured else result.text
+    blocks = len(_media_of(outcome))
+    if blocks:
+        item["media"] = [f"block {number}" for number in range(first_block, first_block + blocks)]
+    if result.meta:
+        item["meta"] = dict(result.meta)
+    return item
+
+
+def _head(outcome: Outcome) -> JSON:
+    return {
+        "index": outcome.index,
+        "agent": outcome.agent,
+        "tool": outcome.tool,
+        "call_id": outcome.call_id,
+        "success": not outcome.has_failed and not outcome.is_skipped,
+    }
+
+
+def _left_out(outcome: Outcome) -> JSON:
+    told = "left out: the results of this batch are too large together. Call it alone, or ask it for less."
+    return {**_head(outcome), "data": None, "note": told}
+
+
+def _error(error: ToolError | None, result: ToolResult) -> JSON:
+    return {"kind": "tool_error", "message": result.text} if error is None else mcp_error(error)
+
+
+def _media_of(outcome: Outcome) -> list[Content]:
+    content = () if outcome.result is None else outcome.result.content
+    return [block for block in content if not isinstance(block, TextContent)]
+
+
+def _size(block: Content) -> int:
+    return sum(len(part if isinstance(part, bytes) else str(part).encode()) for part in block if part is not None)

@@ -1,0 +1,78 @@
+"""Shelf: the tools that one caller sees, by namespace, and what a wrong name was meant to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pegboard.core.names import fold, nearest_one
+from pegboard.core.view import View
+from pegboard.model.tool import ToolEntry
+
+_LINE_CHARS = 200
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shelf:
+    """The visible tools of a caller: namespace → own name → tool, both in alphabetical order."""
+
+    agents: Mapping[str, Mapping[str, ToolEntry]]
+
+    @classmethod
+    def of(cls, entries: Iterable[ToolEntry]) -> Shelf:
+        """Sort tools that are visible already; nothing is judged here."""
+        found: dict[str, dict[str, ToolEntry]] = {}
+        for entry in sorted(entries, key=lambda entry: (entry.spec.namespace, entry.spec.name)):
+            found.setdefault(entry.spec.namespace, {})[entry.spec.name] = entry
+        return cls(agents=found)
+
+    def no_agent(self, agent: str) -> str:
+        """Return the text for a namespace of which this caller sees no tool."""
+        return f'Agent "{told_back(agent)}" not found{did_you_mean(agent, self.agents)}'
+
+    def no_tool(self, tool: str, agent: str) -> str:
+        """Return the text for a name that this caller does not see in a namespace that it does see."""
+        return f'Tool "{told_back(tool)}" not found in agent "{agent}"{did_you_mean(tool, self.agents[agent])}'
+
+    def no_name(self, name: str) -> str:
+        """Return the text for a name given without its namespace."""
+        whole = {f"{agent}__{tool}": None for agent, tools in self.agents.items() for tool in tools}
+        known = whole | {entry.wire_name: None for tools in self.agents.values() for entry in tools.values()}
+        owners = [agent for agent, tools in self.agents.items() if name in tools]
+        if owners:
+            return f'Tool "{told_back(name)}" needs its agent: "{owners[0]}"'
+        return f'Tool "{told_back(name)}" not found{did_you_mean(name, known)}'
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a hint at the known name that was probably meant, in whatever case, or nothing."""
+    by_form = {fold(item): item for item in known}
+    near = by_form.get(nearest_one(fold(name), by_form) or "")
+    return f' (did you mean "{near}"?)' if near else ""
+
+
+async def find(view: View, tool: str, agent: str | None = None) -> tuple[str, ToolEntry] | None:
+    """Return the visible tool that a model names, and the name by which it was found.
+
+    A tool is named by namespace and own name, or by wire name, qualified id or former name alone. The view judges; no
+    name finds what its caller may not use.
+    """
+    for name in (tool,) if agent is None else (f"{agent}.{tool}", f"{agent}.{tool.removeprefix(agent + '__')}", tool):
+        entry = await view.afind(name)
+        if entry is not None and agent in (None, entry.spec.namespace):
+            return name, entry
+    return None
+
+
+def one_line(text: str) -> str:
+    """Return the first line of a description, at most 200 characters of it."""
+    lines = text.strip().splitlines()
+    line = lines[0].strip() if lines else ""
+    return line if len(line) <= _LINE_CHARS else line[: _LINE_CHARS - 1] + "…"
+
+
+def told_back(said: object, *, chars: int = _LINE_CHARS) -> str:
+    """Return what a model wrote as far as an answer may repeat it: cut, and `?` for halves of characters."""
+    text = str(said)
+    cut = text if len(text) <= chars else text[: chars - 1] + "…"
+    return cut.encode(errors="replace").decode()

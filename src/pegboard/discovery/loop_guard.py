@@ -1,0 +1,50 @@
+"""Loops: notice a session that asks the same discovery question again and again."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+from pegboard.core.digests import digest
+from pegboard.model.context import ToolContext
+
+_NUDGE_FROM = 3
+_MAX_SESSIONS = 2_000
+_MAX_QUESTIONS = 50
+
+Session = tuple[str | None, ...]
+
+
+class LoopBreaker:
+    """Counts equal discovery requests of each session, as far back as 50 different ones; in memory, bounded.
+
+    It changes no answer and no list: from the third time on, the answer is the same with a nudge to call.
+    """
+
+    def __init__(self) -> None:
+        self._asked: OrderedDict[Session, OrderedDict[str, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def nudges(self, ctx: ToolContext, profile: str | None, tool: str, request: object) -> bool:
+        """Count a request; tell whether it is at least the third of its kind in this session."""
+        key = digest([tool, request])
+        with self._lock:
+            session = _session(ctx, profile)
+            asked = self._asked.setdefault(session, OrderedDict())
+            self._asked.move_to_end(session)
+            asked[key] = asked.get(key, 0) + 1
+            asked.move_to_end(key)
+            if len(asked) > _MAX_QUESTIONS:
+                asked.popitem(last=False)
+            if len(self._asked) > _MAX_SESSIONS:
+                self._asked.popitem(last=False)
+            return asked[key] >= _NUDGE_FROM
+
+    def went_on(self, ctx: ToolContext, profile: str | None) -> None:
+        """Forget what a session has asked: it has called a tool."""
+        with self._lock:
+            self._asked.pop(_session(ctx, profile), None)
+
+
+def _session(ctx: ToolContext, profile: str | None) -> Session:
+    return (profile, ctx.user_id, ctx.space_id, ctx.session_id, ctx.agent)

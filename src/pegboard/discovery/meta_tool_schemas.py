@@ -1,0 +1,130 @@
+"""Wording: what the three meta tools are called, and the schemas that clients are shown.
+
+The schemas are strict, so that a model knows what to send. What it sends instead is judged by the tools themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from pegboard.discovery.intent import CONTEXT_SCHEMA
+from pegboard.model.json_types import JSON
+from pegboard.model.tool import Annotations, ToolSpec
+
+
+class MetaNames(NamedTuple):
+    """How a profile calls the three."""
+
+    search: str = "searchTools"
+    get: str = "getTools"
+    use: str = "useTools"
+
+    @classmethod
+    def renamed(cls, rename: Mapping[str, str]) -> MetaNames:
+        """Return the names under a profile's `rename`."""
+        return cls(*(rename.get(name, name) for name in cls()))
+
+
+# Each call of a batch has its own limit, and a person who is asked may take as long as the request lives.
+_NO_LIMIT_S = 3.0e7
+
+
+def spec_of(
+    name: str,
+    names: MetaNames,
+    *,
+    namespace: str,
+    digest: str,
+    with_search: bool,
+    require_context: bool,
+    max_calls: int,
+) -> ToolSpec:
+    """Return the declaration of one of the three; `digest` says in `getTools` what is there."""
+    if name == names.use:
+        schema = use_schema(max_calls=max_calls, require_context=require_context)
+        described = use_description(names)
+        return ToolSpec(
+            name=name, namespace=namespace, description=described, input_schema=schema, timeout_s=_NO_LIMIT_S
+        )
+    is_get = name == names.get
+    return ToolSpec(
+        name=name,
+        namespace=namespace,
+        description=get_description(names, with_search=with_search, digest=digest)
+        if is_get
+        else search_description(names),
+        input_schema=get_schema() if is_get else search_schema(),
+        annotations=Annotations(read_only=True),
+    )
+
+
+def search_schema() -> JSON:
+    """Return what `searchTools` takes."""
+    queries = _array({"type": "string"}, minItems=1, maxItems=5, description="One capability each")
+    detail = {"enum": ["name", "brief", "full"], "default": "brief"}
+    limit = {"type": "integer", "minimum": 1, "maximum": 50, "default": 8}
+    return _object({"queries": queries, "limit": limit, "detail": detail}, ["queries"])
+
+
+def get_schema() -> JSON:
+    """Return what `getTools` takes."""
+    tools = _array({"type": "string"}, minItems=1, description='Names, or ["*"] for one line each')
+    item = _object({"agent": {"type": "string"}, "tools": tools}, ["agent"])
+    return _object({"context": {"type": "object"}, "request": _array(item, minItems=1)}, ["request"])
+
+
+def use_schema(*, max_calls: int, require_context: bool) -> JSON:
+    """Return what `useTools` takes."""
+    call = _object(
+        {
+            "agent": {"type": "string"},
+            "tool": {"type": "string"},
+            "params": {"type": "object"},
+            "continueOnFailure": {"type": "boolean"},
+        },
+        ["agent", "tool", "params"],
+    )
+    properties = {
+        "context": CONTEXT_SCHEMA,
+        "strategy": {"enum": ["serial", "parallel"], "default": "serial"},
+        "calls": _array(call, minItems=1, maxItems=max_calls),
+    }
+    return _object(properties, ["context", "calls"] if require_context else ["calls"])
+
+
+def search_description(names: MetaNames) -> str:
+    """Return the description of `searchTools`."""
+    return (
+        "Find tools by what you need, in any language. An empty answer means that no tool serves it. "
+        f"Then call {names.get} for the parameters."
+    )
+
+
+def use_description(names: MetaNames) -> str:
+    """Return the description of `useTools`."""
+    return (
+        f"Run tools with the parameters that {names.get} showed. Serial stops at the first failure unless that call "
+        "says continueOnFailure; parallel runs independent calls together."
+    )
+
+
+def get_description(names: MetaNames, *, with_search: bool, digest: str) -> str:
+    """Return the description of `getTools`; `digest` lists what is there."""
+    steps = [f"{names.get} for the parameters", f"{names.use} to run"]
+    if with_search:
+        steps.insert(0, f"{names.search} to find")
+    return (
+        f"REQUIRED FIRST STEP: You MUST call {names.get} BEFORE calling {names.use}. "
+        "Only it shows the parameters; calls with guessed ones are refused.\n"
+        f"Workflow: {' → '.join(steps)}.\n"
+        f"{digest}"
+    )
+
+
+def _object(properties: Mapping[str, Any], required: list[str]) -> JSON:
+    return {"type": "object", "properties": dict(properties), "required": required, "additionalProperties": False}
+
+
+def _array(items: JSON, **more: Any) -> JSON:
+    return {"type": "array", "items": items, **more}

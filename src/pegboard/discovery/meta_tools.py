@@ -1,0 +1,43 @@
+"""Meta: what the three meta tools share for one caller."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from pegboard.core.view import View
+from pegboard.discovery.loop_guard import LoopBreaker
+from pegboard.discovery.meta_tool_schemas import MetaNames
+from pegboard.discovery.search.finder import Finder
+from pegboard.model.bounds import Bounds
+from pegboard.model.call_context import CallContext
+from pegboard.model.context import ToolContext
+from pegboard.model.json_types import JSON, JSONValue
+from pegboard.model.result import ToolResult
+
+RunInner = Callable[[str, JSONValue, ToolContext, str, object], Awaitable[ToolResult]]
+"""(qualified id, arguments, context of the call, call id, observer) -> result of one guarded call"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Meta:
+    """One caller's view, without the meta tools themselves, and what they need beside it."""
+
+    view: View
+    names: MetaNames
+    finder: Finder
+    loops: LoopBreaker
+    bounds: Bounds
+    run: RunInner
+    require_context: bool = False
+
+    @property
+    def profile(self) -> str | None:
+        return self.view.selection.profile
+
+    def answer(self, ctx: CallContext, tool: str, request: JSON, answered: JSON) -> JSON:
+        """Return a discovery answer; with a nudge to call when this session has asked the same twice before."""
+        if not self.loops.nudges(ctx, self.profile, tool, request):
+            return answered
+        nudge = f"You have asked this before and the answer is the same. Call {self.names.use} now, or ask differently."
+        return {**answered, "nudge": nudge}

@@ -1,0 +1,1 @@
+"""search: the search engine beneath the meta tools."""

@@ -1,0 +1,158 @@
+"""Finder: the one search index over a catalog, brought up to date when it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from pegboard.core.ports import Embedder
+from pegboard.core.registry import Registry, Snapshot
+from pegboard.core.view import View
+from pegboard.lazy import LazyModule
+from pegboard.model.json_types import is_object
+from pegboard.model.tool import ToolEntry
+
+if TYPE_CHECKING:
+    from pegboard.discovery.search import index as indexing
+    from pegboard.discovery.search.index import Index, ToolText, VisibleTools
+else:
+    indexing = LazyModule("pegboard.discovery.search.index")
+
+_MAX_VISIBLE_SETS = 256
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FoundTool:
+    """A visible tool that answers a request; `score` is 0 … 1."""
+
+    entry: ToolEntry
+    score: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """The answer to one request, best first; the nearest visible namespaces when nothing serves it."""
+
+    query: str
+    tools: tuple[FoundTool, ...] = ()
+    near_namespaces: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Built:
+    """An index with the tools that it was made of, and what is kept of its callers."""
+
+    snapshot: Snapshot
+    known: frozenset[str]
+    index: Index
+    visible: dict[int, tuple[Sequence[ToolEntry], VisibleTools]]
+
+
+class Finder:
+    """Searches the tools of a view. All callers share one index; each is answered from its own visible tools alone.
+
+    The index follows the snapshot when it is next asked, and reads again only the tools that changed.
+    """
+
+    def __init__(self, registry: Registry, *, embedder: Embedder | None = None) -> None:
+        self._registry, self._embedder = registry, embedder
+        self._built: _Built | None = None
+        self._lock = threading.Lock()
+        self.builds = 0
+
+    async def search(self, view: View, queries: Iterable[str], *, limit: int = 8) -> list[Found]:
+        """Return what the view's tools answer to each request. Hidden tools change nothing in it."""
+        await view.prepare()
+        built, snapshot = self._built, self._registry.snapshot()
+        if built is None or built.snapshot is not snapshot:
+            # Reading thousands of tools takes a part of a second, which others must not wait for.
+            built = await asyncio.to_thread(self._following, snapshot)
+        return self._search(view, built, queries, limit)
+
+    def _following(self, snapshot: Snapshot) -> _Built:
+        with self._lock:
+            before = self._built
+            if before is not None and before.snapshot is snapshot:
+                return before
+            known = {} if before is None else {entry.qualified_id: entry for entry in before.snapshot.entries}
+            now = {entry.qualified_id: entry for entry in snapshot.entries if not _is_bundle(entry)}
+            changed = [text_of(entry) for name, entry in now.items() if not _is_same(entry, known.get(name))]
+            removed = known.keys() - now.keys()
+            if before is None:
+                index: Index = indexing.Index.build(changed, embedder=self._embedder)
+            elif changed or removed:
+                index = before.index.updated(changed=changed, removed=removed)
+            else:
+                index = before.index
+            self.builds += 1
+            self._built = made = _Built(snapshot=snapshot, known=frozenset(now), index=index, visible={})
+            return made
+
+    def _search(self, view: View, built: _Built, queries: Iterable[str], limit: int) -> list[Found]:
+        by_id = {entry.qualified_id: entry for entry in view.tools()}
+        index, visible = self._visible(view, by_id, built)
+        answers: list[Found] = []
+        for query in queries:
+            hits = index.search(query, visible=visible, limit=limit)
+            answers.append(
+                Found(
+                    query=query,
+                    tools=tuple(FoundTool(entry=by_id[hit.id], score=hit.score) for hit in hits.hits),
+                    near_namespaces=hits.near_namespaces,
+                )
+            )
+        return answers
+
+    def _visible(self, view: View, by_id: Mapping[str, ToolEntry], built: _Built) -> tuple[Index, VisibleTools]:
+        tools = view.tools()
+        kept = built.visible.get(id(tools))
+        if kept is not None and kept[0] is tools:
+            return built.index, kept[1]
+        # One-off tools and what a bundle built belong to this caller: an index of its own has them besides.
+        own = [text_of(entry) for name, entry in by_id.items() if name not in built.known]
+        index = built.index.updated(changed=own) if own else built.index
+        visible = index.among(by_id.keys())
+        if not own and tools is view.snapshot.selected(view.selection, view.ctx.policy):
+            # Callers of one profile share the list itself, as long as nothing in it depends on the caller.
+            if len(built.visible) >= _MAX_VISIBLE_SETS:
+                built.visible.clear()
+            built.visible[id(tools)] = (tools, visible)
+        return index, visible
+
+
+def text_of(entry: ToolEntry) -> ToolText:
+    """Return what the index reads of a tool."""
+    spec = entry.spec
+    return indexing.ToolText(
+        id=entry.qualified_id,
+        name=spec.name,
+        title=spec.title or "",
+        description=spec.description,
+        namespace=spec.namespace,
+        parameters=tuple(_parameters(spec.input_schema)),
+        examples=tuple(_example(example) for example in spec.examples),
+    )
+
+
+def _parameters(schema: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    properties: Any = schema.get("properties")
+    for name, drawn in properties.items() if is_object(properties) else ():
+        said: Any = drawn.get("description") if is_object(drawn) else None
+        yield name, said if isinstance(said, str) else ""
+
+
+def _example(example: Any) -> str:
+    return example if isinstance(example, str) else orjson.dumps(example, default=str).decode()
+
+
+def _is_bundle(entry: ToolEntry) -> bool:
+    return entry.builder is not None and entry.builder.is_bundle
+
+
+def _is_same(entry: ToolEntry, known: ToolEntry | None) -> bool:
+    return known is not None and entry.fingerprint == known.fingerprint and entry.spec.examples == known.spec.examples

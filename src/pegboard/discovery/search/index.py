@@ -1,0 +1,190 @@
+"""Index: one searchable index over all tools, filtered by what the caller may see when it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pegboard.discovery.search.abstention import enough_among, evidence_of
+from pegboard.discovery.search.embedding import Embedder, embedded, fused_ranks
+from pegboard.discovery.search.postings import Postings, post
+from pegboard.discovery.search.query import Vocabulary, read_request
+from pegboard.discovery.search.ranking import Ranking, Scope, Vector, rank, scope_of
+from pegboard.discovery.search.terms import LANGUAGES, Languages
+from pegboard.discovery.search.tool_text import Entry, ToolText, read_tool
+
+__all__ = ["Embedder", "Hit", "Hits", "Index", "ToolText", "VisibleTools"]
+
+_NEAR_NAMESPACES = 3
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Hit:
+    """A tool found. `score` is 0 … 1; the best hit of a request that is only just answered has 0.5."""
+
+    id: str
+    score: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Hits:
+    """The answer to one search, best first. Namespaces are named, nearest first, when nothing was found."""
+
+    hits: tuple[Hit, ...] = ()
+    abstained: bool
+    near_namespaces: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VisibleTools:
+    """The tools of one caller in one index; made by `Index.among`."""
+
+    seen: NDArray[np.int64]
+    scope: Scope
+    languages: Languages
+    postings: Postings
+
+    def vocabulary(self) -> Vocabulary:
+        """Return what one request is read against; it remembers which terms are known."""
+        answers: dict[str, bool] = {}
+
+        def known(term: str) -> bool:
+            answer = answers.get(term)
+            if answer is None:
+                answer = answers[term] = bool(len(self._holders(term)))
+            return answer
+
+        def together(first: str, second: str) -> bool:
+            return bool(np.isin(self._holders(first), self._holders(second)).any())
+
+        return Vocabulary(postings=self.postings, known=known, together=together, languages=self.languages)
+
+    def _holders(self, term: str) -> NDArray[np.int64]:
+        places = self.scope.columns[self.postings.tools[self.postings.span(term)]]
+        return places[places >= 0]
+
+
+class Index:
+    """An immutable search index over tools: `Index.build` makes one, `updated` the next.
+
+    What is held about tools outside `visible`: every statistic (rarity of a word, size of a namespace, languages and
+    spellings tried) is taken over the visible tools alone, so `search` answers, to the last digit, what an index of
+    just those tools would answer. Hidden tools can change how long an answer takes, and nothing else.
+
+    It may be searched from several threads at once.
+    """
+
+    def __init__(
+        self, entries: Iterable[Entry], *, vectors: Mapping[str, Vector], embedder: Embedder | None, alike_from: float
+    ) -> None:
+        ordered = sorted(entries, key=lambda entry: (entry.text.namespace, entry.text.id))
+        namespaces = {namespace: n for n, namespace in enumerate(dict.fromkeys(e.text.namespace for e in ordered))}
+        self._entries = {entry.text.id: entry for entry in ordered}
+        self._ids = tuple(self._entries)
+        self._namespaces = tuple(namespaces)
+        self._namespace_of = np.array([namespaces[entry.text.namespace] for entry in ordered], dtype=np.int64)
+        self._language_bits = np.array([entry.language_bits for entry in ordered], dtype=np.int64)
+        self._postings = post([entry.terms for entry in ordered])
+        self._vectors = vectors
+        self._matrix = np.stack([vectors[id_] for id_ in self._ids]) if vectors else None
+        self._embedder = embedder
+        self._alike_from = alike_from
+
+    @classmethod
+    def build(cls, texts: Iterable[ToolText], *, embedder: Embedder | None = None, alike_from: float = 0.6) -> Index:
+        """Index tools from scratch; the order they come in does not matter.
+
+        Args:
+            texts: each with an id of its own.
+            embedder: when given, meanings are compared too; it is called once for the texts and once a search.
+            alike_from: cosine from which likeness of meaning alone is reason to answer. It depends on the model.
+
+        Raises:
+            ValueError: two texts share an id, or the embedder does not keep to its dimension.
+        """
+        return cls((), vectors={}, embedder=embedder, alike_from=alike_from).updated(changed=texts)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def updated(self, *, changed: Iterable[ToolText] = (), removed: Collection[str] = ()) -> Index:
+        """Return the index with tools added, replaced and taken out; a text that stays the same is not read again.
+
+        An id in `removed` that is not there is passed over; one that is in `changed` too stays.
+
+        Raises:
+            ValueError: two changed texts share an id, or the embedder does not keep to its dimension.
+        """
+        entries = {id_: entry for id_, entry in self._entries.items() if id_ not in removed}
+        given: set[str] = set()
+        fresh: list[ToolText] = []
+        for text in changed:
+            if text.id in given:
+                raise ValueError(f"Two tools have the id {text.id!r}. Give each tool an id of its own.")
+            given.add(text.id)
+            kept = self._entries.get(text.id)
+            if kept is None or kept.text != text:
+                fresh.append(text)
+            entries[text.id] = kept if kept is not None and kept.text == text else read_tool(text)
+        vectors = {id_: vector for id_, vector in self._vectors.items() if id_ in entries}
+        if self._embedder is not None:
+            rows = embedded([f"{text.title or text.name}: {text.description}" for text in fresh], self._embedder)
+            vectors.update(zip((text.id for text in fresh), rows, strict=True))
+        return Index(entries.values(), vectors=vectors, embedder=self._embedder, alike_from=self._alike_from)
+
+    def among(self, visible: Collection[str] | None = None) -> VisibleTools:
+        """Return the tools with these ids (all when omitted), ready for several searches of one caller."""
+        if visible is None:
+            seen = np.arange(len(self._ids), dtype=np.int64)
+        else:
+            places = (place for place, id_ in enumerate(self._ids) if id_ in visible)
+            seen = np.fromiter(places, dtype=np.int64)
+        bits = int(np.bitwise_or.reduce(self._language_bits[seen])) if len(seen) else 0
+        return VisibleTools(
+            seen=seen,
+            scope=scope_of(seen, self._namespace_of),
+            languages=tuple(language for n, language in enumerate(LANGUAGES) if bits >> n & 1),
+            postings=self._postings,
+        )
+
+    def search(self, query: str, *, visible: Collection[str] | VisibleTools | None = None, limit: int = 8) -> Hits:
+        """Return the visible tools that answer a request, or none when nothing seems to.
+
+        Args:
+            query: one need or a whole task, in any language.
+            visible: the ids that the caller may see, or what `among` made of them; all tools when omitted.
+            limit: the most hits to return.
+
+        Raises:
+            ValueError: `visible` was made by the `among` of another index.
+        """
+        tools = visible if isinstance(visible, VisibleTools) else self.among(visible)
+        if tools.postings is not self._postings:
+            raise ValueError("The visible tools belong to another index. Call `among` of the index that is searched.")
+        if not len(tools.seen):
+            return Hits(abstained=True)
+        request = read_request(query, tools.vocabulary())
+        ranking = rank(request, self._postings, tools.scope) if request.groups else None
+        evidence = evidence_of(request, ranking, tools.scope) if ranking is not None else 0.0
+        scores = ranking.scores if ranking is not None else np.zeros(tools.scope.count, dtype=np.float32)
+        confidence = evidence / (evidence + enough_among(len(tools.seen)))
+        if self._embedder is not None and self._matrix is not None and query.strip():
+            likeness = self._matrix[tools.seen] @ embedded([query], self._embedder)[0]
+            scores = fused_ranks(scores, likeness)
+            if likeness.max() >= self._alike_from:
+                confidence = max(confidence, 0.5, min(float(likeness.max()), 1.0))
+        if confidence < 0.5:
+            return Hits(abstained=True, near_namespaces=self._nearest(ranking, tools))
+        best = [place for place in np.argsort(-scores, kind="stable")[: max(limit, 0)] if scores[place] > 0]
+        hits = (Hit(id=self._ids[tools.seen[p]], score=round(float(scores[p]) * confidence, 4)) for p in best)
+        return Hits(hits=tuple(hits), abstained=False)
+
+    def _nearest(self, ranking: Ranking | None, tools: VisibleTools) -> tuple[str, ...]:
+        if ranking is None:
+            return ()
+        scores = ranking.namespace_scores
+        order = [place for place in np.argsort(-scores, kind="stable")[:_NEAR_NAMESPACES] if scores[place] > 0]
+        return tuple(self._namespaces[self._namespace_of[tools.seen[tools.scope.starts[place]]]] for place in order)

@@ -1,0 +1,166 @@
+"""Request: what a search text asks for, as groups of interchangeable terms and the clauses they stand in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from pegboard.discovery.search.postings import Postings, spellings_near
+from pegboard.discovery.search.synonyms import SYNONYMS
+from pegboard.discovery.search.terms import ENGLISH, Languages, languages_of, stem, stems, word_parts, words_of
+
+MAX_REQUEST_CHARS = 4_000
+MAX_GROUPS = 64
+
+# Words of asking rather than of what is asked for: they say nothing about a tool. Forms, not stems: who is currently
+# planning something asks for neither the current weather nor a plan.
+_ASKING = frozenset(
+    (
+        "please could would can want wants wanted wish need needs needed require requires required help helps helping"
+        " assist provide provides providing give gives giving tell like likes also additionally furthermore moreover"
+        " finally thank thanks im ill id let lets us use uses used using able sure interested planning currently tool"
+        " tools"
+    ).split()
+)
+_LABEL = re.compile(
+    r"^\s*(?:server|namespace|toolset|agent|app|tool|function|capability|action)\s*[:=]\s*",
+    re.IGNORECASE | re.MULTILINE,
+)
+_CLAUSE_END = re.compile(r"[.?!;](?=\s|$)|[。？！；]|\n|\s[+/]\s|,\s+and\s|\band also\b|\band then\b")
+# What a request hands to a tool rather than asks of it: addresses, paths, quotations.
+_ARGUMENT = re.compile(
+    r"https?://\S+|[\w.+-]+@[\w-]+\.\w[\w.-]*|(?<![\w:/])~?(?:/[\w.@%+-]+)+/?|[\"“'‘][^\"”'’\n]{1,60}[\"”'’](?!\w)"
+)
+_SPLIT_SHARE = 0.5
+_SPELLING_SHARE = 0.8
+_LEAST_SPELLING = 0.5
+_LEAST_SLIPPED = 6  # letters; among shorter words too many are one letter apart
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TermGroup:
+    """One word of the request and the terms of visible tools that would satisfy it.
+
+    `exact` are the word itself and its other spellings, each with the share of a full match that it is worth; `similar`
+    mean about the same. A group `is_known` when a visible tool has the word itself, one slip of the keyboard away from
+    it, both its halves or one that means the same; not merely one spelled nearly so or one of its halves.
+    """
+
+    exact: tuple[tuple[str, float], ...]
+    similar: tuple[str, ...]
+    is_known: bool
+    is_argument: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """A search text, read: its groups and, for each clause, the positions of its groups."""
+
+    groups: tuple[TermGroup, ...]
+    clauses: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Vocabulary:
+    """The terms that a request may be read against.
+
+    `known` says whether a visible tool has a term: nothing is expanded to a term for which it says no; `together`
+    whether one has both. `languages` are those that the visible tools are described in.
+    """
+
+    postings: Postings
+    known: Callable[[str], bool]
+    together: Callable[[str, str], bool]
+    languages: Languages
+
+
+def read_request(text: str, vocabulary: Vocabulary) -> Request:
+    """Read a search text; what follows its first 4,000 characters and its first 64 different words is ignored."""
+    text = text[:MAX_REQUEST_CHARS]
+    request = _read(text, vocabulary, silent=_ASKING)
+    if request.groups:
+        return request
+    # "help" alone asks for the tool of that name.
+    return _read(text, vocabulary, silent=frozenset(word for word in _ASKING if not vocabulary.known(stem(word))))
+
+
+def _read(text: str, vocabulary: Vocabulary, *, silent: frozenset[str]) -> Request:
+    spoken = languages_of(words_of(text), among=vocabulary.languages)
+    arguments = {word for found in _ARGUMENT.finditer(text) for word in words_of(found.group())}
+    places: dict[str, int] = {}
+    groups: list[TermGroup] = []
+    clauses: list[tuple[int, ...]] = []
+    for clause in _CLAUSE_END.split(_LABEL.sub(" ", text)):
+        words = words_of(clause)
+        members: dict[int, None] = {}
+        for n, (word, following) in enumerate(zip(words, (*words[1:], ""), strict=False)):
+            # A capital inside a sentence marks a proper name; capitals throughout (PDF, SQL) do not.
+            is_argument = word in arguments or (n > 0 and word.istitle())
+            for part in _asked_parts(word, spoken, vocabulary, silent):
+                if stem(part) not in places and len(groups) < MAX_GROUPS:
+                    places[stem(part)] = len(groups)
+                    groups.append(
+                        _group(part, following, spoken, vocabulary, is_argument=is_argument or part.isdigit())
+                    )
+                if stem(part) in places:
+                    members[places[stem(part)]] = None
+        if members:
+            clauses.append(tuple(members))
+    return Request(groups=tuple(groups), clauses=tuple(clauses))
+
+
+def _asked_parts(word: str, spoken: Languages, vocabulary: Vocabulary, silent: frozenset[str]) -> Iterator[str]:
+    """Yield the parts of a word that say something, and the whole where a tool has it."""
+    parts = word_parts(word, spoken)
+    for part in parts:
+        is_whole = len(parts) > 1 and part is parts[-1]
+        if part not in silent and not (is_whole and not vocabulary.known(stem(part))):
+            yield part
+
+
+def _group(part: str, following: str, spoken: Languages, vocabulary: Vocabulary, *, is_argument: bool) -> TermGroup:
+    known = vocabulary.known
+    own = [term for term in stems(part, (ENGLISH, *spoken)) if known(term)]
+    if not own:
+        own = [term for term in stems(part, vocabulary.languages) if known(term)]
+    joined = stem(part + following.lower())
+    if following and known(joined):  # "file system" finds filesystem
+        own.append(joined)
+    term = stem(part)
+    similar = tuple(other for other in SYNONYMS.get(term, ()) if other not in own and known(other))
+    exact = dict.fromkeys(own, 1.0)
+    is_known = bool(own)
+    if not exact:
+        halves = _split_compound(part, known)
+        exact = dict.fromkeys(halves, _SPLIT_SHARE)
+        is_known = len(halves) == 2 and vocabulary.together(*halves)
+    if not exact and similar:
+        is_known = True
+    elif not exact and len(term) > 3:
+        near = spellings_near(term, vocabulary.postings, known=known, least=_LEAST_SPELLING, count=3)
+        exact = {other: _SPELLING_SHARE * share for other, share in near}
+        is_known = len(part) >= _LEAST_SLIPPED and any(_is_one_slip(term, other) for other in exact)
+    return TermGroup(exact=tuple(exact.items()), similar=similar, is_known=is_known, is_argument=is_argument)
+
+
+def _is_one_slip(word: str, other: str) -> bool:
+    """Tell whether a letter too many, too few, another or two exchanged make one word the other."""
+    start = _shared(word, other)
+    end = _shared(word[start:][::-1], other[start:][::-1])
+    slip, meant = word[start : len(word) - end], other[start : len(other) - end]
+    return max(len(slip), len(meant)) <= 1 or (len(slip) == len(meant) == 2 and slip == meant[::-1])
+
+
+def _shared(word: str, other: str) -> int:
+    """Return how many letters two words share from the start."""
+    return next((n for n, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), min(len(word), len(other)))
+
+
+def _split_compound(word: str, known: Callable[[str], bool]) -> tuple[str, str] | tuple[()]:
+    """Return the two known terms that a word is written together from ("filesystem" finds file_system), or nothing."""
+    for cut in range(3, len(word) - 2):
+        parts = stem(word[:cut]), stem(word[cut:])
+        if all(known(part) for part in parts):
+            return parts
+    return ()

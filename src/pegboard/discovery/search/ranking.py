@@ -1,0 +1,137 @@
+"""Ranking: how well each visible tool, and the namespace it is in, answers a request.
+
+BM25F: the fields of a tool are pooled before saturation, and the namespace scores once more as one document. Every
+statistic is taken over the visible tools alone, so a ranking is the one that an index of just those tools would give.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pegboard.discovery.search.postings import Postings
+from pegboard.discovery.search.query import Request
+
+Floats = NDArray[np.floating[Any]]
+Vector = Floats
+Matrix = Floats
+
+# The same for every catalogue; `bench/discovery.py` shows what they give.
+_SATURATION = 1.6
+_NAMESPACE_SATURATION = 1.2
+_NAMESPACE_LENGTH = 0.8  # how much a namespace of many tools is damped
+_NAMESPACE_SHARE = 0.4
+_SIMILAR_SHARE = 0.3
+_CLAUSE_SHARE = 0.3
+_SIMILAR_TRUST = 0.5  # of a synonym, when it is judged whether anything was found at all
+_UNSEEN = 50  # rarity is judged as if so many other tools were there, or no word would be rare among three
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scope:
+    """The tools that a caller may see.
+
+    `columns` has for every tool its place among them or -1; `starts` the places where the namespaces begin.
+    """
+
+    columns: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    count: int
+
+
+def scope_of(seen: NDArray[np.int64], namespace_of: NDArray[np.int64]) -> Scope:
+    """Return the scope of the tools numbered in `seen`; the tools of a namespace stand together."""
+    columns = np.full(len(namespace_of), -1, dtype=np.int64)
+    columns[seen] = np.arange(len(seen))
+    namespaces = namespace_of[seen]
+    starts = np.flatnonzero(np.diff(namespaces, prepend=-1))
+    return Scope(columns=columns, starts=starts, count=len(seen))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ranking:
+    """What a request found: a score per visible tool and per visible namespace.
+
+    `matched` is 0 … 1 for each group of terms and tool; `rarity` what each group tells, 1.0 for a word of one tool.
+    """
+
+    scores: Vector
+    namespace_scores: Vector
+    matched: Matrix
+    rarity: Vector
+
+
+def rank(request: Request, postings: Postings, scope: Scope) -> Ranking:
+    """Rank the visible tools for a request that has at least one group."""
+    exact = _frequencies([group.exact for group in request.groups], postings, scope)
+    similar = _frequencies([tuple((t, 1.0) for t in group.similar) for group in request.groups], postings, scope)
+    holders = np.where((exact > 0).any(axis=1), _holders(exact), _holders(similar))
+    said, meant = _saturated(exact, _SATURATION), _saturated(similar, _SATURATION)
+    cells = np.maximum(said, np.float32(_SIMILAR_SHARE) * meant) * _idf(holders, scope.count)[:, None]
+
+    sizes = np.diff(np.append(scope.starts, scope.count))
+    damping = 1 - _NAMESPACE_LENGTH + _NAMESPACE_LENGTH * sizes / sizes.mean()
+    pooled = np.add.reduceat(exact, scope.starts, axis=1) / damping.astype(np.float32)
+    namespace_idf = _idf(_holders(pooled), len(sizes))
+    namespace_cells = _saturated(pooled, _NAMESPACE_SATURATION) * namespace_idf[:, None]
+
+    cells_of_both = cells + _NAMESPACE_SHARE * np.repeat(namespace_cells, sizes, axis=1)
+    return Ranking(
+        scores=_fused(cells_of_both, request.clauses),
+        namespace_scores=namespace_cells.sum(axis=0),
+        matched=np.minimum(np.maximum(said, np.float32(_SIMILAR_TRUST) * meant), np.float32(1.0)),
+        rarity=_rarity(holders, scope.count),
+    )
+
+
+def _frequencies(groups: list[tuple[tuple[str, float], ...]], postings: Postings, scope: Scope) -> Matrix:
+    """Return the pooled weight of each group of terms in each visible tool."""
+    cells: list[NDArray[np.int64]] = []
+    weights: list[Vector] = []
+    for row, terms in enumerate(groups):
+        for term, share in terms:
+            span = postings.span(term)
+            columns = scope.columns[postings.tools[span]]
+            seen = columns >= 0
+            cells.append(columns[seen] + row * scope.count)
+            weights.append(postings.weights[span][seen] * np.float32(share))
+    size = len(groups) * scope.count
+    if not cells:
+        return np.zeros((len(groups), scope.count), dtype=np.float32)
+    flat = np.bincount(np.concatenate(cells), np.concatenate(weights), minlength=size)
+    return flat.reshape(len(groups), scope.count).astype(np.float32)
+
+
+def _fused(cells: Matrix, clauses: tuple[tuple[int, ...], ...]) -> Vector:
+    """Return one score per tool, from the whole request and from each clause: a long task needs more than one tool."""
+    scores = _relative(cells.sum(axis=0))
+    telling = [list(clause) for clause in clauses if len(clause) > 1]
+    if len(telling) > 1:
+        parts = sum((_relative(cells[clause].sum(axis=0)) for clause in telling), np.zeros_like(scores))
+        scores = scores + np.float32(_CLAUSE_SHARE / len(telling)) * parts
+    return _relative(scores)
+
+
+def _relative(scores: Vector) -> Vector:
+    best = scores.max()
+    return scores / best if best > 0 else scores
+
+
+def _saturated(frequencies: Matrix, saturation: float) -> Matrix:
+    return frequencies * np.float32(saturation + 1) / (frequencies + np.float32(saturation))
+
+
+def _holders(frequencies: Matrix) -> NDArray[np.int64]:
+    return (frequencies > 0).sum(axis=1, dtype=np.int64)
+
+
+def _idf(holders: NDArray[np.int64], count: int) -> Vector:
+    return np.log1p((count - holders + 0.5) / (holders + 0.5)).astype(np.float32)
+
+
+def _rarity(holders: NDArray[np.int64], count: int) -> Vector:
+    others = np.maximum(holders, 1) - 1
+    return _idf(others, count + _UNSEEN) / _idf(np.zeros_like(others), count + _UNSEEN)

@@ -1,0 +1,79 @@
+"""Tool text: what the index reads of a tool, and the weighted terms it becomes."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+
+from pegboard.discovery.search.postings import TermWeights
+from pegboard.discovery.search.terms import LANGUAGES, languages_of, terms_of, words_of
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolText:
+    """What the index reads of a tool.
+
+    `name` is the tool's own, without its namespace; `parameters` are pairs of name and description.
+    """
+
+    id: str
+    name: str
+    title: str = ""
+    description: str = ""
+    namespace: str = ""
+    parameters: tuple[tuple[str, str], ...] = ()
+    examples: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """A tool's text and what was made of it, kept from one index to the next while the text stays the same."""
+
+    text: ToolText
+    terms: TermWeights
+    language_bits: int  # one for each of LANGUAGES
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Field:
+    weight: float
+    usual_length: float
+    damping: float  # how much less a word counts in a field longer than usual: 0 no less, 1 in proportion
+
+
+# The same for every catalogue. Usual lengths are constants, so that a tool's weights do not depend on its neighbours.
+_NAME = _Field(weight=2.0, usual_length=3, damping=0.3)
+_TITLE = _Field(weight=1.0, usual_length=3, damping=0.3)
+_NAMESPACE = _Field(weight=1.0, usual_length=2, damping=0.3)
+_DESCRIPTION = _Field(weight=1.0, usual_length=14, damping=0.75)
+_EXAMPLES = _Field(weight=0.7, usual_length=14, damping=0.75)
+_PARAMETER_NAMES = _Field(weight=0.7, usual_length=4, damping=0.75)
+_PARAMETER_TEXTS = _Field(weight=0.4, usual_length=20, damping=0.75)
+
+
+def read_tool(text: ToolText) -> Entry:
+    """Return the terms of a tool, pooled over its fields: BM25F's weights before saturation."""
+    name, title, namespace = words_of(text.name), words_of(text.title), words_of(text.namespace)
+    description, examples = words_of(text.description), words_of(" ".join(text.examples))
+    parameter_names = words_of(" ".join(name for name, _ in text.parameters))
+    parameter_texts = words_of(" ".join(description for _, description in text.parameters))
+    languages = languages_of((*title, *description, *parameter_texts, *examples))
+    pooled: dict[str, float] = {}
+    for field, words in (
+        (_NAME, name),
+        (_TITLE, title),
+        (_NAMESPACE, namespace),
+        (_DESCRIPTION, description),
+        (_EXAMPLES, examples),
+        (_PARAMETER_NAMES, parameter_names),
+        (_PARAMETER_TEXTS, parameter_texts),
+    ):
+        terms = terms_of(words, languages)
+        damped = 1 - field.damping + field.damping * len(terms) / field.usual_length
+        for term in terms:
+            pooled[term] = pooled.get(term, 0.0) + field.weight / damped
+    return Entry(
+        text=text,
+        terms=TermWeights(terms=tuple(pooled), weights=array("f", pooled.values())),
+        language_bits=sum(1 << LANGUAGES.index(language) for language in languages),
+    )

@@ -1,0 +1,92 @@
+"""Text: read a part of a file as characters, and turn characters into bytes."""
+
+from __future__ import annotations
+
+import codecs
+from dataclasses import dataclass
+
+from pegboard.egress.files import Root
+from pegboard.model.bounds import DEFAULT_BOUNDS
+from pegboard.model.error import CallError
+
+_CHUNK_BYTES = 64 * 1024
+# They are no way to write text down in files, and slow on purpose-made input.
+_NO_ENCODINGS = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextPart:
+    """Characters of a file from `start` on. `next_start` is where to go on reading, None at the end."""
+
+    content: str
+    size_bytes: int
+    next_start: int | None
+
+
+def read_text(
+    root: Root,
+    path: str,
+    *,
+    encoding: str = "utf-8",
+    start: int = 0,
+    max_chars: int = 50_000,
+    max_scanned_bytes: int = DEFAULT_BOUNDS.upload_bytes,
+) -> TextPart:
+    """Read at most `max_chars` characters from character `start` on, holding no more than that in memory.
+
+    Raises:
+        CallError: invalid_arguments for a path that is no ordinary file below the root, an unknown encoding, bytes
+            that are not in it, and a start beyond the first `max_scanned_bytes`.
+    """
+    decoder = _codec(encoding).incrementaldecoder("strict")
+    wanted, skipped, scanned_bytes, is_last = "", 0, 0, False
+    with root.open_read(path) as file:
+        size_bytes = file.seek(0, 2)
+        file.seek(0)
+        # One more than wanted tells whether anything follows.
+        while not is_last and len(wanted) <= max_chars:
+            if scanned_bytes > max_scanned_bytes:
+                raise _refusal(f"Only the first {max_scanned_bytes} bytes of {path!r} can be read. Use a lower start.")
+            chunk = file.read(_CHUNK_BYTES)
+            scanned_bytes += len(chunk)
+            is_last = not chunk
+            try:
+                text = decoder.decode(chunk, is_last)
+            except UnicodeError as exc:
+                near = scanned_bytes - len(chunk) + getattr(exc, "start", 0)
+                text = f"{path!r} is not valid {encoding!r} near byte {near}. Name its encoding."
+                raise _refusal(text) from None
+            drop = min(len(text), start - skipped)
+            skipped += drop
+            wanted += text[drop:]
+    next_start = start + max_chars if len(wanted) > max_chars else None
+    return TextPart(content=wanted[:max_chars], size_bytes=size_bytes, next_start=next_start)
+
+
+def encode_text(content: str, encoding: str = "utf-8") -> bytes:
+    """Turn text into bytes.
+
+    Raises:
+        CallError: invalid_arguments for an unknown encoding and for characters that it does not have.
+    """
+    try:
+        return _codec(encoding).encode(content, "strict")[0]
+    except UnicodeEncodeError as exc:
+        text = f"{encoding!r} cannot hold {content[exc.start]!r} (character {exc.start}). Use 'utf-8'."
+        raise _refusal(text) from None
+
+
+def _codec(encoding: str) -> codecs.CodecInfo:
+    try:
+        found = codecs.lookup(encoding)
+    except (LookupError, ValueError):
+        found = None
+    # Without this flag it is a transformation such as 'zip', which could unpack a bomb.
+    is_text = found is not None and getattr(found, "_is_text_encoding", False)
+    if found is None or not is_text or found.name.replace("-", "_") in _NO_ENCODINGS:
+        raise _refusal(f"The encoding {encoding[:40]!r} is not known. Use 'utf-8'.")
+    return found
+
+
+def _refusal(text: str) -> CallError:
+    return CallError("invalid_arguments", text)

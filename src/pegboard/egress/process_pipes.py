@@ -1,0 +1,226 @@
+"""Wire: the three pipes of a running program, with a limit on each."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable
+from typing import IO
+
+from pegboard.model.error import CallError
+
+# Complete lines that wait for their reader; past this the program has to wait. Each line costs memory of its own.
+_WAITING_BYTES = 1024 * 1024
+_LINE_COST_BYTES = 64
+# What the program wrote before it died is still in the pipe; a descendant that keeps the pipe open gets this long.
+_LINGER_S = 0.25
+
+
+class Wire:
+    """Splits stdout into lines, keeps the end of stderr, and holds writers back while stdin is full.
+
+    Made of plain pipes rather than of the event loop's own subprocess support, which in uvloop leaks descriptors
+    into the child and uses sockets.
+    """
+
+    def __init__(self, command: str, *, line_bytes: int, stderr_bytes: int) -> None:
+        self.exited = asyncio.Event()
+        self.stderr = bytearray()
+        self._command = command
+        self._line_bytes = line_bytes
+        self._stderr_bytes = stderr_bytes
+        self._lines: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._rest = bytearray()
+        self._fault: CallError | None = None
+        self._is_ended = False
+        self._is_paused = False
+        self._is_stdin_open = True
+        self._news = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._transports: list[asyncio.BaseTransport] = []
+        self._open_pipes = 0
+        self._all_closed = asyncio.Event()
+
+    async def attach(self, stdin: IO[bytes], stdout: IO[bytes], stderr: IO[bytes]) -> None:
+        """Hand the three pipes to the event loop."""
+        loop = asyncio.get_running_loop()
+        self._inodes = frozenset(os.fstat(pipe.fileno()).st_ino for pipe in (stdout, stderr))
+        self._stdin, _ = await loop.connect_write_pipe(lambda: _Input(self), stdin)
+        self._stdout, _ = await loop.connect_read_pipe(lambda: _Output(self, self._on_stdout, self._end), stdout)
+        await loop.connect_read_pipe(lambda: _Output(self, self._on_stderr, _nothing), stderr)
+
+    # ---- what our side asks for
+
+    async def read_line(self) -> bytes | None:
+        """Return the next line, or None at the end."""
+        while not self._lines:
+            if self._fault is not None:
+                raise self._fault
+            if self._is_ended:
+                return None
+            self._news.clear()
+            await self._news.wait()
+        line = self._lines.popleft()
+        self._waiting_bytes -= len(line) + _LINE_COST_BYTES
+        if self._is_paused and self._fault is None and self._waiting_bytes <= _WAITING_BYTES // 2:
+            self._is_paused = False
+            if not self._is_ended:
+                self._stdout.resume_reading()
+        return line
+
+    async def write(self, payload: bytes) -> None:
+        """Send bytes, waiting before and after while the pipe is full."""
+        await self._writable.wait()
+        if not self._is_stdin_open or self.exited.is_set():
+            text = f"The program {self._command!r} has ended or takes no more input."
+            raise CallError("upstream_lost", text, outcome_unknown=False)
+        self._stdin.write(payload)
+        await self._writable.wait()
+        if not self._is_stdin_open or self.exited.is_set():
+            text = f"The program {self._command!r} ended while it was being asked. The action may have happened."
+            raise CallError("upstream_lost", text, outcome_unknown=True)
+
+    def close_stdin(self) -> None:
+        """Close stdin; what was written before is still sent."""
+        self._stdin.close()
+
+    def output_pipes(self) -> frozenset[int]:
+        """Return the inode numbers of stdout and stderr."""
+        return self._inodes
+
+    async def close(self) -> None:
+        """Close every pipe, and wait until the event loop has let go of them."""
+        if self._stdin.get_write_buffer_size():
+            self._stdin.abort()
+        for transport in self._transports:
+            transport.close()
+        await self._all_closed.wait()
+
+    # ---- what the event loop reports
+
+    def on_exit(self) -> None:
+        """Take note that the program is gone."""
+        self.exited.set()
+        self._writable.set()
+        asyncio.get_running_loop().call_later(_LINGER_S, self._hang_up)
+
+    def on_pipe_open(self, transport: asyncio.BaseTransport) -> None:
+        """Take note of a pipe that has to be closed in the end."""
+        self._transports.append(transport)
+        self._open_pipes += 1
+
+    def on_pipe_closed(self) -> None:
+        """Take note that a pipe is closed."""
+        self._open_pipes -= 1
+        if self._open_pipes == 0:
+            self._all_closed.set()
+
+    def on_writable(self, is_writable: bool) -> None:
+        """Take note that stdin is full or has room again."""
+        if is_writable:
+            self._writable.set()
+        else:
+            self._writable.clear()
+
+    def on_stdin_closed(self) -> None:
+        """Take note that the program takes no more input."""
+        self._is_stdin_open = False
+        self._writable.set()
+
+    def _on_stderr(self, arrived: bytes) -> None:
+        self.stderr += arrived
+        del self.stderr[: -self._stderr_bytes]
+
+    def _on_stdout(self, arrived: bytes) -> None:
+        if self._fault is None:
+            self._split(arrived)
+            self._news.set()
+
+    # ---- inside
+
+    def _split(self, arrived: bytes) -> None:
+        first, *others = arrived.split(b"\n")
+        self._rest += first
+        for part in others:
+            self._take(bytes(self._rest))
+            self._rest[:] = part
+        if len(self._rest) > self._line_bytes:
+            self._refuse()
+        if self._waiting_bytes > _WAITING_BYTES and not self._is_paused:
+            self._pause()
+
+    def _take(self, line: bytes) -> None:
+        if len(line) > self._line_bytes:
+            self._refuse()
+        elif self._fault is None:
+            self._lines.append(line.removesuffix(b"\r"))
+            self._waiting_bytes += len(self._lines[-1]) + _LINE_COST_BYTES
+
+    def _refuse(self) -> None:
+        text = f"The program {self._command!r} wrote a line of more than {self._line_bytes} bytes. Stop and replace it."
+        self._fault = CallError("protocol_error", text)
+        self._rest.clear()
+        self._pause()
+
+    def _pause(self) -> None:
+        if not self._is_paused and not self._is_ended:
+            self._is_paused = True
+            self._stdout.pause_reading()
+
+    def _hang_up(self) -> None:
+        self._stdout.close()
+        self._end()
+
+    def _end(self) -> None:
+        if not self._is_ended:
+            self._is_ended = True
+            if self._rest and self._fault is None:
+                self._take(bytes(self._rest))
+                self._rest.clear()
+        self._news.set()
+
+
+class _Output(asyncio.Protocol):
+    """One output pipe of the program."""
+
+    def __init__(self, wire: Wire, on_bytes: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        self._wire = wire
+        self._on_end = on_end
+        self._on_bytes = on_bytes
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._wire.on_pipe_open(transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._on_bytes(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._on_end()
+        self._wire.on_pipe_closed()
+
+
+class _Input(asyncio.Protocol):
+    """The input pipe of the program."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._wire.on_pipe_open(transport)
+
+    def pause_writing(self) -> None:
+        self._wire.on_writable(False)
+
+    def resume_writing(self) -> None:
+        self._wire.on_writable(True)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._wire.on_stdin_closed()
+        self._wire.on_pipe_closed()
+
+
+def _nothing() -> None:
+    """Do nothing at the end of stderr."""

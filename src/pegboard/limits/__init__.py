@@ -1,0 +1,1 @@
+"""limits: where rate limits are counted."""

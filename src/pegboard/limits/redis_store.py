@@ -1,0 +1,182 @@
+"""Redis limits: the moving window, counted in a Redis or Valkey that several processes share. Needs `pegboard[redis]`.
+
+The package `limits` brings connections, keys and the form of its moving window; the script is ours, as the library
+charges one window at a time, in whole seconds, and cannot give a charge back. See docs/decisions/0007.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import orjson
+from limits.aio.storage import RedisStorage
+from limits.errors import ConfigurationError
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError, ResponseError
+
+from pegboard.model.error import DefinitionError
+from pegboard.model.rate_limit import RateLimit
+from pegboard.model.secret import Secret
+
+Hits = Sequence[tuple[tuple[str | None, ...], RateLimit]]
+
+PATIENCE_S: Final = 0.03
+"""How long the store may be silent; with what else a decision takes, that stays below 50 ms."""
+_STEPS = 10
+_LANES = 4
+_SOCKET_S = 1.0
+_SCHEMES = ("redis", "rediss", "redis+unix")
+
+# Each key is a list of times, newest first: full while its `limit`th is younger than the window. All windows or none.
+_ASK_ALL = """
+local now, longest = tonumber(ARGV[1]), 0
+for i, key in ipairs(KEYS) do
+  local last = redis.call('lindex', key, ARGV[2 * i + 1] - 1)
+  if last then longest = math.max(longest, tonumber(last) + tonumber(ARGV[2 * i + 2]) - now) end
+end
+if longest == 0 and ARGV[2] == 'charge' then
+  for i, key in ipairs(KEYS) do
+    redis.call('lpush', key, ARGV[1])
+    redis.call('ltrim', key, 0, ARGV[2 * i + 1] - 1)
+    redis.call('expire', key, math.ceil(tonumber(ARGV[2 * i + 2])))
+  end
+end
+return string.format('%.17g', longest)
+"""
+
+
+class RedisLimitStore:
+    """Counts accepted calls in moving windows on Redis or Valkey; fills `pegboard.core.ports.LimitStore`.
+
+    A store that does not answer within 30 ms, or answers with an error, raises `ConnectionError`; the next call asks
+    it again, so it is in use as soon as it is back. Nothing is connected before the first call. The windows go by the
+    wall clocks of the processes: those of several hosts must agree.
+
+    Args:
+        uri: `redis://[user:password@]host:port/database`; `rediss://`, `redis+unix://`, and the same of `valkey`.
+        key_prefix: stands before every key; what shares its limits has the same one.
+        wall_clock: seconds since 1970, the same for all who share the store.
+
+    Raises:
+        DefinitionError: the URI cannot be used.
+    """
+
+    def __init__(
+        self, uri: str | Secret, *, key_prefix: str = "pegboard", wall_clock: Callable[[], float] = time.time
+    ) -> None:
+        text = uri.reveal() if isinstance(uri, Secret) else uri
+        self._uri = "async+" + text.replace("valkey", "redis", 1) if text.startswith("valkey") else "async+" + text
+        self._prefix, self._clock = key_prefix, wall_clock
+        self._place = _place(self._uri.removeprefix("async+"))
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._failed, self._answers = float("-inf"), 0
+        self._open()
+
+    def _open(self) -> None:
+        options: dict[str, Any] = {
+            "max_connections": 2 * _LANES,
+            "socket_timeout": _SOCKET_S,
+            "socket_connect_timeout": _SOCKET_S,
+            "retry": Retry(NoBackoff(), 0),
+        }
+        try:
+            self._storage = RedisStorage(self._uri, implementation="redispy", key_prefix=self._prefix, **options)
+        except (ConfigurationError, ValueError, TypeError) as error:
+            raise DefinitionError(f"the URI of the store cannot be used: {type(error).__name__}") from None
+        bridge: Any = self._storage.bridge
+        self._ask_all = bridge.get_connection().register_script(_ASK_ALL)
+        self._key: Callable[[str], str] = bridge.prefixed_key
+        # More callers than lanes wait for their turn here, and not for a connection: what waits for us is no silence.
+        self._lanes = asyncio.Semaphore(_LANES)
+
+    async def wait_s(self, hits: Hits, *, charge: bool) -> float | None:
+        """Return seconds until one more call fits all windows, 0.0 if now, `None` if never; see `ports.LimitStore`.
+
+        Raises:
+            ConnectionError: the store is away, slow, or holds something else under one of the keys.
+        """
+        if any(limit.max_calls == 0 for _, limit in hits):
+            return None
+        began, loop = time.monotonic(), asyncio.get_running_loop()
+        if loop is not self._loop:
+            # Connections belong to the loop that opened them.
+            if self._loop is not None:
+                self._open()
+            self._loop = loop
+        async with self._lanes:
+            if self._failed >= began:
+                raise ConnectionError(f"{self._place} did not answer")
+            try:
+                wait_s = await self._patiently(self._decide(hits, charge=charge))
+            except ResponseError as error:
+                # Its answer to this one call: the others are not concerned.
+                raise ConnectionError(f"{self._place} refused: {error}") from error
+            except (RedisError, OSError) as error:
+                self._failed = time.monotonic()
+                why = f" within {PATIENCE_S * 1000:g} ms" if isinstance(error, TimeoutError) else f": {error}"
+                raise ConnectionError(f"{self._place} did not answer{why}") from error
+            self._answers += 1
+            return wait_s
+
+    async def _patiently(self, asked: Awaitable[float]) -> float:
+        """Return the answer, or give up after `PATIENCE_S` in which the store answered nobody.
+
+        Waits in steps: a loop that was held up loses one step by it and still reads the answer that came meanwhile.
+
+        Raises:
+            TimeoutError: there was none.
+        """
+        asking = asyncio.ensure_future(asked)
+        asking.add_done_callback(_retrieve)
+        silent, answers = 0, self._answers
+        try:
+            while silent < _STEPS:
+                await asyncio.wait({asking}, timeout=PATIENCE_S / _STEPS)
+                if asking.done():
+                    return asking.result()
+                silent = silent + 1 if answers == self._answers else 0
+                answers = self._answers
+        finally:
+            asking.cancel()
+        raise TimeoutError
+
+    async def _decide(self, hits: Hits, *, charge: bool) -> float:
+        keys = [self._key(orjson.dumps(key).decode()) for key, _ in hits]
+        windows = [str(said) for _, limit in hits for said in (limit.max_calls, limit.window_s)]
+        wait_s: Any = await self._ask_all(keys, [repr(self._clock()), "charge" if charge else "look", *windows])
+        return float(wait_s)
+
+    async def close(self) -> None:
+        """Let the connections go."""
+        client: Any = self._storage.bridge
+        await client.get_connection().aclose()
+
+
+def _place(uri: str) -> str:
+    """Return what may be shown of a URI: neither user nor password.
+
+    Raises:
+        DefinitionError: it is none of a Redis or Valkey.
+    """
+    try:
+        parts = urlsplit(uri)
+        host, port = parts.hostname, parts.port or 6379
+    except ValueError:
+        raise DefinitionError("the URI of the store cannot be read; write for example redis://localhost:6379") from None
+    if parts.scheme not in _SCHEMES or not (host or parts.path):
+        raise DefinitionError(
+            f"{parts.scheme + '://'!r} leads to no store for limits; write redis://host:port, or rediss, redis+unix "
+            "or valkey instead of redis"
+        )
+    return f"the limit store at {host}:{port}" if host else f"the limit store at {parts.path!r}"
+
+
+def _retrieve(asked: asyncio.Future[float]) -> None:
+    """Look at an error that nobody waits for any more, lest asyncio complain of it."""
+    if not asked.cancelled():
+        asked.exception()

@@ -1,0 +1,54 @@
+"""Hook: user code at one point of a call, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from pegboard.model.error import ErrorKind
+from pegboard.model.json_types import JSON
+
+
+class Verdict(NamedTuple):
+    """What a before-hook answers. `None` from a hook means `allow`."""
+
+    kind: Literal["allow", "deny", "ask", "replace"]
+    reason: str = ""
+    args: JSON | None = None
+    error_kind: ErrorKind = "hook_refused"
+
+    @classmethod
+    def allow(cls, reason: str = "") -> Verdict:
+        return cls("allow", reason)
+
+    @classmethod
+    def deny(cls, reason: str) -> Verdict:
+        return cls("deny", reason)
+
+    @classmethod
+    def ask(cls, reason: str) -> Verdict:
+        return cls("ask", reason)
+
+    @classmethod
+    def replace(cls, args: JSON, reason: str = "") -> Verdict:  # pyright: ignore[reportIncompatibleMethodOverride] - the contract's word
+        return cls("replace", reason, args)
+
+
+HookKind = Literal["before", "around", "after", "on_error", "on_complete"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Hook:
+    """User code at one point of the path. `match` is a glob over qualified id and wire name.
+
+    Signatures, sync or async: `before(call) -> Verdict | None` · `around(call, proceed)`, which
+    awaits `proceed()` and returns a value · `after(call, result) -> value | None` ·
+    `on_error(call, result)` · `on_complete(call, result)`.
+    """
+
+    kind: HookKind
+    run: Callable[..., Any]
+    match: str = "*"
+    required: bool = False
+    name: str = ""

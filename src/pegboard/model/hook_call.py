@@ -1,0 +1,22 @@
+"""Hook call: what a hook sees of the call that it stands before, around or after."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pegboard.model.call_context import CallContext
+from pegboard.model.json_types import JSON
+from pegboard.model.tool import ToolSpec
+
+
+class HookCall(Protocol):
+    """What a hook sees of the call: the tool, its wire name, its arguments and the context."""
+
+    @property
+    def tool(self) -> ToolSpec: ...
+    @property
+    def wire_name(self) -> str: ...
+    @property
+    def args(self) -> JSON: ...
+    @property
+    def ctx(self) -> CallContext: ...

@@ -1,0 +1,93 @@
+"""Specs: the records of what is offered beside tools, and which of them a URI means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from pegboard.model.json_types import JSON
+
+_VARIABLE = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResourceSpec:
+    """A resource, or a family of them: `uri` is a template when it has `{variables}`; `{+path}` takes slashes too."""
+
+    uri: str
+    name: str
+    title: str | None = None
+    description: str = ""
+    mime_type: str | None = None
+    icons: tuple[JSON, ...] = ()
+    meta: Mapping[str, Any] | None = None
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The names in the template, in order."""
+        return tuple(name for _, name in _VARIABLE.findall(self.uri))
+
+    def match(self, uri: str) -> dict[str, str] | None:
+        """Return the values of the variables for a URI of this resource; `None` when it is another's."""
+        if not self.variables:
+            return {} if uri == self.uri else None
+        found = re.fullmatch(_pattern(self.uri), uri)
+        if found is None:
+            return None
+        values = {name: unquote(value) for name, value in found.groupdict().items()}
+        slashed = {name for plus, name in _VARIABLE.findall(self.uri) if plus}
+        return values if all(name in slashed or _is_segment(value) for name, value in values.items()) else None
+
+
+class PromptArgument(NamedTuple):
+    """One argument of a prompt; all are text."""
+
+    name: str
+    description: str = ""
+    is_required: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PromptSpec:
+    """A prompt that a person may choose."""
+
+    name: str
+    title: str | None = None
+    description: str = ""
+    arguments: tuple[PromptArgument, ...] = ()
+    icons: tuple[JSON, ...] = ()
+    meta: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CompletionSpec:
+    """Suggestions for one argument of a prompt, or one variable of a resource template."""
+
+    argument: str
+    prompt: str | None = None
+    resource: str | None = None
+
+    def completes(self, named: str, argument: str) -> bool:
+        """Tell whether these are the suggestions for an argument of the prompt or template of that name."""
+        return argument == self.argument and named in (self.prompt, self.resource)
+
+
+Spec = ResourceSpec | PromptSpec | CompletionSpec
+
+
+def _pattern(template: str) -> str:
+    parts: list[str] = []
+    end = 0
+    for found in _VARIABLE.finditer(template):
+        parts.append(re.escape(template[end : found.start()]))
+        parts.append(f"(?P<{found[2]}>{'.+' if found[1] else '[^/?#]+'})")
+        end = found.end()
+    return "".join(parts) + re.escape(template[end:])
+
+
+def _is_segment(value: str) -> bool:
+    """Tell whether a decoded value is one path segment, as its place in the template says."""
+    return value not in (".", "..") and not set(value) & {"/", "\\", "\0"}

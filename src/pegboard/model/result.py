@@ -1,0 +1,89 @@
+"""Content: what a call gives, in blocks for the model and as a structured value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeAlias, cast
+
+from pegboard.model.error import CallError, ToolError
+
+
+class TextContent(NamedTuple):
+    """A block of text."""
+
+    text: str
+
+
+class ImageContent(NamedTuple):
+    """An image; `data` are the raw bytes."""
+
+    data: bytes
+    mime_type: str = "image/png"
+
+
+class AudioContent(NamedTuple):
+    """A sound; `data` are the raw bytes."""
+
+    data: bytes
+    mime_type: str = "audio/wav"
+
+
+class ResourceContent(NamedTuple):
+    """An embedded resource: text, or raw bytes."""
+
+    uri: str
+    text: str | None = None
+    blob: bytes | None = None
+    mime_type: str | None = None
+
+
+class ResourceLink(NamedTuple):
+    """A link to a resource that the client may read itself."""
+
+    uri: str
+    name: str
+    mime_type: str | None = None
+    description: str | None = None
+    title: str | None = None
+
+
+Content: TypeAlias = TextContent | ImageContent | AudioContent | ResourceContent | ResourceLink
+# Makes a named tuple without the detour of its class, which costs three times as much.
+new_tuple: Any = cast("Any", tuple).__new__
+CONTENT_TYPES = (TextContent, ImageContent, AudioContent, ResourceContent, ResourceLink)
+
+
+class ToolResult(NamedTuple):
+    """What a call gave: blocks for the model and, where there is one, the structured value.
+
+    `structured` is JSON; `has_structured` tells a structured `None` from no structured value.
+    """
+
+    content: tuple[Content, ...] = ()
+    structured: Any = None
+    is_error: bool = False
+    error: ToolError | None = None
+    meta: Mapping[str, Any] = {}
+    has_structured: bool = False
+
+    @property
+    def text(self) -> str:
+        """The text blocks, joined by line breaks."""
+        return "\n".join(block.text for block in self.content if isinstance(block, TextContent))
+
+    def with_structured(self, value: Any) -> ToolResult:
+        """Return the result with another structured value; what `_replace` does, at a third of its cost."""
+        return new_tuple(ToolResult, (self.content, value, self.is_error, self.error, self.meta, self.has_structured))
+
+    def unwrap(self) -> Any:
+        """Return the structured value, or the text where there is none; raise `CallError` for an error."""
+        if self.error is not None:
+            raise call_error(self.error)
+        return self.structured if self.has_structured else self.text
+
+
+def call_error(error: ToolError) -> CallError:
+    """Return the exception for a recorded error."""
+    raised = CallError(error.kind, error.message)
+    raised.error = error
+    return raised

@@ -1,0 +1,23 @@
+"""Source state: how a source of tools is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+SourceStatus = Literal["ok", "connecting", "unreachable", "auth_required", "quarantined"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SourceState:
+    """How one source is. `is_up` decides code `source`: it stays true while a grace period runs.
+
+    `quarantined` are qualified ids to hide; `changed` are those that stay listed with their
+    pinned definition while calls answer `needs_review`.
+    """
+
+    status: SourceStatus = "ok"
+    is_up: bool = True
+    reason: str = ""
+    quarantined: frozenset[str] = frozenset()
+    changed: frozenset[str] = frozenset()

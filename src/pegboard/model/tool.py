@@ -1,0 +1,167 @@
+"""Tool: the declaration of a tool, and the entry that joins it with what runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol, TypeAlias
+
+from pegboard.model.call_context import CallContext
+from pegboard.model.context import ToolContext
+from pegboard.model.error import DefinitionError
+from pegboard.model.hook import Hook
+from pegboard.model.json_types import JSON, JSONValue
+from pegboard.model.rate_limit import RateLimit
+
+Runs = Literal["async", "thread", "inline"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Annotations:
+    """Hints about a tool, in the words of MCP; `None` means not said. `extra` goes out as it is."""
+
+    read_only: bool | None = None
+    destructive: bool | None = None
+    idempotent: bool | None = None
+    open_world: bool | None = None
+    extra: Mapping[str, JSONValue] = field(default_factory=dict[str, JSONValue])
+
+
+ConsentRule: TypeAlias = "Literal['never', 'always', 'destructive'] | Callable[[Mapping[str, JSONValue]], bool]"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolSpec:
+    """The declaration of one tool, without its handler.
+
+    `input_schema` and `output_schema` are JSON Schema 2020-12 and must not be changed in place.
+    `aliases` maps an accepted argument name to the property it stands for. `available` has one of
+    the forms of `pegboard.core.availability`. `origin` is where the declaration stands.
+    """
+
+    name: str
+    namespace: str = "main"
+    description: str = ""
+    title: str | None = None
+    input_schema: JSON = field(default_factory=lambda: {"type": "object", "properties": {}})
+    output_schema: JSON | None = None
+    groups: tuple[str, ...] = ("core",)
+    available: object = None
+    factory: str | None = None
+    internal_only: bool = False
+    full_names: object = None
+    annotations: Annotations = Annotations()
+    icons: tuple[JSON, ...] = ()
+    meta: Mapping[str, JSONValue] = field(default_factory=dict[str, JSONValue])
+    examples: tuple[JSONValue, ...] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    allow_unknown: bool = False
+    rate_limit: RateLimit | None = None
+    timeout_s: float | None = None
+    max_concurrency: int | None = None
+    max_result_bytes: int | None = None
+    consent: ConsentRule = "never"
+    task: Literal["forbidden", "optional", "required"] = "forbidden"
+    repair: bool = False
+    renamed_from: tuple[str, ...] = ()
+    deprecated: str | None = None
+    replaced_by: str | None = None
+    origin: str = ""
+
+    @property
+    def qualified_id(self) -> str:
+        """The one identity of the tool: `namespace.name`."""
+        return f"{self.namespace}.{self.name}"
+
+    @property
+    def is_read_only(self) -> bool:
+        return self.annotations.read_only is True
+
+    def definition(self) -> JSON:
+        """Return what the model is shown and a lock pins, as JSON without empty keys."""
+        own = self.annotations
+        hints = {"title": self.title, "readOnlyHint": own.read_only, "destructiveHint": own.destructive,
+                 "idempotentHint": own.idempotent, "openWorldHint": own.open_world, **own.extra}  # fmt: skip
+        shown: JSON = {
+            "name": self.name, "title": self.title, "description": self.description, "inputSchema": self.input_schema,
+            "outputSchema": self.output_schema, "annotations": {k: v for k, v in hints.items() if v is not None},
+            "icons": list(self.icons), "_meta": dict(self.meta),
+        }  # fmt: skip
+        return {key: value for key, value in shown.items() if key == "inputSchema" or value not in (None, "", {}, [])}
+
+    def extended(self, *, extra_properties: JSON | None = None, extra_required: Sequence[str] = ()) -> ToolSpec:
+        """Return a copy with more properties, for one caller; this declaration stays as it is."""
+        schema = dict(self.input_schema)
+        schema["properties"] = {**schema.get("properties", {}), **(extra_properties or {})}
+        required = [*schema.get("required", []), *extra_required]
+        if required:
+            schema["required"] = list(dict.fromkeys(required))
+        return replace(self, input_schema=schema)
+
+    @classmethod
+    def from_openai(cls, definition: JSON, **options: Any) -> ToolSpec:
+        """Read an OpenAI function definition, with or without its `{"type": "function"}` wrapper.
+
+        `options` are other fields of this class, e.g. `groups`. The handler is given apart.
+
+        Raises:
+            DefinitionError: there is no name.
+        """
+        function: JSON = definition.get("function", definition)
+        if not isinstance(function.get("name"), str):
+            raise DefinitionError('An OpenAI definition needs "function": {"name": …}; this one has no name.')
+        schema: JSON = function.get("parameters") or {"type": "object", "properties": {}}
+        described: JSON = {"description": function.get("description", ""), "input_schema": schema}
+        return cls(name=function["name"], **(described | options))
+
+    def bind(self, handler: Handler, *, runs: Runs = "async") -> ToolEntry:
+        """Return the declaration together with the code that runs it, e.g. for a builder to give back."""
+        return ToolEntry(spec=self, handler=handler, runs=runs)
+
+
+class Handler(Protocol):
+    """Code that runs one call: validated arguments in, any value that a result can be made of out."""
+
+    def __call__(self, ctx: CallContext, args: JSON, /) -> Awaitable[object] | object: ...
+
+
+Builder: TypeAlias = "Callable[[ToolContext], object]"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BuilderRef:
+    """A builder with the names it declares; one object shared by the entries it gives."""
+
+    build: Builder
+    names: tuple[str, ...]
+    is_bundle: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolEntry:
+    """One peg: a declaration, what runs it, and where it comes from.
+
+    A handler with `needs_context=False` gets `None` for its context, which then need not be made.
+    `source` names a supervised source (`None` for our own code). `is_foreign` marks definitions
+    that come from outside, `is_toolset` namespaces that a policy may name as a whole.
+    """
+
+    spec: ToolSpec
+    handler: Handler | None = None
+    runs: Runs = "async"
+    builder: BuilderRef | None = None
+    hooks: tuple[Hook, ...] = ()
+    needs_context: bool = True
+    source: str | None = None
+    is_foreign: bool = False
+    is_toolset: bool = False
+    fingerprint: str = ""
+    wire_name: str = ""
+    qualified_id: str = field(init=False)
+    is_conditional: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Kept, as they are asked on every call and for every tool of a list.
+        object.__setattr__(self, "qualified_id", self.spec.qualified_id)
+        conditional = self.source or self.builder or self.spec.factory or self.spec.available is not None
+        object.__setattr__(self, "is_conditional", bool(conditional))

@@ -1,0 +1,1 @@
+"""models: what fills the ports Model and Embedder."""

@@ -1,0 +1,66 @@
+"""Chat: a language model behind an endpoint that speaks OpenAI's chat completions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from pegboard.egress.connections import Resolve, system_resolve
+from pegboard.egress.destinations import only_there
+from pegboard.egress.http import GuardedClient
+from pegboard.egress.responses import json_of
+from pegboard.model.error import CallError
+from pegboard.model.json_types import is_list, is_object
+from pegboard.model.secret import Secret
+from pegboard.sources.builtin.outbound import check_status
+from pegboard.sources.config_secrets import Seal
+
+_WHO = "The language model"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChatModel:
+    """A model that completes text; fills the port `Model`. `base_url` is the operator's, so it may be a private one."""
+
+    name: str
+    base_url: str
+    api_key: Secret | None = None
+    timeout_s: float = 60.0
+    resolve: Resolve = field(default=system_resolve, repr=False)
+
+    async def complete(self, prompt: str, *, max_words: int) -> str:
+        """Return what the model answers to the prompt.
+
+        Raises:
+            CallError: upstream_auth, rate_limited, upstream_unavailable, upstream_error, protocol_error, timeout.
+        """
+        try:
+            return await self._answer(prompt)
+        except CallError as exc:
+            raise Seal([self.api_key] if self.api_key else ()).error(exc) from None
+
+    async def _answer(self, prompt: str) -> str:
+        headers = {"authorization": f"Bearer {self.api_key.reveal()}"} if self.api_key else {}
+        order = {"model": self.name, "messages": [{"role": "user", "content": prompt}]}
+        async with GuardedClient(only_there(self.base_url), headers=headers, resolve=self.resolve) as client:
+            response = await client.request(
+                "POST",
+                f"{self.base_url.rstrip('/')}/chat/completions",
+                headers={"content-type": "application/json"},
+                body=orjson.dumps(order),
+                timeout_s=self.timeout_s,
+            )
+        check_status(response, _WHO)
+        return _text(json_of(response, _WHO))
+
+
+def _text(answer: Any) -> str:
+    choices = answer.get("choices") if is_object(answer) else None
+    first = choices[0] if is_list(choices) and choices else None
+    message = first.get("message") if is_object(first) else None
+    content = message.get("content") if is_object(message) else None
+    if not isinstance(content, str):
+        raise CallError("protocol_error", f"{_WHO} answered in a form that is not known. Check the endpoint.")
+    return content

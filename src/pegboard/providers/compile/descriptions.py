@@ -1,0 +1,74 @@
+"""Wording: say in a description what a target takes no keyword for."""
+
+from __future__ import annotations
+
+from pegboard.model.json_types import JSON, JSONValue, is_list
+from pegboard.providers.compile.nodes import Node, Place, Work, written
+from pegboard.providers.dialect import is_annotation
+
+_MAX_CHARS = 200
+_WORDS = {
+    "default": "default: {}",
+    "example": "for example {}",
+    "examples": "for example {}",
+    "format": "format: {}",
+    "pattern": "must match {}",
+    "minLength": "at least {} characters",
+    "maxLength": "at most {} characters",
+    "minimum": "at least {}",
+    "maximum": "at most {}",
+    "exclusiveMinimum": "more than {}",
+    "exclusiveMaximum": "less than {}",
+    "multipleOf": "a multiple of {}",
+    "minItems": "at least {} items",
+    "maxItems": "at most {} items",
+    "uniqueItems": "no item twice",
+    "minProperties": "at least {} keys",
+    "maxProperties": "at most {} keys",
+    "enum": "one of {}",
+    "readOnly": "read only",
+    "writeOnly": "write only",
+    "deprecated": "deprecated",
+}
+# The formats that are judged; others only tell.
+_JUDGED_FORMATS = frozenset(
+    "date date-time time duration email hostname idn-email idn-hostname ipv4 ipv6 iri iri-reference json-pointer regex "
+    "relative-json-pointer uri uri-reference uri-template uuid".split()
+)
+_FLAGS = frozenset({"uniqueItems", "readOnly", "writeOnly", "deprecated", "nullable"})
+_SILENT = frozenset({"$schema", "$comment", "$id", "$anchor", "$defs", "definitions"})
+
+
+def said(keyword: str, value: JSONValue) -> str:
+    """Return a keyword and its value in words; empty where no words would help."""
+    form = _WORDS.get(keyword, "")
+    if keyword == "examples" and is_list(value) and value:
+        value = value[0]
+    text = form.format(value if isinstance(value, str) and keyword in ("format", "pattern") else written(value))
+    return "" if len(text) > _MAX_CHARS else text
+
+
+def described(node: Node, words: JSON, notes: list[str]) -> Node:
+    """Return the node with the title and description of its place, and the notes behind it."""
+    own = words.get("description")
+    text = own if isinstance(own, str) else ""
+    inner = node.schema.get("description", "")
+    if inner and inner != text:
+        text = f"{text} {inner}".strip()
+    if notes:
+        text = f"{text} ({'; '.join(notes)})".strip()
+    made = {key: value for key, value in node.schema.items() if key != "description"}
+    shown = {"title": words["title"]} if isinstance(words.get("title"), str) else {}
+    return Node({**made, **shown, **({"description": text} if text else {})}, node.restore)
+
+
+def drop(work: Work, place: Place, keyword: str, value: JSONValue, notes: list[str]) -> None:
+    """Give up one keyword: into the notes what words can say, into the losses what it was."""
+    if keyword in _SILENT or (value is False and keyword in _FLAGS):
+        return
+    text = said(keyword, value)
+    if text:
+        notes.append(text)
+    only_tells = is_annotation(keyword) or (keyword == "format" and value not in _JUDGED_FORMATS)
+    how = "said in the description" if text else "left out"
+    work.lose(place, keyword, "reworded" if only_tells else "widened", f"{keyword!r} is not supported; {how}")

@@ -1,0 +1,106 @@
+"""Nodes: a rewritten schema together with the way back for the values that fit it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from pegboard.core.schema import json_path, parse_json
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON, JSONValue
+from pegboard.providers.dialect import Dialect, Effect
+
+Restore = Callable[[Any], Any]
+
+
+@dataclass(slots=True)
+class Node:
+    """A rewritten schema. `restore` takes a value that fits it back; `None` where nothing was turned around.
+
+    It leaves alone what it does not understand: the guard judges it by the tool's own schema anyway.
+    """
+
+    schema: JSON
+    restore: Restore | None = None
+
+
+class Place(NamedTuple):
+    """Where in the tool's own schema we are, through which references, and how deep in the rewritten one."""
+
+    steps: tuple[str | int, ...] = ()
+    trail: tuple[str, ...] = ()
+    depth: int = 0
+
+    @property
+    def path(self) -> str:
+        return json_path([*self.steps])
+
+    def at(self, *steps: str | int) -> Place:
+        """Return the place some steps further in, at the same depth of values."""
+        return self._replace(steps=(*self.steps, *steps))
+
+    def inside(self, *steps: str | int) -> Place:
+        """Return the place of a value inside this one."""
+        return self._replace(steps=(*self.steps, *steps), depth=self.depth + 1)
+
+
+class Work(Protocol):
+    """One compilation, as its parts see it."""
+
+    dialect: Dialect
+
+    def node(self, schema: JSONValue, place: Place) -> Node:
+        """Return the rewritten schema for one place."""
+        ...
+
+    def flat(self, schema: JSON, place: Place) -> tuple[JSON, Place]:
+        """Return the schema without `$ref` and `allOf` at its top, and the place with the references it took."""
+        ...
+
+    def lose(self, place: Place, rule: str, effect: Effect, text: str) -> None:
+        """Record what cannot be said."""
+        ...
+
+
+def nullable(node: Node) -> Node:
+    """Return the node that takes null too."""
+    schema = node.schema
+    kind = schema.get("type")
+    if "anyOf" in schema:
+        if {"type": "null"} in schema["anyOf"]:
+            return node
+        return Node({**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}, node.restore)
+    if isinstance(kind, str) and kind != "null":
+        listed = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
+        return Node({**schema, "type": [kind, "null"], **listed}, node.restore)
+    if kind == "null" or (isinstance(kind, list) and "null" in kind):
+        return node
+    return Node({"anyOf": [schema, {"type": "null"}]}, node.restore)
+
+
+def takes_null(schema: JSON) -> bool:
+    """Tell whether a rewritten schema takes null."""
+    kind = schema.get("type")
+    return kind == "null" or (isinstance(kind, list) and "null" in kind) or {"type": "null"} in schema.get("anyOf", ())
+
+
+def as_text(what: str) -> Node:
+    """Return the node for a value that is written as JSON text, since the target cannot describe it."""
+    return Node({"type": "string", "description": f"{what}, written as JSON text."}, read_text)
+
+
+def read_text(value: JSONValue) -> JSONValue:
+    """Return what JSON text says; text that is no JSON is itself."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse_json(value)
+    except CallError:
+        return value
+
+
+def written(value: JSONValue) -> str:
+    """Return a value as JSON text, short and the same for equal values."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=str)

@@ -1,0 +1,114 @@
+"""Refs: find what a `$ref` points at, the schemas inside a schema, and which references go round in circles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+from urllib.parse import unquote
+
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+
+_BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_LISTED = ("anyOf", "oneOf", "allOf", "prefixItems")
+_SINGLE = (
+    "items", "additionalProperties", "unevaluatedProperties", "unevaluatedItems", "contains", "propertyNames", "not",
+    "if", "then", "else",
+)  # fmt: skip
+
+
+def inner_schemas(schema: JSON) -> Iterator[tuple[tuple[str | int, ...], JSONValue]]:
+    """Yield the schemas directly inside one, each with the steps to it."""
+    for keyword in _BY_NAME:
+        named = schema.get(keyword)
+        if is_object(named):
+            yield from (((keyword, name), inner) for name, inner in named.items())
+    for keyword in _LISTED:
+        listed = schema.get(keyword)
+        if is_list(listed):
+            yield from (((keyword, place), inner) for place, inner in enumerate(listed))
+    yield from (((keyword,), schema[keyword]) for keyword in _SINGLE if keyword in schema)
+
+
+def resolved(root: JSON, ref: str) -> JSONValue:
+    """Return the schema that a reference inside the root points at; `None` when there is none."""
+    if not ref.startswith("#"):
+        return None
+    if ref != "#" and not ref.startswith("#/"):
+        return next((item for item in _all(root) if item.get("$anchor") == ref[1:]), None)
+    found: Any = root
+    for step in [part.replace("~1", "/").replace("~0", "~") for part in unquote(ref[1:]).split("/")[1:]]:
+        if is_object(found) and step in found:
+            found = found[step]
+        elif is_list(found) and step.isdigit() and int(step) < len(found):
+            found = found[int(step)]
+        else:
+            return None
+    return cast("object", found) if is_object(found) or isinstance(found, bool) else None
+
+
+def _all(schema: JSON) -> Iterator[JSON]:
+    stack: list[JSONValue] = [schema]
+    while stack:
+        item = stack.pop()
+        if is_object(item):
+            yield item
+            stack.extend(inner for _, inner in inner_schemas(item))
+
+
+def _refs_in(schema: JSONValue, *, always: bool) -> Iterator[str]:
+    """Yield the references that a schema uses; with `always`, only those that every value must go through."""
+    stack = [schema]
+    while stack:
+        item = stack.pop()
+        if not is_object(item):
+            continue
+        if isinstance(item.get("$ref"), str):
+            yield item["$ref"]
+        required = item.get("required") or ()
+        for steps, inner in inner_schemas(item):
+            # What is only defined is not used yet.
+            is_use = steps[0] not in ("$defs", "definitions")
+            if is_use and not (always and steps[0] == "properties" and steps[1] not in required):
+                stack.append(inner)
+
+
+def circular(root: JSON, *, always: bool = False) -> frozenset[str]:
+    """Return the references that lead back to themselves; with `always`, through required properties alone.
+
+    One that leads from a circle to another is among them. Takes time in proportion to the schema.
+    """
+    leads: dict[str, frozenset[str]] = {}
+    of_target: dict[int, frozenset[str]] = {}
+    open_refs = [item["$ref"] for item in _all(root) if isinstance(item.get("$ref"), str)]
+    while open_refs:
+        ref = open_refs.pop()
+        if ref in leads:
+            continue
+        target = resolved(root, ref)
+        # Many spellings may point at one place.
+        if id(target) not in of_target:
+            of_target[id(target)] = frozenset(_refs_in(target, always=always))
+        leads[ref] = of_target[id(target)]
+        open_refs.extend(leads[ref])
+    return frozenset(_without_ends(_without_ends(leads), backwards=True))
+
+
+def _without_ends(leads: Mapping[str, frozenset[str]], *, backwards: bool = False) -> dict[str, frozenset[str]]:
+    """Return the references that go on for ever; with `backwards`, that can be come to for ever."""
+    onward: dict[str, set[str]] = {ref: {to for to in found if to in leads} for ref, found in leads.items()}
+    behind: dict[str, set[str]] = {ref: set() for ref in leads}
+    for ref, found in onward.items():
+        for to in found:
+            behind[to].add(ref)
+    if backwards:
+        onward, behind = behind, onward
+    left = {ref: len(found) for ref, found in onward.items()}
+    ends = [ref for ref, count in left.items() if count == 0]
+    while ends:
+        end = ends.pop()
+        del left[end]
+        for ref in behind[end]:
+            left[ref] -= 1
+            if left[ref] == 0:
+                ends.append(ref)
+    return {ref: leads[ref] for ref in left}

@@ -1,0 +1,112 @@
+"""Problems: what a provider would refuse in a tool's name and schema as they were declared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from pegboard.core.schema import json_path
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.providers.compile.ref_targets import circular, inner_schemas
+from pegboard.providers.compile.strict_limits import beyond_limits
+from pegboard.providers.dialect import Dialect, Refused, dialect
+
+_LOOK_AROUND = re.compile(r"\(\?(?:[=!]|<[=!])|\\[1-9]")
+_UNTYPED_STILL = frozenset({"type", "$ref", "anyOf", "enum", "const"})
+
+
+def problems(target: str, name: str, schema: JSON) -> list[Refused]:
+    """Return what `target` would refuse in a tool of this name and schema; an empty list for one that it takes.
+
+    An export compiles these away, so they tell what the compiler has to do, and what another
+    client that passes the schema on as it is will meet.
+
+    Raises:
+        DefinitionError: an unknown target.
+    """
+    rules = dialect(target)
+    found = list(schema_problems(rules, schema))
+    if not re.fullmatch(rules.names, name):
+        found.insert(0, Refused("$", "name", f"{name!r} must match {rules.names}"))
+    return found
+
+
+def schema_problems(rules: Dialect, schema: JSON) -> Iterator[Refused]:
+    """Yield what the target would refuse in the schema, outermost first."""
+    if rules.name == "mcp":
+        return
+    yield from _at_root(rules, schema)
+    if rules.recursion == "optional" and circular(schema, always=True):
+        yield Refused("$", "recursive", "a schema may contain itself only in properties that are not required")
+    stack: list[tuple[tuple[str | int, ...], JSONValue, int]] = [((), schema, 0)]
+    while stack:
+        steps, item, depth = stack.pop()
+        if not is_object(item):
+            continue
+        for rule, text in _in_one(rules, item):
+            yield Refused(json_path([*steps]), rule, text)
+        if rules.max_depth is not None and depth > rules.max_depth:
+            yield Refused(json_path([*steps]), "depth", f"more than {rules.max_depth} levels of nesting")
+        below = depth + (item.get("type") in ("object", "array"))
+        inner = list(inner_schemas(item))
+        stack.extend(((*steps, *more), value, below) for more, value in reversed(inner))
+    if rules.is_strict:
+        yield from (Refused("$", "limit", text) for text in beyond_limits(schema))
+
+
+def _at_root(rules: Dialect, schema: JSON) -> Iterator[Refused]:
+    if schema.get("type") != "object":
+        yield Refused("$", "root_type", 'the schema of the arguments must have "type": "object"')
+    elif rules.root_needs_properties and not is_object(schema.get("properties")):
+        yield Refused("$", "root_properties", 'the schema of the arguments must have "properties"')
+    for keyword in sorted(rules.not_at_root & set(schema)):
+        yield Refused("$", f"root:{keyword}", f"{keyword!r} may not stand at the top level")
+
+
+def _in_one(rules: Dialect, item: JSON) -> Iterator[tuple[str, str]]:
+    for keyword in item:
+        if not rules.takes(keyword):
+            yield f"keyword:{keyword}", f"{keyword!r} is not supported"
+    form: Any = item.get("format")
+    if form is not None and rules.takes("format") and not rules.takes_format(form):
+        yield f"format:{form}", f"the format {form!r} is not supported"
+    for keyword in ("exclusiveMinimum", "exclusiveMaximum"):
+        if isinstance(item.get(keyword), bool):
+            yield f"draft4:{keyword}", f"{keyword!r} must be a number"
+    if rules.lone_refs and "$ref" in item:
+        beside = [key for key in item if not key.startswith("$")]
+        if beside:
+            yield "ref_siblings", f"nothing may stand beside $ref, but {', '.join(beside)} do"
+    properties: Any = item.get("properties")
+    for key in properties if is_object(properties) else ():
+        if not re.fullmatch(rules.keys, key):
+            yield "key", f"the property {key[:80]!r} must match {rules.keys}"
+    if rules.scalar_enums and any(type(value) not in (str, int, float) for value in item.get("enum") or ()):
+        yield "enum", "an enum may list text and numbers only"
+    told: Any = item.get("type")
+    kinds: list[Any] = told if is_list(told) else [told]
+    if rules.needs_items and "array" in kinds and not is_object(item.get("items")):
+        yield "array_items", 'an array must say its "items"'
+    if rules.linear_patterns and isinstance(item.get("pattern"), str) and has_look_around(item["pattern"]):
+        yield "pattern", "look-around and back-references are not supported"
+    if rules.is_strict:
+        yield from _strictly(item, kinds)
+
+
+def _strictly(item: JSON, kinds: list[Any]) -> Iterator[tuple[str, str]]:
+    if _UNTYPED_STILL.isdisjoint(item):
+        yield "no_type", "every schema must say its type"
+    if "object" in kinds or "properties" in item:
+        if item.get("additionalProperties") is not False:
+            yield "open_object", 'an object must say "additionalProperties": false'
+        named: JSON = item.get("properties") or {}
+        required: list[str] = item.get("required") or []
+        optional = [key for key in named if key not in required]
+        if optional:
+            yield "optional_property", f"every property must be required, but {', '.join(optional[:5])} are not"
+
+
+def has_look_around(pattern: str) -> bool:
+    """Tell whether a pattern needs an engine that goes back."""
+    return _LOOK_AROUND.search(pattern) is not None

@@ -1,0 +1,251 @@
+"""Compilation: rewrite one schema, place by place, into what a target takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import orjson
+
+from pegboard.model.json_types import JSON, JSONValue, is_object
+from pegboard.providers.compile.arrays import array_node
+from pegboard.providers.compile.descriptions import described, drop
+from pegboard.providers.compile.merging import Tell, merged
+from pegboard.providers.compile.nodes import Node, Place, Restore, as_text, nullable, written
+from pegboard.providers.compile.objects import object_node
+from pegboard.providers.compile.ref_targets import circular, resolved
+from pegboard.providers.compile.roots import one_object
+from pegboard.providers.compile.scalars import container_enum, kinds_of, scalar_node, typed
+from pegboard.providers.compile.strict_limits import without_largest_enums
+from pegboard.providers.compile.unions import alternatives, chooser, only_together, together, union_node
+from pegboard.providers.dialect import Dialect, Effect, Loss, is_annotation
+
+MAX_NODES = 2_000
+# A large definition that is referred to often would fill the request, and a hostile one the memory.
+MAX_INLINED_BYTES = 256 * 1024
+MAX_UNROLLED = 2
+# They judge a value beside its properties or items; no provider takes them all, and rewriting would change their sense.
+_BESIDE = (
+    "not", "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", "propertyNames", "contains",
+    "minContains", "maxContains", "unevaluatedItems", "$dynamicRef",
+)  # fmt: skip
+
+
+@dataclass
+class Compilation:
+    """The rewriting of one schema for one target: what was lost, and the definitions that contain themselves."""
+
+    root: JSON
+    dialect: Dialect
+    losses: dict[Loss, None] = field(default_factory=dict[Loss, None])
+    _definitions: dict[str, tuple[str, Node]] = field(default_factory=dict[str, tuple[str, Node]])
+    _sizes: dict[str, int] = field(default_factory=dict[str, int])
+    _nodes: int = 0
+    _inlined: int = 0
+
+    # -- whole
+
+    def whole(self) -> Node:
+        """Return the node for the arguments."""
+        place, notes = Place(), list[str]()
+        core, words, place = self._opened(self.root, place)
+        core = one_object(self, core, place, notes)
+        node = self._worded(self._of_kind(core, place, notes), words, place, notes)
+        definitions = self.definitions()
+        if definitions:
+            node.schema["$defs"] = definitions
+        if self.dialect.is_strict:
+            for taken in without_largest_enums(node.schema):
+                self.lose(Place(), "enum", "widened", f"{written(taken)[:80]} had an enum too large for the target")
+        return node
+
+    def definitions(self) -> JSON:
+        """Return the rewritten definitions by name."""
+        return {name: node.schema for name, node in self._definitions.values()}
+
+    def lose(self, place: Place, rule: str, effect: Effect, text: str) -> None:
+        """Record what cannot be said, once."""
+        self.losses[Loss(place.path, rule, effect, text)] = None
+
+    # -- one place
+
+    def node(self, schema: JSONValue, place: Place) -> Node:
+        """Return the rewritten schema for one place."""
+        if not is_object(schema):
+            schema = {}
+        self._nodes += 1
+        ref: Any = schema.get("$ref")
+        if self._nodes > MAX_NODES:
+            return self._cut(schema, place, f"there are more than {MAX_NODES} places with all references followed")
+        if isinstance(ref, str) and ref in self._circular:
+            if self._keeps_circles:
+                return self._definition(ref, schema, place)
+            if place.trail.count(ref) >= MAX_UNROLLED:
+                found = resolved(self.root, ref)
+                cut = found if is_object(found) else {}
+                return self._cut(cut, place, f"{ref!r} contains itself; {MAX_UNROLLED} levels are described")
+        core, words, place = self._opened(schema, place)
+        notes: list[str] = []
+        return self._worded(self._plain(core, place, notes), words, place, notes)
+
+    def flat(self, schema: JSON, place: Place) -> tuple[JSON, Place]:
+        """Return the schema without `$ref` and `allOf` at its top, and the place with the references it took."""
+        while "$ref" in schema or "allOf" in schema:
+            beside = {key: value for key, value in schema.items() if key not in ("$ref", "allOf")}
+            ref: Any = schema.get("$ref")
+            parts: list[JSONValue] = []
+            if isinstance(ref, str):
+                found = self._followed(ref, place)
+                place = place._replace(trail=(*place.trail, ref))
+                parts.append(found)
+            parts.extend(schema.get("allOf") or ())
+            whole: JSON = {}
+            for part in parts:
+                if is_object(part):
+                    own, inner = self.flat(part, place)
+                    place = place._replace(trail=inner.trail)
+                    if "unevaluatedProperties" in own:
+                        # A part sees nothing of the others: all that it has not named is further to it.
+                        own = {
+                            **own,
+                            "additionalProperties": own.get("additionalProperties", own["unevaluatedProperties"]),
+                        }
+                        del own["unevaluatedProperties"]
+                    whole = merged(whole, own, self._tell(place))
+                elif part is False:
+                    self.lose(place, "allOf", "widened", "nothing fits one of its parts")
+            schema = merged(whole, beside, self._tell(place))
+        return schema, place
+
+    def _followed(self, ref: str, place: Place) -> JSONValue:
+        """Return what a reference points at; where that would never end or be too much, only its type."""
+        found = resolved(self.root, ref)
+        if ref not in self._sizes:
+            self._sizes[ref] = 16 + len(orjson.dumps(found))
+        self._inlined += self._sizes[ref]
+        if found is not None and place.trail.count(ref) <= MAX_UNROLLED and self._inlined <= MAX_INLINED_BYTES:
+            return found
+        self.lose(place, "$ref", "widened", f"{ref!r} cannot be followed here")
+        kind: Any = found.get("type") if is_object(found) else None
+        return {} if kind is None else {"type": kind}
+
+    def _tell(self, place: Place) -> Tell:
+        return lambda key: self.lose(place, key, "widened", f"two {key!r} cannot be said at once; the first one is")
+
+    def _opened(self, schema: JSON, place: Place) -> tuple[JSON, JSON, Place]:
+        """Return what judges and what only tells, apart."""
+        flat, place = self.flat(schema, place)
+        words = {key: value for key, value in flat.items() if is_annotation(key)}
+        core = {key: value for key, value in flat.items() if key not in words and key not in ("$defs", "definitions")}
+        if "const" in core:
+            constant = core.pop("const")
+            core = merged({"enum": [constant]}, core, self._tell(place))
+        return core, words, place
+
+    def _plain(self, core: JSON, place: Place, notes: list[str]) -> Node:
+        if "anyOf" in core or "oneOf" in core:
+            keyword, branches, base = alternatives(self, core, place)
+            if only_together(branches, base):
+                together(self, keyword, branches, place, notes)
+                return self._plain(base, place, notes)
+            return union_node(self, core, place, self.definitions)
+        kinds = kinds_of(core)
+        if not kinds and "enum" in core:
+            self.lose(place, "enum", "widened", "none of the listed values has the type")
+            return self._plain({key: value for key, value in core.items() if key != "enum"}, place, notes)
+        if not kinds:
+            return as_text("Any JSON value") if self.dialect.is_strict else Node({})
+        if "type" not in core and "enum" not in core:
+            self.lose(place, "type", "narrowed", f"taken for {' or '.join(kinds)}, as its keywords tell")
+        solid = [kind for kind in kinds if kind != "null"]
+        nodes = [self._of_kind(typed(core, kind), place, notes) for kind in solid or ["null"]]
+        if len(nodes) == 1:
+            return nullable(nodes[0]) if "null" in kinds and solid else nodes[0]
+        made = Node({"anyOf": [node.schema for node in nodes]}, chooser(nodes, self.definitions))
+        return nullable(made) if "null" in kinds else made
+
+    def _of_kind(self, core: JSON, place: Place, notes: list[str]) -> Node:
+        for keyword in _BESIDE:
+            if keyword in core:
+                drop(self, place, keyword, core[keyword], notes)
+        core = {key: value for key, value in core.items() if key not in _BESIDE}
+        is_container = core["type"] in ("object", "array")
+        if not is_container:
+            return scalar_node(self, core, place, notes)
+        if "enum" in core:
+            return container_enum(self, core)
+        if self.dialect.max_depth is not None and place.depth >= self.dialect.max_depth:
+            self.lose(place, "depth", "widened", "nested too deep to be described; it is written as JSON text")
+            return as_text(f"A JSON {core['type']}")
+        make = object_node if core["type"] == "object" else array_node
+        return make(self, core, place, notes)
+
+    def _worded(self, node: Node, words: JSON, place: Place, notes: list[str]) -> Node:
+        """Return the node with its words: as keywords where the target takes them, else in the description."""
+        kept: JSON = {}
+        for keyword, value in words.items():
+            if keyword in ("title", "description"):
+                continue
+            is_same = node.restore is None or not isinstance(value, dict | list)
+            is_default = keyword in ("default", "example", "examples")
+            if self.dialect.takes(keyword) and not (is_default and not is_same) and not keyword.startswith("$"):
+                kept[keyword] = value
+            elif keyword == "default" and value is None:
+                # What is left out says as much.
+                continue
+            else:
+                drop(self, place, keyword, value, notes)
+        made = described(node, words, notes)
+        return Node({**made.schema, **kept}, made.restore)
+
+    # -- what contains itself
+
+    @cached_property
+    def _circular(self) -> frozenset[str]:
+        return circular(self.root)
+
+    @cached_property
+    def _keeps_circles(self) -> bool:
+        return self.dialect.recursion == "any" or not circular(self.root, always=True)
+
+    def _definition(self, ref: str, schema: JSON, place: Place) -> Node:
+        """Return a reference to the rewritten definition, made when it is first referred to."""
+        for keyword, value in schema.items():
+            if keyword != "$ref":
+                drop(self, place, keyword, value, [])
+        if ref not in self._definitions:
+            taken = {name for name, _ in self._definitions.values()}
+            node = Node({})
+            self._definitions[ref] = (_free_name(ref, taken), node)
+            found = resolved(self.root, ref)
+            core, words, inner = self._opened(found if is_object(found) else {}, Place(place.steps, (ref,), 1))
+            notes: list[str] = []
+            made = self._worded(self._plain(core, inner, notes), words, inner, notes)
+            node.schema, node.restore = made.schema, made.restore
+        name, kept = self._definitions[ref]
+        return Node({"$ref": f"#/$defs/{name}"}, _later(lambda: kept.restore))
+
+    def _cut(self, schema: JSON, place: Place, why: str) -> Node:
+        self.lose(place, "$ref", "widened", why)
+        kind: Any = schema.get("type")
+        if self.dialect.is_strict:
+            return as_text("Any JSON value")
+        return Node({"type": kind} if isinstance(kind, str) else {})
+
+
+def _free_name(ref: str, taken: set[str]) -> str:
+    bare = re.sub(r"[^A-Za-z0-9_-]", "_", ref.rsplit("/", 1)[-1])[:40] or "root"
+    if bare == "_" or bare.startswith("#"):
+        bare = "root"
+    return next(name for name in (bare, *(f"{bare}_{number}" for number in range(2, MAX_NODES))) if name not in taken)
+
+
+def _later(way: Callable[[], Restore | None]) -> Restore:
+    def restore(value: JSONValue) -> JSONValue:
+        found = way()
+        return value if found is None else found(value)
+
+    return restore

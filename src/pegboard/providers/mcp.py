@@ -1,0 +1,113 @@
+"""MCP: a tool as `tools/list` gives it, and a result as `tools/call` does."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, cast
+
+from pegboard.model.error import ToolError
+from pegboard.model.json_types import JSON
+from pegboard.model.result import (
+    AudioContent,
+    Content,
+    ImageContent,
+    ResourceContent,
+    ResourceLink,
+    TextContent,
+    ToolResult,
+)
+from pegboard.model.tool import ToolEntry
+
+
+def mcp_tool(entry: ToolEntry) -> JSON:
+    """Return the MCP definition of a tool under its wire name; empty keys are left out."""
+    return {**entry.spec.definition(), "name": entry.wire_name}
+
+
+def mcp_tool_before_2026(entry: ToolEntry) -> JSON:
+    """Return the definition for revisions before 2026-07-28, whose results are objects: others are wrapped."""
+    drawn = mcp_tool(entry)
+    if "outputSchema" in drawn and not _is_object(drawn["outputSchema"]):
+        drawn["outputSchema"] = _wrapped_schema(drawn["outputSchema"])
+    return drawn
+
+
+def _is_object(schema: JSON) -> bool:
+    return schema.get("type") == "object"
+
+
+def _wrapped_schema(schema: JSON) -> JSON:
+    """Return the schema of `{"result": value}`; its references still point at the same places, one level further in."""
+    inner = {key: value for key, value in schema.items() if key not in ("$defs", "$schema")}
+    wrapped: JSON = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
+    kept = {key: schema[key] for key in ("$schema", "$defs") if key in schema}
+    # With an `$id` of its own the inner schema stays the root of what it refers to, definitions and all.
+    return {**wrapped, "properties": {"result": schema}} if "$id" in schema else _moved({**wrapped, **kept})
+
+
+def _moved(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_moved(item) for item in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: _moved_reference(value) if key == "$ref" and isinstance(value, str)
+        # These hold values, where `$ref` is a key like any other.
+        else value if key in ("default", "const", "enum", "examples")
+        else _moved(value)
+        for key, value in cast("JSON", schema).items()
+    }  # fmt: skip
+
+
+def _moved_reference(reference: str) -> str:
+    is_inside = reference == "#" or (reference.startswith("#/") and not reference.startswith("#/$defs/"))
+    return f"#/properties/result{reference[1:]}" if is_inside else reference
+
+
+def mcp_result(result: ToolResult, *, output_schema: JSON | None = None, wrap_structured: bool = False) -> JSON:
+    """Return a call's result in MCP's form; an error carries its kind in `structuredContent.error`.
+
+    `wrap_structured` serves revisions before 2026-07-28: a value that is no object goes out as `{"result": …}`.
+    """
+    shown: JSON = {"content": [mcp_content(block) for block in result.content]}
+    if result.error is not None:
+        shown["structuredContent"] = {"error": mcp_error(result.error)}
+    elif result.has_structured:
+        value: Any = result.structured
+        is_object = isinstance(value, dict) and (output_schema is None or _is_object(output_schema))
+        shown["structuredContent"] = {"result": value} if wrap_structured and not is_object else value
+    if result.is_error:
+        shown["isError"] = True
+    if result.meta:
+        shown["_meta"] = dict(result.meta)
+    return shown
+
+
+def mcp_error(error: ToolError) -> JSON:
+    """Return why a call failed, as models and clients read it; what says nothing is left out."""
+    told: dict[str, Any] = {
+        "kind": error.kind, "message": error.message, "hint": error.hint or None, "retryable": error.retryable,
+        "retry_after_s": error.retry_after_s, "outcome_unknown": error.outcome_unknown or None,
+        "details": dict(error.details) or None,
+    }  # fmt: skip
+    return {key: value for key, value in told.items() if value is not None}
+
+
+def mcp_content(block: Content) -> JSON:
+    """Return one content block in MCP's form."""
+    match block:
+        case TextContent(text):
+            return {"type": "text", "text": text}
+        case ImageContent(data, mime_type):
+            return {"type": "image", "data": base64.b64encode(data).decode(), "mimeType": mime_type}
+        case AudioContent(data, mime_type):
+            return {"type": "audio", "data": base64.b64encode(data).decode(), "mimeType": mime_type}
+        case ResourceContent(uri, text, blob, mime_type):
+            # A resource has text or a blob, if only an empty text.
+            inner: JSON = {"uri": uri, "mimeType": mime_type, "text": "" if text is None and blob is None else text}
+            if blob is not None:
+                inner["blob"] = base64.b64encode(blob).decode()
+            return {"type": "resource", "resource": {key: value for key, value in inner.items() if value is not None}}
+        case ResourceLink(uri, name, mime_type, description, title):
+            link = {"uri": uri, "name": name, "mimeType": mime_type, "description": description, "title": title}
+            return {"type": "resource_link", **{key: value for key, value in link.items() if value is not None}}

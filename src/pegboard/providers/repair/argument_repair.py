@@ -1,0 +1,71 @@
+"""Repair: the part of the arguments stage that is asked when arguments were refused.
+
+It changes nothing itself that counts: what it makes is judged by the same stage as any other arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import orjson
+
+from pegboard.core.call.stages import Call, unaliased
+from pegboard.core.schema import check_bounds, parse_json
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON, is_object
+from pegboard.providers.repair.guesses import Repair
+from pegboard.providers.repair.mending import mended
+from pegboard.providers.repair.text_forms import unfenced
+
+# Guessing costs a look at all arguments each time, so that large ones are refused as they are.
+MAX_BYTES = 64 * 1024
+
+
+def repair(call: Call, judge: Callable[[object], JSON]) -> bool:
+    """Mend the refused arguments of a call whose tool says `repair`; `False` leaves the refusal standing.
+
+    `judge` is the arguments stage: it returns arguments that are valid, with defaults, or raises.
+    What was done goes into the result's meta, as `repaired: [{path, repair}, …]`.
+    """
+    if not call.entry.spec.repair:
+        return False
+    try:
+        whole, repairs = _read(call.request)
+        if whole is None:
+            return False
+        check_bounds(whole)
+        size = len(orjson.dumps(whole))
+        if size > MAX_BYTES:
+            return False
+        aliases = call.entry.spec.aliases
+        found = mended(call.plan.arguments, unaliased(whole, aliases) if aliases else whole, aliases, size=size)
+        if found is None:
+            return False
+        call.args = judge(found.args)
+    except (CallError, orjson.JSONEncodeError):
+        return False
+    told = [item._asdict() for item in (*repairs, *found.repairs)]
+    call.warnings = {**(call.warnings or {}), "repaired": told}
+    return True
+
+
+def _read(given: object) -> tuple[JSON | None, tuple[Repair, ...]]:
+    """Return the arguments as an object, also where they came as text in text; `None` where there is none."""
+    if isinstance(given, Mapping):
+        return dict(cast("JSON", given)), ()
+    if not isinstance(given, str | bytes):
+        return None, ()
+    repairs: tuple[Repair, ...] = () if isinstance(given, bytes) else (Repair("$", "json_in_text"),)
+    value: Any = given.decode("utf-8", "replace") if isinstance(given, bytes) else given
+    for _ in range(2):
+        bare = unfenced(value)
+        if bare != value:
+            repairs = (*repairs, Repair("$", "code_fence"))
+        value = parse_json(bare)
+        if is_object(value):
+            return value, repairs
+        if not isinstance(value, str):
+            break
+        repairs = (*repairs, Repair("$", "json_in_text"))
+    return None, ()

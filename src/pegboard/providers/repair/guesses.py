@@ -1,0 +1,175 @@
+"""Guesses: what a faulty value may have been meant as, for each kind of fault."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any, Literal, NamedTuple
+
+import jsonschema_rs
+
+from pegboard.core.schema import Compiled, json_path
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.providers.repair.argument_keys import meant
+from pegboard.providers.repair.text_forms import NotJSON, looks_structured, unfenced, value_in
+
+MAX_KEYS = 50
+Kind = jsonschema_rs.ValidationErrorKind
+Steps = list[str | int]
+What = Literal[
+    "json_in_text", "number_in_text", "boolean_in_text", "null_in_text", "code_fence", "single_value", "letter_case",
+    "key_name", "null_for_absent",
+]  # fmt: skip
+
+
+class Repair(NamedTuple):
+    """What was done, and where; the path is that of the mended arguments."""
+
+    path: str
+    repair: What
+
+
+class Guess(NamedTuple):
+    """Other arguments, and where they differ. `is_careful`: they may bring no new fault at all, not even inside."""
+
+    args: JSON
+    steps: Steps
+    repair: Repair
+    is_careful: bool = False
+
+
+def guesses(error: Any, args: JSON, compiled: Compiled, aliases: Mapping[str, str]) -> Iterator[Guess]:
+    """Yield what the arguments may have been meant as, likeliest first, judging by one fault of theirs."""
+    steps: Steps = list(error.instance_path)
+    value = _at(args, steps)
+    match error.kind:
+        case Kind.Type(types=types):
+            yield from _retyped(value, types, args, steps)
+        case Kind.Enum(options=options):
+            yield from _listed(value, options, args, steps)
+        case Kind.Constant(expected_value=only):
+            yield from _listed(value, [only], args, steps)
+        case Kind.Required(property=name):
+            own = _declared(error, compiled)
+            strays = [key for key in islice(value, MAX_KEYS) if key not in own]
+            found = meant(name, strays)
+            if found is not None:
+                yield _renamed(args, steps, found, name)
+        case Kind.AdditionalProperties(unexpected=names) | Kind.UnevaluatedProperties(unexpected=names):
+            own = _declared(error, compiled)
+            known = {name: name for name in own} | ({} if steps else dict(aliases))
+            for key in names[:MAX_KEYS]:
+                found = meant(key, known)
+                if found is not None and known[found] not in value:
+                    yield _renamed(args, steps, key, known[found])
+        case _:
+            pass
+    if value is None and steps and isinstance(steps[-1], str):
+        yield _removed(args, steps)
+
+
+def _retyped(value: JSONValue, types: list[str], args: JSON, steps: Steps) -> Iterator[Guess]:
+    if isinstance(value, str):
+        found = value_in(value)
+        if found is not NotJSON and _fits(found, types):
+            yield _put(args, steps, found, _what(value, found))
+        if unfenced(value) == value and looks_structured(value):
+            # Broken JSON is no single value of a list.
+            return
+    if "array" in types and value is not None and not is_list(value):
+        yield _put(args, steps, [value], "single_value")
+
+
+def _what(text: str, found: JSONValue) -> What:
+    if unfenced(text) != text:
+        return "code_fence"
+    if is_object(found) or is_list(found):
+        return "json_in_text"
+    if found is None:
+        return "null_in_text"
+    return "boolean_in_text" if isinstance(found, bool) else "number_in_text"
+
+
+def _fits(value: JSONValue, types: list[str]) -> bool:
+    match value:
+        case None:
+            return "null" in types
+        case bool():
+            return "boolean" in types
+        case int():
+            return "integer" in types or "number" in types
+        case float():
+            return "number" in types
+        case list():
+            return "array" in types
+        case dict():
+            return "object" in types
+        case _:
+            return False
+
+
+def _listed(value: JSONValue, options: list[Any], args: JSON, steps: Steps) -> Iterator[Guess]:
+    if not isinstance(value, str):
+        return
+    texts = [option for option in options if isinstance(option, str)]
+    same = [option for option in texts if _letters(option) == _letters(value)]
+    if len(same) == 1:
+        yield _put(args, steps, same[0], "letter_case")
+    found = value_in(value)
+    for option in options:
+        if option == found and type(option) is type(found) and not isinstance(option, str):
+            yield _put(args, steps, option, _what(value, option))
+
+
+def _letters(text: str) -> str:
+    return "".join(letter for letter in text.casefold() if letter not in " _-").strip()
+
+
+def _declared(error: Any, compiled: Compiled) -> set[str]:
+    """Return the properties that the schema of a faulty object names."""
+    found: Any = compiled.schema
+    for step in error.schema_path[:-1]:
+        found = found[step] if is_object(found) and step in found else found[int(step)] if is_list(found) else {}
+    names: set[str] = set()
+    stack: list[JSONValue] = [found]
+    while stack:
+        item = stack.pop()
+        if is_object(item):
+            names.update(item.get("properties") or ())
+            stack.extend(part for key in ("allOf", "anyOf", "oneOf") for part in item.get(key) or ())
+    return names
+
+
+# ---------------------------------------------------------------- changed copies
+
+
+def _at(args: JSON, steps: Steps) -> Any:
+    value: Any = args
+    for step in steps:
+        value = value[step]
+    return value
+
+
+def _put(args: JSON, steps: Steps, value: JSONValue, what: What) -> Guess:
+    made = value
+    if steps:
+        made = copy.deepcopy(args)
+        _at(made, steps[:-1])[steps[-1]] = value
+    return Guess(made, steps, Repair(json_path(steps), what))
+
+
+def _renamed(args: JSON, steps: Steps, key: str, name: str) -> Guess:
+    made = copy.deepcopy(args)
+    holder: JSON = _at(made, steps)
+    # In its old place among the others.
+    entries = [(name if old == key else old, value) for old, value in holder.items()]
+    holder.clear()
+    holder.update(entries)
+    return Guess(made, [*steps, name], Repair(json_path([*steps, name]), "key_name"))
+
+
+def _removed(args: JSON, steps: Steps) -> Guess:
+    made = copy.deepcopy(args)
+    del _at(made, steps[:-1])[steps[-1]]
+    return Guess(made, steps, Repair(json_path(steps), "null_for_absent"), is_careful=True)

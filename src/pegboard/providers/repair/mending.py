@@ -1,0 +1,130 @@
+"""Mending: try guesses, one fault after the other, and keep those that mend more than they break."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any, NamedTuple
+
+import jsonschema_rs
+
+from pegboard.core.schema import Compiled
+from pegboard.model.json_types import JSON
+from pegboard.providers.repair.guesses import Guess, Repair, guesses
+
+MAX_TRIES, MIN_TRIES = 200, 8
+MAX_FAULTS = 100
+# Each try looks at all arguments: the larger they are, the fewer.
+MAX_BYTES_LOOKED_AT = 256 * 1024
+_MAX_STEPS_IN_A_BRANCH = 8
+Kind = jsonschema_rs.ValidationErrorKind
+# Which rule, and where.
+Fault = tuple[str, tuple[str | int, ...], str]
+
+
+class Mended(NamedTuple):
+    """Arguments that are valid, and what was done to them, in order."""
+
+    args: JSON
+    repairs: tuple[Repair, ...]
+
+
+class _State(NamedTuple):
+    args: JSON
+    repairs: tuple[Repair, ...]
+    errors: list[Any]
+
+
+def mended(compiled: Compiled, args: JSON, aliases: Mapping[str, str], *, size: int) -> Mended | None:
+    """Return the arguments, `size` bytes of JSON, mended until they are valid; `None` when no guesses do that."""
+    tries = min(MAX_TRIES, max(MIN_TRIES, MAX_BYTES_LOOKED_AT // max(size, 1)))
+    work = _Mending(compiled, aliases, tries)
+    faulty = work.errors(args)
+    if len(faulty) >= MAX_FAULTS:
+        # There may be more than are listed, and with each that is mended another would come into sight.
+        return None
+    state: _State | None = _State(args, (), faulty)
+    while state is not None and state.errors:
+        state = work.step(state)
+    return None if state is None else Mended(state.args, state.repairs)
+
+
+class _Mending:
+    """One attempt: what it judges by, and how often it may look."""
+
+    def __init__(self, compiled: Compiled, aliases: Mapping[str, str], tries: int) -> None:
+        self._compiled, self._aliases = compiled, aliases
+        self._tries_left = tries
+
+    def errors(self, args: JSON) -> list[Any]:
+        """Return the faults, of which there may be more."""
+        self._tries_left -= 1
+        return list(islice(self._compiled.validator.iter_errors(args), MAX_FAULTS))
+
+    def step(self, state: _State) -> _State | None:
+        """Return the arguments with one fault less, `None` when no guess mends any."""
+        for error in state.errors:
+            for guess in self._guesses(error, state):
+                if self._tries_left <= 0:
+                    return None
+                after = self.errors(guess.args)
+                if _is_better(error, state.errors, after, guess):
+                    return _State(guess.args, (*state.repairs, guess.repair), after)
+            mended_inside = self._through_branches(error, state)
+            if mended_inside is not None:
+                return mended_inside
+        return None
+
+    def _guesses(self, error: Any, state: _State) -> Iterator[Guess]:
+        return guesses(error, state.args, self._compiled, self._aliases)
+
+    def _through_branches(self, error: Any, state: _State) -> _State | None:
+        """Mend a value until it fits one of the alternatives, the first that can be reached."""
+        branches = _branches(error)
+        for number in range(len(branches)):
+            args, repairs = state.args, state.repairs
+            inner: list[Any] = branches[number]
+            for _ in range(_MAX_STEPS_IN_A_BRANCH):
+                guess = next((item for fault in inner for item in self._guesses(fault, _State(args, (), []))), None)
+                if guess is None or self._tries_left <= 0:
+                    break
+                args, repairs = guess.args, (*repairs, guess.repair)
+                after = self.errors(args)
+                again = next((item for item in after if _fault(item) == _fault(error)), None)
+                if again is None:
+                    if {_fault(item) for item in after} <= {_fault(item) for item in state.errors}:
+                        return _State(args, repairs, after)
+                    break
+                inner = _branches(again)[number]
+        return None
+
+
+def _branches(error: Any) -> list[list[Any]]:
+    match error.kind:
+        case Kind.AnyOf(context=branches) | Kind.OneOfNotValid(context=branches):
+            return branches
+        case _:
+            return []
+
+
+def _is_better(error: Any, before: list[Any], after: list[Any], guess: Guess) -> bool:
+    """Tell whether a guess mends its fault and breaks nothing but, at most, what it put in."""
+    was, now = {_fault(item) for item in before}, {_fault(item) for item in after}
+    new = now - was
+    if guess.is_careful and new:
+        return False
+    place = tuple(guess.steps)
+    if any(path[: len(place)] != place for _, path, _ in new):
+        return False
+    return _fault(error) not in now
+
+
+def _fault(error: Any) -> Fault:
+    match error.kind:
+        case Kind.Required(property=name):
+            told = str(name)
+        case Kind.AdditionalProperties(unexpected=names) | Kind.UnevaluatedProperties(unexpected=names):
+            told = "\0".join(names)
+        case _:
+            told = ""
+    return error.kind.name, tuple(error.instance_path), told

@@ -1,0 +1,43 @@
+"""Text: what a text says when it is read as JSON, as a model may have meant it."""
+
+from __future__ import annotations
+
+import re
+
+from pegboard.core.schema import parse_json
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSONValue
+
+_FENCED = re.compile(r"\s*```[\w+-]*[ \t]*\n?(.*?)\n?\s*```\s*", re.DOTALL)
+# As Python and YAML write them; JSON's own are lower case.
+_WORDS: dict[str, JSONValue] = {"true": True, "false": False, "null": None, "none": None}
+_MAX_FENCE = 1 << 16
+
+
+class NotJSON:
+    """Says that a text is no JSON; `None` would be a value."""
+
+
+def unfenced(text: str) -> str:
+    """Return the text inside a Markdown code fence; text that is not fenced as it is."""
+    if len(text) > _MAX_FENCE or not text.lstrip().startswith("```"):
+        return text
+    found = _FENCED.fullmatch(text)
+    return text if found is None else found[1].strip()
+
+
+def value_in(text: str) -> JSONValue | type[NotJSON]:
+    """Return the value that a text is the JSON of; `NotJSON` for text that is only text."""
+    bare = unfenced(text).strip()
+    if bare.lower() in _WORDS:
+        return _WORDS[bare.lower()]
+    try:
+        found = parse_json(bare)
+    except CallError:
+        return NotJSON
+    return int(found) if isinstance(found, float) and found.is_integer() and abs(found) < 1 << 53 else found
+
+
+def looks_structured(text: str) -> bool:
+    """Tell whether a text begins as an object or list does."""
+    return unfenced(text).lstrip()[:1] in ("{", "[")

@@ -1,0 +1,131 @@
+"""Target: the list of a view in one target's form, as values or as bytes, and a model's arguments back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import orjson
+
+from pegboard.core.registry import Snapshot
+from pegboard.core.schema import parse_json
+from pegboard.core.view import View
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON, JSONValue
+from pegboard.model.tool import ToolEntry
+from pegboard.providers.compile import Rewritten, dialect, rewritten, target_name
+
+_MAX_LISTS = 256
+Draw = Callable[[ToolEntry, str, JSON], JSON]
+
+
+class _Drawn(NamedTuple):
+    """One tool for one target."""
+
+    as_json: bytes
+    schema: Rewritten
+
+
+class Target:
+    """One target: how it wants a tool. Bytes are kept per tool and per visible set, for the life of a snapshot."""
+
+    def __init__(self, name: str, draw: Draw) -> None:
+        self.name, self._draw = name, draw
+
+    def __call__(self, view: View) -> list[JSON]:
+        """Return the visible tools as values; yours to change."""
+        return orjson.loads(self.to_bytes(view))
+
+    def to_bytes(self, view: View) -> bytes:
+        """Return the visible tools as a JSON array."""
+        snapshot, tools = view.snapshot, view.tools()
+        # A list that nothing changed for this caller is the snapshot's own: one id stands for all of it.
+        is_kept = tools is snapshot.selected(view.selection, view.ctx.policy)
+        key = (self.name, id(tools) if is_kept else tuple(map(id, tools)))
+        lists: dict[Any, tuple[tuple[ToolEntry, ...], bytes]] = snapshot.cache.setdefault("lists", {})
+        found = lists.get(key)
+        if found is not None:
+            return found[1]
+        joined = b"[" + b",".join(self.tool_bytes(entry, snapshot) for entry in tools) + b"]"
+        if all(entry.builder is None and snapshot.owns(entry) for entry in tools):
+            # The entries are kept beside the bytes, so that their ids cannot come to mean others.
+            if len(lists) >= _MAX_LISTS:
+                lists.clear()
+            lists[key] = (tools, joined)
+        return joined
+
+    def tool_bytes(self, entry: ToolEntry, snapshot: Snapshot) -> bytes:
+        """Return one tool as JSON."""
+        return self._drawn(entry, snapshot).as_json
+
+    def report(self, view: View) -> list[JSON]:
+        """Return what is lost of the visible tools, in their order."""
+        return [
+            {"tool": entry.wire_name, **loss._asdict()}
+            for entry in view.tools()
+            for loss in self._drawn(entry, view.snapshot).schema.losses
+        ]
+
+    def wire_name(self, view: View, name: str) -> str:
+        """Return the wire name of a visible tool for the name that the target was sent; others as they are."""
+        if name in view:
+            return name
+        snapshot = view.snapshot
+        return next((entry.wire_name for entry in view.tools() if self._name(entry, snapshot) == name), name)
+
+    def decode(self, view: View, name: str, args: JSONValue) -> JSONValue:
+        """Return a model's arguments as the tool's own schema wants them."""
+        entry = view[self.wire_name(view, name)]
+        if isinstance(args, str | bytes):
+            text = args if isinstance(args, bytes) else args.encode("utf-8", "surrogatepass")
+            try:
+                args = parse_json(text)
+            except CallError:
+                return text
+        restore = self._drawn(entry, view.snapshot).schema.restore
+        return args if restore is None else restore(args)
+
+    def _drawn(self, entry: ToolEntry, snapshot: Snapshot) -> _Drawn:
+        key = (self.name, entry.qualified_id)
+        is_kept = snapshot.owns(entry)
+        found: _Drawn | None = snapshot.cache.get(key) if is_kept else None
+        if found is None:
+            schema = rewritten(self.name, entry.spec.input_schema)
+            drawn = self._draw(entry, self._name(entry, snapshot), schema.schema)
+            found = _Drawn(orjson.dumps(drawn), schema)
+            if is_kept:
+                snapshot.cache[key] = found
+        return found
+
+    def _name(self, entry: ToolEntry, snapshot: Snapshot) -> str:
+        key = ("names", self.name)
+        names: dict[str, str] | None = snapshot.cache.get(key)
+        if names is None:
+            names = snapshot.cache[key] = self._names(snapshot)
+        return names.get(entry.wire_name) or target_name(self.name, entry.wire_name, entry.qualified_id)
+
+    def _names(self, snapshot: Snapshot) -> dict[str, str]:
+        """Return the names of the tools whose wire names the target cannot carry; no two tools have one name."""
+        taken = {entry.wire_name for entry in snapshot.entries}
+        names: dict[str, str] = {}
+        for entry in sorted(snapshot.entries, key=lambda item: item.qualified_id):
+            identity = entry.qualified_id
+            name = target_name(self.name, entry.wire_name, identity)
+            while name != entry.wire_name and name in taken:
+                identity += "'"
+                name = target_name(self.name, entry.wire_name, identity)
+            if name != entry.wire_name:
+                names[entry.wire_name] = name
+                taken.add(name)
+        return names
+
+
+class Targets(dict[str, Target]):
+    """The targets by name; one that is not there comes with the names of those that are."""
+
+    def __init__(self, *targets: Target) -> None:
+        super().__init__((target.name, target) for target in targets)
+
+    def __missing__(self, name: str) -> Target:
+        dialect(name)
+        raise KeyError(name)

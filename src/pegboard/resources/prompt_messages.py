@@ -1,0 +1,48 @@
+"""Messages: what a prompt is made of, and how its function's value becomes that."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple, cast
+
+from pegboard.model.json_types import JSON
+from pegboard.model.result import CONTENT_TYPES, Content, TextContent, ToolResult
+from pegboard.model.tool import ToolEntry
+
+
+class Message(NamedTuple):
+    """One message of a prompt."""
+
+    role: Literal["user", "assistant"]
+    content: Content | str
+
+
+def with_messages(entry: ToolEntry) -> ToolEntry:
+    """Return the entry with a handler whose result holds the messages: blocks, and their roles beside them."""
+    given = entry.handler
+    assert given is not None
+
+    def handler(ctx: Any, args: JSON) -> Any:
+        value = given(ctx, args)
+        return _awaited(cast("Awaitable[object]", value)) if isinstance(value, Awaitable) else messages_result(value)
+
+    return replace(entry, handler=handler)
+
+
+async def _awaited(value: Awaitable[object]) -> ToolResult:
+    return messages_result(await value)
+
+
+def messages_result(value: object) -> ToolResult:
+    """Return a prompt's messages as a result: one block a message, the roles as the structured value."""
+    given: Sequence[Any] = [value] if isinstance(value, str | Message) else cast("Sequence[Any]", value)
+    messages = [item if isinstance(item, Message) else Message("user", item) for item in given]
+    return ToolResult(tuple(map(_block, messages)), [item.role for item in messages], has_structured=True)
+
+
+def _block(message: Message) -> Content:
+    content: Any = message.content
+    if not isinstance(content, (str, *CONTENT_TYPES)):
+        raise TypeError(f"A prompt returns text, Message(role, content), or a list of them, not {content!r}.")
+    return TextContent(content) if isinstance(content, str) else content

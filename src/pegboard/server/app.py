@@ -1,0 +1,147 @@
+"""http: a catalog as an ASGI app, and a server for it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from starlette.applications import Starlette
+from starlette.types import Receive, Scope, Send
+
+from pegboard.catalog import Catalog
+from pegboard.server.authenticator import Doorman
+from pegboard.server.event_hub import Hub
+from pegboard.server.gateway import desk_of
+from pegboard.server.health import Operating
+from pegboard.server.host_guard import LOOPBACK_HOSTS, Gate, hosts_of
+from pegboard.server.http_api.api_app import Api
+from pegboard.server.http_api.routes import Routes
+from pegboard.server.listener import listen
+from pegboard.server.mcp.endpoint import Endpoint
+from pegboard.server.principal import choose_profile
+
+GRACE_S = 10.0
+
+
+def http_app(
+    catalog: Catalog,
+    *,
+    config: object = None,
+    profile: str | None = None,
+    allowed_hosts: Sequence[str] = LOOPBACK_HOSTS,
+    keys: tuple[bytes, ...] = (),
+    problems: Callable[[], Sequence[object]] = tuple,
+    grace_s: float = GRACE_S,
+) -> Starlette:
+    """Return an ASGI app that serves the catalog's tools: over MCP at `/mcp`, as plain HTTP below `/v1`.
+
+    Callers are let in as `catalog.identity` says, which `identity:` of a config sets. Without it everybody who reaches
+    the app may use the profiles' tools: put it behind something that knows its callers.
+    The app's lifespan starts and closes the catalog; an app that mounts it must run that lifespan
+    (`app.router.lifespan_context`).
+
+    Args:
+        catalog: the tools.
+        config: makes the context of each request: a loaded config, or a callable that takes the `Visit`.
+        profile: the profile behind `/mcp`; by default `default`, or the first declared. A catalog without profiles
+            serves all groups there.
+        allowed_hosts: names, without port, by which clients reach the server.
+        keys: secrets of 32 bytes or more that seal what clients carry for us; the same for all workers.
+        problems: gives what is wrong with a config whose change was refused, for `/healthz` and `/metrics`.
+        grace_s: how long running calls may go on when the app is shut down.
+
+    Raises:
+        DefinitionError: there is no such profile.
+    """
+    choose_profile(catalog.registry.profiles, profile)
+    doorman = Doorman(catalog, profile=profile)
+    hub, gate = Hub(), Gate(allowed_hosts)
+    desk = replace(desk_of(catalog, config), hub=hub)
+    endpoint: Endpoint = Endpoint(desk, gate, doorman=doorman, keys=keys)
+    api: Routes = Routes(Api(desk, gate, doorman, hub, keys=keys))
+    operating = Operating(desk, gate, doorman, hub, is_serving=lambda: endpoint.is_running, problems=problems)
+    return App(catalog, endpoint, api, operating, grace_s=grace_s)
+
+
+class App(Starlette):
+    """The app. Requests for `/mcp` pass by Starlette's middleware and routes, which cost as much as a call."""
+
+    def __init__(
+        self, catalog: Catalog, endpoint: Endpoint, api: Routes, operating: Operating, *, grace_s: float
+    ) -> None:
+        super().__init__(routes=[*endpoint.routes, *operating.routes, *api.all()], lifespan=self._serving)
+        self._catalog, self._endpoint, self._api, self._grace_s = catalog, endpoint, api, grace_s
+        self.state.end_streams = self._end_streams
+
+    @asynccontextmanager
+    async def _serving(self, _app: Starlette) -> AsyncGenerator[None]:
+        await self._catalog.start()
+        self._api.events.begin()
+        try:
+            async with self._endpoint.running():
+                yield
+        finally:
+            await self._catalog.close(grace_s=self._grace_s)
+
+    def _end_streams(self) -> None:
+        self._api.events.end()
+        self._endpoint.end_streams()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Where it is mounted below another path, the routes find their way.
+        if scope["type"] == "http" and scope["path"] == "/mcp" and not scope.get("root_path"):
+            scope["path_params"] = {}
+            await self._endpoint(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+
+def run_http(
+    catalog: Catalog,
+    config: object = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8420,
+    profile: str | None = None,
+    on_ready: Callable[[str], None] | None = None,
+    allow_anonymous_from_anywhere: bool = False,
+    allowed_hosts: Sequence[str] = (),
+    keys: tuple[bytes, ...] = (),
+    problems: Callable[[], Sequence[object]] = tuple,
+    grace_s: float = GRACE_S,
+) -> None:
+    """Serve the catalog over HTTP until SIGTERM or SIGINT, then let running calls end for `grace_s`.
+
+    A second signal ends it at once. `on_ready` is told the address of `/mcp` when it answers; by
+    default it is written to standard error. `port=0` takes a free one.
+
+    Raises:
+        DefinitionError: no such profile, or an address that would let strangers call.
+        OSError: the address cannot be had.
+    """
+    is_open = allow_anonymous_from_anywhere or catalog.identity is not None
+    hosts = hosts_of(host, allowed_hosts, is_open=is_open)
+    app = http_app(
+        catalog, config=config, profile=profile, allowed_hosts=hosts, keys=keys, problems=problems, grace_s=grace_s
+    )
+    listen(
+        app,
+        host=host,
+        port=port,
+        bounds=catalog.registry.bounds,
+        on_ready=on_ready or _say_where,
+        drain=lambda: _drain(catalog, app, grace_s),
+        grace_s=grace_s,
+    )
+
+
+async def _drain(catalog: Catalog, app: Starlette, grace_s: float) -> None:
+    app.state.end_streams()
+    await catalog.executor.close(grace_s=grace_s)
+
+
+def _say_where(address: str) -> None:
+    sys.stderr.write(f"Serving MCP on {address}\n")
+    sys.stderr.flush()

@@ -1,0 +1,138 @@
+"""Desk: what MCP asks of a catalog, answered in wire form. Knows the protocol's words, but not the SDK."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from pegboard.catalog import Catalog
+from pegboard.core.view import View
+from pegboard.model.context import ToolContext
+from pegboard.model.json_types import JSON
+from pegboard.model.result import ToolResult
+from pegboard.model.tool import ToolEntry
+from pegboard.providers.mcp import mcp_result
+from pegboard.resources import Offers
+from pegboard.server.event_hub import Hub
+from pegboard.server.mcp.client_channel import Bridge
+from pegboard.server.mcp.input_required import RoundBridge
+from pegboard.server.mcp.progress import Progress
+from pegboard.server.principal import ContextFor, Visit, context_maker
+
+INVALID_PARAMS = -32602
+MISSING_CAPABILITY = -32021
+
+
+class RpcError(Exception):
+    """The request is answered with a JSON-RPC error."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code, self.message, self.data = code, message, data
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Desk:
+    """Lists and calls the tools of a catalog for the one who visits."""
+
+    catalog: Catalog
+    context_for: ContextFor
+    offers: Offers
+    hub: Hub | None = None
+    """Follows the calls of callers who listen; only servers have one."""
+
+    def context(self, visit: Visit, bridge: Bridge | None = None) -> ToolContext:
+        """Return a fresh context for one request."""
+        ctx = self.context_for(visit)
+        if bridge is not None and ctx.client is None:
+            # Nobody else has seen this context yet; copying its thirty fields would cost as much as a call.
+            object.__setattr__(ctx, "client", bridge)
+        if bridge is not None and self.hub is not None and self.hub.is_heard(visit, ctx):
+            self.hub.attach(ctx, visit)
+        return ctx
+
+    # -- lists
+
+    def exposed(self, visit: Visit, ctx: ToolContext) -> View:
+        """Return what the profile of the one who visits shows, to call on."""
+        return self.catalog.exposed(self.catalog.view(ctx, profile=visit.profile))
+
+    async def view(self, visit: Visit) -> View:
+        """Return the same with every question for a list answered."""
+        return await self.exposed(visit, self.context(visit)).prepare()
+
+    # -- calls
+
+    async def call(self, visit: Visit, name: str, arguments: JSON, bridge: Bridge, *, is_earlier: bool = False) -> JSON:
+        """Run one guarded call and return its result in wire form.
+
+        Raises:
+            RpcError: no such tool for this caller, in the same words whatever the reason; a client
+                that lacks what the call needs.
+        """
+        view = self.exposed(visit, self.context(visit, bridge))
+        result = await self.run(view, name, arguments, bridge)
+        if not isinstance(result, ToolResult):
+            return result
+        schema = None
+        if is_earlier and result.has_structured:
+            entry = await view.afind(name)
+            schema = None if entry is None else entry.spec.output_schema
+        shown = mcp_result(result, output_schema=schema, wrap_structured=is_earlier)
+        shown.setdefault("isError", False)
+        return shown
+
+    async def run(
+        self, view: View, name: str, arguments: JSON, bridge: Bridge, *, absent: RpcError | None = None
+    ) -> ToolResult | JSON:
+        """Run one guarded call; return its result, or the questions it waits for, in wire form.
+
+        Raises:
+            RpcError: nothing of that name for this caller (`absent`, when given); a client that lacks what is needed.
+        """
+        callbacks = Progress(bridge) if bridge.wants_progress else None
+        result = await view.call(name, arguments, callbacks=callbacks)
+        error = result.error
+        if error is None:
+            return result
+        if error.kind == "not_found" and await view.afind(name) is None:
+            raise absent or RpcError(INVALID_PARAMS, error.message)
+        if error.kind != "consent_required":
+            return result
+        if bridge.missing:
+            raise RpcError(MISSING_CAPABILITY, error.message, {"requiredCapabilities": bridge.missing})
+        if isinstance(bridge, RoundBridge) and bridge.questions:
+            return {"resultType": "input_required", "inputRequests": bridge.questions, "requestState": bridge.state()}
+        return result
+
+    # -- headers that mirror arguments
+
+    def may_mirror(self, name: str) -> bool:
+        """Tell whether a tool of this name has arguments that are mirrored in headers, or may turn out to."""
+        snapshot = self.catalog.snapshot()
+        mirroring: frozenset[str] | None = snapshot.cache.get("mirroring")
+        if mirroring is None:
+            names = (
+                n for e in snapshot.entries if _mirrors(e) for n in (e.wire_name, e.qualified_id, *e.spec.renamed_from)
+            )
+            mirroring = snapshot.cache["mirroring"] = frozenset(names)
+        return name in mirroring or (bool(snapshot.bundles) and snapshot.find(name) is None)
+
+    async def mirrored_schema(self, visit: Visit, name: str) -> JSON | None:
+        """Return the input schema of a visible tool, by which its mirrored headers are checked."""
+        view = self.catalog.view(self.context(visit), profile=visit.profile)
+        entry = await view.afind(name)
+        return None if entry is None else entry.spec.input_schema
+
+
+def desk_of(catalog: Catalog, config: object) -> Desk:
+    """Return the desk of a catalog, with its offers and its kind of context."""
+    context_type: type[ToolContext] = vars(catalog).get("_context_type", ToolContext)
+    return Desk(catalog=catalog, context_for=context_maker(config, context_type=context_type), offers=catalog.offers)
+
+
+def _mirrors(entry: ToolEntry) -> bool:
+    """Tell whether a tool has, or may turn out to have, arguments that are mirrored in headers."""
+    return entry.builder is not None or b"x-mcp-header" in orjson.dumps(entry.spec.input_schema)

@@ -1,0 +1,110 @@
+"""Gate: check the Host and Origin of every request, so that no web page can reach the server through a browser."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pegboard.model.error import DefinitionError
+
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
+_ORIGIN = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
+_REMEMBERED = 256
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refusal:
+    """Why a request is not let in: an HTTP status, one sentence, and headers that tell the client what to do."""
+
+    status: int
+    text: str
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+_NO_HOST = Refusal(status=421, text="Invalid Host header")
+_NO_ORIGIN = Refusal(status=403, text="Invalid Origin header")
+
+
+class Gate:
+    """Lets in requests whose Host is one of ours and whose Origin, if any, is too.
+
+    `hosts` are names without port; any port is right, as the address was reached through it.
+    """
+
+    def __init__(self, hosts: Iterable[str]) -> None:
+        self.hosts = frozenset(host.lower() for host in hosts)
+        self._good: set[tuple[bytes | None, bytes | None]] = set()
+
+    def refusal(self, headers: Headers) -> Refusal | None:
+        """Return why these headers are refused; `None` lets the request in."""
+        host = origin = None
+        hosts = origins = 0
+        for name, value in headers:
+            if name == b"host":
+                host, hosts = value, hosts + 1
+            elif name == b"origin":
+                origin, origins = value, origins + 1
+        if hosts > 1 or origins > 1:
+            return _NO_HOST if hosts > 1 else _NO_ORIGIN
+        key = (host, origin)
+        if key in self._good:
+            return None
+        if host is None or not self._is_ours(_HOST, host):
+            return _NO_HOST
+        if origin is not None and not self._is_ours(_ORIGIN, origin):
+            return _NO_ORIGIN
+        if len(self._good) >= _REMEMBERED:
+            self._good.clear()
+        self._good.add(key)
+        return None
+
+    def _is_ours(self, form: re.Pattern[str], value: bytes) -> bool:
+        found = form.fullmatch(value.decode("latin-1").strip(" \t"))
+        return found is not None and found[1].lower() in self.hosts
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether an address to listen on can only be reached from this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def hosts_of(host: str, allowed: Sequence[str], *, is_open: bool) -> tuple[str, ...]:
+    """Return the Host names to let in for an address to listen on; `is_open` is whether strangers may call, too.
+
+    Raises:
+        DefinitionError: everybody could call from elsewhere, or nobody could: a wildcard without names.
+    """
+    if is_loopback(host):
+        return (*LOOPBACK_HOSTS, *allowed)
+    if not is_open:
+        raise DefinitionError(
+            f"Listening on {host!r} lets other machines call every tool, as nobody has to say who they are. "
+            "Say who may under `identity:` in the config, which can be everybody, "
+            "`anonymous: {profile: NAME, on: anywhere}`; or listen on 127.0.0.1. "
+            "A catalog in Python takes allow_anonymous_from_anywhere=True."
+        )
+    if allowed:
+        return tuple(allowed)
+    if _is_wildcard(host):
+        raise DefinitionError(
+            f"Listening on {host!r} needs the names that clients use: --allow-host tools.example.com, "
+            "or allowed_hosts=['tools.example.com']."
+        )
+    return (f"[{host.strip('[]')}]" if ":" in host else host,)
+
+
+def _is_wildcard(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_unspecified
+    except ValueError:
+        return False

@@ -1,0 +1,190 @@
+"""Door: what every request over plain HTTP passes first: address, credential, method, query; then the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+from starlette.types import Receive, Scope, Send
+
+from pegboard.model.json_types import JSON, is_object
+from pegboard.server.authenticator import Doorman
+from pegboard.server.body_reader import ClientLeftError, Intake, IntakeError
+from pegboard.server.event_hub import Hub
+from pegboard.server.gateway import Desk
+from pegboard.server.host_guard import Gate, Refusal
+from pegboard.server.http_api.cursors import Cursors
+from pegboard.server.http_api.problem_details import KIND_OF_STATUS, ProblemError, not_found
+from pegboard.server.http_api.responses import Reply, problem_reply
+from pegboard.server.principal import Visit
+
+log = logging.getLogger("pegboard.serve")
+_MAX_QUERY_FIELDS = 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """One request that was let in."""
+
+    visit: Visit
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    headers: Mapping[bytes, bytes]
+    base: str
+    receive: Receive
+    send: Send
+    is_head: bool = False
+
+
+Answer = Callable[[Asked], Awaitable[Reply | None]]
+"""Gives the reply; `None` when it has written its answer itself."""
+
+
+class Api:
+    """What all paths share.
+
+    Args:
+        desk: the catalog's answers.
+        gate: whose Host and Origin come in.
+        doorman: tells who they are.
+        hub: follows their calls.
+        keys: the secrets that sign cursors; give several workers the same.
+    """
+
+    def __init__(self, desk: Desk, gate: Gate, doorman: Doorman, hub: Hub, *, keys: tuple[bytes, ...] = ()) -> None:
+        bounds = desk.catalog.registry.bounds
+        self.desk, self.gate, self.doorman, self.hub = desk, gate, doorman, hub
+        self.cursors, self.intake = Cursors(keys), Intake(bounds)
+        self.open, self.max_open = 0, bounds.calls_in_flight
+        self.is_closing = False
+
+    async def visit(self, scope: Scope, profile: str | None) -> Visit:
+        """Return who asks, looking through which profile.
+
+        Raises:
+            ProblemError: they are not let in, or have no such profile.
+        """
+        visit = await self.doorman.visit(scope, profile)
+        if isinstance(visit, Refusal):
+            raise problem_of(visit)
+        return visit
+
+    async def body(self, asked: Asked) -> JSON:
+        """Return the JSON object that a request brings; an empty body is an empty object.
+
+        Raises:
+            ProblemError: it is no JSON object within the limits.
+            ClientLeftError: nobody waits for an answer.
+        """
+        try:
+            raw = await self.intake.body(dict(asked.headers), asked.receive)
+            if not raw:
+                return {}
+            kind = asked.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+            if kind != b"application/json":
+                raise IntakeError(415, 0, "Send the arguments as application/json.")
+            given = self.intake.message(raw)
+        except IntakeError as error:
+            text = error.text.removeprefix("Parse error: ")
+            closing = {} if error.status in (400, 415) else {"connection": "close"}
+            raise ProblemError(error.status, KIND_OF_STATUS[error.status], text, headers=closing) from None
+        if not is_object(given):
+            raise ProblemError(422, "invalid_arguments", "The arguments must be a JSON object.")
+        return given
+
+
+class Place:
+    """One path as an ASGI app: its methods, the words of its query, and who answers."""
+
+    def __init__(self, api: Api, answers: Mapping[str, Answer], *, query: tuple[str, ...] = ()) -> None:
+        self._api, self._answers, self._query = api, answers, frozenset((*query, "profile"))
+        methods = {*answers, *(("HEAD",) if "GET" in answers else ())}
+        self._allow = ", ".join(sorted(methods))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_head = scope["method"] == "HEAD"
+        try:
+            reply = await self._reply(scope, receive, send)
+        except ClientLeftError:
+            return
+        except ProblemError as problem:
+            reply = problem_reply(problem)
+        except Exception:  # boundary: the server's outermost handler; a bug says nothing to the client
+            log.exception("A request to %r failed.", scope["path"])
+            reply = problem_reply(ProblemError(500, "internal_error", "Internal server error"))
+        if reply is not None:
+            await reply.send(send, is_head=is_head)
+
+    async def _reply(self, scope: Scope, receive: Receive, send: Send) -> Reply | None:
+        # httptools leaves white space around values (RFC 9110, 5.5).
+        scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+        refusal = self._api.gate.refusal(scope["headers"])
+        if refusal is not None:
+            raise problem_of(refusal)
+        answer = self._answers.get("GET" if scope["method"] == "HEAD" else scope["method"])
+        if answer is None:
+            text = f"{scope['method'][:20]!r} is not possible here; possible: {self._allow}."
+            raise ProblemError(405, "method_not_allowed", text, headers={"allow": self._allow})
+        query = self._words(scope["query_string"])
+        if self._api.open >= self._api.max_open:
+            text = "The server is busy. Try again in a moment."
+            raise ProblemError(503, "busy", text, headers={"retry-after": "1"})
+        visit = await self._api.visit(scope, query.get("profile"))
+        asked = Asked(
+            visit=visit, path=scope.get("path_params", {}), query=query, headers=dict(scope["headers"]),
+            base=scope.get("root_path", ""), receive=receive, send=send, is_head=scope["method"] == "HEAD",
+        )  # fmt: skip
+        self._api.open += 1
+        try:
+            return await answer(asked)
+        finally:
+            self._api.open -= 1
+
+    def _words(self, raw: bytes) -> dict[str, str]:
+        """Return the query; a word that is unknown or said twice is refused, not ignored."""
+        try:
+            pairs = parse_qsl(raw.decode("latin-1"), keep_blank_values=True, max_num_fields=_MAX_QUERY_FIELDS)
+        except ValueError:
+            raise ProblemError(400, "bad_request", "The query has too many fields.") from None
+        words = dict(pairs)
+        unknown = [name for name in words if name not in self._query]
+        if unknown or len(words) != len(pairs):
+            named = f"Unknown parameter {unknown[0][:100]!r}." if unknown else "A parameter is there twice."
+            raise ProblemError(400, "bad_request", f"{named} Possible here, once each: {sorted(self._query)}.")
+        if words.get("profile") == "":
+            raise not_found("Not found")
+        return words
+
+
+class Nowhere(Place):
+    """Every path that is none of ours."""
+
+    def __init__(self, api: Api) -> None:
+        super().__init__(api, {})
+
+    async def _reply(self, scope: Scope, receive: Receive, send: Send) -> Reply | None:
+        refusal = self._api.gate.refusal(scope["headers"])
+        raise problem_of(refusal) if refusal is not None else not_found("Not found")
+
+
+def problem_of(refusal: Refusal) -> ProblemError:
+    """Return the problem details of a request that is not let in."""
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in refusal.headers}
+    return ProblemError(refusal.status, KIND_OF_STATUS.get(refusal.status, "forbidden"), refusal.text, headers=headers)
+
+
+async def left(receive: Receive) -> None:
+    """Wait until the client is gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def ended(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks and wait until they are over."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

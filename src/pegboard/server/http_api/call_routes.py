@@ -1,0 +1,98 @@
+"""Calls: run one guarded call and answer with its result, at once or after the events on its way; cancel it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from pegboard.model.json_types import JSON
+from pegboard.model.result import ToolResult
+from pegboard.providers.mcp import mcp_result
+from pegboard.server.event_hub import Follower, Outbox, frame, owner_of
+from pegboard.server.http_api.api_app import Api, Asked, ended, left
+from pegboard.server.http_api.problem_details import not_found, problem_of
+from pegboard.server.http_api.responses import PING_EVERY_S, EventStream, Reply, json_reply, wants_events
+
+_OPEN_AFTER_S = 0.05
+"""A call refused within this time, and before its first progress, is answered with its own HTTP status."""
+
+Running = asyncio.Task[ToolResult]
+
+
+class Calls:
+    """POST /v1/tools/{name}/call and /v1/calls/{id}/cancel."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    async def call(self, asked: Asked) -> Reply | None:
+        """Call a tool; a client that leaves before the end cancels it."""
+        arguments = await self._api.body(asked)
+        desk = self._api.desk
+        ctx, outbox = desk.context(asked.visit), Outbox() if wants_events(asked.headers) else None
+        following = self._api.hub.attach(ctx, asked.visit, own=outbox)
+        view = desk.exposed(asked.visit, ctx)
+        running = asyncio.create_task(view.call(asked.path["name"], arguments))
+        leaving = asyncio.create_task(left(asked.receive))
+        try:
+            if outbox is None:
+                await asyncio.wait((running, leaving), return_when=asyncio.FIRST_COMPLETED)
+            else:
+                await _begun(outbox, running, leaving)
+                if not running.done() or not running.result().is_error:
+                    await self._stream(EventStream(asked.send), outbox, following, running, leaving)
+                    return None
+            return _reply(running.result(), following.call_id) if running.done() else None
+        finally:
+            await ended(running, leaving)
+
+    async def _stream(
+        self, stream: EventStream, outbox: Outbox, following: Follower, running: Running, leaving: asyncio.Task[None]
+    ) -> None:
+        """Write the events of a call as they come, and at last its result or problem."""
+        while not leaving.done():
+            is_over = running.done()
+            waiting = outbox.take()
+            if waiting:
+                await stream.write(waiting)
+            if is_over:
+                await stream.write(_last_frame(running.result(), following.call_id))
+                await stream.close()
+                return
+            if not await outbox.filled(PING_EVERY_S):
+                await stream.ping()
+
+    async def cancel(self, asked: Asked) -> Reply:
+        """Stop a running call of this caller; every other id is unknown."""
+        call_id = asked.path["id"]
+        owner = owner_of(asked.visit, self._api.desk.context(asked.visit))
+        if not self._api.hub.owns(owner, call_id) or not self._api.desk.catalog.cancel(call_id):
+            raise not_found(f"No call {call_id[:100]!r} of yours is running.")
+        return json_reply({"callId": call_id, "cancelled": True})
+
+
+async def _begun(outbox: Outbox, running: Running, leaving: asyncio.Task[None]) -> None:
+    """Wait until there is something to stream: an event after the first, the end, or a moment without either."""
+    for task in (running, leaving):
+        task.add_done_callback(lambda _: outbox.wake.set())
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_OPEN_AFTER_S):
+            while not (running.done() or leaving.done() or outbox.waiting > 1):
+                outbox.wake.clear()
+                await outbox.wake.wait()
+
+
+def _reply(result: ToolResult, call_id: str) -> Reply:
+    if result.is_error:
+        raise problem_of(result, call_id)
+    return json_reply(_shown(result, call_id))
+
+
+def _shown(result: ToolResult, call_id: str) -> JSON:
+    return {"callId": call_id, **mcp_result(result)}
+
+
+def _last_frame(result: ToolResult, call_id: str) -> bytes:
+    if result.is_error:
+        return frame("problem", problem_of(result, call_id).body())
+    return frame("result", _shown(result, call_id))

@@ -1,0 +1,100 @@
+"""Events: a stream that tells a caller of its own calls, and of changes of its own list."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pegboard.server.event_hub import Outbox, frame, owner_of
+from pegboard.server.http_api.api_app import Api, Asked, ended, left
+from pegboard.server.http_api.problem_details import ProblemError
+from pegboard.server.http_api.responses import EVENT_STREAM, PING_EVERY_S, EventStream, Reply
+from pegboard.server.principal import Visit
+
+_SETTLE_S = 0.02
+"""Changes within this time are told as one: a module declares its tools one by one."""
+MAX_STREAMS = 1_000
+MAX_STREAMS_OF_ONE = 20
+
+
+class Events:
+    """GET /v1/events."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._open: set[Outbox] = set()
+        self._is_ended = False
+
+    def begin(self) -> None:
+        """Take listeners, after an earlier end."""
+        self._is_ended = False
+
+    def end(self) -> None:
+        """End every open stream; a server that shuts down would wait for them."""
+        self._is_ended = True
+        for outbox in self._open:
+            outbox.wake.set()
+
+    async def listen(self, asked: Asked) -> Reply | None:
+        """Stream events until the client leaves or the server ends."""
+        if asked.is_head:
+            # A stream has no end that a client could wait for.
+            return Reply(b"", media_type=EVENT_STREAM)
+        hub, outbox = self._api.hub, Outbox()
+        owner = owner_of(asked.visit, self._api.desk.context(asked.visit))
+        if hub.streams >= MAX_STREAMS or hub.listening(owner) >= MAX_STREAMS_OF_ONE:
+            text = "Too many event streams are open. Close one, or try again in a moment."
+            raise ProblemError(429, "rate_limited", text, headers={"retry-after": "5"})
+        ends = [hub.listen(owner, outbox), self._api.desk.catalog.subscribe(changed := _Signal())]
+        known = await self._shown(asked.visit)
+        leaving = asyncio.create_task(left(asked.receive))
+        watching = asyncio.create_task(self._watch(asked.visit, known, changed, outbox))
+        for task in (leaving, watching):
+            task.add_done_callback(lambda _: outbox.wake.set())
+        self._open.add(outbox)
+        # It is no call, and must not keep others from calling.
+        self._api.open -= 1
+        try:
+            stream = EventStream(asked.send)
+            await stream.write(b": listening\n\n")
+            while not (leaving.done() or watching.done() or self._is_ended):
+                if not await outbox.filled(PING_EVERY_S):
+                    await stream.ping()
+                elif waiting := outbox.take():
+                    await stream.write(waiting)
+            await stream.close()
+        finally:
+            self._api.open += 1
+            self._open.discard(outbox)
+            for end in ends:
+                end()
+            await ended(leaving, watching)
+        return None
+
+    async def _watch(self, visit: Visit, known: object, changed: _Signal, outbox: Outbox) -> None:
+        """Put a `list_changed` into the outbox whenever this caller's own list is another one."""
+        while True:
+            await changed.wait()
+            await asyncio.sleep(_SETTLE_S)
+            changed.clear()
+            now = await self._shown(visit)
+            if now != known:
+                known = now
+                outbox.put(frame("list_changed", {"what": "tools", "profile": visit.profile}))
+
+    async def _shown(self, visit: Visit) -> object:
+        if visit.profile is not None and visit.profile not in self._api.desk.catalog.registry.profiles:
+            return None
+        view = await self._api.desk.view(visit)
+        return [(entry.wire_name, entry.fingerprint) for entry in view.tools()]
+
+
+class _Signal(asyncio.Event):
+    """An event that any thread may set, by calling it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._home = asyncio.get_running_loop()
+
+    def __call__(self) -> None:
+        if not self._home.is_closed():
+            self._home.call_soon_threadsafe(self.set)

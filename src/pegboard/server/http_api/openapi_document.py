@@ -1,0 +1,235 @@
+"""OpenAPI: the document of this API for one caller, with a path and types for each tool that they may use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pegboard.auth.rules import IdentityRules
+from pegboard.core.registry import enforced_schema
+from pegboard.model.json_types import JSON
+from pegboard.model.tool import ToolEntry
+from pegboard.server.http_api.api_app import Api, Asked
+from pegboard.server.http_api.problem_details import DOOR_STATUSES, MEDIA_TYPE, STATUS_OF_KIND, ProblemError
+from pegboard.server.http_api.responses import EVENT_STREAM, Reply, json_reply
+from pegboard.server.http_api.schema_references import moved, object_of
+from pegboard.server.http_api.tool_routes import MAX_FOUND, MAX_PAGE_TOOLS, MAX_QUERY_CHARS
+
+MAX_TYPED_TOOLS = 500
+"""With more tools than this the document has one path for all of them."""
+_TEXT: JSON = {"type": "string"}
+_ANY_OBJECT: JSON = {"type": "object"}
+_CALL_STATUSES = sorted({*DOOR_STATUSES, *STATUS_OF_KIND.values()})
+_RETRY_AFTER: JSON = {"description": "Seconds until it makes sense to come back.", "schema": {"type": "integer"}}
+_HEADERS: Mapping[int, JSON] = {
+    401: {"WWW-Authenticate": {"description": "How to say who you are.", "required": True, "schema": _TEXT}},
+    405: {"Allow": {"description": "What is possible here.", "required": True, "schema": _TEXT}},
+    429: {"Retry-After": _RETRY_AFTER},
+    503: {"Retry-After": _RETRY_AFTER},
+}
+_PROFILE: JSON = {
+    "name": "profile", "in": "query", "description": "Look through this profile; by default your own.",
+    "schema": {"type": "string", "minLength": 1},
+}  # fmt: skip
+_NAME: JSON = {
+    "name": "name", "in": "path", "required": True, "description": "A tool's name, as the list has it.",
+    "schema": {"type": "string", "minLength": 1, "pattern": "^[A-Za-z0-9_.-]+$"},
+}  # fmt: skip
+
+
+class Documents:
+    """GET /openapi.json."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    async def show(self, asked: Asked) -> Reply:
+        """Answer with the OpenAPI document of what the caller may use."""
+        catalog, form = self._api.desk.catalog, asked.query.get("form", "typed")
+        if form not in ("typed", "generic"):
+            raise ProblemError(400, "bad_request", f"form={form[:20]!r}: one of typed, generic is needed.")
+        view = await self._api.desk.view(asked.visit)
+        return json_reply(
+            document(
+                catalog.name, "1", None if form == "generic" else view.tools(),
+                base=asked.base, rules=catalog.identity,
+            )
+        )  # fmt: skip
+
+
+_ANY_NAME: JSON = {**_NAME, "description": "Any name.", "schema": {"type": "string", "minLength": 1}}
+
+
+def document(
+    name: str, version: str, tools: Sequence[ToolEntry] | None, *, base: str = "", rules: IdentityRules | None = None
+) -> JSON:
+    """Return the document; `tools=None` draws one path for the calls of all tools."""
+    schemas: JSON = dict(_SCHEMAS)
+    paths: JSON = {path: dict(operations) for path, operations in _PATHS.items()}
+    if tools is None or len(tools) > MAX_TYPED_TOOLS:
+        paths["/v1/tools/{name}/call"] = {"post": _call("call_tool", "Call a tool.", _ANY_OBJECT, None, [_NAME])}
+    else:
+        for entry in tools:
+            paths[f"/v1/tools/{entry.wire_name}/call"] = {"post": _tool_call(entry, schemas)}
+    drawn: JSON = {
+        "openapi": "3.1.0",
+        "info": {"title": name, "version": version, "description": "Tools over plain HTTP."},
+        "servers": [{"url": base or "/"}],
+        "paths": paths,
+        "components": {"schemas": schemas},
+    }
+    if rules is not None and (rules.key_store or rules.tokens):
+        drawn["components"]["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
+        # Those who may come without one are not asked for it.
+        drawn["security"] = [{"bearer": []}, *([] if rules.anonymous is None else [{}])]
+    return drawn
+
+
+# ---------------------------------------------------------------- calls
+
+
+def _tool_call(entry: ToolEntry, schemas: JSON) -> JSON:
+    """Return the operation that calls one tool; its types go into `schemas`."""
+    spec, wire_name = entry.spec, entry.wire_name
+    types: dict[str, JSON | None] = {}
+    for kind, schema in (("input", enforced_schema(entry)), ("output", spec.output_schema)):
+        place = f"{wire_name}.{kind}"
+        found = None if schema is None else moved(schema, f"#/components/schemas/{place}")
+        if found is not None:
+            schemas[place] = found
+        types[kind] = None if found is None else {"$ref": f"#/components/schemas/{place}"}
+    drawn = _call(f"call_{wire_name}", spec.description, types["input"] or _ANY_OBJECT, types["output"], [])
+    drawn["summary"] = spec.title or wire_name
+    if spec.deprecated is not None:
+        drawn["deprecated"] = True
+    if spec.input_schema.get("required"):
+        drawn["requestBody"]["required"] = True
+    return drawn
+
+
+def _call(operation: str, description: str, arguments: JSON, output: JSON | None, parameters: list[JSON]) -> JSON:
+    result = {"$ref": "#/components/schemas/Result"}
+    if output is not None:
+        result = {"allOf": [result, object_of(("structuredContent",), structuredContent=output)]}
+    answer = {"application/json": {"schema": result}, EVENT_STREAM: {"schema": _TEXT}}
+    return {
+        "operationId": operation,
+        "description": description,
+        "parameters": [*parameters, _PROFILE],
+        "requestBody": {"content": {"application/json": {"schema": arguments}}},
+        "responses": {
+            "200": {"description": "What the tool gave; as events when `Accept` says so.", "content": answer},
+            **_problems(_CALL_STATUSES),
+        },
+    }
+
+
+# ---------------------------------------------------------------- what is the same for everybody
+
+
+def _problems(statuses: Sequence[int]) -> JSON:
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {
+        str(status): {
+            "description": "Problem details.",
+            "content": content,
+            **({"headers": _HEADERS[status]} if status in _HEADERS else {}),
+        }
+        for status in sorted({*statuses, 405})
+    }
+
+
+def _plain(
+    operation: str, description: str, schema: JSON, parameters: Sequence[JSON] = (), *, media: str = "application/json"
+) -> JSON:
+    return {
+        "operationId": operation,
+        "description": description,
+        "parameters": [*parameters, _PROFILE],
+        "responses": {
+            "200": {"description": "Done.", "content": {media: {"schema": schema}}},
+            **_problems(DOOR_STATUSES),
+        },
+    }
+
+
+def _query(name: str, description: str, schema: JSON, *, required: bool = False) -> JSON:
+    return {"name": name, "in": "query", "description": description, "required": required, "schema": schema}
+
+
+def _up_to(most: int) -> JSON:
+    return {"type": "integer", "minimum": 1, "maximum": most}
+
+
+_TOOL: JSON = {"$ref": "#/components/schemas/Tool"}
+_SCHEMAS: JSON = {
+    "Tool": object_of(
+        ("name", "inputSchema"),
+        name=_TEXT, title=_TEXT, description=_TEXT, inputSchema=_ANY_OBJECT, outputSchema=_ANY_OBJECT,
+        annotations=_ANY_OBJECT,
+    ),
+    "Result": object_of(
+        ("callId", "content"),
+        callId=_TEXT, content={"type": "array", "items": object_of(("type",), type=_TEXT)}, structuredContent={},
+    ),
+    "Problem": object_of(
+        ("type", "title", "status", "kind", "detail"),
+        type=_TEXT, title=_TEXT, status={"type": "integer"}, kind=_TEXT, detail=_TEXT, hint=_TEXT,
+        retryable={"type": "boolean"}, retry_after_s={"type": "number"}, outcome_unknown={"type": "boolean"},
+        details=_ANY_OBJECT, callId=_TEXT,
+    ),
+    "Decision": object_of(
+        ("name", "visible", "code", "reason"),
+        name=_TEXT, profile={"type": ["string", "null"]}, visible={"type": "boolean"}, code=_TEXT, reason=_TEXT,
+        fix={"type": ["object", "null"]}, next={"type": ["string", "null"]}, nextReason=_TEXT,
+    ),
+    "Hit": object_of(("name", "score"), name=_TEXT, score={"type": "number"}, title=_TEXT, description=_TEXT),
+}  # fmt: skip
+_PATHS: JSON = {
+    "/v1/tools": {
+        "get": _plain(
+            "list_tools", "List the tools that you may use.",
+            object_of(("tools",), tools={"type": "array", "items": _TOOL}, nextCursor=_TEXT),
+            [
+                _query("limit", "Tools in a page.", {**_up_to(MAX_PAGE_TOOLS), "default": 100}),
+                _query("cursor", "Where the list goes on: `nextCursor` of the page before.", _TEXT),
+            ],
+        ),
+    },
+    "/v1/tools/{name}": {"get": _plain("show_tool", "Show one tool.", _TOOL, [_NAME])},
+    "/v1/tools/{name}/why": {
+        "get": _plain(
+            "why_tool", "Tell why you may use a tool or not.", {"$ref": "#/components/schemas/Decision"}, [_ANY_NAME]
+        ),
+    },
+    "/v1/search": {
+        "get": _plain(
+            "search_tools", "Find the tools that serve a request, best first.",
+            object_of(
+                ("query", "hits"),
+                query=_TEXT,
+                hits={"type": "array", "items": {"$ref": "#/components/schemas/Hit"}},
+                nearest={"type": "array", "items": _TEXT},
+            ),
+            [
+                _query(
+                    "q", "What is needed, in any words.",
+                    {"type": "string", "minLength": 1, "maxLength": MAX_QUERY_CHARS}, required=True,
+                ),
+                _query("limit", "How many at most.", {**_up_to(MAX_FOUND), "default": 8}),
+            ],
+        ),
+    },
+    "/v1/calls/{id}/cancel": {
+        "post": _plain(
+            "cancel_call", "Stop a running call of yours.",
+            object_of(("callId", "cancelled"), callId=_TEXT, cancelled={"type": "boolean"}),
+            [{"name": "id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}],
+        ),
+    },
+    "/v1/events": {
+        "get": _plain(
+            "listen", "Hear of your own calls and of changes of your list, until you leave.", _TEXT,
+            media=EVENT_STREAM,
+        ),
+    },
+}  # fmt: skip

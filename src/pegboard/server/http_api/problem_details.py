@@ -1,0 +1,84 @@
+"""Problems: errors as RFC 9457 has them, each with a kind, a status and what to do next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from pegboard.model.error import ErrorKind, ToolError
+from pegboard.model.json_types import JSON
+from pegboard.model.result import ToolResult
+from pegboard.providers.mcp import mcp_content, mcp_result
+
+MEDIA_TYPE = "application/problem+json"
+STATUS_OF_KIND: Mapping[ErrorKind, int] = {
+    "not_found": 404, "invalid_arguments": 422, "rate_limited": 429, "ratelimit_unavailable": 503,
+    "consent_required": 403, "consent_declined": 403, "consent_expired": 403, "consent_mismatch": 409,
+    "hook_refused": 403, "timeout": 504, "cancelled": 409, "busy": 503, "budget_exceeded": 403, "recursion_limit": 403,
+    "upstream_unavailable": 502, "upstream_lost": 502, "upstream_error": 502, "upstream_auth": 502,
+    "protocol_error": 502, "blocked_destination": 403, "result_too_large": 500, "output_invalid": 500,
+    "template_error": 500, "read_only": 403, "schema_too_complex": 500, "needs_review": 403,
+    "storage_unavailable": 503, "audit_unavailable": 503, "shutting_down": 503, "tool_error": 500,
+    "config_invalid": 500,
+}  # fmt: skip
+KIND_OF_STATUS: Mapping[int, str] = {
+    400: "bad_request", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed",
+    408: "request_timeout", 413: "body_too_large", 415: "unsupported_media_type", 421: "misdirected_request",
+    429: "rate_limited", 500: "internal_error", 503: "busy",
+}  # fmt: skip
+"""What is wrong with a request of which no tool has seen anything."""
+DOOR_STATUSES = (400, 401, 403, 404, 408, 413, 415, 421, 429, 503)
+"""Statuses that any request may be answered with before a tool is looked at."""
+
+
+class ProblemError(Exception):
+    """The request is answered with problem details.
+
+    `kind` is an error kind of a call, or what is wrong with the request itself, e.g. `method_not_allowed`.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        kind: str,
+        detail: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        more: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status, self.kind, self.detail = status, kind, detail
+        self.headers, self.more = dict(headers or {}), dict(more or {})
+
+    def body(self) -> JSON:
+        """Return the problem details."""
+        return {
+            "type": f"urn:pegboard:error:{self.kind}",
+            "title": self.kind.replace("_", " ").capitalize(),
+            "status": self.status,
+            "kind": self.kind,
+            "detail": self.detail,
+            **self.more,
+        }
+
+
+def not_found(detail: str) -> ProblemError:
+    """Return the one answer for what is not there and for what this caller may not know of."""
+    return ProblemError(404, "not_found", detail)
+
+
+def problem_of(result: ToolResult, call_id: str) -> ProblemError:
+    """Return the problem that a failed call is; a tool's own words about it go along under `content`."""
+    error = result.error or ToolError(kind="tool_error", message=result.text or "The tool reports an error.")
+    told: dict[str, Any] = mcp_result(result._replace(error=error))["structuredContent"]["error"]
+    more = {key: value for key, value in told.items() if key not in ("kind", "message")}
+    content = [mcp_content(block) for block in result.content]
+    if content not in ([], [{"type": "text", "text": error.message}]):
+        more["content"] = content
+    if call_id:
+        more["callId"] = call_id
+    headers: dict[str, str] = {}
+    if error.retry_after_s is not None:
+        headers["retry-after"] = str(max(1, math.ceil(error.retry_after_s)))
+    return ProblemError(STATUS_OF_KIND[error.kind], error.kind, error.message, headers=headers, more=more)

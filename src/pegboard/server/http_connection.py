@@ -1,0 +1,57 @@
+"""Connection: one HTTP connection that has a deadline and a size for its headers, which uvicorn's own has not."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from pegboard.model.bounds import DEFAULT_BOUNDS
+
+_MAX_HEADER_BYTES = 128 * 1024
+
+
+class Connection(HttpToolsProtocol):
+    """Closes connections that send their headers too slowly, or too many of them."""
+
+    header_s: float = DEFAULT_BOUNDS.header_s
+    _deadline: asyncio.TimerHandle | None = None
+    _head_bytes = 0
+    _is_in_head = True
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget_deadline()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_in_head:
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if not self._is_in_head:
+            return
+        if self._head_bytes > _MAX_HEADER_BYTES:
+            self.send_400_response("The headers are too long.")
+        elif self._deadline is None:
+            self._expect_head()
+
+    def on_message_begin(self) -> None:
+        self._is_in_head, self._head_bytes = True, 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head = False
+        self._forget_deadline()
+        super().on_headers_complete()
+
+    def _expect_head(self) -> None:
+        self._deadline = asyncio.get_running_loop().call_later(self.header_s, self.transport.close)
+
+    def _forget_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None

@@ -1,0 +1,112 @@
+"""Listener: the uvicorn server of our app: says when it is ready, drains on a signal, and always ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import signal
+import socket  # noqa: TID251 - listens, and calls nobody
+import threading
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any
+
+import uvicorn
+import uvloop
+from starlette.types import ASGIApp
+
+from pegboard.model.bounds import Bounds
+from pegboard.server.http_connection import Connection
+from pegboard.server.process_exit import leave, leave_if_held
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_AFTER_GRACE_S = 2.0
+"""What stopped calls get to write their last answer."""
+
+
+class Listener(uvicorn.Server):
+    """Ends streams and calls before uvicorn waits for its connections, which otherwise would be for ever."""
+
+    def __init__(
+        self, config: uvicorn.Config, *, on_ready: Callable[[str], None], drain: Callable[[], Awaitable[None]]
+    ) -> None:
+        super().__init__(config)
+        self._on_ready, self._drain = on_ready, drain
+
+    async def startup(self, sockets: list[Any] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            # What is loaded by now stays: the collector need not look at it again and again.
+            gc.collect()
+            gc.freeze()
+            host, port = self.servers[0].sockets[0].getsockname()[:2]
+            self._on_ready(f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp")
+
+    async def shutdown(self, sockets: list[Any] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        draining = asyncio.ensure_future(self._drain())
+        await super().shutdown(sockets)
+        await draining
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Take the first signal as a wish to end, the second as an order; uvicorn would raise it again at the end."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self._on_signal)
+        try:
+            yield
+        finally:
+            for number in _SIGNALS:
+                loop.remove_signal_handler(number)
+
+    def _on_signal(self) -> None:
+        if self.should_exit:
+            leave()
+        self.should_exit = True
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """Return a socket that has the address; uvicorn itself would end the process where it cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host.strip("[]"), port))
+    except OSError as error:
+        listening.close()
+        raise OSError(error.errno, error.strerror, f"{host}:{port}") from None
+    return listening
+
+
+def listen(
+    app: ASGIApp,
+    *,
+    host: str,
+    port: int,
+    bounds: Bounds,
+    on_ready: Callable[[str], None],
+    drain: Callable[[], Awaitable[None]],
+    grace_s: float,
+) -> None:
+    """Serve an app until a signal; leaves the process with exit code 0 if threads would hold it."""
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        loop="uvloop",
+        http=type("BoundedConnection", (Connection,), {"header_s": bounds.header_s}),
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=round(grace_s + _AFTER_GRACE_S) or 1,
+    )
+    server = Listener(config, on_ready=on_ready, drain=drain)
+    with _bound(host, port) as listening:
+        uvloop.run(server.serve(sockets=[listening]))
+    leave_if_held()

@@ -1,0 +1,174 @@
+"""Bridge: ask the client at the other end of a call, whichever way its revision of the protocol has for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+from pegboard.core.digests import digest
+from pegboard.core.schema import compile_schema
+from pegboard.model.consent import ConsentRequest
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON, JSONValue
+
+CONSENT_KEY = "pegboard.consent"
+_SHOWN_CHARS = 1_000
+_FREE_TEXT: JSON = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
+_CONFIRM: JSON = {"type": "object", "properties": {}}
+
+
+class Bridge:
+    """What a tool can ask of the client; `ctx.client` of a call that came over MCP.
+
+    Questions go out in wire form. How they travel differs by revision, see `_ask`. `key` names a
+    question among those of one call; give it where a call asks several things.
+    """
+
+    supports_ui = False
+    wants_progress = False
+
+    def __init__(self, capabilities: Mapping[str, Any]) -> None:
+        self.capabilities = capabilities
+        self.missing: dict[str, JSON] = {}
+
+    # -- what the client can do
+
+    def can(self, capability: str) -> bool:
+        """Tell whether the client declared a capability: `elicitation`, `sampling` or `roots`."""
+        declared = self.capabilities.get(capability)
+        if capability == "elicitation" and isinstance(declared, Mapping) and declared:
+            return "form" in declared
+        return declared is not None
+
+    def require(self, capability: str) -> None:
+        """Refuse the call, in the protocol's own way, when the client lacks a capability.
+
+        Raises:
+            CallError: `consent_required`.
+        """
+        if not self.can(capability):
+            self.missing[capability] = {}
+            raise CallError("consent_required", f"This call needs a client with the capability {capability!r}.")
+
+    # -- questions
+
+    async def elicit(self, message: str, schema: JSONValue = None, *, key: str | None = None) -> JSONValue:
+        """Ask the person for values: an object that fits `schema`, or one value where the schema is no object.
+
+        Raises:
+            CallError: `consent_declined`; `consent_required` when nobody can be asked, or has answered yet.
+        """
+        form, is_single = _form(schema)
+        answer = await self.form(message, form, key=key)
+        action = answer.get("action")
+        content: JSON | None = answer.get("content")
+        if action == "decline":
+            raise CallError("consent_declined", f"The person declined to answer: {message}")
+        if action != "accept" or content is None:
+            raise CallError("consent_required", f"The person closed the question without an answer: {message}")
+        return content["answer"] if is_single else content
+
+    async def form(self, message: str, schema: JSON, *, key: str | None = None) -> JSON:
+        """Show the person a form; return `{"action": "accept" | "decline" | "cancel", "content": {…}}`.
+
+        Raises:
+            CallError: nobody can be asked, or has answered yet; an answer that does not fit the form.
+        """
+        if not self.can("elicitation"):
+            raise CallError("consent_required", f"This client cannot ask its user: {message}")
+        request: JSON = {
+            "method": "elicitation/create",
+            "params": {"mode": "form", "message": message, "requestedSchema": schema},
+        }
+        return await self._ask(key or _key_of(request), request)
+
+    async def sample(self, prompt: str, *, max_tokens: int = 1_000, key: str | None = None) -> JSONValue:
+        """Ask the client's model; return the text of its answer.
+
+        Raises:
+            CallError: the client has no model to lend, or has not answered yet.
+        """
+        self.require("sampling")
+        message = {"role": "user", "content": {"type": "text", "text": prompt}}
+        request: JSON = {"method": "sampling/createMessage", "params": {"messages": [message], "maxTokens": max_tokens}}
+        answer = await self._ask(key or _key_of(request), request)
+        content: Any = answer.get("content")
+        blocks = cast("list[JSON]", content if isinstance(content, list) else [content])
+        return "\n".join(str(block.get("text", "")) for block in blocks)
+
+    async def roots(self, *, key: str = "roots") -> list[JSON]:
+        """Ask for the folders that the client works in, as `{"uri", "name"}`.
+
+        Raises:
+            CallError: the client has none to tell, or has not answered yet.
+        """
+        self.require("roots")
+        answer = await self._ask(key, {"method": "roots/list"})
+        return list(answer.get("roots") or ())
+
+    async def approve(self, request: ConsentRequest) -> bool | None:
+        """Ask the person for a yes to one call; `None` when they cannot be asked, or have not answered."""
+        if not self.can("elicitation"):
+            return None
+        asked = consent_question(request)
+        try:
+            answer = await self._ask(CONSENT_KEY, asked, bound_to=request)
+        except CallError:
+            return None
+        return {"accept": True, "decline": False}.get(str(answer.get("action")))
+
+    def has_paid(self, tool: str) -> bool:
+        """Tell whether limits were charged for this call in a round before; never, where there are no rounds."""
+        return False
+
+    async def log(self, data: JSONValue, *, level: str = "info", logger: str = "pegboard") -> None:
+        """Send the client a log line, if it wants lines of that level."""
+
+    async def progress(self, done: float, total: float | None, message: str) -> None:
+        """Tell the client how far the call is, if it asked for that."""
+
+    async def close_stream(self) -> None:
+        """End the stream of this call, where the client can come back for its answer (earlier revisions over HTTP)."""
+
+    async def _ask(self, key: str, request: JSON, *, bound_to: ConsentRequest | None = None) -> JSON:
+        """Return the client's answer to one question.
+
+        Raises:
+            CallError: there is no answer (yet).
+        """
+        raise CallError("consent_required", f"This client cannot be asked (question {key!r}).")
+
+
+def consent_question(request: ConsentRequest) -> JSON:
+    """Return the question for a yes to one concrete call."""
+    arguments = json.dumps(request.arguments, ensure_ascii=False, default=str)
+    if len(arguments) > _SHOWN_CHARS:
+        arguments = arguments[:_SHOWN_CHARS] + "…"
+    message = f"Allow this call of {request.tool!r}? {request.reason}. Arguments: {arguments}"
+    return _question(message, _CONFIRM)
+
+
+def _question(message: str, schema: JSON) -> JSON:
+    return {"method": "elicitation/create", "params": {"mode": "form", "message": message, "requestedSchema": schema}}
+
+
+def fits(request: JSON, answer: JSON) -> bool:
+    """Tell whether an accepted form has what the form asked for; other answers always fit."""
+    if request["method"] != "elicitation/create" or answer.get("action") != "accept":
+        return True
+    content: JSONValue = answer.get("content")
+    return compile_schema(request["params"]["requestedSchema"]).is_valid({} if content is None else content)
+
+
+def _form(schema: Any) -> tuple[JSON, bool]:
+    """Return the form for a schema, and whether it holds a single value."""
+    if schema is None:
+        return _FREE_TEXT, True
+    if schema.get("type") == "object":
+        return schema, False
+    return {"type": "object", "properties": {"answer": schema}, "required": ["answer"]}, True
+
+
+def _key_of(request: JSON) -> str:
+    return f"ask-{digest(request)[:12]}"

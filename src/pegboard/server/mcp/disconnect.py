@@ -1,0 +1,114 @@
+"""Watch: look after a long call: end it when its client leaves, keep its connection warm meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Generator
+from typing import Any
+
+from starlette.types import Receive, Send
+
+from pegboard.server.mcp.protocol import Answer, Plan
+
+_AFTER_S = 0.02
+"""A call that is still running after this long gets a watcher; most are done by then."""
+PING_EVERY_S = 15.0
+"""A call silent for this long turns its answer into an event stream with pings, as the SDK does."""
+_SSE_HEADERS = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"connection", b"keep-alive"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+async def answer(plan: Plan, receive: Receive, send: Send) -> None:
+    """Do the work of a plain request and write its answer, unless the client leaves before."""
+    work = plan.work
+    try:
+        waited = work.send(None)
+    except StopIteration as done:
+        await _write(plan.request_id, done.value, send, as_event=False)
+        return
+    await _watched(plan.request_id, _Begun(work, waited), receive, send)
+
+
+class _Begun:
+    """A coroutine that has taken its first step: most calls never wait, and need nobody to watch them."""
+
+    def __init__(self, work: Coroutine[Any, Any, Answer], waited: Any) -> None:
+        self._work, self._waited = work, waited
+
+    def __await__(self) -> Generator[Any, Any, Answer]:
+        waited = self._waited
+        while True:
+            try:
+                given = yield waited
+            except BaseException as error:  # noqa: BLE001 - boundary: handed on to the coroutine that waits
+                step, value = self._work.throw, error
+            else:
+                step, value = self._work.send, given
+            try:
+                waited = step(value)
+            except StopIteration as done:
+                return done.value
+
+
+async def _watched(request_id: bytes, work: _Begun, receive: Receive, send: Send) -> None:
+    watch = Watch(receive, send)
+    task = asyncio.current_task()
+    assert task is not None
+    timer = asyncio.get_running_loop().call_later(_AFTER_S, watch.start, task)
+    try:
+        done = await work
+        timer.cancel()
+        watch.stop()
+        await _write(request_id, done, send, as_event=watch.streaming)
+    except asyncio.CancelledError:
+        # Our own watcher cancelled us: the client is gone, and nobody waits for an answer.
+        if not (watch.client_left and task.uncancel() == 0):
+            raise
+    finally:
+        timer.cancel()
+        watch.stop()
+
+
+async def _write(request_id: bytes, done: Answer, send: Send, *, as_event: bool) -> None:
+    body = done.message(request_id)
+    if as_event:
+        await send({"type": "http.response.body", "body": b"event: message\r\ndata: " + body + b"\r\n\r\n"})
+        return
+    headers = [(b"content-length", b"%d" % len(body)), (b"content-type", b"application/json")]
+    await send({"type": "http.response.start", "status": done.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+class Watch:
+    """Cancels the task of a call when its client leaves, and pings until it is done."""
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive, self._send = receive, send
+        self._tasks: list[asyncio.Task[None]] = []
+        self.client_left = self.streaming = False
+
+    def start(self, call: asyncio.Task[Any]) -> None:
+        """Begin to watch over `call`."""
+        self._tasks = [asyncio.create_task(self._wait_for_leaving(call)), asyncio.create_task(self._ping())]
+
+    def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def _wait_for_leaving(self, call: asyncio.Task[Any]) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.client_left = True
+        call.cancel()
+
+    async def _ping(self) -> None:
+        await asyncio.sleep(PING_EVERY_S - _AFTER_S)
+        await self._send({"type": "http.response.start", "status": 200, "headers": _SSE_HEADERS})
+        self.streaming = True
+        while True:
+            await self._send({"type": "http.response.body", "body": b": ping\r\n\r\n", "more_body": True})
+            await asyncio.sleep(PING_EVERY_S)

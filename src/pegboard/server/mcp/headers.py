@@ -1,0 +1,77 @@
+"""Head: what the headers of a request say, read once for equal headers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from mcp.server.streamable_http import check_accept_headers
+from starlette.requests import Request
+
+from pegboard.server.host_guard import Gate, Headers, Refusal
+from pegboard.server.mcp.protocol import VERSION
+
+_PLAIN_METHODS = (b"tools/call", b"tools/list")
+_PRIVATE = (b"authorization", b"cookie")
+_REMEMBERED = 2_048
+_MAX_REMEMBERED_HEADERS = 24
+
+
+class Head(NamedTuple):
+    """The headers of one request, without white space around values, which httptools leaves (RFC 9110, 5.5).
+
+    Those that tell who somebody is are left out: nobody behind the doorman needs them, and nobody can lose them.
+    `method` is set when they are those of a plain request of 2026-07-28, `tool` when it is a call.
+    """
+
+    headers: list[tuple[bytes, bytes]]
+    by_name: dict[bytes, bytes]
+    refusal: Refusal | None = None
+    method: str = ""
+    tool: str = ""
+
+
+class HeadReader:
+    """Reads headers, and remembers those that were let in."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self._known: dict[tuple[tuple[bytes, bytes], ...], Head] = {}
+
+    def read(self, raw: Headers) -> Head:
+        """Return what the headers say."""
+        found = self._known.get(tuple(raw))
+        if found is not None:
+            return found
+        key = tuple(header for header in raw if header[0] not in _PRIVATE)
+        found = self._known.get(key)
+        if found is not None:
+            return found
+        trimmed = [(name, value.strip(b" \t")) for name, value in key]
+        by_name = dict(trimmed)
+        refusal = self._gate.refusal(trimmed)
+        if refusal is not None:
+            return Head(trimmed, by_name, refusal)
+        head = Head(trimmed, by_name, None, *_plain(trimmed, by_name))
+        if len(key) <= _MAX_REMEMBERED_HEADERS:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[key] = head
+        return head
+
+
+def _plain(trimmed: list[tuple[bytes, bytes]], by_name: dict[bytes, bytes]) -> tuple[str, str]:
+    """Return method and tool of a plain request, whose every header is what the SDK wants; else two empty words."""
+    method = by_name.get(b"mcp-method", b"")
+    tool = by_name.get(b"mcp-name", b"").decode("latin-1")
+    is_call = method == b"tools/call"
+    if (
+        method not in _PLAIN_METHODS
+        or len(by_name) != len(trimmed)
+        or by_name.get(b"mcp-protocol-version") != VERSION.encode()
+        or not by_name.get(b"content-type", b"").lower().startswith(b"application/json")
+        or check_accept_headers(Request({"type": "http", "headers": trimmed})) != (True, True)
+        or (is_call and (not tool or not tool.isascii() or tool.startswith("=?")))
+        or (is_call and any(name.startswith(b"mcp-param-") for name in by_name))
+    ):
+        return "", ""
+    return method.decode(), tool if is_call else ""

@@ -1,0 +1,178 @@
+"""Changes: tell clients of either era that their lists have changed, and nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ServerEvent,
+    ToolsListChanged,
+)
+from mcp.shared.exceptions import MCPError
+
+from pegboard.core.judge import Selection
+from pegboard.model.context import ToolContext
+from pegboard.model.policy import OPEN_POLICY
+from pegboard.server.gateway import Desk
+from pegboard.server.mcp.sessions import Sessions
+from pegboard.server.principal import Visit
+
+Ctx = ServerRequestContext[Any, Any]
+_SETTLE_S = 0.02
+"""Changes within this time are told as one: a module declares its tools one by one."""
+_MAX_STREAMS_OF_ONE = 100
+_NOBODY = ToolContext()
+_EVENTS: Mapping[str, Callable[[], ServerEvent]] = {
+    "tools": ToolsListChanged,
+    "prompts": PromptsListChanged,
+    "resources": ResourcesListChanged,
+}
+
+
+class Changes:
+    """The open listen streams of each profile, and what each profile showed when its clients were last told."""
+
+    def __init__(self, desk: Desk, sessions: Sessions, visit_of: Callable[[Ctx], Visit]) -> None:
+        self._desk, self._sessions, self._visit_of = desk, sessions, visit_of
+        self._catalog, self._offers = desk.catalog, desk.offers
+        self._buses: dict[str | None, InMemorySubscriptionBus] = {}
+        self._streams: dict[str | None, ListenHandler] = {}
+        self._shown: dict[tuple[str | None, str], object] = {}
+        self._listening: Counter[str] = Counter()
+        self._updated: set[str] = set()
+        self._telling: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ends: list[Callable[[], None]] = []
+
+    async def listen(self, ctx: Ctx, params: types.SubscriptionsListenRequestParams) -> types.SubscriptionsListenResult:
+        """Handle subscriptions/listen: a stream that hears of its own profile only.
+
+        Of the resources that it names, those that its caller may not have are left out like those that do not exist.
+        """
+        visit = self._visit_of(ctx)
+        if self._listening[visit.owner] >= _MAX_STREAMS_OF_ONE:
+            raise MCPError(code=types.INTERNAL_ERROR, message=f"A caller may listen {_MAX_STREAMS_OF_ONE} times.")
+        stream = self._streams.get(visit.profile)
+        if stream is None:
+            bus = self._buses[visit.profile] = InMemorySubscriptionBus()
+            stream = self._streams[visit.profile] = ListenHandler(bus)
+        self._listening[visit.owner] += 1
+        try:
+            return await stream(ctx, await self._permitted(visit, params))
+        finally:
+            self._listening[visit.owner] -= 1
+            if not self._listening[visit.owner]:
+                del self._listening[visit.owner]
+
+    async def _permitted(
+        self, visit: Visit, params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenRequestParams:
+        wanted = params.notifications
+        if not wanted.resource_subscriptions:
+            return params
+        view = self._offers.view(self._desk.context(visit), profile=visit.profile)
+        uris = [uri for uri in wanted.resource_subscriptions if await self._offers.find_resource(str(uri), view)]
+        heard = wanted.model_copy(update={"resource_subscriptions": uris})
+        return params.model_copy(update={"notifications": heard})
+
+    def start(self) -> None:
+        """Begin to watch the catalog, on the running loop."""
+        self._loop = asyncio.get_running_loop()
+        self._shown = self._signatures()
+        self._ends = [
+            self._catalog.subscribe(self._changed),
+            self._offers.subscribe(self._changed, touched=self._touched),
+        ]
+
+    def stop(self) -> None:
+        """Stop watching, and end the open streams with their result."""
+        for end in self._ends:
+            end()
+        self._ends = []
+        if self._telling is not None:
+            self._telling.cancel()
+        for stream in self._streams.values():
+            stream.close()
+
+    def _changed(self) -> None:
+        """Note a change; the catalog may be changed from any thread."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._settle)
+
+    def _touched(self, uri: str) -> None:
+        self._updated.add(uri)
+        self._changed()
+
+    def _settle(self) -> None:
+        if self._telling is None or self._telling.done():
+            self._telling = asyncio.create_task(self._tell())
+
+    async def _tell(self) -> None:
+        await asyncio.sleep(_SETTLE_S)
+        now = self._signatures()
+        before, self._shown = self._shown, now
+        for (profile, what), signature in now.items():
+            if before.get((profile, what)) != signature:
+                await self._tell_of(profile, what)
+        updated, self._updated = self._updated, set()
+        for uri in sorted(updated):
+            await self._tell_updated(uri)
+
+    async def _tell_of(self, profile: str | None, what: str) -> None:
+        bus = self._buses.get(profile)
+        if bus is not None:
+            await bus.publish(_EVENTS[what]())
+        await self._sessions.tell(profile, what)
+
+    async def _tell_updated(self, uri: str) -> None:
+        """Tell of a resource those whose profile shows it."""
+        keys = {key for key, *_ in self._offers.resources_of(uri)}
+        for profile in self._profiles() if keys else ():
+            if any(name in keys for name, *_ in self._offered(profile)):
+                bus = self._buses.get(profile)
+                if bus is not None:
+                    await bus.publish(ResourceUpdated(uri=uri))
+                await self._sessions.tell_updated(profile, uri)
+
+    # -- what each profile shows, as far as that does not depend on the caller
+
+    def _profiles(self) -> list[str | None]:
+        return [*self._catalog.registry.profiles, None]
+
+    def _signatures(self) -> dict[tuple[str | None, str], object]:
+        registry = self._catalog.registry
+        snapshot, states = registry.snapshot(), registry.states()
+        shown: dict[tuple[str | None, str], object] = {}
+        for profile in self._profiles():
+            found = None if profile is None else registry.profiles[profile]
+            selection = Selection() if found is None else Selection(include=found.include, policy=found.policy)
+            # How they are shown, and which: what else a profile says is no reason to tell anybody.
+            how = None if found is None else replace(found, policy=OPEN_POLICY, rate_limit=None, origin="")
+            shown[profile, "tools"] = (
+                how,
+                [
+                    (entry.qualified_id, entry.fingerprint, entry.source and states.get(entry.source))
+                    for entry in snapshot.selected(selection, OPEN_POLICY)
+                ],
+            )
+            offered = self._offered(profile)
+            for what in ("prompts", "resources"):
+                shown[profile, what] = [one for one in offered if one[0].startswith(what[:-1])]
+        return shown
+
+    def _offered(self, profile: str | None) -> list[tuple[str, str, object]]:
+        view = self._offers.view(_NOBODY, profile=profile)
+        selected = view.snapshot.selected(view.selection, OPEN_POLICY)
+        return [(entry.qualified_id, entry.fingerprint, self._offers.spec(entry)) for entry in selected]

@@ -1,0 +1,55 @@
+"""Freshness: how long a client of 2026-07-28 may keep a list before it asks again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from pegboard.catalog import Catalog
+from pegboard.core.ports import Source
+from pegboard.core.view import View
+from pegboard.model.source_state import SourceState
+from pegboard.server.mcp.source_outcomes import may_bring
+
+LIST_TTL_MS = 60_000
+STARTING_TTL_MS = 1_000
+"""While a source has yet to give its first lists. A client that does not listen would keep the short list of a server
+that has just been started for the whole of the usual time, and its model would do without the tools."""
+
+
+@runtime_checkable
+class Starting(Protocol):
+    """A source that can tell that its first lists are still to come, which its state alone does not say."""
+
+    def is_starting(self) -> bool: ...
+
+
+def starting(catalog: Catalog) -> Sequence[Source]:
+    """Return the sources that have yet to give their first lists.
+
+    Ask before a list is drawn: what a source brings in between is then in the list, or the list is short-lived.
+    """
+    sources = catalog.registry.sources
+    if not sources:
+        return ()
+    states = catalog.registry.states()
+    return [source for name, source in sources.items() if _is_starting(source, states.get(name))]
+
+
+def list_ttl_ms(awaited: Sequence[Source], view: View, *, space: str = "") -> int:
+    """Return how long a list may be kept: less while sources are awaited that this caller may have something of.
+
+    `space` is `resource` or `prompt` for lists of those.
+    """
+    return STARTING_TTL_MS if any(may_bring(source, view, space=space) for source in awaited) else LIST_TTL_MS
+
+
+def discover_ttl_ms(catalog: Catalog) -> int:
+    """Return how long the answer to server/discover may be kept, which is the same for every caller."""
+    return STARTING_TTL_MS if starting(catalog) else LIST_TTL_MS
+
+
+def _is_starting(source: Source, state: SourceState) -> bool:
+    if isinstance(source, Starting):
+        return source.is_starting()
+    return state.status == "connecting" and not source.entries()

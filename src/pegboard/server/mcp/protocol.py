@@ -1,0 +1,214 @@
+"""Door: answer plain requests of 2026-07-28 with ready bytes. It only ever accepts; the rest is the SDK's.
+
+A request that differs in anything from the plain case (an unknown key, progress, input responses, a
+tool with mirrored headers …) is left to the SDK untouched, so every refusal on the wire is the SDK's own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, NamedTuple
+
+import orjson
+
+from pegboard.model.json_types import JSON, JSONValue
+from pegboard.server.gateway import Desk, RpcError
+from pegboard.server.mcp.input_required import RoundBridge
+from pegboard.server.mcp.jsonrpc import as_object, json_bytes
+from pegboard.server.mcp.list_ttl import LIST_TTL_MS, list_ttl_ms, starting
+from pegboard.server.mcp.source_outcomes import outcomes
+from pegboard.server.principal import Visit
+from pegboard.version import __version__
+
+log = logging.getLogger("pegboard.serve")
+VERSION = "2026-07-28"
+INTERNAL_ERROR = -32603
+_RESERVED = "io.modelcontextprotocol/"
+VERSION_KEY = _RESERVED + "protocolVersion"
+_CAPABILITIES_KEY = _RESERVED + "clientCapabilities"
+_CLIENT_KEY = _RESERVED + "clientInfo"
+SERVER_KEY = _RESERVED + "serverInfo"
+_PLAIN_META = frozenset((VERSION_KEY, _CAPABILITIES_KEY, _CLIENT_KEY, "traceparent", "tracestate", "baggage"))
+_PLAIN_CAPABILITIES = {"elicitation": frozenset(("form", "url")), "sampling": frozenset(("context", "tools"))}
+_CLIENT_WORDS = frozenset(("name", "version", "title", "description", "websiteUrl"))
+_BODY_KEYS = frozenset(("jsonrpc", "id", "method", "params"))
+_CALL_KEYS = frozenset(("name", "arguments", "_meta"))
+_REMEMBERED = 1024
+
+Seal = Callable[[JSON, Mapping[str, Any], Visit], Awaitable[JSON]]
+"""(result that asks for input, params of the request, whose) -> the same with its state sealed"""
+
+
+class Answer(NamedTuple):
+    """The bytes that answer a request, in parts to be joined once; `code` is that of a JSON-RPC error, or 0."""
+
+    parts: tuple[bytes, ...]
+    code: int = 0
+
+    @property
+    def status(self) -> int:
+        """The HTTP status, as the SDK has it for the same code."""
+        return 200 if self.code in (0, INTERNAL_ERROR) else 400
+
+    def message(self, request_id: bytes) -> bytes:
+        """Return the whole JSON-RPC message."""
+        member = b',"error":' if self.code else b',"result":'
+        return b"".join((b'{"jsonrpc":"2.0","id":', request_id, member, *self.parts, b"}"))
+
+
+class Plan(NamedTuple):
+    """A plain request: its id as JSON, and the work that gives its answer."""
+
+    request_id: bytes
+    work: Coroutine[Any, Any, Answer]
+
+
+class Door:
+    """Plain `tools/list` and `tools/call`, for every transport.
+
+    Args:
+        desk: answers them.
+        page_tools: a list longer than this is cut into pages, which the SDK's way does.
+        server: the `serverInfo` that every result carries.
+        seal: seals the state of a result that asks for input.
+        accepts: judges a `_meta` of unusual form, as the SDK would; without it such requests are the SDK's.
+        discover: answers server/discover; without it that is the SDK's.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        *,
+        server: JSON,
+        page_tools: int,
+        seal: Seal,
+        accepts: Callable[[JSON], bool] | None = None,
+        discover: Callable[[], Answer] | None = None,
+    ) -> None:
+        self._desk, self._page_tools, self._seal, self._accepts = desk, page_tools, seal, accepts
+        self._discover = discover
+        self._server = server
+        meta = orjson.dumps({SERVER_KEY: server})
+        self._call_tail = b',"resultType":"complete","_meta":%b}' % meta
+        self._list_tail = b',"ttlMs":%d,"cacheScope":"private"%b' % (LIST_TTL_MS, self._call_tail)
+        self._accepted: set[bytes] = set()
+
+    def plan(self, message: JSONValue, visit: Visit) -> Plan | None:
+        """Return the work for a plain request; `None` when the SDK shall look at it."""
+        request = as_object(message)
+        if request is None or request.keys() != _BODY_KEYS or request["jsonrpc"] != "2.0":
+            return None
+        request_id, params, method = request["id"], as_object(request["params"]), request["method"]
+        if type(request_id) not in (int, str) or params is None or not self._is_plain(params.get("_meta")):
+            return None
+        if method == "tools/call":
+            work = self._call(params, visit)
+        elif method == "tools/list" and len(params) == 1 and self._fits_a_page():
+            work = self._list(visit)
+        elif method == "server/discover" and len(params) == 1 and self._discover is not None:
+            work = self._say(self._discover())
+        else:
+            return None
+        return None if work is None else Plan(json_bytes(request_id), _answered(work))
+
+    def _fits_a_page(self) -> bool:
+        snapshot = self._desk.catalog.snapshot()
+        return len(snapshot.entries) <= self._page_tools and not snapshot.bundles
+
+    async def _say(self, answer: Answer) -> Answer:
+        return answer
+
+    async def _list(self, visit: Visit) -> Answer:
+        awaited = starting(self._desk.catalog)
+        view = await self._desk.view(visit)
+        tail, told, ttl_ms = self._list_tail, outcomes(self._desk.catalog, view), list_ttl_ms(awaited, view)
+        if told or ttl_ms != LIST_TTL_MS:
+            plain = {"ttlMs": ttl_ms, "cacheScope": "private", "resultType": "complete"}
+            tail = b"," + orjson.dumps({**plain, "_meta": {**told, SERVER_KEY: self._server}})[1:]
+        return Answer((b'{"tools":', view.export_bytes("mcp"), tail))
+
+    def _call(self, params: JSON, visit: Visit) -> Coroutine[Any, Any, Answer] | None:
+        name: Any = params.get("name")
+        said: Any = params.get("arguments")
+        arguments = {} if said is None else as_object(said)
+        if type(name) is not str or arguments is None or not params.keys() <= _CALL_KEYS or self._desk.may_mirror(name):
+            return None
+        return self._answer_call(visit, name, arguments, params)
+
+    async def _answer_call(self, visit: Visit, name: str, arguments: JSON, params: JSON) -> Answer:
+        bridge = RoundBridge(params["_meta"][_CAPABILITIES_KEY])
+        result = await self._desk.call(visit, name, arguments, bridge)
+        if "resultType" in result:
+            result = await self._seal(result, params, visit)
+        if "_meta" not in result and "resultType" not in result:
+            return Answer((json_bytes(result)[:-1], self._call_tail))
+        meta = {**result.get("_meta", {}), SERVER_KEY: self._server}
+        return Answer((json_bytes({"resultType": "complete", **result, "_meta": meta}),))
+
+    def _is_plain(self, meta: Any) -> bool:
+        """Tell whether a `_meta` asks for nothing special and would be accepted by the SDK; yes is remembered."""
+        said = as_object(meta)
+        if said is None or "progressToken" in said or _RESERVED + "logLevel" in said:
+            return False
+        try:
+            key = orjson.dumps([said.get(VERSION_KEY), said.get(_CAPABILITIES_KEY), said.get(_CLIENT_KEY)])
+        except TypeError:
+            return False
+        is_usual = said.keys() <= _PLAIN_META
+        if is_usual and key in self._accepted:
+            return True
+        if is_usual and _is_usual_envelope(said):
+            pass
+        elif self._accepts is None or not self._accepts(said):
+            return False
+        if is_usual and len(key) <= 4096:
+            if len(self._accepted) >= _REMEMBERED:
+                self._accepted.clear()
+            self._accepted.add(key)
+        return True
+
+
+async def _answered(work: Awaitable[Answer]) -> Answer:
+    try:
+        return await work
+    except RpcError as error:
+        return error_answer(error)
+    except Exception:  # boundary: the server's outermost handler; a bug says nothing to the client
+        log.exception("A request failed.")
+        return error_answer(RpcError(INTERNAL_ERROR, "Internal server error"))
+
+
+def _is_usual_envelope(meta: JSON) -> bool:
+    """Tell whether version, capabilities and client have the forms that most clients send."""
+    declared = as_object(meta.get(_CAPABILITIES_KEY))
+    if meta.get(VERSION_KEY) != VERSION or declared is None:
+        return False
+    for name, value in declared.items():
+        known, parts = _PLAIN_CAPABILITIES.get(name), as_object(value)
+        if known is None or parts is None or not known.issuperset(parts):
+            return False
+        if any(part != {} for part in parts.values()):
+            return False
+    return _CLIENT_KEY not in meta or is_usual_client(meta[_CLIENT_KEY])
+
+
+def is_usual_client(said: Any) -> bool:
+    """Tell whether a client names itself in the form that most do."""
+    client = as_object(said)
+    if client is None or not {"name", "version"} <= client.keys() <= _CLIENT_WORDS:
+        return False
+    return all(type(word) is str for word in client.values())
+
+
+def server_words(name: str) -> JSON:
+    """Return what the server calls itself."""
+    return {"name": name, "version": __version__}
+
+
+def error_answer(error: RpcError) -> Answer:
+    """Return the JSON-RPC error for a refusal."""
+    shown: JSON = {"code": error.code, "message": error.message}
+    if error.data is not None:
+        shown["data"] = error.data
+    return Answer((json_bytes(shown),), code=error.code)

@@ -1,0 +1,96 @@
+"""Pipe: the SDK's server on one pair of streams, fed line by line. Loaded when a request needs it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import anyio
+import mcp_types as types
+from mcp.shared.message import SessionMessage
+
+from pegboard.model.json_types import JSON
+from pegboard.server.gateway import Desk
+from pegboard.server.mcp.protocol import VERSION
+from pegboard.server.mcp.sdk_server import build
+from pegboard.server.principal import Visit
+
+_ERA_ID = "pegboard-era"
+_ERA: JSON = {
+    "_meta": {
+        "io.modelcontextprotocol/protocolVersion": VERSION,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+}
+
+
+class Pipe:
+    """One connection of the SDK.
+
+    Args:
+        desk: the catalog's answers.
+        visit: whom this process serves.
+        write: takes each message of the SDK, as bytes with a line end.
+    """
+
+    def __init__(self, desk: Desk, visit: Visit, write: Callable[[bytes], Awaitable[None]]) -> None:
+        self._protocol = build(desk, only=visit)
+        self._write = write
+        self._to_sdk, self._sdk_in = anyio.create_memory_object_stream[SessionMessage | Exception](16)
+        self._sdk_out, self._from_sdk = anyio.create_memory_object_stream[SessionMessage](16)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._unsaid: set[object] = set()
+        self.due: set[object] = set()
+        self.answered = asyncio.Event()
+
+    async def start(self, *, is_modern: bool, missed: Sequence[bytes] = ()) -> None:
+        """Begin. `is_modern` when the era has been decided by requests that the SDK has not seen; `missed` are
+        the messages of an earlier session that others have answered.
+        """
+        server = self._protocol.server
+        self._protocol.start()
+        self._tasks = [
+            asyncio.create_task(server.run(self._sdk_in, self._sdk_out, server.create_initialization_options())),
+            asyncio.create_task(self._copy_out()),
+        ]
+        if is_modern:
+            request = types.JSONRPCRequest(jsonrpc="2.0", id=_ERA_ID, method="server/discover", params=dict(_ERA))
+            self._unsaid.add(_ERA_ID)
+            await self._to_sdk.send(SessionMessage(request))
+        for line in missed:
+            message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+            if isinstance(message, types.JSONRPCRequest):
+                self._unsaid.add(message.id)
+            await self._to_sdk.send(SessionMessage(message))
+
+    async def feed(self, line: bytes) -> bool:
+        """Give the SDK one message; `False` when it is none."""
+        try:
+            message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValueError:
+            return False
+        if isinstance(message, types.JSONRPCRequest):
+            self.due.add(message.id)
+        await self._to_sdk.send(SessionMessage(message))
+        return True
+
+    async def seal(self, result: JSON, params: Mapping[str, object], visit: Visit) -> JSON:
+        """Seal the state of a result that asks for input."""
+        return await self._protocol.seal(result, params, visit)
+
+    async def _copy_out(self) -> None:
+        async for item in self._from_sdk:
+            message = item.message
+            if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+                self.due.discard(message.id)
+                self.answered.set()
+                if message.id in self._unsaid:
+                    self._unsaid.discard(message.id)
+                    continue
+            await self._write(message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+
+    async def close(self) -> None:
+        """End the connection; the SDK stops what is still in flight."""
+        self._protocol.stop()
+        await self._to_sdk.aclose()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,0 +1,152 @@
+"""Identity: who stands at the door, and the context that the host makes for each of their requests."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from pegboard.core.names import nearest
+from pegboard.model.context import CallBudget, ToolContext
+from pegboard.model.error import DefinitionError
+from pegboard.model.json_types import JSONValue
+from pegboard.model.memo import Memo
+from pegboard.model.profile import Profile
+from pegboard.model.secret import Secret
+
+ANONYMOUS = "anonymous"
+DEFAULT_PROFILE = "default"
+_MAX_PATTERNS = 1_024
+_WORDS = ("user", "space", "roles", "session", "profile")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Identity:
+    """Who asks, as a verified credential or the host says; never taken from a request's own words.
+
+    `credential` names what was verified: sessions, cursors and sealed states belong to it.
+    """
+
+    credential: str = ANONYMOUS
+    user: str | None = None
+    space: str | None = None
+    roles: tuple[str, ...] = ()
+    session: str | None = None
+
+    @classmethod
+    def of(cls, given: object) -> Identity:
+        """Read an identity from a mapping, from an object with such attributes, or from `None`, which is nobody.
+
+        Raises:
+            DefinitionError: an unknown word.
+        """
+        if given is None or isinstance(given, Identity):
+            return given or cls()
+        said = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else _attributes(given)
+        for word in said:
+            if word not in _WORDS:
+                raise DefinitionError(f"Unknown identity word {word!r}.{nearest(word, _WORDS, label='Words')}")
+        roles = said.get("roles") or ()
+        return cls(
+            credential="host",
+            user=said.get("user"),
+            space=said.get("space"),
+            roles=(roles,) if isinstance(roles, str) else tuple(roles),
+            session=said.get("session"),
+        )
+
+
+def _attributes(given: object) -> Mapping[str, Any]:
+    return {word: getattr(given, word) for word in _WORDS if hasattr(given, word)}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Visit:
+    """One identity looking through one profile; `profile=None` is a catalog without profiles."""
+
+    identity: Identity
+    profile: str | None
+    session: str | None = None
+
+    @property
+    def owner(self) -> str:
+        """What sessions, cursors and sealed states are bound to."""
+        return f"{self.identity.credential}|{self.profile or ''}"
+
+
+ContextFor = Callable[[Visit], ToolContext]
+
+
+class Configured(Protocol):
+    """What serve needs of a loaded config: what every context of it holds."""
+
+    @property
+    def settings(self) -> Mapping[str, JSONValue]: ...
+
+    @property
+    def secrets(self) -> Mapping[str, Secret]: ...
+
+
+def context_maker(config: object, *, context_type: type[ToolContext] = ToolContext) -> ContextFor:
+    """Return what makes the context of one request.
+
+    `config` is a loaded config, whose settings and secrets every context gets; a callable that
+    takes the `Visit` and makes the context; or `None`: then a context holds nothing but who asks.
+    """
+    if callable(config):
+        return cast("ContextFor", config)
+    settings: Mapping[str, JSONValue] = {}
+    secrets: Mapping[str, Secret] = {}
+    if config is not None:
+        configured = cast("Configured", config)
+        settings, secrets = configured.settings, configured.secrets
+
+    def make(visit: Visit) -> ToolContext:
+        who = visit.identity
+        return context_type(
+            user_id=who.user,
+            space_id=who.space,
+            roles=who.roles,
+            session_id=visit.session,
+            settings=settings,
+            secrets=secrets,
+        )
+
+    return make if context_type is not ToolContext else _renewing(make)
+
+
+def _renewing(make: ContextFor) -> ContextFor:
+    """Return what makes equal contexts by copying one a visit: thirty fields cost more than many a call."""
+    patterns: dict[Visit, ToolContext] = {}
+    prefix, numbers = os.urandom(8).hex(), itertools.count(1)
+
+    def renew(visit: Visit) -> ToolContext:
+        pattern = patterns.get(visit)
+        if pattern is None:
+            if len(patterns) >= _MAX_PATTERNS:
+                patterns.clear()
+            pattern = patterns[visit] = make(visit)
+        made = object.__new__(ToolContext)
+        made.__dict__.update(pattern.__dict__)
+        # What belongs to one request alone.
+        made.__dict__.update(
+            request_id=f"{prefix}-{next(numbers)}", budget=CallBudget(), memo=Memo(), sequence=itertools.count()
+        )
+        return made
+
+    return renew
+
+
+def choose_profile(profiles: Mapping[str, Profile], named: str | None) -> str | None:
+    """Return the profile behind `/mcp`: the one named, else `default`, else the first declared.
+
+    Raises:
+        DefinitionError: there is no such profile.
+    """
+    if named is not None:
+        if named not in profiles:
+            raise DefinitionError(f"Unknown profile {named!r}.{nearest(named, profiles, label='Profiles')}")
+        return named
+    return DEFAULT_PROFILE if DEFAULT_PROFILE in profiles else next(iter(profiles), None)

@@ -1,0 +1,263 @@
+"""stdio: serve one client, the program that started this one, on standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pegboard.catalog import Catalog
+from pegboard.core.schema import parse_json
+from pegboard.lazy import LazyModule
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON, JSONValue
+from pegboard.server.gateway import Desk, desk_of
+from pegboard.server.mcp.handshake import Hello
+from pegboard.server.mcp.jsonrpc import as_object, error_message, json_bytes
+from pegboard.server.mcp.protocol import VERSION_KEY, Door, Plan, server_words
+from pegboard.server.principal import Identity, Visit, choose_profile
+from pegboard.server.process_exit import leave, leave_if_held
+from pegboard.server.stdio_streams import LineTooLongError, Wire, standard_wire
+
+if TYPE_CHECKING:
+    from pegboard.server.mcp import sdk_pipe
+    from pegboard.server.mcp.sdk_pipe import Pipe
+else:
+    sdk_pipe = LazyModule("pegboard.server.mcp.sdk_pipe")
+
+GRACE_S = 10.0
+_EOF_GRACE_S = 0.5
+"""After the end of input, how long answers to what was asked may still take (`printf … | pegboard serve --stdio`)."""
+_SETTLE_S = 0.02
+_GREETED = 2
+"""Messages of an earlier session before it is open: initialize and initialized."""
+PAGE_TOOLS = 2_000
+
+
+def run_stdio(
+    catalog: Catalog,
+    config: object = None,
+    *,
+    profile: str | None = None,
+    identity: Mapping[str, str] | object = None,
+    grace_s: float = GRACE_S,
+) -> None:
+    """Serve the catalog on standard input and output until the input ends, or SIGINT or SIGTERM.
+
+    What tools print goes to standard error.
+
+    Args:
+        catalog: the tools.
+        config: makes the context of each request; see `http_app`.
+        profile: the profile to serve; by default `default`, or the first declared.
+        identity: whom this process serves: `user`, `space`, `roles`, `session`.
+        grace_s: how long running calls may go on after a signal.
+
+    Raises:
+        DefinitionError: no such profile, or an unknown word in the identity.
+    """
+    chosen = choose_profile(catalog.registry.profiles, profile)
+    who = Identity.of(identity)
+    visit = Visit(identity=who, profile=chosen, session=who.session or "stdio")
+    asyncio.run(serve_stdio(catalog, desk_of(catalog, config), visit, grace_s=grace_s))
+    leave_if_held()
+
+
+async def serve_stdio(catalog: Catalog, desk: Desk, visit: Visit, *, grace_s: float = GRACE_S) -> None:
+    """Serve on the process's own standard input and output, on the running loop."""
+    async with standard_wire(catalog.registry.bounds.message_line_bytes) as wire:
+        await catalog.start()
+        line = Line(desk, visit, wire)
+        try:
+            with _signals(line.stop):
+                await line.run(grace_s=grace_s)
+        finally:
+            await catalog.close(grace_s=0.0)
+
+
+@contextlib.contextmanager
+def _signals(stop: Callable[[], None]) -> Any:
+    """End the input at the first signal, the process at the second."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    asked = False
+
+    def on_signal() -> None:
+        nonlocal asked
+        if asked:
+            leave()
+        asked = True
+        stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+class Line:
+    """One connection: plain requests are answered here, the rest by the SDK, which is loaded when it is needed."""
+
+    def __init__(self, desk: Desk, visit: Visit, wire: Wire) -> None:
+        self._desk, self._visit, self._wire = desk, visit, wire
+        bounds = desk.catalog.registry.bounds
+        self._bounds = replace(bounds, request_body_bytes=bounds.message_line_bytes, json_depth=bounds.json_depth + 4)
+        server = server_words(desk.catalog.name)
+        self._hello = Hello(desk, server=server, page_tools=PAGE_TOOLS)
+        self._door = Door(desk, server=server, page_tools=PAGE_TOOLS, seal=self._seal, discover=self._hello.discover)
+        self._missed: list[bytes] = []
+        self._is_telling = False
+        self._pipe: Pipe | None = None
+        self._calls: dict[bytes, asyncio.Task[None]] = {}
+        self._is_modern: bool | None = None
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """Take no more messages."""
+        self._is_stopped = True
+        self._wire.stop()
+
+    async def run(self, *, grace_s: float) -> None:
+        """Serve until the input ends; then wait a moment for answers that are due, or `grace_s` if stopped."""
+        ends = [self._desk.catalog.subscribe(self._changed), self._desk.offers.subscribe(self._changed)]
+        self._loop = asyncio.get_running_loop()
+        try:
+            while True:
+                try:
+                    line = await self._wire.line()
+                except LineTooLongError:
+                    await self._refuse(-32600, "The message is too long.")
+                    continue
+                if not line:
+                    break
+                await self._take(line)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace_s if self._is_stopped else _EOF_GRACE_S):
+                    await self._answers_due()
+        finally:
+            for end in ends:
+                end()
+            await self._end()
+
+    def _changed(self) -> None:
+        """Note a change of the catalog, in whatever thread; once the SDK is loaded, it tells of changes."""
+        if self._pipe is None and len(self._missed) == _GREETED and not self._is_telling:
+            self._is_telling = True
+            self._loop.call_soon_threadsafe(self._loop.call_later, _SETTLE_S, self._tell_changed)
+
+    def _tell_changed(self) -> None:
+        self._is_telling = False
+        if self._pipe is None:
+            for notification in self._hello.changed():
+                self._wire.write(notification + b"\n")
+
+    async def _answers_due(self) -> None:
+        while self._calls:
+            await asyncio.wait(self._calls.values(), return_when=asyncio.FIRST_COMPLETED)
+        while self._pipe is not None and self._pipe.due:
+            self._pipe.answered.clear()
+            await self._pipe.answered.wait()
+
+    async def _end(self) -> None:
+        for task in self._calls.values():
+            task.cancel()
+        await asyncio.gather(*self._calls.values(), return_exceptions=True)
+        if self._pipe is not None:
+            await self._pipe.close()
+
+    async def _take(self, line: bytes) -> None:
+        if not line.strip():
+            return
+        try:
+            message = parse_json(line, bounds=self._bounds)
+        except CallError as error:
+            await self._refuse(-32700, f"Parse error: {str(error).partition(': ')[2]}")
+            return
+        if self._is_modern is not False:
+            plan = self._door.plan(message, self._visit)
+            if plan is not None:
+                self._is_modern = True
+                self._begin(plan)
+                return
+        request = as_object(message)
+        if self._is_cancelled(message) or (request is not None and await self._is_early(request, line)):
+            return
+        pipe = await self._loaded()
+        if self._is_modern is None and request is not None and "id" in request:
+            self._is_modern = _has_envelope(request)
+        if not await pipe.feed(line):
+            await self._refuse(-32600, "Not a JSON-RPC message.")
+
+    def _begin(self, plan: Plan) -> None:
+        if plan.request_id in self._calls:
+            plan.work.close()
+            return
+        task = self._calls[plan.request_id] = asyncio.create_task(self._answer(plan))
+        task.add_done_callback(lambda _done: self._calls.pop(plan.request_id, None))
+
+    async def _answer(self, plan: Plan) -> None:
+        answer = await plan.work
+        await self._write(answer.message(plan.request_id) + b"\n")
+
+    async def _is_early(self, request: JSON, line: bytes) -> bool:
+        """Handle a plain message at the beginning of a session of an earlier revision."""
+        if self._pipe is not None or self._is_modern is True:
+            return False
+        if self._is_modern is None:
+            answer = self._hello.initialize(request)
+            if answer is None:
+                return False
+            self._is_modern = False
+            self._missed.append(line)
+        elif request.get("method") == "notifications/initialized" and len(self._missed) == 1:
+            self._missed.append(line)
+            return True
+        else:
+            answer = await self._hello.early(request, self._visit)
+            if answer is None:
+                return False
+        await self._write(answer.message(json_bytes(request["id"])) + b"\n")
+        return True
+
+    def _is_cancelled(self, message: JSONValue) -> bool:
+        """Handle `notifications/cancelled` for a call of ours."""
+        notification = as_object(message)
+        if notification is None or notification.get("method") != "notifications/cancelled":
+            return False
+        params = as_object(notification.get("params")) or {}
+        task = self._calls.get(json_bytes(params.get("requestId")))
+        if task is None:
+            return self._pipe is None
+        task.cancel()
+        return True
+
+    async def _loaded(self) -> Pipe:
+        pipe = self._pipe
+        if pipe is None:
+            pipe = self._pipe = sdk_pipe.Pipe(self._desk, self._visit, self._write)
+            await pipe.start(is_modern=self._is_modern is True, missed=self._missed)
+        return pipe
+
+    async def _seal(self, result: JSON, params: Mapping[str, Any], visit: Visit) -> JSON:
+        return await (await self._loaded()).seal(result, params, visit)
+
+    async def _write(self, data: bytes) -> None:
+        self._wire.write(data)
+        await self._wire.drain()
+
+    async def _refuse(self, code: int, text: str) -> None:
+        await self._write(error_message(code, text) + b"\n")
+
+
+def _has_envelope(message: JSON) -> bool:
+    meta = as_object((as_object(message.get("params")) or {}).get("_meta")) or {}
+    return message.get("method") != "initialize" and VERSION_KEY in meta

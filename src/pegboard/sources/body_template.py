@@ -1,0 +1,157 @@
+"""Filling: a JSON value with places in it that arguments fill, each as a value and never as a piece of syntax."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from pegboard.model.error import DefinitionError
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.model.secret import Secret
+from pegboard.sources.json_text import json_bytes
+
+_NAME = r"[A-Za-z_][\w-]*"
+_PLACE = re.compile(rf"\{{\{{\s*(?P<path>{_NAME}(?:\.{_NAME})*)\s*(?:\|\s*tojson\s*)?\}}\}}")
+_STRAY = re.compile(r"\{\{|\}\}|\{%|\{#")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_WHOLE: Final = "data"
+_ABSENT: Final = object()
+
+Part = Callable[[Mapping[str, JSONValue]], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A value to be filled. `names` are the arguments that it uses; `None` among them means all.
+
+    A place is `{{ name }}` or `{{ data.name }}`, with `.inner` for what is in it; `{{ data }}` is all arguments.
+    """
+
+    names: frozenset[str | None]
+    _fill: Part
+
+    @classmethod
+    def read(cls, said: JSONValue) -> Template:
+        """Read a mapping or a list with places in its texts, or a JSON text with places in it.
+
+        A text that is one place becomes the argument itself, of whatever type, and is left out where there is none.
+        Between the quotes of a JSON text a place is always text.
+
+        Raises:
+            DefinitionError: a text that is no JSON, or a place that is more than a name.
+        """
+        names: set[str | None] = set()
+        is_text = isinstance(said, str)
+        fill = _compiled(_from_text(said) if is_text else said, names, is_quoted=is_text)
+        return cls(frozenset(names), fill)
+
+    def filled(self, args: Mapping[str, JSONValue]) -> JSONValue:
+        """Return the value with the arguments in it."""
+        found = self._fill(args)
+        return None if found is _ABSENT else found
+
+
+class _Bare(str):
+    """A place that stands in a JSON text outside of quotes."""
+
+    __slots__ = ()
+
+
+def _from_text(said: str) -> JSONValue:
+    """Return a JSON text as a value, its bare places as texts of their own kind."""
+    text = said.reveal() if isinstance(said, Secret) else said
+    bare: list[str] = []
+    strings = [match.span() for match in _STRING.finditer(text)]
+
+    def mark(match: re.Match[str]) -> str:
+        if any(start < match.start() < end for start, end in strings):
+            return match.group()
+        bare.append(match.group())
+        # No JSON text holds this key: it is made of what is being read.
+        return orjson.dumps({_key(text): len(bare) - 1}).decode()
+
+    try:
+        value = orjson.loads(_PLACE.sub(mark, text))
+    except ValueError:
+        raise DefinitionError(
+            "expected `args`, a mapping, or JSON text in which {{ name }} stands for an argument"
+        ) from None
+    return _unmarked(value, _key(text), bare)
+
+
+def _key(text: str) -> str:
+    return f"\ue000{len(text)}\ue001{text}"
+
+
+def _unmarked(value: JSONValue, key: str, bare: list[str]) -> JSONValue:
+    if is_object(value):
+        if key in value:
+            place: int = value[key]
+            return _Bare(bare[place])
+        return {name: _unmarked(inner, key, bare) for name, inner in value.items()}
+    return [_unmarked(inner, key, bare) for inner in value] if is_list(value) else value
+
+
+def _compiled(value: JSONValue, names: set[str | None], *, is_quoted: bool) -> Part:
+    if isinstance(value, str):
+        return _text(value, names, is_quoted=is_quoted and not isinstance(value, _Bare))
+    if is_object(value):
+        for key in value:
+            if _PLACE.search(key):
+                raise DefinitionError("the keys of a body stand fast: write {{ name }} in values alone")
+        parts = {key: _compiled(inner, names, is_quoted=is_quoted) for key, inner in value.items()}
+        return lambda args: _present({key: part(args) for key, part in parts.items()})
+    if is_list(value):
+        items = [_compiled(inner, names, is_quoted=is_quoted) for inner in value]
+        return lambda args: [found for part in items if (found := part(args)) is not _ABSENT]
+    return lambda args: value
+
+
+def _present(found: dict[str, object]) -> JSON:
+    return {key: value for key, value in found.items() if value is not _ABSENT}
+
+
+def _text(value: str, names: set[str | None], *, is_quoted: bool) -> Part:
+    plain = value.reveal() if isinstance(value, Secret) else str(value)
+    if _STRAY.search(_PLACE.sub("", plain)):
+        raise DefinitionError("only {{ name }} and {{ data.name }} stand for arguments in a body, without any filter")
+    places = list(_PLACE.finditer(plain))
+    paths = [_path(match["path"], names) for match in places]
+    if not places:
+        return lambda args: plain
+    if not is_quoted and places[0].group() == plain.strip():
+        return lambda args: _found(args, paths[0])
+    pieces = _PLACE.sub("\0", plain).split("\0")
+
+    def fill(args: Mapping[str, JSONValue]) -> str:
+        texts = [_as_text(_found(args, path)) for path in paths]
+        return pieces[0] + "".join(text + piece for text, piece in zip(texts, pieces[1:], strict=True))
+
+    return fill
+
+
+def _path(said: str, names: set[str | None]) -> tuple[str, ...]:
+    steps = tuple(said.split("."))
+    if steps[0] == _WHOLE:
+        steps = steps[1:]
+    names.add(steps[0] if steps else None)
+    return steps
+
+
+def _found(args: Mapping[str, JSONValue], path: tuple[str, ...]) -> object:
+    value: JSONValue = dict(args)
+    for step in path:
+        if not is_object(value) or step not in value:
+            return _ABSENT
+        value = value[step]
+    return value
+
+
+def _as_text(value: object) -> str:
+    if value is _ABSENT or value is None:
+        return ""
+    return value if isinstance(value, str) else json_bytes(value).decode()

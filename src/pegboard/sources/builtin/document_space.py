@@ -1,0 +1,38 @@
+"""Documents: what rag_query and rag_ingest share: the store of the context, and its space."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, cast
+
+from pydantic import Field
+
+from pegboard.core.ports import DocumentStore
+from pegboard.model.context import ToolContext
+from pegboard.model.error import CallError
+from pegboard.model.tool import ToolSpec
+from pegboard.sources.builtin.kind import BuiltinConfig, Services
+from pegboard.sources.builtin.requirements import asked
+
+COLLECTION: Final = "^[A-Za-z0-9_.-]{1,64}$"
+Collection = Annotated[str, Field(pattern=COLLECTION)]
+
+
+def store_of(ctx: ToolContext) -> DocumentStore:
+    """Return the store that the host supplied.
+
+    Raises:
+        CallError: there is none.
+    """
+    store = ctx.services.get("documents")
+    if store is None:
+        raise CallError("upstream_unavailable", "There is no document store.", retryable=False)
+    return cast("DocumentStore", store)
+
+
+def hidden_without_store(config: BuiltinConfig, spec: ToolSpec, services: Services) -> ToolSpec:
+    """Return the declaration, hidden while there is no store."""
+    return asked(
+        spec,
+        "the host supplies a document store (services: documents)",
+        lambda ctx: ctx.services.get("documents") is not None,
+    )

@@ -1,0 +1,190 @@
+"""Network: what the tools that call out share: their settings, one request, and what its status means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Self
+
+import orjson
+from pydantic import AfterValidator, Field, model_validator
+
+from pegboard.egress.destinations import Destinations, only_there
+from pegboard.egress.failures import EgressError
+from pegboard.egress.http import GuardedClient, OnOverflow, Response, checked_headers
+from pegboard.egress.responses import retry_after_s, text_of
+from pegboard.model.bounds import MIB
+from pegboard.model.error import CallError, DefinitionError
+from pegboard.model.json_types import JSONValue
+from pegboard.model.secret import Secret
+from pegboard.sources.builtin.kind import BuiltinConfig, SecretText, Services
+from pegboard.sources.config_secrets import credentials_in
+
+
+def http_url(url: str) -> str:
+    """Return an operator's URL.
+
+    Raises:
+        ValueError: it is no http or https URL.
+    """
+    try:
+        only_there(url)
+    except DefinitionError:
+        # Not quoted: it may come from the environment, or hold a password.
+        raise ValueError("this is no http or https URL; write 'https://host/path'") from None
+    return url
+
+
+HttpUrl = Annotated[str, AfterValidator(http_url)]
+
+
+class NetworkConfig(BuiltinConfig):
+    """Where a tool may call out, and how much it waits and takes in."""
+
+    timeout_seconds: float = Field(30.0, gt=0, le=600, description="For everything together, redirects too.")
+    max_response_bytes: int = Field(5 * MIB, gt=0, description="How much of an answer is read, unpacked.")
+    allow_hosts: tuple[str, ...] = Field(
+        (), description="Only these: `api.example.com`, `*.example.com`, `10.0.0.0/8`."
+    )
+    allow_private: bool = Field(False, description="Whether private and loopback addresses may be reached.")
+
+    @model_validator(mode="after")
+    def _hosts_can_be_read(self) -> Self:
+        self.destinations()
+        return self
+
+    def destinations(self) -> Destinations:
+        """Return where it may connect.
+
+        Raises:
+            ValueError: an entry of `allow_hosts` cannot be read.
+        """
+        try:
+            return Destinations(allow_private=self.allow_private, allow_hosts=self.allow_hosts)
+        except DefinitionError as exc:
+            raise ValueError(str(exc)) from None
+
+
+class HeaderConfig(NetworkConfig):
+    """Where a tool may call out whose URL the model names, and the headers that each request carries."""
+
+    headers: Mapping[str, SecretText] = Field(
+        default_factory=dict[str, SecretText], description="Sent with each request, e.g. a key. Needs `allow_hosts`."
+    )
+
+    @model_validator(mode="after")
+    def _headers_stay_with_their_hosts(self) -> Self:
+        if self.headers and not self.allow_hosts:
+            raise ValueError("`headers` would go to any host that the model names; say `allow_hosts` too")
+        check_headers(self.plain_headers())
+        return self
+
+    def secrets(self) -> Iterator[Secret]:
+        """Yield every value, and of one such as `Bearer key` the key alone: the other side may tell it so."""
+        for value in self.headers.values():
+            yield from credentials_in(value)
+
+    def plain_headers(self) -> dict[str, str]:
+        """Return the headers as they are sent."""
+        return {name: value.reveal() for name, value in self.headers.items()}
+
+
+def check_headers(headers: Mapping[str, str]) -> None:
+    """See that an operator's headers can be sent.
+
+    Raises:
+        ValueError: one cannot; the message has its name and not its value.
+    """
+    try:
+        checked_headers(headers)
+    except EgressError as exc:
+        raise ValueError(exc.error.message) from None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Web:
+    """The way out of one tool: its settings, and the headers that it always sends."""
+
+    config: NetworkConfig
+    services: Services
+    headers: Mapping[str, str]
+    destinations: Destinations
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        max_redirects: int | None = None,
+        on_overflow: OnOverflow = "raise",
+    ) -> Response:
+        """Send one request through the guarded client and return the whole answer."""
+        # A client of its own for each call: nothing is left open between calls, and no cookie or
+        # connection of one caller serves another.
+        async with GuardedClient(
+            self.destinations,
+            headers=self.headers,
+            bounds=self.services.bounds,
+            resolve=self.services.resolve,
+        ) as client:
+            return await client.request(
+                method,
+                url,
+                headers=headers,
+                body=body,
+                timeout_s=self.config.timeout_seconds,
+                max_response_bytes=self.config.max_response_bytes,
+                max_redirects=max_redirects,
+                on_overflow=on_overflow,
+            )
+
+
+def web(
+    config: NetworkConfig,
+    services: Services,
+    headers: Mapping[str, str] | None = None,
+    *,
+    fixed_url: str | None = None,
+) -> Web:
+    """Return the way out of a tool. With a `fixed_url`, which the operator wrote, it leads to that host alone."""
+    own = config.destinations()
+    destinations = own if fixed_url is None or config.allow_hosts else only_there(fixed_url)
+    return Web(config=config, services=services, headers=headers or {}, destinations=destinations)
+
+
+def check_status(response: Response, who: str) -> None:
+    """Raise what an answer of 400 or more means.
+
+    Raises:
+        CallError: upstream_auth, rate_limited, upstream_unavailable or upstream_error.
+    """
+    status = response.status_code
+    if status < 400:
+        return
+    if status in (401, 403):
+        raise CallError("upstream_auth", f"{who} refused our credentials ({status}). The operator must correct them.")
+    if status == 429:
+        raise CallError("rate_limited", f"{who} says: too many requests. Wait.", retry_after_s=retry_after_s(response))
+    kind = "upstream_unavailable" if status in (502, 503, 504) else "upstream_error"
+    raise CallError(kind, f"{who} answered {status}: {text_of(response)[:200]!r}.")
+
+
+def fitting(text: str, max_bytes: int) -> str:
+    """Return the longest beginning of a text that has at most `max_bytes` bytes as JSON."""
+    if len(text) * 6 + 2 <= max_bytes or len(orjson.dumps(text)) <= max_bytes:
+        return text
+    low, high = 0, min(len(text), max_bytes)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if len(orjson.dumps(text[:middle].encode("utf-8", "replace").decode())) <= max_bytes:
+            low = middle
+        else:
+            high = middle - 1
+    return text[:low]
+
+
+def size_of(value: JSONValue) -> int:
+    """Return how many bytes a value has as JSON."""
+    return len(orjson.dumps(value))

@@ -1,0 +1,178 @@
+"""Postgres: run one statement on PostgreSQL, in a transaction and a role that the server itself holds to reading."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from typing import Any, Final, cast
+
+import psycopg
+from psycopg import errors
+
+from pegboard.model.error import CallError
+from pegboard.sources.builtin.postgres_connection import Link
+from pegboard.sources.builtin.postgres_names import Word, words_of
+from pegboard.sources.builtin.postgres_placeholders import numbered
+from pegboard.sources.builtin.sql_statement import Answer, Query, collected, one_statement_only, read_only_refusal
+
+_CONNECT_S = 5
+# What may stand first, beside WITH and EXPLAIN: the rest changes the session, or copies to files and programs.
+_QUERIES: Final = frozenset({"select", "values", "table", "show"})
+# Volatile, but they only make values.
+_HARMLESS: Final = frozenset({"random", "random_normal", "clock_timestamp", "timeofday", "gen_random_uuid", "uuidv4",
+                              "uuidv7", "setseed", "system", "bernoulli"})  # fmt: skip
+# Not volatile, but they use up a transaction number, of which the server has not so many.
+_COUNTING: Final = frozenset({"pg_current_xact_id", "txid_current"})
+# They hold passwords of other roles and servers, which a role that may read everything would see; or read tables and
+# schemas whose names stand in strings.
+_SECRET: Final = frozenset({
+    "pg_authid", "pg_shadow", "pg_user_mapping", "pg_user_mappings", "_pg_user_mappings", "pg_subscription",
+    *(f"{whole}_to_xml{kind}" for whole in ("table", "schema", "database") for kind in ("", "_and_xmlschema")),
+})  # fmt: skip
+_TOO_MIGHTY: Final = (
+    "The database login is a superuser, or may use the server's files, so its engine cannot hold it back. The operator"
+    " must give this tool another login, or say `allow_superuser: true` in its config."
+)
+
+
+def run(url: str, query: Query) -> Answer:
+    """Run the statement. Called in a worker thread.
+
+    Raises:
+        CallError: read_only; timeout; busy; invalid_arguments for a faulty statement; upstream_unavailable;
+            upstream_auth; config_invalid for a login that may do too much.
+    """
+    text, params = numbered(query.text, query.params)
+    words = list(words_of(text))
+    if query.read_only:
+        _check(words)
+    with _explained(query), _opened(url, query) as connection:
+        is_mighty = may_use_the_server(connection)
+        if is_mighty and not query.allow_superuser:
+            raise CallError("config_invalid", _TOO_MIGHTY)
+        if query.read_only:
+            if is_mighty:
+                confine(connection)
+            _check_names(connection, {word.text for word in words}, is_mighty=is_mighty)
+        return _answer(connection, query, text, params, first=words[0].text if words else "")
+
+
+@contextmanager
+def _opened(url: str, query: Query) -> Generator[Link]:
+    """Connect, with the deadlines as settings of the transaction, and roll back what may only read."""
+    try:
+        connection = Link.connect(url, connect_timeout=_CONNECT_S, application_name="pegboard")
+    except psycopg.OperationalError as exc:
+        if "password" in str(exc) or "authentication" in str(exc):
+            text = "The database refused our login. The operator must correct the connection string."
+            raise CallError("upstream_auth", text) from None
+        raise CallError("upstream_unavailable", "The database cannot be reached. Try again later.") from None
+    with connection.serving(query), connection:
+        connection.read_only = query.read_only
+        _set_deadline(connection, query)
+        # How strings end must not depend on the server, or names could hide in them.
+        connection.execute("SELECT set_config('standard_conforming_strings', 'on', true)")
+        yield connection
+        if query.read_only:
+            connection.rollback()
+
+
+def _set_deadline(connection: Link, query: Query) -> None:
+    """Tell the server when to stop the next statement."""
+    connection.execute(
+        "SELECT set_config('statement_timeout', %(ms)s, true), set_config('lock_timeout', %(ms)s, true)",
+        {"ms": str(max(int(query.left_s() * 1000), 1))},
+    )
+
+
+def may_use_the_server(connection: psycopg.Connection[Any]) -> bool:
+    """Tell whether the login is a superuser, or may read or write the server's files or start its programs."""
+    found = connection.execute(
+        "SELECT rolsuper OR pg_has_role(oid, 'pg_read_server_files', 'MEMBER')"
+        " OR pg_has_role(oid, 'pg_write_server_files', 'MEMBER')"
+        " OR pg_has_role(oid, 'pg_execute_server_program', 'MEMBER') FROM pg_roles WHERE rolname = session_user"
+    ).fetchone()
+    return found is None or bool(found[0])
+
+
+def confine(connection: psycopg.Connection[Any]) -> None:
+    """Go on as a role that may only read, until the transaction ends, where the login may.
+
+    What would take that back, and all that reads files, is refused by its name besides.
+    """
+    found = connection.execute("SELECT pg_has_role(session_user, 'pg_read_all_data', 'MEMBER')").fetchone()
+    if found is not None and found[0]:
+        connection.execute("SET LOCAL ROLE pg_read_all_data")
+
+
+def _check_names(connection: psycopg.Connection[Any], names: set[str], *, is_mighty: bool) -> None:
+    """Refuse the functions that PostgreSQL itself calls volatile: they change something, wait, read files, or could
+    take back a role that was given up.
+    """
+    volatile = connection.execute(
+        "SELECT DISTINCT proname FROM pg_catalog.pg_proc WHERE provolatile = 'v' AND proname = ANY(%s)",
+        (sorted(names - _HARMLESS),),
+    ).fetchall()
+    refused = {str(row[0]) for row in volatile} | names & _COUNTING
+    if refused:
+        listed = ", ".join(sorted(refused))
+        raise read_only_refusal(f"{listed} may change something, wait or read files")
+    secret = sorted(names & _SECRET)
+    if is_mighty and secret:
+        raise read_only_refusal(f"{secret[0]} may show credentials")
+
+
+def _answer(connection: Link, query: Query, statement: str, params: Sequence[Any] | None, *, first: str) -> Answer:
+    # The statement as it was judged, with the server's own placeholders.
+    cursor, text = psycopg.RawCursor(connection), cast("Any", statement)
+    # Both ways send the statement apart from its values, so that the server itself takes one statement only.
+    if query.read_only or first in _QUERIES:
+        rows = cursor.stream(text, params, size=1)
+        with closing(cast("Any", rows)):
+            answer = collected((), rows, query.limits)
+        if not answer.rows and query.read_only:
+            # A stream without rows does not tell its columns; what is left of the time is for both.
+            _set_deadline(connection, query)
+            cursor.execute(text, params, prepare=True)
+    else:
+        cursor.execute(text, params, prepare=True)
+        if cursor.description is None:
+            return Answer(affected_rows=max(cursor.rowcount, 0))
+        answer = replace(collected((), cursor, query.limits), affected_rows=max(cursor.rowcount, 0))
+    return replace(answer, columns=[column.name for column in cursor.description or ()])
+
+
+def _check(words: Sequence[Word]) -> None:
+    """Refuse what is no query, and names whose text is not known."""
+    first = words[0].text if words and not words[0].is_quoted else ""
+    if first not in _QUERIES | {"with", "explain"}:
+        raise read_only_refusal(f"{first.upper() or 'this'} is no query")
+    if any(word.is_hidden for word in words):
+        raise read_only_refusal("names written with U& or, without quotes, with $ are refused")
+
+
+@contextmanager
+def _explained(query: Query) -> Generator[None]:
+    """Turn what PostgreSQL says into what the caller can do."""
+    try:
+        yield
+    except (errors.QueryCanceled, errors.LockNotAvailable, errors.IdleInTransactionSessionTimeout):
+        raise query.too_slow() from None
+    except (errors.ReadOnlySqlTransaction, errors.InsufficientPrivilege) as exc:
+        raise read_only_refusal(_first_line(exc)) from None
+    except psycopg.Error as exc:
+        if "multiple commands" in str(exc):
+            raise one_statement_only() from None
+        if isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError):
+            text = "The connection to the database was lost. Try again later."
+            raise CallError("upstream_lost", text, outcome_unknown=not query.read_only) from None
+        text = f"PostgreSQL refuses the statement: {_first_line(exc)}. Correct it."
+        raise CallError("invalid_arguments", text) from None
+    except (TypeError, ValueError, OverflowError) as exc:
+        text = f"The statement and its params do not fit together: {_first_line(exc)}. Correct them."
+        raise CallError("invalid_arguments", text) from None
+
+
+def _first_line(exc: BaseException) -> str:
+    return (str(exc).splitlines() or [""])[0][:300]

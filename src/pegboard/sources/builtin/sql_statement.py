@@ -1,0 +1,114 @@
+"""Query: one SQL statement with its limits, and what came back, as JSON."""
+
+from __future__ import annotations
+
+import base64
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSONValue, is_list, is_object
+
+_SAFE_INTEGER = 2**63
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """What one query may use; `max_bytes` counts the rows as JSON."""
+
+    max_rows: int
+    timeout_s: float
+    max_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Query:
+    """One statement; `params` is a list, a mapping, or `None`. `allow_superuser` is PostgreSQL's alone."""
+
+    text: str
+    params: Sequence[JSONValue] | Mapping[str, JSONValue] | None
+    read_only: bool
+    limits: Limits
+    allow_superuser: bool = False
+    started_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def until_s(self) -> float:
+        """When it must be over, on the monotonic clock."""
+        return self.started_s + self.limits.timeout_s
+
+    def left_s(self) -> float:
+        """Return how long it may still run."""
+        return max(self.until_s - time.monotonic(), 0.0)
+
+    def too_slow(self) -> CallError:
+        text = f"The query did not finish within {self.limits.timeout_s:g} s and was stopped. Ask for less."
+        return CallError("timeout", text, outcome_unknown=False)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """The rows of a query, as JSON values; `affected_rows` is `None` for one that gives rows."""
+
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[JSONValue]] = ()
+    truncated: bool = False
+    affected_rows: int | None = None
+
+
+def collected(columns: Sequence[str], rows: Iterable[Sequence[Any]], limits: Limits) -> Answer:
+    """Take rows one by one until one of the limits is met."""
+    kept: list[list[JSONValue]] = []
+    size = 0
+    for row in rows:
+        values = [plain(value) for value in row]
+        size += sum([_size(value) for value in values]) + 2
+        if len(kept) >= limits.max_rows or size > limits.max_bytes:
+            return Answer(columns=columns, rows=kept, truncated=True)
+        kept.append(values)
+    return Answer(columns=columns, rows=kept)
+
+
+def plain(value: Any) -> JSONValue:
+    """Return a value of a database as JSON: numbers that JSON cannot hold as text, bytes as base64."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, int):
+        return value if -_SAFE_INTEGER <= value < _SAFE_INTEGER else str(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(bytes(cast("Any", value))).decode()
+    if is_object(value):
+        return {str(key): plain(item) for key, item in value.items()}
+    if is_list(value) or isinstance(value, tuple | set | frozenset):
+        return [plain(item) for item in cast("Iterable[Any]", value)]
+    isoformat = getattr(value, "isoformat", None)
+    return isoformat() if callable(isoformat) else str(value)
+
+
+def _size(value: JSONValue) -> int:
+    if isinstance(value, str):
+        # Up to six bytes a character, for those that JSON escapes.
+        return len(value) + 3 if value.isascii() and value.isprintable() else len(value) * 6 + 3
+    if is_object(value):
+        return sum([_size(key) + _size(item) for key, item in value.items()]) + 2
+    if is_list(value):
+        return sum([_size(item) for item in value]) + 2
+    return 21
+
+
+def read_only_refusal(what: str) -> CallError:
+    """Return the error for a statement that would do more than read."""
+    return CallError("read_only", f"The statement is refused: {what}. Use one SELECT statement.")
+
+
+def one_statement_only() -> CallError:
+    """Return the error for a text with several statements."""
+    text = "Only one statement can be run at once. Send the others in calls of their own."
+    return CallError("read_only", text)

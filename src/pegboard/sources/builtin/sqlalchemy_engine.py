@@ -1,0 +1,149 @@
+"""Alchemy: run one statement on whatever else SQLAlchemy speaks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+import sqlalchemy
+from sqlalchemy import exc as sqlalchemy_errors
+
+from pegboard.model.error import CallError, DefinitionError
+from pegboard.sources.builtin.sql_statement import Answer, Query, collected
+
+# How an engine is told, before the statement, that this transaction reads only.
+_READ_ONLY: Final = {
+    "mysql": "SET TRANSACTION READ ONLY",
+    "mariadb": "SET TRANSACTION READ ONLY",
+    "oracle": "SET TRANSACTION READ ONLY",
+}
+# How an engine is told when to end a statement, where its drivers have no call for that.
+_DEADLINE: Final = {
+    "mysql": "SET SESSION max_execution_time = {ms}",
+    "mariadb": "SET SESSION max_statement_time = {seconds}",
+}
+# Until the statement is over; one that had not begun yet when it was stopped must not go on.
+_STOP_AGAIN_S: Final = 0.1
+# Of one statement, that are held beside those of the answer.
+_ROWS_AHEAD: Final = 10
+
+
+def check(url: str, *, read_only: bool) -> None:
+    """See that the URL can be read, that its driver is there, and that its engine can hold `read_only`.
+
+    Raises:
+        DefinitionError: one of them is not so.
+    """
+    try:
+        made = sqlalchemy.make_url(url)
+        made.get_dialect().import_dbapi()
+    except (sqlalchemy_errors.ArgumentError, sqlalchemy_errors.NoSuchModuleError):
+        text = "connection_string is no database URL; write 'sqlite:///file.db' or 'postgresql://user:…@host/name'."
+        raise DefinitionError(text) from None
+    except ImportError as error:
+        text = f"connection_string needs a driver that is not installed: {error}; install it, or name another."
+        raise DefinitionError(text) from None
+    dialect = made.get_backend_name()
+    if read_only and dialect not in _READ_ONLY:
+        hint = "write 'sqlite:///…'" if dialect == "sqlite" else "connect as a role that may only read"
+        raise DefinitionError(
+            f"read_only cannot be held by the engine of {made.drivername!r}: {hint}, or say `read_only: false`."
+        )
+
+
+def run(url: str, query: Query) -> Answer:
+    """Run the statement. Called in a worker thread.
+
+    Raises:
+        CallError: invalid_arguments for a faulty statement; timeout; upstream_unavailable; config_invalid where
+            nothing could end a statement at its deadline.
+    """
+    engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
+    try:
+        connection = _connected(engine)
+        with connection, _explained(query), _ending(connection, query), connection.begin():
+            if query.read_only:
+                connection.exec_driver_sql(_READ_ONLY[engine.dialect.name])
+            return _answer(connection, query)
+    finally:
+        engine.dispose()
+
+
+def _connected(engine: sqlalchemy.Engine) -> sqlalchemy.Connection:
+    try:
+        return engine.connect()
+    except sqlalchemy_errors.SQLAlchemyError:
+        text = "The database cannot be reached, or refuses our login. Try again later, or ask the operator."
+        raise CallError("upstream_unavailable", text) from None
+
+
+@contextmanager
+def _ending(connection: sqlalchemy.Connection, query: Query) -> Generator[None]:
+    """Stop the statement at its deadline from outside, or let the engine do it."""
+    dialect = connection.dialect
+    order = _DEADLINE.get("mariadb" if getattr(dialect, "is_mariadb", False) else dialect.name)
+    stop = _stopper(connection)
+    if order is None and stop is None:
+        text = f"The driver {dialect.driver!r} cannot end a query at its deadline. The operator must name another one."
+        raise CallError("config_invalid", text)
+    if order is not None:
+        connection.exec_driver_sql(order.format(ms=max(int(query.left_s() * 1000), 1), seconds=query.left_s()))
+        connection.rollback()
+    over = threading.Event()
+
+    def watch() -> None:
+        is_over = over.wait(query.left_s())
+        while stop is not None and not is_over:
+            with suppress(dialect.loaded_dbapi.Error, OSError):
+                stop()
+            is_over = over.wait(_STOP_AGAIN_S)
+
+    watcher = threading.Thread(target=watch, name="pegboard-deadline", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
+def _stopper(connection: sqlalchemy.Connection) -> Callable[[], object] | None:
+    """Return the call of the driver that ends what the connection is doing, from another thread."""
+    driver: Any = connection.connection.driver_connection
+    found = [getattr(driver, name, None) for name in ("interrupt", "cancel")]
+    return next((call for call in found if callable(call)), None)
+
+
+def _answer(connection: sqlalchemy.Connection, query: Query) -> Answer:
+    params: Any = dict(query.params) if isinstance(query.params, Mapping) else tuple(query.params or ())
+    streaming = connection.execution_options(stream_results=True, max_row_buffer=_ROWS_AHEAD)
+    found = streaming.exec_driver_sql(query.text, params or None)
+    if not found.returns_rows:
+        return Answer(affected_rows=max(found.rowcount, 0))
+    with found:
+        return collected(list(found.keys()), _rows(found, query), query.limits)
+
+
+def _rows(found: sqlalchemy.CursorResult[Any], query: Query) -> Iterator[Any]:
+    for row in found:
+        if query.left_s() <= 0:
+            raise query.too_slow()
+        yield row
+
+
+@contextmanager
+def _explained(query: Query) -> Generator[None]:
+    """Turn what the driver says into what the caller can do."""
+    try:
+        yield
+    except sqlalchemy_errors.SQLAlchemyError as exc:
+        if query.left_s() <= 0:
+            raise query.too_slow() from None
+        said = str(getattr(exc, "orig", None) or exc)
+        text = f"The database refuses the statement: {' '.join(said.split())[:300]}. Correct it."
+        raise CallError("invalid_arguments", text) from None
+    except (TypeError, ValueError, OverflowError, UnicodeError) as exc:
+        text = f"The statement and its params do not fit together: {str(exc)[:300]}. Correct them."
+        raise CallError("invalid_arguments", text) from None

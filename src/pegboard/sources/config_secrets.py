@@ -1,0 +1,91 @@
+"""Seal: keep the secrets of a tool's config out of all that the tool says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Iterable, Iterator
+from dataclasses import replace
+from itertools import takewhile
+from typing import Any, Final
+
+from pegboard.core.redaction import REDACTED, Redactor
+from pegboard.model.call_context import CallContext
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON, is_awaitable, is_list, is_object
+from pegboard.model.result import call_error
+from pegboard.model.secret import Secret
+from pegboard.model.tool import Handler
+
+# The beginning of a secret that is as long as this gives it away: what the other side said may have been cut in it.
+_TELLING: Final = 8
+
+
+class Seal:
+    """Takes secrets out of values and errors: whole ones in whatever spelling, and their beginnings as they are.
+
+    The catalog redacts what it knows; this holds also for a tool that is registered by hand.
+    """
+
+    def __init__(self, secrets: Iterable[Secret]) -> None:
+        known = tuple(secrets)
+        self._redactor = Redactor(known)
+        # No text with spaces or the address of something: much that is no secret begins like those.
+        keys = {text for text in (secret.reveal() for secret in known) if not re.search(r"\s|://|^/", text)}
+        self._keys = sorted(text for text in keys if len(text) > _TELLING)
+
+    def text(self, text: str) -> str:
+        """Return a text without them."""
+        clean = self._redactor.text(text)
+        for key in self._keys:
+            start = clean.find(key[:_TELLING])
+            while start >= 0:
+                same = takewhile(lambda pair: pair[0] == pair[1], zip(clean[start:], key, strict=False))
+                end = start + len(list(same))
+                clean = clean[:start] + REDACTED + clean[end:]
+                start = clean.find(key[:_TELLING], start + len(REDACTED))
+        return clean
+
+    def value(self, value: Any) -> Any:
+        """Return a JSON value without them."""
+        if isinstance(value, str):
+            return self.text(value)
+        if is_object(value):
+            return {self.text(key): self.value(item) for key, item in value.items()}
+        if is_list(value):
+            return [self.value(item) for item in value]
+        return value
+
+    def error(self, exc: CallError) -> CallError:
+        """Return an error without them."""
+        said = exc.error
+        details = self.value(dict(said.details))
+        return call_error(replace(said, message=self.text(said.message), hint=self.text(said.hint), details=details))
+
+
+def sealed(handler: Handler, secrets: Iterable[Secret]) -> Handler:
+    """Return the handler with the secrets taken out of its values and errors."""
+    seal = Seal(secrets)
+
+    def run(ctx: CallContext, args: JSON) -> Any:
+        try:
+            value = handler(ctx, args)
+        except CallError as exc:
+            raise seal.error(exc) from None
+        return _later(value, seal) if is_awaitable(value) else seal.value(value)
+
+    return run
+
+
+async def _later(value: Awaitable[Any], seal: Seal) -> Any:
+    try:
+        return seal.value(await value)
+    except CallError as exc:
+        raise seal.error(exc) from None
+
+
+def credentials_in(value: Secret) -> Iterator[Secret]:
+    """Yield the value of a header, and of one such as `Bearer key` the key alone: the other side may tell it so."""
+    yield value
+    scheme, _, credential = value.reveal().partition(" ")
+    if scheme.isalpha() and credential.strip():
+        yield Secret(credential.strip())

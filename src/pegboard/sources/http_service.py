@@ -1,0 +1,165 @@
+"""Calling: one request of a tool to the service that its operator named, and what came back as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import quote
+
+import orjson
+
+from pegboard.core.schema import check_bounds
+from pegboard.egress.connections import Resolve, system_resolve
+from pegboard.egress.destinations import Destinations
+from pegboard.egress.http import GuardedClient, Response
+from pegboard.egress.responses import is_json, media_type, retry_after_s, text_of
+from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
+from pegboard.model.call_context import CallContext
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSONValue, is_list
+from pegboard.model.secret import Secret
+from pegboard.sources.config_secrets import Seal, credentials_in
+from pegboard.sources.json_text import json_bytes
+
+# What an executor waits on top of a request's own deadline, so that the tool tells what ran out of time.
+GRACE_S: Final = 1.0
+# These change nothing over there, so that one which failed has certainly done no harm.
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_EXCERPT_CHARS: Final = 500
+_READ_CHARS: Final = 65_536
+_TRY_LATER: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Order:
+    """One request: a whole URL, the headers that the arguments give, and the body."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    body: bytes | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Service:
+    """The service behind a tool. `who` names it in errors; `headers` go with every request, to its first host alone."""
+
+    who: str
+    destinations: Destinations
+    headers: Mapping[str, str | Secret] = field(default_factory=dict[str, "str | Secret"])
+    timeout_s: float = DEFAULT_BOUNDS.tool_timeout_s
+    bounds: Bounds = DEFAULT_BOUNDS
+    resolve: Resolve = field(default=system_resolve, repr=False)
+
+    def secrets(self) -> Iterator[Secret]:
+        """Yield what may appear nowhere: the headers from the environment, and the credential alone in each."""
+        for value in self.headers.values():
+            if isinstance(value, Secret):
+                yield from credentials_in(value)
+
+    async def send(self, order: Order, ctx: CallContext) -> Response:
+        """Send the request once, and return an answer that says it worked.
+
+        Raises:
+            CallError: upstream_error for every status but 2xx; and what the guarded client raises.
+        """
+        # A client for each call: no connection or cookie of one caller serves another.
+        async with GuardedClient(
+            self.destinations, headers=plain(self.headers), bounds=self.bounds, resolve=self.resolve
+        ) as client:
+            response = await client.request(
+                order.method, order.url, headers=order.headers, body=order.body, timeout_s=self.timeout_s
+            )
+        if not 200 <= response.status_code < 300:
+            raise self._refusal(response, order, ctx)
+        return response
+
+    def _refusal(self, response: Response, order: Order, ctx: CallContext) -> CallError:
+        status = response.status_code
+        may_have_acted = status >= 500 and order.method not in SAFE_METHODS
+        said = self._excerpt(response, ctx)
+        is_temporary = status in _TRY_LATER
+        text = f"{self.who} answered {status}" + (f": {said!r}." if said else ".")
+        if may_have_acted:
+            text += " The action may have happened; check before you repeat it."
+        elif not is_temporary:
+            text += " Correct the arguments, or use another tool."
+        return CallError(
+            "upstream_error",
+            text + (" Try again later." if is_temporary else ""),
+            retryable=is_temporary,
+            retry_after_s=retry_after_s(response),
+            outcome_unknown=may_have_acted,
+            details={"status": status, "body": said},
+        )
+
+    def _excerpt(self, response: Response, ctx: CallContext) -> str:
+        """Return the beginning of the body in one line. Secrets go first: a cut one would not be known any more."""
+        clean = Seal(self.secrets()).text(text_of(response)[:_READ_CHARS])
+        if ctx.redactor is not None:
+            clean = ctx.redactor.text(clean)
+        line = " ".join("".join(char if char.isprintable() else " " for char in clean).split())
+        return line if len(line) <= _EXCERPT_CHARS else line[: _EXCERPT_CHARS - 1] + "…"
+
+
+def plain(headers: Mapping[str, str | Secret]) -> dict[str, str]:
+    """Return headers as they are sent."""
+    return {name: value.reveal() if isinstance(value, Secret) else value for name, value in headers.items()}
+
+
+# ---------------------------------------------------------------- what is sent
+
+
+def scalar(value: JSONValue) -> str:
+    """Return an argument as a part of a URL or a header has it; what is no scalar as JSON."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else json_bytes(value).decode()
+
+
+def query_of(args: Mapping[str, JSONValue]) -> str:
+    """Return arguments as a query string: lists repeat their name, `null` is left out."""
+    pairs: list[str] = []
+    for name, value in args.items():
+        items = value if is_list(value) else [value]
+        pairs += [f"{quote(name, safe='')}={quote(scalar(item), safe='')}" for item in items if item is not None]
+    return "&".join(pairs)
+
+
+def with_query(url: str, query: str) -> str:
+    """Return a URL with more of a query string."""
+    return f"{url}{'&' if '?' in url else '?'}{query}" if query else url
+
+
+# ---------------------------------------------------------------- what came back
+
+
+def value_of(response: Response, *, who: str, expects_json: bool, bounds: Bounds = DEFAULT_BOUNDS) -> object:
+    """Return the body of a good answer: a JSON value, text, or raw bytes with their type.
+
+    Raises:
+        CallError: protocol_error for a body that should be JSON and is none, or none that we take.
+    """
+    media = media_type(response)
+    if expects_json or (response.body and is_json(media)):
+        return _json_value(response, who, bounds)
+    if not response.body:
+        return f"{who} answered {response.status_code} and said nothing."
+    if b"\0" in response.body[:1024] or media.startswith(("image/", "audio/", "video/")):
+        return response.body, media or "application/octet-stream"
+    return text_of(response)
+
+
+def _json_value(response: Response, who: str, bounds: Bounds) -> JSONValue:
+    try:
+        value = orjson.loads(response.body)
+        check_bounds(value, bounds=bounds)
+    except ValueError:
+        fault = "something that is no JSON" if response.body else "nothing at all, where JSON was expected"
+    except CallError:
+        fault = "JSON that is nested too deep, or has too many keys"
+    else:
+        return value
+    text = (
+        f"{who} answered {response.status_code} with {fault}. The action may have happened: check before you repeat it."
+    )
+    raise CallError("protocol_error", text, outcome_unknown=True)

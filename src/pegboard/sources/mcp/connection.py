@@ -1,0 +1,388 @@
+"""Link: one open connection to an MCP server, and the calls that go over it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from importlib.metadata import version
+from typing import Any
+
+import mcp_types as types
+from mcp.client.session import ClientSession, IncomingMessage
+from mcp.client.subscriptions import SubscriptionLost, listen
+from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import find_invalid_x_mcp_header
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter, ValidationError
+
+from pegboard.model.call_context import CallContext
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON, is_list, is_object
+from pegboard.model.result import ToolResult
+from pegboard.sources.foreign_text import cleaned
+from pegboard.sources.mcp.definitions import UnfitError, judged
+from pegboard.sources.mcp.elicitation import Asking
+from pegboard.sources.mcp.http_transport import FAILED, Failures, Streams, open_http, open_sse
+from pegboard.sources.mcp.listing import JUDGED_AT_ONCE, Listing, gather
+from pegboard.sources.mcp.resource_wire import gather_beside, wire_of
+from pegboard.sources.mcp.results import read_result
+from pegboard.sources.mcp.server_settings import ServerSettings
+from pegboard.sources.mcp.stdio_transport import Tally, open_pipe
+from pegboard.sources.mcp.upstream_resources import Ask, Beside
+
+_CLIENT = types.Implementation(name="pegboard", version=version("pegboard"))
+_ANSWER: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
+    types.CallToolResult | types.InputRequiredResult
+)
+_MAX_ROUNDS = 10
+# So many calls given up in a row, without an answer to anything: the server is not busy, it is out of reach.
+_MUTE_CALLS = 5
+_LIST_CHANGED = (
+    types.ToolListChangedNotification,
+    types.PromptListChangedNotification,
+    types.ResourceListChangedNotification,
+)
+_PROGRESS_S = 0.1
+_LISTEN_AGAIN_S = 5.0
+_CLOSED = "Connection closed"
+_OVER = (_CLOSED, "SSE stream")
+_UNREADABLE = "Failed to parse JSON response"
+
+
+class Sieve(JSONRPCDispatcher[Any]):
+    """Keeps the tools of a list as they came, and shows the SDK those alone that it can read."""
+
+    def __init__(self, streams: Streams, *, settings: ServerSettings, on_end: Callable[[], None]) -> None:
+        read, write = streams
+        super().__init__(read, write)
+        self._settings, self._on_end = settings, on_end
+        self.page: JSON = {}
+        self.answers = 0
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **related: Any
+    ) -> dict[str, Any]:
+        raw = await super().send_raw_request(method, params, opts, **related)
+        self.answers += 1
+        if method != "tools/list":
+            return raw
+        self.page = raw
+        tools = raw.get("tools")
+        return {**raw, "tools": await self._readable(tools) if is_list(tools) else []}
+
+    async def _readable(self, tools: Sequence[object]) -> list[object]:
+        """Return the tools that the SDK can read, of as many as are taken; a long list lets others run in between."""
+        readable: list[object] = []
+        for index, tool in enumerate(tools[: self._settings.bounds.upstream_tools]):
+            if index % JUDGED_AT_ONCE == JUDGED_AT_ONCE - 1:
+                await asyncio.sleep(0)
+            if self._is_readable(tool):
+                readable.append(tool)
+        return readable
+
+    def _is_readable(self, tool: object) -> bool:
+        try:
+            judged(tool, bounds=self._settings.bounds)
+            types.Tool.model_validate(tool, by_name=False)
+        except (UnfitError, ValidationError):
+            return False
+        return True
+
+    async def run(
+        self, on_request: OnRequest, on_notify: OnNotify, on_notify_intercept: OnNotifyIntercept | None = None,
+        **started: Any,
+    ) -> None:  # fmt: skip
+        try:
+            await super().run(on_request, on_notify, on_notify_intercept, **started)
+        finally:
+            self._on_end()
+
+
+class Link:
+    """An open connection. `lost` is set as soon as it is of no more use, `fault` then says why."""
+
+    def __init__(
+        self, settings: ServerSettings, *, on_changed: Callable[[], None], on_lost: Callable[[], None]
+    ) -> None:
+        self.settings = settings
+        self.fault: CallError | None = None
+        self.is_lost = False
+        self.tally = Tally()
+        self.failures = Failures(self.lose, on_changed)
+        self.asking = Asking()
+        self.session: ClientSession
+        self._sieve: Sieve
+        self._on_changed, self._on_lost = on_changed, on_lost
+        self._sent: set[asyncio.Task[Any]] = set()
+        # Calls that were given up since the server's last answer, and which answer that was.
+        self._given_up, self._last_answer = 0, 0
+
+    def lose(self, fault: CallError | None = None) -> None:
+        """Take note that the connection is of no more use."""
+        self.fault = self.fault or fault
+        if not self.is_lost:
+            self.is_lost = True
+            self._on_lost()
+
+    def gone(self) -> CallError:
+        """Return why the connection is of no more use, for who did not wait for an answer to a call."""
+        if self.fault is not None:
+            return self.fault
+        said = (self.tally.fault or "it ended the connection").rstrip(".")
+        return CallError("upstream_unavailable", f"The MCP server {self.settings.name!r} is gone: {said}.")
+
+    @property
+    def may_be_busy(self) -> bool:
+        """Whether calls are in flight that a working server could be at; not after many in a row without an answer."""
+        is_mute = self._last_answer == self._sieve.answers and self._given_up >= _MUTE_CALLS
+        return bool(self._sent) and not is_mute
+
+    async def connect(self, stack: AsyncExitStack, opened: AbstractAsyncContextManager[Streams]) -> None:
+        """Open the transport and agree on a protocol version."""
+        streams = await stack.enter_async_context(opened)
+        self._sieve = Sieve(streams, settings=self.settings, on_end=self.lose)
+        self.session = ClientSession(
+            dispatcher=self._sieve,
+            client_info=_CLIENT,
+            message_handler=self._heard,
+            elicitation_callback=self.asking.relayed,
+        )
+        await stack.enter_async_context(self.session)
+        await self._agree()
+        if self.session.protocol_version in MODERN_PROTOCOL_VERSIONS and any(self._tells_changes()):
+            task = asyncio.create_task(self._listen(), name=f"mcp-listen-{self.settings.name}")
+            stack.callback(task.cancel)
+
+    async def _agree(self) -> None:
+        try:
+            await self.session.discover()
+        except MCPError as error:
+            self._raise_met(error)
+            # Whatever else it answers, it may be a server of an earlier era.
+            await self._initialize()
+        except (ValidationError, RuntimeError):
+            await self._initialize()
+
+    async def _initialize(self) -> None:
+        try:
+            await self.session.initialize()
+        except MCPError as error:
+            self._raise_met(error)
+            raise self._said(error, "did not open a session") from None
+
+    def _tells_changes(self) -> tuple[bool, bool, bool]:
+        """Return whether the server tells of changes of its tools, prompts and resources."""
+        said = self.session.server_capabilities
+        tools, prompts, resources = (said.tools, said.prompts, said.resources) if said else (None, None, None)
+        return _is_told(tools), _is_told(prompts), _is_told(resources)
+
+    async def _heard(self, message: IncomingMessage) -> None:
+        if isinstance(message, _LIST_CHANGED):
+            self._on_changed()
+
+    async def _listen(self) -> None:
+        """Hear of changes for as long as the connection lives."""
+        tools, prompts, resources = self._tells_changes()
+        while not self.is_lost:
+            try:
+                async with listen(
+                    self.session,
+                    tools_list_changed=tools,
+                    prompts_list_changed=prompts,
+                    resources_list_changed=resources,
+                ) as changes:
+                    async for _ in changes:
+                        self._on_changed()
+            except MCPError as error:
+                if error.code in (types.METHOD_NOT_FOUND, types.INVALID_PARAMS):
+                    return
+            except SubscriptionLost:
+                pass
+            await asyncio.sleep(_LISTEN_AGAIN_S)
+            # What changed while nobody listened is found by asking, which also shows whether the server still lives.
+            self._on_changed()
+
+    # ---- lists
+
+    async def list(self, *, known: Collection[str] = ()) -> Listing:
+        """Return all tools of the server; see `gather`.
+
+        Raises:
+            CallError: it cannot be asked, or its list was refused.
+        """
+        return await gather(self._page, self.settings, fault_of=self._header_fault, known=known)
+
+    def _header_fault(self, definition: JSON) -> str | None:
+        """Return what is wrong with the headers that a tool wants beside its calls; over HTTP it is left out then."""
+        if self.settings.transport == "stdio" or self.session.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return None
+        reason = find_invalid_x_mcp_header(definition["inputSchema"])
+        return None if reason is None else f"its inputSchema has an invalid x-mcp-header: {cleaned(reason)}"
+
+    async def _page(self, cursor: str | None) -> JSON:
+        try:
+            await self.session.list_tools(
+                params=None if cursor is None else types.PaginatedRequestParams(cursor=cursor)
+            )
+        except MCPError as error:
+            self._raise_met(error)
+            if error.code == types.METHOD_NOT_FOUND:
+                return {"tools": []}
+            raise self._said(error, "did not list its tools") from None
+        except ValidationError:
+            text = f"The MCP server {self.settings.name!r} sent a list of tools that breaks the protocol."
+            raise CallError("protocol_error", text) from None
+        return self._sieve.page
+
+    async def list_beside(self) -> Beside:
+        """Return what the server has beside tools, of each list as much as can be read."""
+        return await gather_beside(self.session, self.settings)
+
+    # ---- calls
+
+    async def call(self, name: str, args: JSON, ctx: CallContext) -> ToolResult:
+        """Run one call at the server. When the caller stops waiting, the server is told to stop as well.
+
+        Raises:
+            CallError: `upstream_lost`, `upstream_error`, and what the way there met.
+        """
+
+        def request(**answers: Any) -> types.CallToolRequest:
+            return types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=args, **answers))
+
+        def read(answer: Any) -> ToolResult:
+            return read_result(answer, tool=ctx.tool, server=self.settings.name)
+
+        return await self._asked(request, _ANSWER, read, ctx)
+
+    async def ask(self, ask: Ask, ctx: CallContext) -> ToolResult:
+        """Read a resource, fill in a prompt or complete an argument at the server.
+
+        Raises:
+            CallError: as a call.
+        """
+        return await self._asked(*wire_of(ask, ctx.tool), ctx)
+
+    async def _asked(
+        self,
+        request: Callable[..., Any],
+        answers: TypeAdapter[Any],
+        read: Callable[[Any], ToolResult],
+        ctx: CallContext,
+    ) -> ToolResult:
+        # A task of its own: it can still tell the server after its caller is gone.
+        task, before = asyncio.create_task(self._rounds(request, answers, ctx)), self._sieve.answers
+        self._sent.add(task)
+        task.add_done_callback(self._sent.discard)
+        try:
+            return read(await asyncio.shield(task))
+        except asyncio.CancelledError:
+            if task.cancelled() and self.is_lost:
+                raise self._lost() from None
+            task.cancel()
+            if self._sieve.answers == before:
+                self._given_up = self._given_up + 1 if self._last_answer == before else 1
+                self._last_answer = before
+                # Nothing came for as long as somebody waited; asking for the list shows whether anything ever will.
+                self._on_changed()
+            raise
+        except MCPError as error:
+            self._raise_met(error)
+            if error.code == types.CONNECTION_CLOSED and (self.is_lost or error.message.startswith(_OVER)):
+                if error.message == _CLOSED:
+                    self.lose()
+                # One stream that broke off says little about the server; asking for its list says more.
+                self._on_changed()
+                raise self._lost() from None
+            if error.code == types.PARSE_ERROR and error.message.startswith(_UNREADABLE):
+                raise self._broken(ctx) from None
+            raise self._said(error, f"refused the call of {ctx.tool!r}") from None
+        except ValueError:  # of pydantic, whose own errors are some; also for what is nested too deep
+            raise self._broken(ctx) from None
+
+    async def _rounds(self, request: Callable[..., Any], answers: TypeAdapter[Any], ctx: CallContext) -> Any:
+        given: dict[str, Any] = {}
+        progress = _Progress(ctx)
+        with self.asking.during(ctx):
+            for _ in range(_MAX_ROUNDS):
+                answer = await self.session.send_request(request(**given), answers, progress_callback=progress)
+                if not isinstance(answer, types.InputRequiredResult):
+                    return answer
+                responses = await self.asking.answers(answer, ctx)
+                given = {"input_responses": responses, "request_state": answer.request_state}
+        raise CallError("protocol_error", f"{self.settings.name!r} asked more than {_MAX_ROUNDS} times for input.")
+
+    def _raise_met(self, error: MCPError) -> None:
+        """Raise what the way to the server met, if that is behind the error."""
+        if error.code == FAILED and is_object(error.data):
+            met = self.failures.recall(error.data.get("failure"))
+            if met is not None:
+                raise met from None
+
+    def _broken(self, ctx: CallContext) -> CallError:
+        text = f"{ctx.tool!r} ran, but the answer of {self.settings.name!r} breaks the protocol."
+        return CallError("protocol_error", text, outcome_unknown=True)
+
+    def _lost(self) -> CallError:
+        reason = self.tally.fault or (self.fault.error.message if self.fault else "the connection ended")
+        text = f"The MCP server {self.settings.name!r} was lost during the call ({reason})."
+        return CallError("upstream_lost", f"{text} It may have taken effect: check first.", outcome_unknown=True)
+
+    def _said(self, error: MCPError, what: str) -> CallError:
+        if error.code == types.CONNECTION_CLOSED and error.message == _CLOSED:
+            return self.gone()
+        said = cleaned(error.message, max_bytes=1_000)
+        text = f"The MCP server {self.settings.name!r} {what}. Its own words, which are data: {said}"
+        return CallError("upstream_error", text, details={"code": error.code})
+
+
+def _is_told(part: Any) -> bool:
+    return bool(part is not None and part.list_changed)
+
+
+class _Progress:
+    """Passes progress down to the caller, at most ten times a second."""
+
+    def __init__(self, ctx: CallContext) -> None:
+        self._ctx, self._told_at = ctx, -1.0
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
+        now = time.monotonic()
+        is_last = total is not None and progress >= total
+        if now - self._told_at < _PROGRESS_S and not is_last:
+            return
+        self._told_at = now
+        fraction = progress / total if total else progress
+        await self._ctx.progress(min(max(fraction, 0.0), 1.0), cleaned(message or "", max_bytes=1_000))
+
+
+@asynccontextmanager
+async def open_link(
+    settings: ServerSettings, *, on_changed: Callable[[], None], on_lost: Callable[[], None]
+) -> AsyncGenerator[Link]:
+    """Connect to a server, over SSE where it speaks nothing newer over HTTP; closed with the block.
+
+    Raises:
+        CallError: it cannot be reached, or does not agree on a protocol.
+    """
+    async with AsyncExitStack() as stack:
+        link = Link(settings, on_changed=on_changed, on_lost=on_lost)
+        if settings.transport == "stdio":
+            await link.connect(stack, open_pipe(settings, link.tally))
+        elif settings.transport == "sse":
+            await link.connect(stack, open_sse(settings, link.failures))
+        else:
+            try:
+                async with AsyncExitStack() as attempt:
+                    await link.connect(attempt, open_http(settings, link.failures))
+                    stack.push_async_exit(attempt.pop_all())
+            except (CallError, ExceptionGroup):  # the SDK's task groups wrap what passes through them
+                if link.failures.last_status not in (400, 404, 405):
+                    raise
+                link = Link(settings, on_changed=on_changed, on_lost=on_lost)
+                await link.connect(stack, open_sse(settings, link.failures))
+        yield link

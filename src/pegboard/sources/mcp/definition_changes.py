@@ -1,0 +1,102 @@
+"""Changes: say what a changed definition means for those who use the tool."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.sources.foreign_text import has_hidden
+from pegboard.sources.mcp.lock_file import canonical
+
+Change = Literal[
+    "cosmetic", "widened", "narrowed", "new_required", "annotation_flip", "imperative_text", "hidden_text",
+    "look_alike", "new", "gone",
+]  # fmt: skip
+_PROSE = frozenset({"description", "title", "$comment", "examples"})
+# What a description says to steer the model, rather than to describe the tool.
+_IMPERATIVE = re.compile(
+    r"<\s*(important|system|instructions?|admin)\b|\b(ignore|disregard|forget|override)\b.{0,40}\b(previous|prior|above|"
+    r"all|other|instructions?|rules?)\b|\b(do not|don't|never|without)\b.{0,40}\b(tell|mention|inform|show|reveal|ask)|"
+    r"\b(before|after|instead of|whenever|always|first)\b.{0,40}\b(us(e|ing)|call(ing)?|invok(e|ing)|read(ing)?|"
+    r"send(ing)?|run(ning)?)\b|\byou (must|should|have to|need to|are)\b|\b(must|always) (be )?(call|use|read|send|"
+    r"includ|pass|forward)|\b(system prompt|api[ _-]?keys?|credentials?|passwords?|id_rsa)\b|"
+    r"\.(ssh|env|aws|netrc)\b|\bmcp\.json\b|"
+    r"\b(forward|bcc|exfiltrate|upload|post) (it|this|them|all|the|every|a copy)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_CONFUSABLE = str.maketrans({"0": "o", "1": "l", "i": "l", "5": "s", "8": "b", "2": "z", "|": "l"})
+
+
+def classify(old: JSON, new: JSON) -> tuple[Change, ...]:
+    """Return what changed from an accepted definition to another; empty when they mean the same."""
+    if canonical(old) == canonical(new):
+        return ()
+    found: list[Change] = []
+    known = set(_texts(old))
+    fresh = [text for text in _texts(new) if text not in known]
+    if any(map(has_hidden, fresh)):
+        found.append("hidden_text")
+    if any(_IMPERATIVE.search(text) for text in fresh):
+        found.append("imperative_text")
+    if _hints(old) != _hints(new):
+        found.append("annotation_flip")
+    for key in ("inputSchema", "outputSchema"):
+        found.extend(_schema_changes(old.get(key), new.get(key)))
+    return tuple(dict.fromkeys(found)) or ("cosmetic",)
+
+
+def looks_like(name: str, other: str) -> bool:
+    """Tell whether a reader may take one name for another: case, separators and digits that pass for letters aside."""
+    return name != other and _skeleton(name) == _skeleton(other)
+
+
+def _skeleton(name: str) -> str:
+    return re.sub(r"[^a-z]", "", name.lower().translate(_CONFUSABLE).replace("rn", "m").replace("vv", "w"))
+
+
+def _hints(definition: JSON) -> dict[str, Any]:
+    said: JSON = definition.get("annotations", {})
+    return {key: value for key, value in said.items() if key != "title"}
+
+
+def _texts(value: JSONValue) -> Iterator[str]:
+    if is_object(value):
+        for key, inner in value.items():
+            yield key
+            yield from _texts(inner)
+    elif is_list(value):
+        for inner in value:
+            yield from _texts(inner)
+    elif isinstance(value, str):
+        yield value
+
+
+def _schema_changes(old: JSONValue, new: JSONValue) -> Iterator[Change]:
+    """Yield how the values that a schema takes changed, prose aside."""
+    before, after = _rules(old), _rules(new)
+    if before == after:
+        return
+    if any(after[spot] - before.get(spot, frozenset()) for spot in after if spot[-1:] == ("required",)):
+        yield "new_required"
+        return
+    allows = frozenset({"properties", "enum", "type", "anyOf", "oneOf"})
+    lost = any(before[spot] - after.get(spot, frozenset()) for spot in before if spot[-1] in allows)
+    yield "narrowed" if lost else "widened"
+
+
+def _rules(schema: JSONValue, at: tuple[str, ...] = ()) -> dict[tuple[str, ...], frozenset[str]]:
+    """Return a schema as flat sets: under each path the members of its lists, the names of its objects, its values."""
+    rules: dict[tuple[str, ...], frozenset[str]] = {}
+    if is_object(schema):
+        rules[(*at, "properties")] = frozenset(schema) if at[-1:] == ("properties",) else frozenset()
+        for key, inner in schema.items():
+            if at[-1:] != ("properties",) and key in _PROSE and not is_object(inner):
+                continue
+            rules.update(_rules(inner, (*at, key)))
+    elif is_list(schema):
+        rules[at] = frozenset(str(canonical(inner)) for inner in schema)
+    else:
+        rules[at or ("",)] = frozenset({str(schema)})
+    return rules

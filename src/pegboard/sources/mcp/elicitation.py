@@ -1,0 +1,69 @@
+"""Asking: relay what a server asks a person to the caller of the tool."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import mcp_types as types
+from mcp.client.session import ClientRequestContext
+
+from pegboard.model.call_context import CallContext
+from pegboard.model.error import CallError
+from pegboard.model.json_types import is_object
+from pegboard.sources.foreign_text import cleaned
+
+
+class Asking:
+    """The calls that run on one connection, and thereby whom a question is for."""
+
+    def __init__(self) -> None:
+        self._running: list[CallContext] = []
+
+    @contextmanager
+    def during(self, ctx: CallContext) -> Generator[None]:
+        """Let the questions of the server reach this caller for the time of the block."""
+        self._running.append(ctx)
+        try:
+            yield
+        finally:
+            self._running.remove(ctx)
+
+    async def relayed(
+        self, context: ClientRequestContext, params: types.ElicitRequestParams
+    ) -> types.ElicitResult | types.ErrorData:
+        """Answer a question of an earlier era, which does not say to which call it belongs."""
+        del context
+        # With several callers a guess could show one person's question to another.
+        if len(self._running) != 1:
+            return types.ErrorData(code=types.INVALID_REQUEST, message="It is not clear whom to ask")
+        return await _asked(params, self._running[0])
+
+    async def answers(self, required: types.InputRequiredResult, ctx: CallContext) -> types.InputResponses:
+        """Return the answers to what a call of the newer era asks before it goes on.
+
+        Raises:
+            CallError: it asks for something that is not relayed.
+        """
+        answers: types.InputResponses = {}
+        for key, request in (required.input_requests or {}).items():
+            if not isinstance(request, types.ElicitRequest):
+                text = f"{ctx.tool!r} asks for {request.method!r}, which is not passed on to callers."
+                raise CallError("upstream_error", text)
+            answers[key] = await _asked(request.params, ctx)
+        return answers
+
+
+async def _asked(params: types.ElicitRequestParams, ctx: CallContext) -> types.ElicitResult:
+    if ctx.client is None or not isinstance(params, types.ElicitRequestFormParams):
+        return types.ElicitResult(action="decline")
+    question = f"The tool {ctx.tool!r} asks: {cleaned(params.message, max_bytes=2_000)}"
+    try:
+        content: Any = await ctx.client.elicit(question, params.requested_schema)
+    except CallError as error:
+        if error.error.kind == "consent_declined":
+            return types.ElicitResult(action="decline")
+        # A caller that must be asked anew (consent_required) ends this call; the server hears of it.
+        raise
+    return types.ElicitResult(action="accept", content=content if is_object(content) else {"answer": content})

@@ -1,0 +1,250 @@
+"""Web: MCP messages over HTTP, streamable or SSE, each request through the guarded way out."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from typing import Any, cast
+
+import httpx2  # noqa: TID251 - the SDK takes its client; ours goes out through egress.transport
+import orjson
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+
+from pegboard.egress.destinations import Destinations
+from pegboard.egress.failures import EgressError
+from pegboard.egress.transport import GuardedTransport, guarded_client
+from pegboard.model.error import CallError
+from pegboard.sources.mcp.oauth import SigningTransport
+from pegboard.sources.mcp.server_settings import ServerSettings, revealed
+
+FAILED = -32098
+_STREAM_READ_S = 3_600.0
+_GONE = frozenset({"upstream_unavailable", "upstream_auth"})
+_BROKEN = frozenset({"upstream_lost", "timeout", "protocol_error"})
+_REFUSED = {401: "401 Unauthorized", 403: "403 Forbidden"}
+# A stream that broke off is taken up again: after these waits, however soon the server asks for it (`retry: 0`) ...
+_RESUMED_AFTER_S = (0.5, 1.0, 2.0, 5.0)
+# ... and so often for one answer; the SDK counts those in vain alone, and calls itself for each.
+_RESUMED_TIMES = 100
+# As much as the SDK takes in one event of an SSE session.
+_EVENT_BYTES = 1024 * 1024
+Streams = Any  # the SDK's pair of message streams, whose classes differ from transport to transport
+
+
+class Failures:
+    """What went wrong below the SDK, which would otherwise show none of it to the call that met it.
+
+    `on_lost` hears of a failure that speaks against the whole connection, `on_doubt` of one that may.
+    """
+
+    def __init__(self, on_lost: Callable[[CallError], None], on_doubt: Callable[[], None]) -> None:
+        self.on_lost, self.on_doubt = on_lost, on_doubt
+        self.last_status = 0
+        self._met: dict[str, CallError] = {}
+
+    def remember(self, error: CallError) -> str:
+        """Keep an error for the call that it belongs to; returns the token that finds it again."""
+        if len(self._met) > 1_000:
+            self._met.clear()
+        token = secrets.token_hex(16)
+        self._met[token] = error
+        return token
+
+    def recall(self, token: object) -> CallError | None:
+        """Return the error that was kept under a token. The token is ours, so no server can forge one."""
+        return self._met.pop(token, None) if isinstance(token, str) else None
+
+
+class Resumption:
+    """The streams that one request led to, each taking up the one before."""
+
+    def __init__(self, *, is_endless: bool) -> None:
+        self._is_endless = is_endless
+        self._times, self._began_at = 0, time.monotonic()
+
+    async def wait(self, server: str) -> None:
+        """Wait until the next stream may begin.
+
+        Raises:
+            EgressError: `upstream_lost`, there were too many of them without an answer.
+        """
+        if self._times >= _RESUMED_TIMES and not self._is_endless:
+            text = f"{server!r} broke its answer off {self._times} times. The action may have happened."
+            raise EgressError("upstream_lost", text, outcome_unknown=True)
+        gap_s = _RESUMED_AFTER_S[min(self._times, len(_RESUMED_AFTER_S) - 1)]
+        self._times += 1
+        await asyncio.sleep(max(0.0, self._began_at + gap_s - time.monotonic()))
+        self._began_at = time.monotonic()
+
+
+# The SDK takes a stream up again in the task that made the request.
+_resumption: ContextVar[Resumption | None] = ContextVar("_resumption", default=None)
+
+
+class AnsweringTransport(httpx2.AsyncBaseTransport):
+    """Turns the failure of one request into an error answer to that request: the others of a connection go on."""
+
+    def __init__(
+        self, inner: httpx2.AsyncBaseTransport, failures: Failures, settings: ServerSettings, *, is_shared: bool
+    ) -> None:
+        self._inner, self._failures, self._server = inner, failures, settings.name
+        # Over SSE all answers come on one stream, and the SDK sends one message after the other, none after a fault.
+        self._is_shared, self._timeout_s = is_shared, settings.timeout_s
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send one request; for a JSON-RPC request there is always an answer."""
+        asked = _asked(request)
+        if self._is_shared and request.method == "POST":
+            request.extensions["timeout"] = {**request.extensions.get("timeout", {}), "read": self._timeout_s}
+        try:
+            if not self._is_shared:
+                await self._in_turn(request)
+            response = await self._inner.handle_async_request(request)
+            self._failures.last_status = response.status_code
+            fault = self._fault(request, response)
+            if fault is not None:
+                await response.aclose()
+                raise fault
+            if asked is None or response.headers.get("content-type", "").startswith("text/event-stream"):
+                return self._told(response) if self._is_shared and request.method == "GET" else response
+            # Read here, so that a body which breaks off fails this request alone.
+            body = b"".join([piece async for piece in cast("httpx2.AsyncByteStream", response.stream)])
+            await response.aclose()
+            return httpx2.Response(response.status_code, headers=_plain(response), content=body)
+        except CallError as error:
+            if error.error.kind in _GONE or (self._is_shared and error.error.kind in _BROKEN):
+                self._failures.on_lost(error)
+            elif error.error.kind in _BROKEN:
+                self._failures.on_doubt()
+            if asked is None:
+                raise
+            return _answer(asked, error, self._failures.remember(error))
+
+    def _told(self, response: httpx2.Response) -> httpx2.Response:
+        events = Events(cast("httpx2.AsyncByteStream", response.stream), self._server, self._failures.on_lost)
+        return httpx2.Response(response.status_code, headers=response.headers, stream=events)
+
+    async def _in_turn(self, request: httpx2.Request) -> None:
+        """Keep a server that ends its streams at once from being asked again and again."""
+        known = _resumption.get()
+        if request.method == "GET" and known is not None:
+            await known.wait(self._server)
+        else:
+            _resumption.set(Resumption(is_endless=request.method == "GET"))
+
+    def _fault(self, request: httpx2.Request, response: httpx2.Response) -> CallError | None:
+        status = response.status_code
+        if status in _REFUSED:
+            text = f"{self._server!r} answered {_REFUSED[status]}. Give it valid credentials under `headers:`."
+            return EgressError("upstream_auth", text)
+        if status == 404 and "mcp-session-id" in request.headers:
+            lost = EgressError("upstream_lost", f"{self._server!r} has forgotten our session; the call was not run.")
+            self._failures.on_lost(lost)
+            return lost
+        if status in (502, 503, 504):
+            text = f"{self._server!r} answered {status}: it is not available. Try again later."
+            return EgressError("upstream_unavailable", text, outcome_unknown=status == 504)
+        return None
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class Events(httpx2.AsyncByteStream):
+    """The stream of an SSE session. One event too large ends it, and the calls in flight are told why."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, server: str, on_lost: Callable[[CallError], None]) -> None:
+        self._inner, self._server, self._on_lost = inner, server, on_lost
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size, tail = 0, b""
+        async for piece in self._inner:
+            seen = (tail + piece).replace(b"\r", b"")
+            tail, end = piece[-3:], seen.rfind(b"\n\n")
+            size = len(seen) - end if end >= 0 else size + len(piece)
+            if size > _EVENT_BYTES:
+                text = f"{self._server!r} sent a message of more than {_EVENT_BYTES} bytes."
+                error = EgressError("upstream_lost", text, outcome_unknown=True)
+                self._on_lost(error)
+                raise error
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _asked(request: httpx2.Request) -> int | str | None:
+    """Return the id of the JSON-RPC request in a POST, where there is one."""
+    if request.method != "POST":
+        return None
+    try:
+        body: Any = orjson.loads(request.content)
+    except ValueError:
+        return None
+    if not isinstance(body, dict) or "method" not in body:
+        return None
+    identity = cast("dict[str, Any]", body).get("id")
+    return identity if isinstance(identity, int | str) else None
+
+
+def _plain(response: httpx2.Response) -> httpx2.Headers:
+    headers = httpx2.Headers(response.headers)
+    for name in ("content-length", "transfer-encoding"):
+        headers.pop(name, None)
+    return headers
+
+
+def _answer(identity: int | str, error: CallError, token: str) -> httpx2.Response:
+    said = {"code": FAILED, "message": error.error.message, "data": {"failure": token}}
+    body = orjson.dumps({"jsonrpc": "2.0", "id": identity, "error": said})
+    return httpx2.Response(500, headers={"content-type": "application/json"}, content=body)
+
+
+def _client(settings: ServerSettings, failures: Failures, *, is_shared: bool) -> httpx2.AsyncClient:
+    url = httpx2.URL(settings.url)
+    port = url.port or (443 if url.scheme == "https" else 80)
+    host = f"[{url.host}]" if ":" in url.host else url.host
+    # The operator wrote this one address, so it may be private; a redirect to any other is refused.
+    guarded = GuardedTransport(
+        Destinations(allow_private=True, allow_hosts=(f"{host}:{port}",)),
+        max_response_bytes=settings.bounds.upstream_list_bytes,
+        cap_event_streams=False,
+    )
+    transport = guarded if settings.auth is None else SigningTransport(guarded, settings.auth, settings)
+    return guarded_client(
+        cast("GuardedTransport", AnsweringTransport(transport, failures, settings, is_shared=is_shared)),
+        headers=revealed(settings.headers),
+        timeout=httpx2.Timeout(settings.timeout_s, read=_STREAM_READ_S),
+    )
+
+
+@asynccontextmanager
+async def open_http(settings: ServerSettings, failures: Failures) -> AsyncGenerator[Streams]:
+    """Give the message streams of a server that speaks streamable HTTP."""
+    async with (
+        _client(settings, failures, is_shared=False) as client,
+        streamable_http_client(
+            settings.url, http_client=client, max_sse_event_size=settings.bounds.upstream_list_bytes
+        ) as streams,
+    ):
+        yield streams
+
+
+@asynccontextmanager
+async def open_sse(settings: ServerSettings, failures: Failures) -> AsyncGenerator[Streams]:
+    """Give the message streams of a server that speaks SSE only."""
+
+    def made(
+        headers: dict[str, str] | None = None,
+        timeout: httpx2.Timeout | None = None,
+        auth: httpx2.Auth | None = None,
+    ) -> httpx2.AsyncClient:
+        return _client(settings, failures, is_shared=True)
+
+    async with sse_client(settings.url, httpx_client_factory=made) as streams:
+        yield streams

@@ -1,0 +1,144 @@
+"""Lock: the file that pins what foreign tools said of themselves when they were accepted."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import orjson
+
+from pegboard.core.digests import digest
+from pegboard.core.schema import parse_json
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+
+_VERSION = 1
+# The order of these lists says nothing; that of other lists might.
+_SETS = frozenset({"required", "enum", "type", "anyOf", "oneOf", "allOf"})
+
+
+def canonical(definition: JSONValue) -> JSONValue:
+    """Return a definition in which equal meaning looks equal, whatever the order of keys and of set-like lists."""
+    if is_object(definition):
+        return {key: _as_set(inner) if key in _SETS else canonical(inner) for key, inner in definition.items()}
+    return [canonical(inner) for inner in definition] if is_list(definition) else definition
+
+
+def _as_set(value: JSONValue) -> JSONValue:
+    plain = canonical(value)
+    return (
+        sorted(plain, key=lambda inner: orjson.dumps(inner, option=orjson.OPT_SORT_KEYS)) if is_list(plain) else plain
+    )
+
+
+def fingerprint(definition: JSON) -> str:
+    """Return the SHA-256 that a pin is known by."""
+    return digest(canonical(definition))
+
+
+class LockFile:
+    """`pegboard.lock`: by server and tool the definition that was accepted. Without a path it lives in memory.
+
+    `existed` says whether there was a file when this was made, which makes `pinned` the default. `fault` says why an
+    existing file cannot be used: then nothing of any server may be, until it is mended or deleted. Where `is_kept` is
+    false, what is accepted from then on holds in memory alone.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        self.fault = ""
+        self.is_kept = True
+        self._pins: dict[str, dict[str, JSON]] = {}
+        self.existed = path is not None and path.exists()
+        if path is not None and self.existed:
+            try:
+                self._pins = _read(path.read_bytes())  # raw: the operator's own file, named by the operator
+            except (OSError, ValueError, CallError) as error:
+                self.fault = f"{str(path.name)!r} cannot be used: {error}. Restore it, or delete it to accept anew"
+
+    def pins(self, server: str) -> Mapping[str, JSON]:
+        """Return the accepted definitions of a server, by the tools' own names."""
+        return self._pins.get(server, {})
+
+    @property
+    def servers(self) -> frozenset[str]:
+        """The servers that have pins, if only an empty list of them."""
+        return frozenset(self._pins)
+
+    @property
+    def count(self) -> int:
+        """How many tools are pinned."""
+        return sum(map(len, self._pins.values()))
+
+    def accept(self, server: str, definitions: Mapping[str, JSON]) -> None:
+        """Pin these definitions, replacing what was pinned under their names, and write the file.
+
+        Raises:
+            OSError: the file cannot be written; the pins hold in memory all the same.
+        """
+        self._pins[server] = {**self._pins.get(server, {}), **definitions}
+        self.write()
+
+    def forget(self, server: str, tool: str) -> None:
+        """Take back a pin, e.g. of a tool that is gone, and write the file."""
+        self._pins.get(server, {}).pop(tool, None)
+        self.write()
+
+    def drop(self, server: str) -> None:
+        """Take back all pins of a server, and write the file."""
+        self._pins.pop(server, None)
+        self.write()
+
+    def write(self) -> None:
+        """Write all pins, whole or not at all. A file that could not be read is never overwritten."""
+        if self.path is None or self.fault or not self.is_kept:
+            return
+        servers = {
+            server: {tool: {"sha256": fingerprint(said), "definition": said} for tool, said in sorted(tools.items())}
+            for server, tools in sorted(self._pins.items())
+        }
+        text = orjson.dumps({"version": _VERSION, "servers": servers}, option=orjson.OPT_INDENT_2)
+        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(text + b"\n")
+            Path(name).replace(self.path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+
+def _read(text: bytes) -> dict[str, dict[str, JSON]]:
+    """Return the pins in the text of a file.
+
+    Raises:
+        ValueError: it is not as this module writes it.
+        CallError: it is no strict JSON.
+    """
+    if b"<<<<<<<" in text:
+        raise ValueError("it has conflict marks of a merge")
+    whole: Any = _loaded(text)
+    if not is_object(whole) or whole.get("version") != _VERSION or not is_object(whole.get("servers")):
+        raise ValueError(f"it is no lock of version {_VERSION}")
+    pins: dict[str, dict[str, JSON]] = {}
+    for server, tools in cast("JSON", whole["servers"]).items():
+        if not is_object(tools):
+            raise ValueError(f"the entry of server {server!r} is no object")
+        pins[server] = {tool: _pin(server, tool, entry) for tool, entry in tools.items()}
+    return pins
+
+
+def _loaded(text: bytes) -> JSONValue:
+    return parse_json(text) if len(text) < 4_000_000 else orjson.loads(text)
+
+
+def _pin(server: str, tool: str, entry: JSONValue) -> JSON:
+    definition = entry.get("definition") if is_object(entry) else None
+    if not is_object(definition) or definition.get("name") != tool or not is_object(definition.get("inputSchema")):
+        raise ValueError(f"the entry of {server}.{tool} is no definition")
+    if cast("JSON", entry).get("sha256") != fingerprint(definition):
+        raise ValueError(f"the entry of {server}.{tool} does not fit its checksum")
+    return definition

@@ -1,0 +1,449 @@
+"""Source: one MCP server as a source of tools, supervised for as long as the catalog runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pegboard.lazy import LazyModule
+from pegboard.model.call_context import CallContext
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON
+from pegboard.model.result import ToolResult
+from pegboard.model.source_state import SourceState
+from pegboard.model.tool import ToolEntry, ToolSpec
+from pegboard.sources.mcp.backoff import Pace, Spacing
+from pegboard.sources.mcp.definitions import Rejected, UnfitError, declared, judged
+from pegboard.sources.mcp.listing import Listing
+from pegboard.sources.mcp.lock_file import LockFile
+from pegboard.sources.mcp.review import Reviewed, review, trust_of
+from pegboard.sources.mcp.server_settings import ServerSettings
+from pegboard.sources.mcp.upstream_resources import Ask, Beside, Offering, offerings
+from pegboard.sources.tool_names import own_names
+
+if TYPE_CHECKING:
+    from pegboard.sources.mcp import connection
+    from pegboard.sources.mcp.connection import Link
+else:
+    connection = LazyModule("pegboard.sources.mcp.connection")
+
+log = logging.getLogger("pegboard")
+_CALL_WAITS_S = 0.9
+_REFRESH_S = (30.0, 300.0, 3_600.0)
+_AWAY = frozenset({"upstream_unavailable", "upstream_auth", "upstream_lost", "timeout"})
+
+
+class McpSource:
+    """The tools of one MCP server, over a single connection that is kept alive. Fills the port `Source`.
+
+    `rejected` and `partial` tell what of the last listing was left out, and why.
+    """
+
+    def __init__(
+        self, settings: ServerSettings, *, lock: LockFile | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.settings = settings
+        self.lock = lock or LockFile()
+        self.listing: Listing | None = None
+        self.reviewed = Reviewed()
+        self.rejected: tuple[Rejected, ...] = ()
+        self._entries: tuple[ToolEntry, ...] = ()
+        self._beside: tuple[Beside, tuple[Offering, ...]] = (Beside(), ())
+        self._names: dict[str, str] = {}
+        self._on_change: list[Callable[[], None]] = []
+        self._clock, self._pace, self._spacing = clock, Pace(clock), Spacing(clock)
+        self._link: Link | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._fault: CallError | None = None
+        self._lost_at: float | None = None
+        self._wake, self._news, self._settled = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._must_refresh = self._is_listed = False
+        self._grace_timer: asyncio.TimerHandle | None = None
+        if trust_of(settings, self.lock) == "pinned" and not self.lock.fault:
+            # What was accepted is known before the server is first reached.
+            self._take(Listing(tools=dict(self.lock.pins(settings.name))))
+            self.listing = None
+
+    # ---- the port
+
+    @property
+    def name(self) -> str:
+        return self.settings.name
+
+    @property
+    def partial(self) -> str:
+        """Which limit cut the last list short, in words; empty where none did."""
+        return "" if self.listing is None else self.listing.partial
+
+    def entries(self) -> Sequence[ToolEntry]:
+        """Return the last good listing; of a lazy server nothing is known before it is first asked for."""
+        if self._task is not None and self.settings.start == "lazy" and self.listing is None and not self._entries:
+            self._wake.set()
+        return self._entries
+
+    def offerings(self) -> Sequence[Offering]:
+        """Return the resources, prompts and completions of the last good lists."""
+        return self._beside[1]
+
+    def groups(self) -> frozenset[str]:
+        return self.settings.all_groups
+
+    def is_starting(self) -> bool:
+        """Tell whether its first lists are still to come: it has been asked for them, and is not known to be away."""
+        is_known = self._is_listed or (self.settings.start == "lazy" and bool(self._entries))
+        is_away = self._pace.is_open or (self._why_not is not None and self._why_not.error.kind == "upstream_auth")
+        return self._task is not None and not is_known and not is_away
+
+    def subscribe(self, on_change: Callable[[], None]) -> None:
+        if on_change not in self._on_change:
+            self._on_change.append(on_change)
+
+    def state(self) -> SourceState:
+        """Return how the server is; `is_up` stays true for `grace_s` after it was lost."""
+        hidden = frozenset(self.qualified(name) for name in self.reviewed.hidden)
+        changed = frozenset(self.qualified(name) for name in self.reviewed.changed)
+        if self.lock.fault and self.settings.trust != "any":
+            return SourceState(status="quarantined", is_up=True, reason=self.lock.fault, quarantined=hidden)
+        if self._link is not None and not self._link.is_lost:
+            return SourceState(quarantined=hidden, changed=changed, reason=self.partial)
+        fault = self._why_not
+        status = "connecting" if fault is None else "unreachable"
+        if fault is not None and fault.error.kind == "upstream_auth":
+            status = "auth_required"
+        in_grace = self._lost_at is None or self._clock() - self._lost_at < self.settings.grace_s
+        reason = "" if fault is None else fault.error.message
+        is_up = in_grace and bool(self._entries)
+        return SourceState(status=status, is_up=is_up, reason=reason, quarantined=hidden, changed=changed)
+
+    @property
+    def _why_not(self) -> CallError | None:
+        """What was wrong with the last attempt, or is with a connection that is being closed because of it."""
+        return self._fault or (self._link.fault if self._link is not None else None)
+
+    async def start(self) -> None:
+        """Begin to supervise the server. Returns at once, whatever the server does."""
+        if self._task is None:
+            self._settled = asyncio.Event()
+            self._task = asyncio.create_task(self._supervise(), name=f"mcp-{self.name}")
+
+    async def stop(self) -> None:
+        """Close the connection and end the server's processes."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        if self._grace_timer is not None:
+            self._grace_timer.cancel()
+
+    async def settled(self) -> None:
+        """Wait until the attempt to connect that runs, or comes next, has ended one way or the other."""
+        await self._settled.wait()
+
+    async def listed(self, *, afresh: bool = False) -> None:
+        """Wait until the server's tools are known, or why they are not. The lock may know those of a lazy one.
+
+        With `afresh` the server is asked, whatever the lock says.
+        """
+        if self.entries() and self.settings.start == "lazy" and not afresh:
+            return
+        if self.settings.start == "lazy":
+            self._wake.set()
+        if self._fault is None:
+            await self.settled()
+
+    # ---- supervision
+
+    async def _supervise(self) -> None:
+        if self.settings.start == "lazy":
+            await self._wake.wait()
+        while True:
+            self._wake.clear()
+            self._pace.starts()
+            began = self._clock()
+            fault = await self._live()
+            # The task groups of the SDK lose a cancellation when something else fails at the same moment.
+            if self._task is not asyncio.current_task():
+                return
+            self._lose(fault, lived_s=self._clock() - began)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._pace.wait_s):
+                    await self._wake.wait()
+
+    async def _live(self) -> CallError:
+        """Connect, list, and stay until the connection is lost; returns why it was."""
+        link: Link | None = None
+        # Loaded before the clock starts: that the SDK takes its time is not the server's fault.
+        open_link = connection.open_link
+        try:
+            async with asyncio.timeout(max(self.settings.timeout_s, 15.0)) as limit:
+                async with open_link(self.settings, on_changed=self._changed, on_lost=self._news.set) as link:
+                    assert link is not None
+                    await self._refresh(link)
+                    limit.reschedule(None)
+                    self._rise(link)
+                    await self._refresh_beside(link)
+                    self._is_listed = True
+                    await self._stay(link)
+        except asyncio.CancelledError:
+            raise
+        except TimeoutError:
+            return self._silent()
+        except BaseException as error:
+            found = _call_error(error) or (link.fault if link else None)
+            if found is None:
+                log.warning("The connection to MCP server %r failed.", self.name, exc_info=error)
+            return found or CallError("upstream_unavailable", f"The MCP server {self.name!r} cannot be reached.")
+        finally:
+            self._link = None
+        return link.gone()
+
+    async def _stay(self, link: Link) -> None:
+        """List anew whenever there is a reason to, until the connection is lost."""
+        least, usual, most = _REFRESH_S
+        while not link.is_lost:
+            told = self.listing.ttl_s if self.listing else None
+            await self._pause(link, min(max(told, least), most) if told else usual, for_news=True)
+            if self._must_refresh:
+                # A server that announces changes without end must not keep us from the others.
+                await self._pause(link, self._spacing.wait_s())
+            if link.is_lost:
+                return
+            self._must_refresh = False
+            try:
+                async with asyncio.timeout(self.settings.timeout_s):
+                    await self._refresh(link)
+            except TimeoutError:
+                # One that works on a call may be too busy to list; one that has none, or answers none, is gone.
+                if not link.may_be_busy:
+                    link.lose(self._silent())
+            if not link.is_lost:
+                await self._refresh_beside(link)
+
+    async def _pause(self, link: Link, seconds: float, *, for_news: bool = False) -> None:
+        """Wait so long, or until the connection is lost; `for_news` also until there is a reason to list."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not (link.is_lost or (for_news and self._must_refresh)):
+                    self._news.clear()
+                    await self._news.wait()
+
+    def _silent(self) -> CallError:
+        return CallError("upstream_unavailable", f"The MCP server {self.name!r} did not answer in time.")
+
+    async def _refresh_beside(self, link: Link) -> None:
+        """List what is there beside tools anew; what cannot be listed in time leaves the last good list in place."""
+        with suppress(TimeoutError, CallError):
+            async with asyncio.timeout(self.settings.timeout_s):
+                found = await link.list_beside()
+                if found != self._beside[0]:
+                    self._beside = (found, offerings(found, self.settings, self._ask))
+                    self._tell()
+
+    async def _refresh(self, link: Link) -> None:
+        """List anew. A list that is refused leaves the last good one in place."""
+        try:
+            listing = await link.list(known={*self.lock.pins(self.name), *self.offered()})
+        except CallError as error:
+            if self.listing is None:
+                raise
+            if error.error.kind in _AWAY:
+                link.lose(error)
+                return
+            log.warning("MCP server %r: %s Its last list stays.", self.name, error)
+            return
+        self._take(listing)
+
+    def _changed(self) -> None:
+        self._must_refresh = True
+        self._news.set()
+
+    def _rise(self, link: Link) -> None:
+        self._link, self._fault, self._lost_at = link, None, None
+        if self._grace_timer is not None:
+            self._grace_timer.cancel()
+        self._settle()
+        self._tell()
+
+    def _lose(self, fault: CallError, *, lived_s: float) -> None:
+        is_news = self._fault is None or self._fault.error.message != fault.error.message
+        self._fault = fault
+        self._pace.failed(lived_s=lived_s)
+        # An outage is told once, not with each attempt.
+        level = logging.WARNING if is_news else logging.DEBUG
+        log.log(level, "MCP server %r: %s Next attempt in %.1f s.", self.name, fault, self._pace.wait_s)
+        if self._lost_at is None:
+            self._lost_at = self._clock()
+            loop = asyncio.get_running_loop()
+            self._grace_timer = loop.call_later(self.settings.grace_s + 0.01, self._tell)
+        self._settle()
+
+    def _settle(self) -> None:
+        # Whoever waits for this attempt goes on; who comes later waits for the next.
+        self._settled.set()
+        self._settled = asyncio.Event()
+        if self._link is not None:
+            self._settled.set()
+
+    def _tell(self) -> None:
+        for notify in tuple(self._on_change):
+            notify()
+
+    # ---- listing
+
+    def _take(self, listing: Listing) -> None:
+        """Make the listing the one that is offered, after holding it against what was accepted."""
+        before = (self._entries, self.reviewed)
+        self.listing = listing
+        self.reviewed = review(listing.tools, self.settings, self.lock)
+        if self.reviewed.accepted:
+            try:
+                self.lock.accept(self.name, self.reviewed.accepted)
+            except OSError as error:
+                log.warning("The lock of MCP server %r cannot be written: %s.", self.name, error)
+        self._names = own_names(self.reviewed.listed, rename=self.settings.rename, namespace=self.name)
+        rejected = list(listing.rejected)
+        entries: list[ToolEntry] = []
+        for raw_name, definition in self.reviewed.listed.items():
+            try:
+                entries.append(self._entry(raw_name, judged(definition, bounds=self.settings.bounds)))
+            except UnfitError as error:
+                rejected.append(Rejected(raw_name, str(error)))
+        self.rejected = tuple(rejected)
+        known = {entry.qualified_id: entry for entry in self._entries}
+        # What was there keeps its place: a model's prompt stays the same when a server shuffles its list.
+        places = {name: place for place, name in enumerate(known)}
+        entries.sort(key=lambda entry: places.get(entry.qualified_id, len(places)))
+        # An entry that says the same stays the same object, so nothing downstream is made anew.
+        self._entries = tuple(
+            old if (old := known.get(entry.qualified_id)) is not None and old.spec == entry.spec else entry
+            for entry in entries
+        )
+        for name, reason in rejected:
+            log.warning("MCP server %r: tool %r was left out: %s.", self.name, name, reason)
+        if before != (self._entries, self.reviewed):
+            self._tell()
+
+    def _entry(self, raw_name: str, definition: JSON) -> ToolEntry:
+        spec = declared(definition, self._names[raw_name], self.settings)
+
+        async def handle(ctx: CallContext, args: JSON, /) -> ToolResult:
+            return await self._call(raw_name, spec, ctx, args)
+
+        return ToolEntry(spec=spec, handler=handle, runs="async", source=self.name, is_foreign=True, is_toolset=True)
+
+    def qualified(self, raw_name: str) -> str:
+        """Return the id that a tool of the server has here."""
+        return f"{self.name}.{self._names.get(raw_name, raw_name)}"
+
+    def offered(self) -> Mapping[str, JSON]:
+        """Return what the server offers now, by its own names; what `pegboard lock diff` compares with the lock."""
+        return {} if self.listing is None else self.listing.tools
+
+    def accept(self, raw_name: str) -> None:
+        """Pin one tool as the server offers it now; it is listed and callable at once.
+
+        Raises:
+            KeyError: the server offers no such tool.
+            OSError: the lock cannot be written.
+        """
+        self.lock.accept(self.name, {raw_name: self.offered()[raw_name]})
+        if self.listing is not None:
+            self._take(replace(self.listing))
+
+    # ---- another reading of the config
+
+    def fits(self, other: object) -> bool:
+        """Tell whether what another reading of the config says of the server can go on over this connection."""
+        return isinstance(other, McpSource) and self.settings.connection == other.settings.connection
+
+    def renew(self, other: McpSource) -> None:
+        """Take over the settings and the lock of another reading; the connection, and the calls on it, go on."""
+        is_new = self.settings != other.settings or self.lock.pins(self.name) != other.lock.pins(self.name)
+        self.settings, self.lock = other.settings, other.lock
+        if self._link is not None:
+            self._link.settings = other.settings
+        if is_new and self.listing is not None:
+            # What the last list left out by other settings is asked for anew.
+            self._take(
+                replace(self.listing, tools={n: d for n, d in self.listing.tools.items() if self.settings.takes(n)})
+            )
+            self._beside = (self._beside[0], offerings(self._beside[0], self.settings, self._ask))
+            self._changed()
+
+    # ---- calls
+
+    async def _call(self, raw_name: str, spec: ToolSpec, ctx: CallContext, args: JSON) -> ToolResult:
+        harmless = spec.annotations.read_only is True or spec.annotations.idempotent is True
+        return await self._through(lambda link: link.call(raw_name, args, ctx), harmless=harmless)
+
+    async def _ask(self, ask: Ask, ctx: CallContext) -> ToolResult:
+        return await self._through(lambda link: link.ask(ask, ctx), harmless=True)
+
+    async def _through(self, send: Callable[[Link], Awaitable[ToolResult]], *, harmless: bool) -> ToolResult:
+        """Send over the connection; once more over the next where that can do no harm."""
+        link = await self._connected()
+        try:
+            return await send(link)
+        except CallError as error:
+            if error.error.kind != "upstream_lost":
+                raise
+            if not harmless and error.error.outcome_unknown:
+                raise
+            lost = error
+        try:
+            # Over HTTP one answer may be lost, and the connection be as good as before.
+            link = await self._connected(but=link if link.is_lost else None)
+        except CallError:
+            raise lost from None
+        return await send(link)
+
+    async def _connected(self, *, but: Link | None = None) -> Link:
+        """Return the open connection, after a short wait for one that is being made.
+
+        Raises:
+            CallError: `upstream_unavailable` or `upstream_auth`, with the reason and when it is tried again.
+        """
+        if self._link is not None and self._link is not but and not self._link.is_lost:
+            return self._link
+        if self._task is None:
+            raise CallError("upstream_unavailable", f"The MCP server {self.name!r} is not started.")
+        is_failing = self._pace.is_open
+        if self._pace.may_nudge():
+            self._wake.set()
+        if not is_failing:
+            # One that was never tried may take as long as the call; later ones must be definite within a second.
+            within_s = self.settings.timeout_s if self.listing is None and self._fault is None else _CALL_WAITS_S
+            with suppress(TimeoutError):
+                async with asyncio.timeout(within_s):
+                    while self._link is None or self._link is but or self._link.is_lost:
+                        await self._settled_anew(but)
+                    return self._link
+        raise self._unavailable()
+
+    async def _settled_anew(self, but: Link | None) -> None:
+        if self._settled.is_set():
+            # The old connection is lost, and its end is about to be noticed.
+            await asyncio.sleep(0.01)
+        else:
+            await self._settled.wait()
+
+    def _unavailable(self) -> CallError:
+        fault, wait_s = self._why_not, max(round(self._pace.wait_s, 1), 0.1)
+        reason = fault.error.message if fault else "it is being connected."
+        text = f"The MCP server {self.name!r} is not available: {reason} It is tried again within {wait_s} s."
+        kind = "upstream_auth" if fault and fault.error.kind == "upstream_auth" else "upstream_unavailable"
+        return CallError(kind, text, retry_after_s=wait_s)
+
+
+def _call_error(error: BaseException) -> CallError | None:
+    """Return the first error of ours in an exception or a group of them."""
+    if isinstance(error, CallError):
+        return error
+    inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())
+    return next((found for one in inner if (found := _call_error(one)) is not None), None)

@@ -1,0 +1,75 @@
+"""Signing: the requests to a server that wants OAuth, each within the flow that gets and renews its token."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+import httpx2  # noqa: TID251 - the SDK's flows are written for it; each request goes out through egress.transport
+
+from pegboard.egress.destinations import Destinations
+from pegboard.egress.failures import EgressError
+from pegboard.egress.transport import GuardedTransport
+from pegboard.sources.mcp.server_settings import ServerSettings
+
+_MAX_STEPS = 40
+
+
+class SigningTransport(httpx2.AsyncBaseTransport):
+    """Runs an `httpx2.Auth` around each request.
+
+    The server names where tokens are had, so those requests may go to public addresses alone, and to the `auth_hosts`
+    that the operator names.
+    """
+
+    def __init__(self, inner: GuardedTransport, auth: httpx2.Auth, settings: ServerSettings) -> None:
+        self._inner, self._auth, self._server = inner, auth, settings.name
+        self._own = _place(httpx2.URL(settings.url))
+        self._hosts = frozenset(settings.auth_hosts)
+        max_bytes = settings.bounds.message_line_bytes
+        self._public = GuardedTransport(Destinations(), max_response_bytes=max_bytes)
+        allowed = Destinations(allow_private=True, allow_hosts=settings.auth_hosts)
+        self._named = GuardedTransport(allowed, max_response_bytes=max_bytes)
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send one request, and before or after it what the flow wants.
+
+        Raises:
+            EgressError: `upstream_auth`, when the flow fails; else what the way met.
+        """
+        flow = self._auth.async_auth_flow(request)
+        try:
+            return await self._through(flow)
+        except (EgressError, httpx2.HTTPError):
+            raise
+        except Exception as error:  # boundary: a flow is foreign code
+            text = f"{self._server!r} could not be signed in to: {error}"
+            raise EgressError("upstream_auth", text) from error
+        finally:
+            await flow.aclose()
+
+    async def _through(self, flow: AsyncGenerator[httpx2.Request, httpx2.Response]) -> httpx2.Response:
+        request = await anext(flow)
+        for _ in range(_MAX_STEPS):
+            response = await self._way(request.url).handle_async_request(request)
+            response.request = request
+            try:
+                following = await flow.asend(response)
+            except StopAsyncIteration:
+                return response
+            await response.aclose()
+            request = following
+        raise EgressError("upstream_auth", f"Signing in to {self._server!r} did not end after {_MAX_STEPS} requests.")
+
+    def _way(self, url: httpx2.URL) -> GuardedTransport:
+        if _place(url) == self._own:
+            return self._inner
+        return self._named if self._hosts & {url.host, _place(url)} else self._public
+
+    async def aclose(self) -> None:
+        for way in (self._inner, self._public, self._named):
+            await way.aclose()
+
+
+def _place(url: httpx2.URL) -> str:
+    port = url.port or (443 if url.scheme == "https" else 80)
+    return f"[{url.host}]:{port}" if ":" in url.host else f"{url.host}:{port}"

@@ -1,0 +1,124 @@
+"""Beside on the wire: list what a server has beside tools, ask for one of them, and read what comes back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import mcp_types as types
+from mcp.client.session import ClientSession
+from mcp.shared.exceptions import MCPError
+from pydantic import TypeAdapter, ValidationError
+
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON
+from pegboard.model.result import ResourceContent, ToolResult
+from pegboard.sources.foreign_text import cleaned
+from pegboard.sources.mcp.http_transport import FAILED
+from pegboard.sources.mcp.results import read_blocks
+from pegboard.sources.mcp.server_settings import ServerSettings
+from pegboard.sources.mcp.upstream_resources import Ask, Beside
+
+log = logging.getLogger("pegboard")
+_READ: TypeAdapter[Any] = TypeAdapter(types.ReadResourceResult | types.InputRequiredResult)
+_PROMPT: TypeAdapter[Any] = TypeAdapter(types.GetPromptResult | types.InputRequiredResult)
+_COMPLETE: TypeAdapter[Any] = TypeAdapter(types.CompleteResult)
+_MAX_WORDS = 100
+_MAX_WORD_BYTES = 1_000
+Page = Callable[..., Awaitable[Any]]
+Read = Callable[[Any], ToolResult]
+
+
+async def gather_beside(session: ClientSession, settings: ServerSettings) -> Beside:
+    """Return the lists that the server says it has. One that breaks the protocol is empty, and told of in the log.
+
+    Raises:
+        CallError: the server is away.
+    """
+    said = session.server_capabilities
+    if said is None:
+        return Beside()
+    resources: list[JSON] = []
+    templates: list[JSON] = []
+    prompts: list[JSON] = []
+    if said.resources:
+        resources = await _pages(session.list_resources, "resources", settings)
+        templates = await _pages(session.list_resource_templates, "resource_templates", settings)
+    if said.prompts:
+        prompts = await _pages(session.list_prompts, "prompts", settings)
+    return Beside(resources=resources, templates=templates, prompts=prompts, completes=said.completions is not None)
+
+
+async def _pages(page: Page, key: str, settings: ServerSettings) -> list[JSON]:
+    found: list[JSON] = []
+    cursors: list[str | None] = [None]
+    try:
+        while True:
+            cursor = cursors[-1]
+            params = None if cursor is None else types.PaginatedRequestParams(cursor=cursor)
+            answer = await page(params=params)
+            found += [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in getattr(answer, key)]
+            following: str | None = answer.next_cursor
+            bounds = settings.bounds
+            if following is None or following in cursors:
+                break
+            if len(found) >= bounds.upstream_tools or len(cursors) >= bounds.upstream_pages:
+                break
+            cursors.append(following)
+    except MCPError as error:
+        if error.code in (FAILED, types.CONNECTION_CLOSED):
+            raise CallError("upstream_lost", f"{settings.name!r} was lost while it listed its {key}.") from None
+        if error.code != types.METHOD_NOT_FOUND:
+            text = cleaned(error.message, max_bytes=500)
+            log.warning("MCP server %r did not list its %s: %s", settings.name, key, text)
+    except ValidationError:
+        log.warning("MCP server %r sent a list of %s that breaks the protocol.", settings.name, key)
+        return []
+    return found[: settings.bounds.upstream_tools]
+
+
+def wire_of(ask: Ask, tool: str) -> tuple[Callable[..., Any], TypeAdapter[Any], Read]:
+    """Return the request, made with the answers to what the server asks, the form of its answer, and who reads it."""
+    if ask.what == "read":
+
+        def read(**answers: Any) -> types.ReadResourceRequest:
+            return types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=ask.named, **answers))
+
+        return read, _READ, lambda answer: _contents(answer, tool)
+    if ask.what == "prompt":
+
+        def prompt(**answers: Any) -> types.GetPromptRequest:
+            params = types.GetPromptRequestParams(name=ask.named, arguments=dict(ask.args), **answers)
+            return types.GetPromptRequest(params=params)
+
+        return prompt, _PROMPT, lambda answer: _messages(answer, tool)
+
+    def complete() -> types.CompleteRequest:
+        others = {name: value for name, value in ask.args.items() if name != "value"}
+        params = types.CompleteRequestParams(
+            ref=types.PromptReference(name=ask.named)
+            if ask.is_prompt
+            else types.ResourceTemplateReference(uri=ask.named),
+            argument=types.CompletionArgument(name=ask.argument, value=ask.args["value"]),
+            context=types.CompletionContext(arguments=others) if others else None,
+        )
+        return types.CompleteRequest(params=params)
+
+    return complete, _COMPLETE, _words
+
+
+def _contents(answer: types.ReadResourceResult, tool: str) -> ToolResult:
+    embedded = [types.EmbeddedResource(type="resource", resource=part) for part in answer.contents]
+    blocks = read_blocks(embedded, tool)
+    return ToolResult(tuple(block for block in blocks if isinstance(block, ResourceContent)))
+
+
+def _messages(answer: types.GetPromptResult, tool: str) -> ToolResult:
+    blocks = read_blocks([message.content for message in answer.messages], tool)
+    return ToolResult(blocks, [message.role for message in answer.messages], has_structured=True)
+
+
+def _words(answer: types.CompleteResult) -> ToolResult:
+    words = [cleaned(word, max_bytes=_MAX_WORD_BYTES) for word in answer.completion.values[:_MAX_WORDS]]
+    return ToolResult((), words, has_structured=True)

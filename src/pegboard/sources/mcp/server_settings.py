@@ -1,0 +1,90 @@
+"""Settings: what an operator says about one MCP server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from pegboard.core.names import check_namespace, matches
+from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
+from pegboard.model.error import DefinitionError
+from pegboard.model.secret import Secret
+
+if TYPE_CHECKING:
+    import httpx2  # noqa: TID251 - the type of what a caller gives
+
+Transport = Literal["stdio", "sse", "http"]
+Trust = Literal["first_use", "pinned", "any"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServerSettings:
+    """One MCP server: how to reach it, which of its tools are taken, and how far it is trusted.
+
+    `name` is the namespace of its tools. `only`, `skip` and the keys of `tool_groups` are globs over the tools' own
+    names; `rename` maps such names to ours. `own` are fields that every ToolSpec gets, e.g. `rate_limit` or `consent`.
+    `grace_s` is how long tools stay listed after the server is lost. `trust=None` is `pinned` where a lock exists and
+    `first_use` elsewhere. `auth` is an `httpx2.Auth`, such as the SDK's `OAuthClientProvider`, for a server on HTTP;
+    what it asks elsewhere goes to public addresses alone, and to the hosts or `host:port` in `auth_hosts`.
+
+    Raises:
+        DefinitionError: the name is no namespace, or the transport lacks its command or URL.
+    """
+
+    name: str
+    transport: Transport
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str | Secret] = field(default_factory=dict[str, "str | Secret"], repr=False)
+    cwd: str | None = None
+    url: str = ""
+    headers: Mapping[str, str | Secret] = field(default_factory=dict[str, "str | Secret"], repr=False)
+    auth: httpx2.Auth | None = field(default=None, repr=False)
+    auth_hosts: tuple[str, ...] = ()
+    only: tuple[str, ...] | None = None
+    skip: tuple[str, ...] = ()
+    rename: Mapping[str, str] = field(default_factory=dict[str, str])
+    groups: tuple[str, ...] = ("core",)
+    tool_groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    own: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    timeout_s: float = 30.0
+    start: Literal["eager", "lazy"] = "eager"
+    grace_s: float = 60.0
+    trust_annotations: bool = False
+    trust: Trust | None = None
+    origin: str = ""
+    bounds: Bounds = DEFAULT_BOUNDS
+
+    def __post_init__(self) -> None:
+        check_namespace(self.name)
+        needed, given = ("command", self.command) if self.transport == "stdio" else ("url", self.url)
+        if not given:
+            raise DefinitionError(f"The MCP server {self.name!r} has transport {self.transport!r}: give its {needed}.")
+
+    def takes(self, tool: str) -> bool:
+        """Tell whether the operator wants this tool of the server; `skip` wins."""
+        if any(matches(glob, (tool,)) for glob in self.skip):
+            return False
+        return self.only is None or any(matches(glob, (tool,)) for glob in self.only)
+
+    def groups_of(self, tool: str) -> tuple[str, ...]:
+        """Return the groups of one tool: those of every glob that fits, else those of the server."""
+        found = [group for glob, groups in self.tool_groups.items() if matches(glob, (tool,)) for group in groups]
+        return tuple(dict.fromkeys(found)) or self.groups
+
+    @property
+    def connection(self) -> tuple[object, ...]:
+        """What a connection is made of; while this stays, it can."""
+        at = (self.name, self.transport, self.command, self.args, self.cwd, self.url, self.auth, self.auth_hosts)
+        return (*at, revealed(self.env), revealed(self.headers), self.start, self.bounds)
+
+    @property
+    def all_groups(self) -> frozenset[str]:
+        """Every group that a tool of this server may have."""
+        return frozenset(self.groups) | {group for groups in self.tool_groups.values() for group in groups}
+
+
+def revealed(values: Mapping[str, str | Secret]) -> dict[str, str]:
+    """Return the plain values, for the one who needs them."""
+    return {name: value.reveal() if isinstance(value, Secret) else value for name, value in values.items()}

@@ -1,0 +1,174 @@
+"""Pipe: MCP messages over the stdin and stdout of a program that our own launcher started."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import anyio
+import mcp_types as types
+import orjson
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+
+from pegboard.egress.process import Process, launch
+from pegboard.model.error import CallError
+from pegboard.sources.mcp.server_settings import ServerSettings, revealed
+
+log = logging.getLogger("pegboard")
+_BAD_LINES = 1_000
+# No result of more is passed on, and to look for a number in all of a long list takes longer than to read it.
+_EXACT_BYTES = 2 * 1024 * 1024
+_LONG_NUMBER = re.compile(rb"\d{19}")
+# A person sees ten steps a second; a flood of them must not keep the loop from anything else.
+_PROGRESS_S = 0.1
+Messages = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
+
+
+@dataclass(kw_only=True, slots=True)
+class Tally:
+    """What came over the pipe that was no answer to anything: counted, and never delivered."""
+
+    bad_lines: int = 0
+    stray_replies: int = 0
+    progress_dropped: int = 0
+    fault: str = ""
+    awaited: set[int | str] = field(default_factory=set[int | str])
+
+
+@asynccontextmanager
+async def open_pipe(settings: ServerSettings, tally: Tally) -> AsyncGenerator[Messages]:
+    """Start the server's program; give its messages, and what takes ours. The program ends with the block.
+
+    Raises:
+        CallError: `upstream_unavailable`, when it cannot be started.
+    """
+    bounds = settings.bounds
+    process = await launch(
+        settings.command,
+        settings.args,
+        env=revealed(settings.env),
+        cwd=settings.cwd,
+        line_bytes=bounds.message_line_bytes,
+        stderr_bytes=bounds.stderr_ring_bytes,
+    )
+    incoming, received = anyio.create_memory_object_stream[SessionMessage | Exception](16)
+    sending, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+    tasks = [
+        asyncio.create_task(_read(process, incoming, tally, settings.name), name=f"mcp-read-{settings.name}"),
+        asyncio.create_task(_write(process, outgoing, tally), name=f"mcp-write-{settings.name}"),
+    ]
+    try:
+        yield received, sending
+    finally:
+        for task in tasks:
+            task.cancel()
+        for stream in (incoming, received, sending, outgoing):
+            stream.close()
+        try:
+            # One that died has nothing to tidy up; whatever it left behind is ended at once.
+            await process.stop(grace_s=2.0 if process.returncode is None else 0.0)
+        except asyncio.CancelledError:
+            # Who stops us now goes home next: nothing may be left to a task that nobody waits for.
+            await process.stop(grace_s=0.0)
+            raise
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _read(
+    process: Process, incoming: MemoryObjectSendStream[SessionMessage | Exception], tally: Tally, name: str
+) -> None:
+    """Pass on the messages among the lines until the program has no more."""
+    bad_in_a_row = 0
+    progressed: dict[Any, float] = {}
+    try:
+        async for line in process.lines():
+            try:
+                message = _message(line, tally, progressed)
+            except (ValueError, ValidationError):
+                tally.bad_lines += bool(line.strip())
+                bad_in_a_row += 1
+                if bad_in_a_row > _BAD_LINES:
+                    tally.fault = f"it wrote more than {_BAD_LINES} lines in a row that are no messages"
+                    return
+                continue
+            bad_in_a_row = 0
+            if message is not None:
+                await incoming.send(SessionMessage(message))
+    except CallError as error:
+        tally.fault = error.error.message
+    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+        log.debug("MCP server %r: nobody reads its messages any more", name)
+    finally:
+        incoming.close()
+
+
+def _message(line: bytes, tally: Tally, progressed: dict[Any, float]) -> types.JSONRPCMessage | None:
+    """Return the message in a line; `None` for one that nobody waits for.
+
+    Raises:
+        ValueError: the line is no JSON.
+        ValidationError: it is no message.
+    """
+    raw: Any = _exact(line) if len(line) <= _EXACT_BYTES and _LONG_NUMBER.search(line) else orjson.loads(line)
+    if isinstance(raw, dict):
+        said = cast("dict[str, Any]", raw)
+        if said.get("method") == "notifications/progress" and not _is_due(said, progressed):
+            tally.progress_dropped += 1
+            return None
+        if "method" not in said and not _is_awaited(said.get("id"), tally):
+            tally.stray_replies += 1
+            return None
+    return types.jsonrpc_message_adapter.validate_python(raw, by_name=False)
+
+
+def _exact(line: bytes) -> Any:
+    """Return what a line says, integers of more than 64 bits included; orjson would round them."""
+    try:
+        return json.loads(line)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def _is_awaited(identity: object, tally: Tally) -> bool:
+    # By type as well: `"1"` and `true` answer no request 1.
+    if type(identity) not in (int, str) or identity not in tally.awaited:
+        return False
+    tally.awaited.discard(cast("int | str", identity))
+    return True
+
+
+def _is_due(said: dict[str, Any], progressed: dict[Any, float]) -> bool:
+    params: Any = said.get("params")
+    token = cast("dict[str, Any]", params).get("progressToken") if isinstance(params, dict) else None
+    if not isinstance(token, int | str):
+        return False
+    now = time.monotonic()
+    if now - progressed.get(token, -1.0) < _PROGRESS_S:
+        return False
+    if len(progressed) > 1_000:
+        progressed.clear()
+    progressed[token] = now
+    return True
+
+
+async def _write(process: Process, outgoing: MemoryObjectReceiveStream[SessionMessage], tally: Tally) -> None:
+    """Send our messages, a line each."""
+    with suppress(CallError):
+        async for sent in outgoing:
+            message = sent.message
+            if isinstance(message, types.JSONRPCRequest):
+                tally.awaited.add(message.id)
+            elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
+                tally.awaited.discard((message.params or {}).get("requestId", ""))
+            line = message.model_dump_json(by_alias=True, exclude_unset=True)
+            await process.write(line.encode() + b"\n")
+    outgoing.close()

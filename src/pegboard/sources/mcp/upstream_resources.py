@@ -1,0 +1,181 @@
+"""Beside: what a server offers beside tools: resources, templates, prompts, and completions of their arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+from urllib.parse import quote
+
+from pegboard.model.call_context import CallContext
+from pegboard.model.json_types import JSON
+from pegboard.model.result import ToolResult
+from pegboard.model.tool import Annotations, ToolEntry, ToolSpec
+from pegboard.sources.foreign_text import cleaned, has_hidden
+from pegboard.sources.mcp.server_settings import ServerSettings
+from pegboard.sources.tool_names import own_names
+
+Kind = Literal["resource", "template", "prompt"]
+_VARIABLE = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)\}")
+_MAX_URI_CHARS = 2_000
+_MAX_ARGUMENTS = 50
+_SEGMENT = "-._~!$'()*,;:@&=+"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Beside:
+    """The lists of a server, as its wire says them, and whether it completes arguments."""
+
+    resources: Sequence[JSON] = ()
+    templates: Sequence[JSON] = ()
+    prompts: Sequence[JSON] = ()
+    completes: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Offering:
+    """One of them, ready to be judged and run like a tool; `said` are the fields of its record in `model.resource`."""
+
+    kind: Literal["resource", "prompt", "completion"]
+    entry: ToolEntry
+    said: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ask:
+    """What is asked of the server for one of them."""
+
+    what: Literal["read", "prompt", "complete"]
+    named: str
+    args: Mapping[str, str] = field(default_factory=dict[str, str])
+    is_prompt: bool = False
+    argument: str = ""
+
+
+Run = Callable[[Ask, "CallContext"], Awaitable[ToolResult]]
+
+
+def uri_here(server: str, uri: str) -> str:
+    """Return a server's URI, or template, as it is called here: two servers may use the same one."""
+    return f"pegboard://{server}/{uri}"
+
+
+def offerings(found: Beside, settings: ServerSettings, run: Run) -> tuple[Offering, ...]:
+    """Return what can be taken of the lists, under the server's namespace; what cannot is left out alone."""
+    listed = [
+        *(("resource", each) for each in found.resources if _is_fit(each, "uri")),
+        *(("template", each) for each in found.templates if _is_fit(each, "uriTemplate")),
+        *(("prompt", each) for each in found.prompts if _is_fit(each, "name")),
+    ]
+    made: list[Offering] = []
+    for kind in ("resource", "template", "prompt"):
+        those = {_key(each): each for said, each in listed if said == kind}
+        names = own_names({_slug(each) for each in those.values()}, rename={}, namespace=settings.name)
+        taken: set[str] = set()
+        for each in those.values():
+            name = names[_slug(each)]
+            if name in taken:
+                continue
+            taken.add(name)
+            made += _made(kind, f"{settings.name}__{name}", each, settings, run, completes=found.completes)
+    return tuple(made[: settings.bounds.upstream_tools])
+
+
+def _key(each: JSON) -> str:
+    return each.get("uri") or each.get("uriTemplate") or each["name"]
+
+
+def _slug(each: JSON) -> str:
+    """Return what names it: a resource by its URI, as several may have one name."""
+    return re.sub(r"[^A-Za-z0-9]+", "_", _key(each)).strip("_") or "_" if _key(each) != each["name"] else each["name"]
+
+
+def _is_fit(each: JSON, key: str) -> bool:
+    said = each.get(key)
+    if not isinstance(said, str) or not 0 < len(said) <= _MAX_URI_CHARS or has_hidden(said):
+        return False
+    rest = _VARIABLE.sub("", said)
+    is_simple = "{" not in rest and "}" not in rest
+    return is_simple if key == "uriTemplate" else key == "name" or rest == said
+
+
+def _made(
+    kind: Kind, name: str, each: JSON, settings: ServerSettings, run: Run, *, completes: bool
+) -> Iterator[Offering]:
+    space: Literal["prompt", "resource"] = "prompt" if kind == "prompt" else "resource"
+    (name,) = own_names([name], rename={}, namespace=space).values()
+    words = _words(each, settings, name)
+    if kind == "prompt":
+        arguments = [one for one in each.get("arguments") or () if _is_argument(one)][:_MAX_ARGUMENTS]
+        variables = [one["name"] for one in arguments]
+        required = [one["name"] for one in arguments if one.get("required")]
+        told = [(one["name"], _clean(one.get("description"), settings), bool(one.get("required"))) for one in arguments]
+        said, asked = {**words, "arguments": told}, Ask(what="prompt", named=each["name"], is_prompt=True)
+        target = {"prompt": name}
+    else:
+        uri: str = _key(each)
+        variables = required = [found for _, found in _VARIABLE.findall(uri)] if kind == "template" else []
+        mime_type = each.get("mimeType")
+        said = {**words, "uri": uri_here(settings.name, uri), "mime_type": _clean(mime_type, settings) or None}
+        asked, target = Ask(what="read", named=uri), {"resource": said["uri"]}
+
+    async def handle(ctx: CallContext, args: JSON, /) -> ToolResult:
+        named = _expanded(asked.named, args) if kind == "template" else asked.named
+        return await run(Ask(what=asked.what, named=named, args=args), ctx)
+
+    yield Offering(kind=space, entry=_entry(space, name, variables, required, handle, settings), said=said)
+    for argument in variables if completes else ():
+        others = [other for other in variables if other not in (argument, "value")]
+        asking = Ask(what="complete", named=asked.named, argument=argument, is_prompt=asked.is_prompt)
+        handler = partial(_complete, run, asking)
+        entry = _entry("completion", f"{name}_{argument}", ["value", *others], ["value"], handler, settings)
+        yield Offering(kind="completion", entry=entry, said={"argument": argument, **target})
+
+
+async def _complete(run: Run, asking: Ask, ctx: CallContext, args: JSON, /) -> ToolResult:
+    return await run(
+        Ask(what="complete", named=asking.named, argument=asking.argument, is_prompt=asking.is_prompt, args=args), ctx
+    )
+
+
+def _entry(
+    space: str, name: str, variables: Sequence[str], required: Sequence[str], handler: Any, settings: ServerSettings
+) -> ToolEntry:
+    (legal,) = own_names([name], rename={}, namespace=space).values()
+    fields: dict[str, Any] = {
+        "input_schema": {
+            "type": "object",
+            "properties": {variable: {"type": "string"} for variable in variables},
+            "required": list(required),
+        },
+        "annotations": Annotations(read_only=True),
+        "groups": settings.groups,
+        "timeout_s": settings.timeout_s,
+        "origin": settings.origin or f"MCP server {settings.name!r}",
+    }
+    spec = ToolSpec(name=legal, namespace=space, **(fields | dict(settings.own)))
+    return ToolEntry(spec=spec, handler=handler, runs="async", source=settings.name, is_foreign=True)
+
+
+def _words(each: JSON, settings: ServerSettings, name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "title": _clean(each.get("title"), settings) or None,
+        "description": _clean(each.get("description"), settings),
+    }
+
+
+def _clean(said: object, settings: ServerSettings) -> str:
+    return cleaned(said, max_bytes=settings.bounds.description_bytes) if isinstance(said, str) else ""
+
+
+def _is_argument(one: Any) -> bool:
+    name: Any = one.get("name") if isinstance(one, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - JSON
+    return isinstance(name, str) and 0 < len(name) <= 64 and not has_hidden(name)
+
+
+def _expanded(template: str, args: Mapping[str, Any]) -> str:
+    """Return the URI of a template for these values. `{+path}` keeps its slashes, `{name}` is one segment."""
+    return _VARIABLE.sub(lambda found: quote(str(args[found[2]]), safe=_SEGMENT + "/?" * bool(found[1])), template)

@@ -1,0 +1,295 @@
+"""Source: the operations of one API as a source of tools, read from a file at once or fetched once it is started."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from pegboard.core.names import matches
+from pegboard.egress.connections import Resolve, system_resolve
+from pegboard.egress.destinations import Destinations, only_there
+from pegboard.egress.http import GuardedClient
+from pegboard.egress.responses import text_of
+from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
+from pegboard.model.call_context import CallContext
+from pegboard.model.error import CallError, DefinitionError
+from pegboard.model.json_types import JSON, JSONValue
+from pegboard.model.secret import Secret
+from pegboard.model.source_state import SourceState
+from pegboard.model.tool import ToolEntry, ToolSpec
+from pegboard.sources.config_secrets import credentials_in, sealed
+from pegboard.sources.foreign_text import cleaned
+from pegboard.sources.http_service import GRACE_S, Service, value_of
+from pegboard.sources.openapi.document import Document, UnfitError, checked_base, origin_of, server_of
+from pegboard.sources.openapi.operation_call import order_of
+from pegboard.sources.openapi.operations import Operation, Reader, raw_name
+from pegboard.sources.tool_names import own_names
+
+log = logging.getLogger("pegboard")
+_FETCH_S: Final = 30.0
+_WAITS_S: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0)
+_SOON: Final = 5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ApiSettings:
+    """One API.
+
+    `spec` is the URL of its description, or `None` where the text is given at once. `operations` are globs over
+    operationIds, our names, and `GET /path`. `headers` and `query` go with every request. `own` are fields of every
+    tool's declaration. `read` makes a value of a description's text.
+    """
+
+    name: str
+    read: Callable[[str], JSONValue] = field(repr=False)
+    spec: str | None = None
+    operations: tuple[str, ...] = ("*",)
+    base_url: str | None = None
+    headers: Mapping[str, str | Secret] = field(default_factory=dict[str, "str | Secret"])
+    query: Mapping[str, str | Secret] = field(default_factory=dict[str, "str | Secret"])
+    groups: tuple[str, ...] = ("core",)
+    own: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    timeout_s: float = DEFAULT_BOUNDS.tool_timeout_s
+    origin: str = ""
+    bounds: Bounds = DEFAULT_BOUNDS
+    resolve: Resolve = field(default=system_resolve, repr=False)
+
+    def secrets(self) -> Iterator[Secret]:
+        """Yield the credentials."""
+        for value in (*self.headers.values(), *self.query.values()):
+            if isinstance(value, Secret):
+                yield from credentials_in(value)
+
+
+class Rejected(NamedTuple):
+    """An operation that was left out, with the reason."""
+
+    name: str
+    reason: str
+
+
+class OpenApiSource:
+    """The operations of one API. Fills the port `Source`. `rejected` tells what was left out, and why."""
+
+    def __init__(self, settings: ApiSettings, *, sleep: Callable[[float], Any] = asyncio.sleep) -> None:
+        self.settings = settings
+        self.rejected: tuple[Rejected, ...] = ()
+        self._entries: tuple[ToolEntry, ...] = ()
+        self._on_change: list[Callable[[], None]] = []
+        self._task: asyncio.Task[None] | None = None
+        self._fault: CallError | None = None
+        self._tried = asyncio.Event()
+        self._sleep = sleep
+        self._is_read = False
+        self._failures = 0
+
+    @property
+    def name(self) -> str:
+        return self.settings.name
+
+    def entries(self) -> Sequence[ToolEntry]:
+        return self._entries
+
+    def groups(self) -> frozenset[str]:
+        return frozenset(self.settings.groups)
+
+    def subscribe(self, on_change: Callable[[], None]) -> None:
+        self._on_change.append(on_change)
+
+    def state(self) -> SourceState:
+        """Return how the description is; the API itself is only known when it is called."""
+        if self._is_read:
+            return SourceState()
+        reason = "" if self._fault is None else self._fault.error.message
+        status = "connecting" if self._fault is None else "unreachable"
+        return SourceState(status=status, is_up=False, reason=reason)
+
+    def is_starting(self) -> bool:
+        """Tell whether its operations are still to come, soon: its server has not failed to give them often."""
+        return self._task is not None and not self._is_read and self._failures < _SOON
+
+    async def start(self) -> None:
+        """Begin to fetch the description, if it is not here yet. Returns at once."""
+        if not self._is_read and self._task is None:
+            self._task = asyncio.create_task(self._fetch_until_read(), name=f"openapi-{self.name}")
+
+    async def stop(self) -> None:
+        """Stop fetching."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def listed(self, *, afresh: bool = False) -> None:
+        """Wait until the operations are known, or why they are not. A description is read once: `afresh` is nothing."""
+        if not self._is_read:
+            await self._tried.wait()
+
+    # ---- the description
+
+    async def _fetch_until_read(self) -> None:
+        for attempt in range(1_000_000):
+            try:
+                self._take(*await asyncio.to_thread(self._made, await self._fetched()))
+                return
+            except (CallError, DefinitionError) as error:
+                self._failed(error)
+            finally:
+                self._tried.set()
+            await self._sleep(_WAITS_S[min(attempt, len(_WAITS_S) - 1)])
+
+    async def _fetched(self) -> str:
+        settings = self.settings
+        assert settings.spec is not None
+        async with GuardedClient(only_there(settings.spec), bounds=settings.bounds, resolve=settings.resolve) as client:
+            response = await client.request(
+                "GET",
+                settings.spec,
+                headers={"accept": "application/json, application/yaml;q=0.9, */*;q=0.5"},
+                timeout_s=_FETCH_S,
+                max_response_bytes=settings.bounds.upstream_list_bytes,
+            )
+        if response.status_code != 200:
+            raise CallError("upstream_error", f"its server answered {response.status_code}")
+        return text_of(response)
+
+    def _failed(self, error: CallError | DefinitionError) -> None:
+        said = error.error.message if isinstance(error, CallError) else f"it {error}"
+        text = f"The description of API {self.name!r} cannot be had: {said}"
+        if self._fault is None or self._fault.error.message != text:
+            log.warning("%s It is tried again.", text)
+        self._fault = CallError("upstream_unavailable", text)
+        self._failures += 1
+
+    def take(self, text: str) -> None:
+        """Offer what a description has.
+
+        Raises:
+            DefinitionError: it is none, or names no server that can be used.
+        """
+        self._take(*self._made(text))
+
+    def _take(self, entries: Sequence[ToolEntry], rejected: Sequence[Rejected]) -> None:
+        self.rejected, self._entries, self._is_read, self._fault = tuple(rejected), tuple(entries), True, None
+        for name, reason in rejected[:20]:
+            log.warning("API %r: operation %r was left out: %s.", self.name, name, reason)
+        for notify in tuple(self._on_change):
+            notify()
+
+    def _made(self, text: str) -> tuple[list[ToolEntry], list[Rejected]]:
+        """Return the tools of a description, and what was left out. Changes nothing: it may run in a thread."""
+        settings = self.settings
+        document = Document.read(settings.read(text), bounds=settings.bounds)
+        base, destinations = self._base(document)
+        service = Service(
+            who=f"The API {settings.name!r}",
+            destinations=destinations,
+            headers=settings.headers,
+            timeout_s=settings.timeout_s,
+            bounds=settings.bounds,
+            resolve=settings.resolve,
+        )
+        chosen, rejected = self._chosen(document)
+        names = own_names(chosen, rename={}, namespace=settings.name)
+        entries: list[ToolEntry] = []
+        ours = {f"header:{name.lower()}" for name in settings.headers} | {
+            f"query:{name.lower()}" for name in settings.query
+        }
+        reader = Reader(document=document, bounds=settings.bounds, ours=frozenset(ours))
+        for raw, (method, path, item, said) in chosen.items():
+            try:
+                there = self._base_of_operation(base, item, said)
+                operation = reader.read(method, path, item, said)
+            except (UnfitError, DefinitionError) as error:
+                rejected.append(Rejected(raw, str(error)))
+            else:
+                entries.append(self._entry(names[raw], operation, there, service))
+        if not entries and not rejected:
+            known = ", ".join(sorted(raw_name(*parts[:2], parts[3])[:64] for parts in document.operations())[:10])
+            raise DefinitionError(f"has no operation that `operations` fits; it has: {known or 'none'}")
+        return entries, rejected
+
+    def _chosen(self, document: Document) -> tuple[dict[str, tuple[str, str, JSON, JSON]], list[Rejected]]:
+        """Return the operations that the globs fit, by name, as many as we take."""
+        chosen: dict[str, tuple[str, str, JSON, JSON]] = {}
+        rejected: list[Rejected] = []
+        most = self.settings.bounds.upstream_tools
+        for method, path, item, said in document.operations():
+            raw = cleaned(raw_name(method, path, said), max_bytes=256)
+            spellings = (raw, f"{method.upper()} {path}")
+            if not any(matches(glob, spellings) for glob in self.settings.operations):
+                continue
+            if raw in chosen:
+                rejected.append(
+                    Rejected(f"{method.upper()} {cleaned(path)[:80]}", f"another operation is called {raw!r} too")
+                )
+            elif len(chosen) >= most:
+                rejected.append(
+                    Rejected(raw, f"it is beyond the first {most}; name those that you need under `operations`")
+                )
+            else:
+                chosen[raw] = (method, path, item, said)
+        return chosen, rejected
+
+    # ---- where it is
+
+    def _base(self, document: Document) -> tuple[str, Destinations]:
+        """Return the address below which the operations lie, and where requests may go.
+
+        A host that the operator named may be a private one, and gets the credentials; one that only the description
+        names is foreign, and gets neither.
+        """
+        settings = self.settings
+        if settings.base_url is not None:
+            return checked_base(settings.base_url), only_there(settings.base_url)
+        base = server_of(document.root, spec_url=settings.spec)
+        if base is None:
+            if settings.spec is None:
+                raise DefinitionError("names no server; say `base_url`")
+            scheme, _, rest = settings.spec.partition("://")
+            base = checked_base(f"{scheme}://{rest.partition('/')[0]}")
+        if settings.spec is not None and origin_of(base) == origin_of(settings.spec):
+            return base, only_there(settings.spec)
+        if settings.headers or settings.query:
+            raise DefinitionError(
+                f"names the server {base!r} itself; with `auth`, say `base_url`, so that you say who gets it"
+            )
+        return base, Destinations(allow_hosts=only_there(base).allow_hosts)
+
+    def _base_of_operation(self, base: str, item: JSON, said: JSON) -> str:
+        """Return the address of one operation: paths and operations may name a server of their own, on that host."""
+        if self.settings.base_url is not None:
+            return base
+        own = server_of(said, spec_url=self.settings.spec) or server_of(item, spec_url=self.settings.spec)
+        if own is not None and origin_of(own) != origin_of(base):
+            raise UnfitError(f"it lies on a server of its own, {own[:80]!r}")
+        return own or base
+
+    # ---- calls
+
+    def _entry(self, name: str, operation: Operation, base: str, service: Service) -> ToolEntry:
+        settings = self.settings
+        fields: dict[str, Any] = {
+            "description": operation.description,
+            "input_schema": operation.input_schema,
+            "output_schema": operation.output_schema,
+            "annotations": operation.annotations,
+            "groups": settings.groups,
+            "timeout_s": settings.timeout_s + GRACE_S,
+            "origin": settings.origin or f"API {settings.name!r}",
+        }
+        spec = ToolSpec(name=name, namespace=settings.name, **(fields | dict(settings.own)))
+
+        async def call(ctx: CallContext, args: JSON, /) -> object:
+            response = await service.send(order_of(operation, args, base=base, query=settings.query), ctx)
+            expects_json = operation.output_schema is not None
+            return value_of(response, who=service.who, expects_json=expects_json, bounds=settings.bounds)
+
+        secrets = list(settings.secrets())
+        handler = sealed(call, secrets) if secrets else call
+        return ToolEntry(spec=spec, handler=handler, source=settings.name, is_foreign=True, is_toolset=True)

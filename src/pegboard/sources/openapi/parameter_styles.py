@@ -1,0 +1,84 @@
+"""Styles: write an argument into a path, a query, a header or a cookie as OpenAPI's `style` and `explode` say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import quote
+
+from pegboard.model.json_types import JSONValue, is_list, is_object
+from pegboard.sources.http_service import scalar
+
+STYLES: Final = {
+    "path": ("simple", "label", "matrix"),
+    "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
+    "header": ("simple",),
+    "cookie": ("form",),
+}
+_DELIMITERS = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
+# Of the characters that `allowReserved` leaves as they are, those that end no parameter.
+_RESERVED = ":/?@!$'()*,;"
+
+
+def _encoded(value: JSONValue, *, safe: str = "") -> str:
+    return quote(scalar(value), safe=safe)
+
+
+def in_path(name: str, value: JSONValue, *, style: str, explode: bool) -> str:
+    """Return what stands for `{name}` in a path, percent-encoded."""
+    prefix, separator = {"label": (".", "."), "matrix": (";", ";")}.get(style, ("", ","))
+    named = f"{_encoded(name)}=" if style == "matrix" else ""
+    between = separator if explode else ","
+    if is_list(value):
+        items = [_encoded(item) for item in value if item is not None]
+        return (
+            prefix + between.join(f"{named}{item}" for item in items) if explode else prefix + named + ",".join(items)
+        )
+    if is_object(value):
+        pairs = [(_encoded(key), _encoded(item)) for key, item in value.items() if item is not None]
+        if explode:
+            return prefix + between.join(f"{key}={item}" for key, item in pairs)
+        return prefix + named + ",".join(part for pair in pairs for part in pair)
+    return f"{prefix}{named}{_encoded(value)}"
+
+
+def in_query(name: str, value: JSONValue, *, style: str, explode: bool, allow_reserved: bool = False) -> list[str]:
+    """Return the `name=value` pairs of a query string, percent-encoded; `null` gives none."""
+    safe = _RESERVED if allow_reserved else ""
+    called = _encoded(name)
+    if style == "deepObject" and is_object(value):
+        return list(_deep(called, value, safe))
+    if is_list(value):
+        items = [_encoded(item, safe=safe) for item in value if item is not None]
+        return (
+            [f"{called}={item}" for item in items]
+            if explode
+            else [f"{called}={_DELIMITERS.get(style, ',').join(items)}"]
+        )
+    if is_object(value):
+        pairs = [(_encoded(key), _encoded(item, safe=safe)) for key, item in value.items() if item is not None]
+        if explode:
+            return [f"{key}={item}" for key, item in pairs]
+        return [f"{called}={_DELIMITERS.get(style, ',').join(part for pair in pairs for part in pair)}"]
+    return [] if value is None else [f"{called}={_encoded(value, safe=safe)}"]
+
+
+def _deep(prefix: str, value: JSONValue, safe: str) -> Iterator[str]:
+    for key, item in value.items():
+        inner = f"{prefix}%5B{_encoded(key)}%5D"
+        if is_object(item):
+            yield from _deep(inner, item, safe)
+        elif is_list(item):
+            yield from (f"{inner}={_encoded(each, safe=safe)}" for each in item if each is not None)
+        elif item is not None:
+            yield f"{inner}={_encoded(item, safe=safe)}"
+
+
+def in_header(value: JSONValue, *, explode: bool) -> str:
+    """Return a header's value; the client refuses characters that headers cannot hold."""
+    if is_list(value):
+        return ",".join(scalar(item) for item in value if item is not None)
+    if is_object(value):
+        join = "=" if explode else ","
+        return ",".join(f"{key}{join}{scalar(item)}" for key, item in value.items() if item is not None)
+    return scalar(value)

@@ -1,0 +1,107 @@
+"""Plugins: kinds of tools that other packages bring, by entry points of the group `pegboard.sources`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from pegboard.core.names import nearest
+from pegboard.core.ports import Source
+from pegboard.model.bounds import Bounds
+from pegboard.model.error import DefinitionError
+from pegboard.model.tool import ToolEntry, ToolSpec
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+GROUP: Final = "pegboard.sources"
+_KIND = re.compile("[a-z][a-z0-9_]{0,31}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Declaration:
+    """One tool of a plugin's kind, as a config declares it.
+
+    `spec` has what the config says of any tool: name, description, `parameters` as input schema, groups, limits.
+    `settings` is what stands under the key of the kind's name, validated; `None` for a kind without settings.
+    `folder` is where the config lies.
+    """
+
+    spec: ToolSpec
+    settings: Any
+    folder: Path
+    bounds: Bounds
+
+
+Make: TypeAlias = "Callable[[Declaration], ToolEntry | Sequence[ToolEntry] | Source]"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PluginKind:
+    """A kind of tools and what makes tools of a declaration."""
+
+    name: str
+    plugin: str
+    settings: type[BaseModel] | None
+    make: Make
+
+
+class Registrar:
+    """What a plugin's `register(registrar)` is given."""
+
+    def __init__(self, plugin: str, taken: Mapping[str, str]) -> None:
+        self.kinds: dict[str, PluginKind] = {}
+        self._plugin, self._taken = plugin, taken
+
+    def kind(self, name: str, make: Make, *, settings: type[BaseModel] | None = None) -> None:
+        """Bring a kind: `type: name` in a config, with its settings under the key `name`.
+
+        `make(declaration)` returns a tool, such as `declaration.spec.bind(handler)`, several of them, or a source.
+
+        Raises:
+            DefinitionError: the name is none, or taken.
+        """
+        if not _KIND.fullmatch(name):
+            raise DefinitionError(f"{name!r} is no name of a kind: use 1 to 32 of a-z 0-9 _, a letter first")
+        owner = self._taken.get(name) or (self._plugin if name in self.kinds else None)
+        if owner is not None or name in ToolSpec.__dataclass_fields__:
+            raise DefinitionError(f"the kind {name!r} is taken already by {owner or 'a key of every tool'}")
+        self.kinds[name] = PluginKind(name=name, plugin=self._plugin, settings=settings, make=make)
+
+
+def load_plugin(name: str, *, taken: Mapping[str, str]) -> Mapping[str, PluginKind]:
+    """Import the plugin of this name, and return the kinds that it brings. `taken` tells who has which kind already.
+
+    Raises:
+        DefinitionError: there is no such plugin, two packages bring it, or it fails.
+    """
+    found = [point for point in entry_points(group=GROUP) if point.name == name]
+    if not found:
+        known = {point.name for point in entry_points(group=GROUP)}
+        raise DefinitionError(
+            f"no installed package brings the plugin {name!r}.{nearest(name, known, label='Plugins')}"
+        )
+    owners = sorted({_package_of(point) for point in found})
+    if len(owners) > 1:
+        raise DefinitionError(f"several installed packages bring the plugin {name!r}: {', '.join(owners)}. Keep one")
+    registrar = Registrar(f"the plugin {name!r}", taken)
+    try:
+        loaded: Any = found[0].load()
+        register = getattr(loaded, "register", loaded)
+        register(registrar)
+    except DefinitionError as error:
+        raise DefinitionError(f"the plugin {name!r} cannot be used: {error}") from None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - boundary: foreign code; an import may raise anything, SystemExit too
+        said = " ".join(str(error).split())[:300]
+        raise DefinitionError(f"the plugin {name!r} cannot be loaded: {type(error).__name__}: {said}") from None
+    return registrar.kinds
+
+
+def _package_of(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else point.value

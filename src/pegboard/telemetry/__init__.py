@@ -1,0 +1,1 @@
+"""telemetry: what a server counts and times of its calls."""

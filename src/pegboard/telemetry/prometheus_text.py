@@ -1,0 +1,63 @@
+"""Exposition: what is counted, in the text that Prometheus reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import accumulate
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from pegboard.model.source_state import SourceState
+from pegboard.telemetry.call_metrics import LIMITS_S, Tallies
+
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def exposition(
+    tallies: Tallies, *, in_flight: int, streams: int, sources: Mapping[str, SourceState], is_refused: bool
+) -> bytes:
+    """Return the metrics of this moment, with those of the process."""
+    registry = CollectorRegistry(auto_describe=False)
+    gauges = {
+        "pegboard_calls_in_flight": ("Calls that run now.", in_flight),
+        "pegboard_event_streams": ("Event streams that are open.", streams),
+        "pegboard_config_refused": ("1 while the last change of the config is refused.", int(is_refused)),
+    }
+    registry.register(_Collected([*_calls(tallies), *_sources(sources), *_gauges(gauges)]))
+    ProcessCollector(registry=registry)
+    return generate_latest(registry)
+
+
+class _Collected(Collector):
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = tuple(metrics)
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
+
+
+def _calls(tallies: Tallies) -> Iterable[Metric]:
+    ends = CounterMetricFamily("pegboard_calls", "Finished calls.", labels=("tool", "outcome"))
+    times = HistogramMetricFamily("pegboard_call_duration_seconds", "How long calls took.", labels=("tool",))
+    limits = [*map(str, LIMITS_S), "+Inf"]
+    for tool, tally in sorted(tallies.by_tool.items()):
+        for kind, count in sorted(tally.ends.items()):
+            ends.add_metric((tool, kind), count)
+        times.add_metric((tool,), list(zip(limits, accumulate(tally.within), strict=True)), tally.total_s)
+    return ends, times
+
+
+def _sources(states: Mapping[str, SourceState]) -> Iterable[Metric]:
+    up = GaugeMetricFamily("pegboard_source_up", "1 while the tools of a source can be used.", labels=("source",))
+    status = GaugeMetricFamily("pegboard_source_status", "1 for the status it has.", labels=("source", "status"))
+    for name, state in sorted(states.items()):
+        up.add_metric((name,), int(state.is_up))
+        status.add_metric((name, state.status), 1)
+    return up, status
+
+
+def _gauges(gauges: Mapping[str, tuple[str, int]]) -> Iterable[Metric]:
+    return [GaugeMetricFamily(name, text, value) for name, (text, value) in gauges.items()]

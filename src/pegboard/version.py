@@ -1,0 +1,3 @@
+"""version: which Pegboard this is."""
+
+__version__ = "0.1.0"

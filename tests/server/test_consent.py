@@ -1,0 +1,167 @@
+"""Consent and questions: the person at the client is asked in either era; one yes serves one call (MCPS-08)."""
+
+from typing import Any
+
+import httpx2
+import mcp_types as types
+import pytest
+from mcp import Client
+
+from pegboard import CallContext, Catalog, Profile, http_app
+from tests.server.doors import FORM, answer_of, call, inside, post, served, workshop
+
+ERAS = ("2026-07-28", "legacy")
+CAN_ASK = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+YES = {"pegboard.consent": {"action": "accept", "content": {}}}
+
+
+def answering(action: Any, content: Any = None, asked: list[str] | None = None) -> Any:
+    async def answer(_ctx: Any, params: Any) -> types.ElicitResult:
+        if asked is not None:
+            asked.append(params.message)
+        return types.ElicitResult(action=action, content=content)
+
+    return answer
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize(
+    ("action", "kind", "runs"),
+    [("accept", None, ["wipe disk"]), ("decline", "consent_declined", []), ("cancel", "consent_required", [])],
+)
+async def test_a_dangerous_call_runs_only_after_a_yes(era: Any, action: str, kind: str | None, runs: list[str]) -> None:
+    catalog, seen = workshop()
+    asked: list[str] = []
+    async with served(http_app(catalog)) as url:
+        answer = answering(action, {}, asked)
+        async with Client(f"{url}/mcp/admin", mode=era, elicitation_callback=answer) as client:
+            result = await client.call_tool("wipe", {"what": "disk"})
+    assert (result.structured_content or {}).get("error", {}).get("kind") == kind
+    assert seen.runs == runs
+    assert asked == [
+        "Allow this call of 'main.wipe'? 'wipe' asks for a yes before every call. Arguments: {\"what\": \"disk\"}"
+    ]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_client_that_cannot_ask_is_told_that_a_person_must_agree(era: Any) -> None:
+    catalog, seen = workshop()
+    async with served(http_app(catalog)) as url, Client(f"{url}/mcp/admin", mode=era) as client:
+        result = await client.call_tool("wipe", {"what": "disk"})
+    assert (result.structured_content or {})["error"]["kind"] == "consent_required"
+    assert seen.runs == []
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_tool_asks_the_person_through_its_context(era: Any) -> None:
+    catalog, seen = workshop()
+    async with served(http_app(catalog)) as url:
+        answer = answering("accept", {"name": "Ann"})
+        async with Client(f"{url}/mcp", mode=era, elicitation_callback=answer) as client:
+            result = await client.call_tool("greet", {})
+    assert [block.text for block in result.content if isinstance(block, types.TextContent)] == ["Hello Ann"]
+    assert seen.runs == ["greet"]
+
+
+async def asked_to_wipe(client: httpx2.AsyncClient, what: str = "disk") -> dict[str, Any]:
+    params = {"name": "wipe", "arguments": {"what": what}}
+    result = answer_of(await post(client, "tools/call", params, path="/mcp/admin", meta=CAN_ASK))["result"]
+    assert result["resultType"] == "input_required"
+    assert list(result["inputRequests"]) == ["pegboard.consent"]
+    return result
+
+
+def agreed(state: str, what: str = "disk", name: str = "wipe") -> dict[str, Any]:
+    return {"name": name, "arguments": {"what": what}, "inputResponses": YES, "requestState": state}
+
+
+async def test_a_yes_nobody_asked_for_is_none() -> None:
+    catalog, seen = workshop()
+    async with inside(http_app(catalog)) as client:
+        params = {"name": "wipe", "arguments": {"what": "disk"}, "inputResponses": YES}
+        result = answer_of(await post(client, "tools/call", params, path="/mcp/admin", meta=CAN_ASK))["result"]
+        assert result["resultType"] == "input_required"
+        assert seen.runs == []
+
+
+async def test_a_tool_that_changed_after_the_yes_is_asked_for_anew() -> None:
+    catalog, seen = workshop()
+    async with inside(http_app(catalog)) as client:
+        state = (await asked_to_wipe(client))["requestState"]
+
+        @catalog.tool(groups="admin", consent="always", replace=True)
+        async def wipe(what: str) -> str:
+            """Wipe something, and everything beside it."""
+            seen.runs.append("changed")
+            return "changed"
+
+        response = await post(client, "tools/call", agreed(state), path="/mcp/admin", meta=CAN_ASK)
+        assert answer_of(response)["result"]["resultType"] == "input_required"
+        assert seen.runs == []
+
+
+async def test_an_answer_that_does_not_fit_the_form_is_asked_for_again() -> None:
+    catalog, seen = workshop()
+    async with inside(http_app(catalog)) as client:
+        first = (await call(client, "greet", meta=CAN_ASK))["result"]
+        (key,) = first["inputRequests"]
+        params = {"name": "greet", "requestState": first["requestState"]}
+        params["inputResponses"] = {key: {"action": "accept", "content": {"name": 7}}, "other": {"action": "cancel"}}
+        second = answer_of(await post(client, "tools/call", params, meta=CAN_ASK))["result"]
+        assert list(second["inputRequests"]) == [key]
+        assert second["requestState"] != first["requestState"]
+        assert seen.runs == []
+
+
+def limited(*, nested: bool = False) -> tuple[Catalog, list[str]]:
+    """Return a catalog whose tool asks in the middle, and may be called once in a long while."""
+    catalog, runs = Catalog(), list[str]()
+
+    @catalog.tool(groups="core", rate_limit="1/600s")
+    async def paint(ctx: CallContext, what: str) -> str:
+        """Ask for a colour, then paint."""
+        if nested:
+            inner = await catalog.view(ctx.child(), profile="chat").call("mix", {})
+            runs.append("ok" if inner.error is None else inner.error.kind)
+        answer = await ctx.ask("Which colour?", schema=FORM)
+        assert isinstance(answer, dict)
+        runs.append(f"{what} {answer['name']}")
+        return "painted"
+
+    @catalog.tool(groups="core", rate_limit="1/600s")
+    async def mix() -> str:
+        """Mix."""
+        return "mixed"
+
+    catalog.profile(Profile(name="chat", include=("core",)))
+    return catalog, runs
+
+
+async def rounds(client: httpx2.AsyncClient, what: str, *, answer: str = "red") -> list[dict[str, Any]]:
+    """Call, answer what is asked, and return what came each time."""
+    first = (await call(client, "paint", {"what": what}, meta=CAN_ASK))["result"]
+    if "inputRequests" not in first:
+        return [first]
+    (key,) = first["inputRequests"]
+    said = {key: {"action": "accept", "content": {"name": answer}}}
+    params = {"name": "paint", "arguments": {"what": what}, "inputResponses": said}
+    params["requestState"] = first["requestState"]
+    return [first, answer_of(await post(client, "tools/call", params, meta=CAN_ASK))["result"]]
+
+
+async def test_a_limit_is_charged_once_for_a_call_that_asks_in_the_middle() -> None:
+    catalog, runs = limited()
+    async with inside(http_app(catalog)) as client:
+        asked, painted = await rounds(client, "wall")
+        assert asked["resultType"] == "input_required"
+        assert painted["content"][0]["text"] == "painted"
+        (refused,) = await rounds(client, "roof")
+        assert refused["structuredContent"]["error"]["kind"] == "rate_limited"
+    assert runs == ["wall red"]
+
+
+async def test_what_such_a_call_calls_is_charged_each_time() -> None:
+    catalog, runs = limited(nested=True)
+    async with inside(http_app(catalog)) as client:
+        await rounds(client, "wall")
+    assert runs == ["ok", "rate_limited", "wall red"]

@@ -1,0 +1,102 @@
+"""What pegboard.yaml says about MCP servers."""
+
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from pegboard import ToolContext
+from pegboard.config import load_catalog
+from pegboard.model.error import DefinitionError
+from pegboard.sources.mcp.mcp_source import McpSource
+from tests.upstream_mcp.parts import PLAIN
+
+
+def load(folder: Path, text: str, **env: str) -> dict[str, McpSource]:
+    path = folder / "pegboard.yaml"
+    path.write_text(textwrap.dedent(text))
+    catalog, _ = load_catalog(path, env=env)
+    return dict(catalog.registry.sources)  # type: ignore[arg-type]
+
+
+def test_the_documented_forms_load_as_written(tmp_path: Path) -> None:
+    sources = load(
+        tmp_path,
+        """\
+        tools:
+          - name: fs
+            type: mcp
+            groups: [files]
+            mcp: {transport: stdio, command: npx, args: ["-y", "@modelcontextprotocol/server-filesystem", "./data"]}
+          - {name: mcp_database, type: mcp, description: "Database access via MCP", mcp: {transport: sse, url: "http://localhost:3001/sse"}}
+          - name: metabase
+            type: mcp
+            mcp:
+              transport: http
+              url: "http://127.0.0.1:1/mcp"
+              headers: {Authorization: "Bearer ${TOKEN}"}
+              tools: {groups: {"*": [metabase_full], "list_*": [metabase_full, metabase_messaging]}}
+        profiles: {chat: {include: [files, metabase_messaging], deny: ["metabase__delete_*"]}}
+        """,
+        TOKEN="t0ken",
+    )
+    fs, metabase = sources["fs"].settings, sources["metabase"].settings
+    assert (fs.command, fs.groups, fs.cwd) == ("npx", ("files",), str(tmp_path))
+    assert fs.args == ("-y", "@modelcontextprotocol/server-filesystem", "./data")
+    assert sources["mcp_database"].settings.url == "http://localhost:3001/sse"
+    assert metabase.groups_of("list_all") == ("metabase_full", "metabase_messaging")
+    assert metabase.groups_of("get") == ("metabase_full",)
+    assert "t0ken" not in repr(metabase)
+    assert metabase.headers["Authorization"].reveal() == "Bearer t0ken"  # type: ignore[union-attr]
+    assert sources["fs"].lock is sources["metabase"].lock
+
+
+@pytest.mark.parametrize(
+    ("mcp", "said"),
+    [
+        ("{transport: stdio}", "`transport: stdio` needs `command:`"),
+        ("{transport: http, command: x}", "does not go with `transport: http`"),
+        ("{transport: http, url: 'file:///x'}", "is no http or https address"),
+        ("{transport: sse, url: 'http://x/', per_user: true}", "per_user: true` is not supported"),
+        ("{transport: pipe, command: x}", "transport"),
+        ("{transport: stdio, command: x, tolls: {}}", "tolls"),
+        ("{transport: stdio, command: x}, aliases: {a: b}", "is said of one tool"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused(tmp_path: Path, mcp: str, said: str) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        load(tmp_path, f"tools:\n  - {{name: up, type: mcp, mcp: {mcp}}}\n")
+    assert said in str(caught.value)
+    assert "pegboard.yaml:2:" in str(caught.value)
+
+
+def test_a_name_that_is_no_namespace_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DefinitionError, match="without '__'"):
+        load(tmp_path, "tools:\n  - {name: a__b, type: mcp, mcp: {transport: stdio, command: x}}\n")
+
+
+async def test_a_configured_server_is_served(tmp_path: Path) -> None:
+    path = tmp_path / "pegboard.yaml"
+    path.write_text(
+        textwrap.dedent(f"""\
+        tools:
+          - name: up
+            type: mcp
+            groups: [sums]
+            repair: true
+            mcp: {{transport: stdio, command: "{sys.executable}", args: ["{PLAIN}"], tools: {{only: [add]}}}}
+        profiles: {{chat: {{include: [sums]}}}}
+        """)
+    )
+    catalog, _ = load_catalog(path, env={})
+    await catalog.start()
+    try:
+        await catalog.registry.sources["up"].settled()  # type: ignore[attr-defined]
+        view = catalog.view(ToolContext(), profile="chat")
+        assert view.names() == ["up__add"]
+        assert (await view.call("up__add", {"a": 1, "b": 2})).structured == {"total": 3}
+        assert (await view.call("up__add", {"a": "1", "b": 2})).structured == {"total": 3}
+        assert (tmp_path / "pegboard.lock").exists()
+    finally:
+        await catalog.close(grace_s=0)

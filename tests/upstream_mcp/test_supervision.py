@@ -1,0 +1,170 @@
+"""What happens to the tools of a server that comes and goes."""
+
+import asyncio
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from pegboard import Catalog
+from pegboard.sources.mcp.backoff import Pace, Spacing
+from pegboard.sources.mcp.mcp_source import McpSource
+from tests.timing import SLACK
+from tests.upstream_mcp.parts import EVIL, on_stdio, processes_of, processes_with, running, until, view_of
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_waits_double_up_to_thirty_seconds_and_the_breaker_opens_at_five() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    waits: list[float] = []
+    for _ in range(4):
+        pace.starts()
+        pace.failed(lived_s=0.0)
+        waits.append(round(pace.wait_s, 3))
+    assert waits == [0.2, 0.4, 0.8, 1.6]
+    assert not pace.is_open
+    pace.failed(lived_s=0.0)
+    assert (pace.is_open, pace.wait_s) == (True, 30.0)
+    clock.now = 61.0
+    assert not pace.is_open
+    pace.failed(lived_s=20.0)
+    assert round(pace.wait_s, 3) == 0.2
+
+
+def test_a_call_may_start_an_attempt_once_a_second() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    pace.starts()
+    clock.now = 0.9
+    assert not pace.may_nudge()
+    clock.now = 1.0
+    assert pace.may_nudge()
+
+
+def test_what_never_stops_is_done_every_five_seconds_and_what_rests_at_once() -> None:
+    clock = Clock()
+    clock.now = 100.0
+    spacing = Spacing(clock)
+    waits: list[float] = []
+    for _ in range(10):
+        waits.append(round(spacing.wait_s(), 3))
+        clock.now += waits[-1]
+    assert waits == [0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    clock.now += 6.1
+    assert spacing.wait_s() == 0.0
+
+
+async def test_a_server_that_announces_changes_without_end_is_listed_ever_more_seldom(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    began = time.monotonic()
+    async with running(on_stdio(EVIL, "changes=50", f"log={log}", trust="any")) as (catalog, _):
+        await until(lambda: log.read_text().count("tools/list") >= 6, within_s=60 * SLACK)
+        assert time.monotonic() - began > 0.05 + 0.1 + 0.2 + 0.4
+        assert (await view_of(catalog).call("up__echo", {"text": "hi"})).text == "hi"
+
+
+async def test_a_server_that_falls_silent_is_replaced_once_nobody_waits_for_it(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    settings = on_stdio(EVIL, f"log={log}", trust="any", timeout_s=0.5, own={"timeout_s": 0.3})
+    async with running(settings) as (catalog, source):
+        view = view_of(catalog)
+        assert (await view.call("up__echo", {"text": "hi"})).text == "hi"
+        (first,) = processes_of(log)
+        os.kill(first, signal.SIGSTOP)
+        assert (await view.call("up__echo", {"text": "hi"})).error.kind == "timeout"  # type: ignore[union-attr]
+        await until(lambda: source.state().status != "ok", within_s=60 * SLACK)
+        assert "did not answer in time" in source.state().reason
+        async with asyncio.timeout(60 * SLACK):
+            while (await view.call("up__echo", {"text": "hi"})).is_error:
+                await asyncio.sleep(0.01)
+        assert first not in processes_of(log)
+    assert processes_of(log) == []
+
+
+async def test_nothing_is_left_of_a_stubborn_server_that_is_being_replaced_at_the_end(tmp_path: Path) -> None:
+    log, seconds = tmp_path / "log", f"4{os.getpid()}.25"
+    settings = on_stdio(EVIL, f"log={log}", f"stubborn={seconds}", trust="any", timeout_s=0.5)
+    async with running(settings) as (_, source):
+        for process in processes_of(log):
+            os.kill(process, signal.SIGSTOP)
+        source._changed()
+        await until(lambda: source.state().status != "ok", within_s=60 * SLACK)
+    assert (processes_of(log), processes_with(seconds)) == ([], [])
+
+
+async def test_the_tools_stay_listed_for_the_grace_period_and_are_hidden_after_it() -> None:
+    told: list[float] = []
+    settings = on_stdio(EVIL, "call=die", trust="any", grace_s=1.0)
+    catalog, source = Catalog(), McpSource(settings)
+    catalog.add_source(source)
+    await catalog.start()
+    await source.settled()
+    try:
+        view = view_of(catalog)
+        object.__setattr__(source.settings, "command", "/nowhere/at/all")
+        assert (await view.call("up__echo", {"text": "x"})).error.kind == "upstream_lost"  # type: ignore[union-attr]
+        await until(lambda: source.state().status == "unreachable")
+        assert source.state().is_up
+        assert len(view_of(catalog).names()) == 3
+        assert (await view.call("up__echo", {"text": "x"})).error.kind == "upstream_unavailable"  # type: ignore[union-attr]
+        catalog.subscribe(lambda: told.append(time.monotonic()))
+        await until(lambda: not source.state().is_up)
+        assert view_of(catalog).names() == []
+        assert view_of(catalog).why("up.echo").code == "source"
+        await until(lambda: bool(told))
+        object.__setattr__(source.settings, "command", on_stdio().command)
+        source._wake.set()
+        await until(lambda: len(view_of(catalog).names()) == 3)
+    finally:
+        await catalog.close(grace_s=0)
+
+
+async def test_kills_with_ten_calls_in_flight_leave_nothing_behind() -> None:
+    word = f"mark-{time.monotonic_ns()}"
+    before = len(asyncio.all_tasks())
+    async with running(on_stdio(EVIL, "call=hang", f"mark={word}", trust="any")) as (catalog, source):
+        view = view_of(catalog)
+        for _ in range(4):
+            async with asyncio.timeout(20):
+                while source._link is None or source._link.is_lost:
+                    await asyncio.sleep(0.01)
+            source._pace._failures.clear()
+            calls = [asyncio.create_task(view.call("up__write", {"text": "x"})) for _ in range(10)]
+            await until(lambda: len(source._link._sent) == 10)
+            began = time.monotonic()
+            _kill(word)
+            ended = await asyncio.gather(*calls)
+            assert time.monotonic() - began < 1.0 * SLACK
+            assert {result.error.kind for result in ended if result.error} == {"upstream_lost"}
+    assert processes_with(word) == []
+    await until(lambda: len(asyncio.all_tasks()) <= before)
+
+
+def _kill(word: str) -> None:
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # others come and go meanwhile
+            if word in (folder / "cmdline").read_text(errors="replace"):
+                os.kill(int(folder.name), signal.SIGKILL)
+
+
+async def test_an_evil_server_among_others_changes_nothing_for_them() -> None:
+    calm = [on_stdio(EVIL, name=f"calm{number}", trust="any") for number in range(4)]
+    async with running(*calm, on_stdio(EVIL, "call=hang", name="evil", trust="any")) as (catalog, _):
+        view = view_of(catalog)
+        stuck = [asyncio.create_task(view.call("evil__echo", {"text": "x"})) for _ in range(20)]
+        for number in range(4):
+            began = time.monotonic()
+            assert (await view.call(f"calm{number}__echo", {"text": "hi"})).text == "hi"
+            assert time.monotonic() - began < 0.5 * SLACK
+        for task in stuck:
+            task.cancel()
+        await asyncio.gather(*stuck, return_exceptions=True)
