@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pegboard import Secret
-from pegboard.config.environment import Expanded, Interpolation, concealed, typed
+from pegboard.config.environment import Environment, Expanded, concealed, typed
 from pegboard.config.yaml_parser import parse
 from pegboard.config.yaml_tree import At
 from tests.config.project import Project
@@ -13,10 +13,10 @@ from tests.config.project import Project
 ENV = {"NAME": "ann", "EMPTY": "", "PORT": "8420", "FLAG": "true", "YAML": "{a: 1}"}
 
 
-def expand(text: str) -> tuple[object, Interpolation]:
+def expand(text: str) -> tuple[object, Environment]:
     root, _ = parse(text, file="f.yaml")
     assert root is not None
-    taking = Interpolation(ENV)
+    taking = Environment(ENV)
     plain = taking.plain(At(root))
     assert isinstance(plain, dict)
     return plain["v"], taking

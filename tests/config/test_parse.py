@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from pegboard.config.environment import Interpolation
+from pegboard.config.environment import Environment
 from pegboard.config.yaml_parser import MAX_DEPTH, MAX_NODES, parse
 from pegboard.config.yaml_tree import At, Items, Node, Table
 from tests.timing import SLACK
@@ -18,7 +18,7 @@ def plain(text: str) -> object:
     root, problems = parse(text, file="f.yaml")
     assert problems == []
     assert root is not None
-    return Interpolation({}).plain(At(root))
+    return Environment({}).plain(At(root))
 
 
 def unread(node: Node) -> object:
@@ -169,7 +169,7 @@ def test_any_text_gives_a_tree_or_problems_and_never_raises(text: str) -> None:
     for problem in problems:
         assert problem.where.startswith("f.yaml:")
     if root is not None:
-        Interpolation({}).plain(At(root))
+        Environment({}).plain(At(root))
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z]{1,5}", fullmatch=True), st.integers() | st.booleans() | st.text("ab c")))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pegboard.config import load_catalog
-from pegboard.config.environment import Interpolation, typed
+from pegboard.config.environment import Environment, typed
 from pegboard.config.parameters import read_parameters
 from pegboard.config.yaml_parser import parse
 from pegboard.config.yaml_tree import At
@@ -45,7 +45,7 @@ def test_the_shorthand_equals_the_schema_written_out(parameters: dict[str, tuple
     found = []
     for said in (shorthand, whole):
         at = read(as_yaml(said))
-        found.append(read_parameters(Interpolation({}).plain(at), at))
+        found.append(read_parameters(Environment({}).plain(at), at))
     assert found[0] == found[1] == (whole, [])
 
 
@@ -53,7 +53,7 @@ def test_the_shorthand_equals_the_schema_written_out(parameters: dict[str, tuple
 def test_a_value_of_the_environment_is_never_read_for_more_variables(value: str, others: dict[str, str]) -> None:
     env = {**others, "VALUE": value}
     at = read("v: '${VALUE}'")
-    plain = Interpolation(env).plain(at)
+    plain = Environment(env).plain(at)
     assert typed(plain) == {"v": value}
 
 

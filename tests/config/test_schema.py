@@ -7,7 +7,7 @@ import jsonschema_rs
 import pytest
 
 from pegboard.config import INIT_TEMPLATE, init_files, json_schema, warnings
-from pegboard.config.environment import Interpolation
+from pegboard.config.environment import Environment
 from pegboard.config.yaml_parser import parse
 from pegboard.config.yaml_tree import At
 from tests.config.project import Project
@@ -20,7 +20,7 @@ def unexpanded(text: str) -> Any:
     root, problems = parse(text.replace("$", "$$"), file="f")
     assert problems == []
     assert root is not None
-    return Interpolation({}).plain(At(root))
+    return Environment({}).plain(At(root))
 
 
 def test_the_schema_is_a_schema() -> None:

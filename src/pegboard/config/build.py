@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pegboard.catalog import Catalog
-from pegboard.config.build_context import Wiring
+from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Config, Declared
 from pegboard.config.forms import ProfileForm, availability
 from pegboard.config.identity import faults_of, rules_of
@@ -22,7 +22,7 @@ from pegboard.config.python_modules import (
     is_imported,
     registrations_of,
 )
-from pegboard.config.unreachable_tools import unseen_tools
+from pegboard.config.unreachable_tools import unreachable_tools
 from pegboard.config.value_types import rate_limit
 from pegboard.config.yaml_tree import At
 from pegboard.core.availability import compile_availability
@@ -57,7 +57,7 @@ def build(config: Config, *, clock: Clock = time.monotonic) -> Catalog:
     Raises:
         DefinitionError: with all problems, by file and line.
     """
-    return _wired(config, Report(), clock)
+    return _catalog_of(config, Report(), clock)
 
 
 def load_catalog(path: Path, *, env: Mapping[str, str], clock: Clock = time.monotonic) -> tuple[Catalog, Config]:
@@ -67,7 +67,7 @@ def load_catalog(path: Path, *, env: Mapping[str, str], clock: Clock = time.mono
         DefinitionError: with the problems of both, together.
     """
     config, report = read(path, env=env)
-    return _wired(config, report, clock), config
+    return _catalog_of(config, report, clock), config
 
 
 def warnings(config: Config, catalog: Catalog) -> list[Problem]:
@@ -82,24 +82,24 @@ def warnings(config: Config, catalog: Catalog) -> list[Problem]:
         found += [tool.at.problem(f"{name!r} was left out: {reason}") for name, reason in left_out[:_SHOWN]]
         if len(left_out) > _SHOWN:
             found.append(tool.at.problem(f"{len(left_out) - _SHOWN} more were left out"))
-    return found + list(unseen_tools(catalog))
+    return found + list(unreachable_tools(catalog))
 
 
-def _wired(config: Config, report: Report, clock: Clock) -> Catalog:
+def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
     limits = _limit_store(config, report, clock)
     catalog = Catalog(config.name, bounds=config.bounds, clock=clock, limit_store=limits)
     catalog.secrets.extend(config.secrets.values())
     catalog.guards.default_limit = config.default_limit
     with importing(config.path.absolute().parent) as collected:
-        wiring = Wiring(config=config, catalog=catalog, report=report, collected=collected)
-        _import_modules(wiring)
-        _declare_groups(wiring)
-        declare_predicates(wiring)
-        _declare_tools(wiring)
-        _declare_profiles(wiring)
-        _declare_hooks(wiring)
-        _declare_identity(wiring)
-        _check_whole(wiring)
+        build = BuildContext(config=config, catalog=catalog, report=report, collected=collected)
+        _import_modules(build)
+        _declare_groups(build)
+        declare_predicates(build)
+        _declare_tools(build)
+        _declare_profiles(build)
+        _declare_hooks(build)
+        _declare_identity(build)
+        _check_whole(build)
         if report:
             raise DefinitionError(report.sorted(config.files, config.secrets))
     return catalog
@@ -118,32 +118,32 @@ def _limit_store(config: Config, report: Report, clock: Clock) -> LimitStore:
     return MemoryLimitStore(clock=clock, max_keys=config.bounds.ratelimit_keys)
 
 
-def _import_modules(wiring: Wiring) -> None:
-    for declared in wiring.config.python:
+def _import_modules(build: BuildContext) -> None:
+    for declared in build.config.python:
         forget_home(declared.said)
         known = is_imported(declared.said)
-        if wiring.module(declared.said, declared.at, collect=True) is None:
-            wiring.missed = True
+        if build.module(declared.said, declared.at, collect=True) is None:
+            build.missed = True
         elif known:
             try:
-                registrations_of(declared.said, wiring.catalog)
+                registrations_of(declared.said, build.catalog)
             except DefinitionError as error:
-                wiring.refused(error, declared.at)
-    wiring.collected.update(homes_of_registrations(wiring.catalog))
-    entries = wiring.catalog.registry.build().entries
-    wiring.registered = {fold(entry.spec.name): entry for entry in entries if entry.spec.namespace == "main"}
+                build.refused(error, declared.at)
+    build.collected.update(homes_of_registrations(build.catalog))
+    entries = build.catalog.registry.build().entries
+    build.registered = {fold(entry.spec.name): entry for entry in entries if entry.spec.namespace == "main"}
 
 
-def _declare_groups(wiring: Wiring) -> None:
-    for name, description in wiring.config.groups.items():
-        wiring.catalog.group(name, description)
+def _declare_groups(build: BuildContext) -> None:
+    for name, description in build.config.groups.items():
+        build.catalog.group(name, description)
 
 
-def _declare_tools(wiring: Wiring) -> None:
-    registry = wiring.catalog.registry
-    for tool in wiring.config.tools:
-        wiring.config.kinds[tool.said.type].declare(tool, wiring)
-    for tool in wiring.config.tools:
+def _declare_tools(build: BuildContext) -> None:
+    registry = build.catalog.registry
+    for tool in build.config.tools:
+        build.config.kinds[tool.said.type].declare(tool, build)
+    for tool in build.config.tools:
         if tool.said.available is None:
             continue
         try:
@@ -154,19 +154,19 @@ def _declare_tools(wiring: Wiring) -> None:
                 context_type=ToolContext,
             )
         except DefinitionError as error:
-            wiring.refused(error, tool.at / "available")
+            build.refused(error, tool.at / "available")
 
 
-def _declare_profiles(wiring: Wiring) -> None:
-    registry = wiring.catalog.registry
+def _declare_profiles(build: BuildContext) -> None:
+    registry = build.catalog.registry
     # The groups of a tool that is wrong in another point are declared all the same.
-    known = registry.known_groups() | {group for tool in wiring.config.tools for group in tool.said.groups or ()}
-    known |= wiring.config.refused.groups
-    for name, declared in wiring.config.profiles.items():
+    known = registry.known_groups() | {group for tool in build.config.tools for group in tool.said.groups or ()}
+    known |= build.config.refused.groups
+    for name, declared in build.config.profiles.items():
         for index, group in enumerate(declared.said.include or ()):
             if group not in known:
                 at = _name_at(declared.at / "include", index)
-                wiring.report.add(at.problem(f"unknown group {group!r}.{nearest(group, known, label='Groups')}"))
+                build.report.add(at.problem(f"unknown group {group!r}.{nearest(group, known, label='Groups')}"))
         registry.profiles[name] = _profile(name, declared)
 
 
@@ -195,46 +195,46 @@ def _policy(said: ProfileForm, at: At) -> Policy:
     return deny or allow or Policy(origin=at.origin)
 
 
-def _declare_hooks(wiring: Wiring) -> None:
-    for declared in wiring.config.hooks:
+def _declare_hooks(build: BuildContext) -> None:
+    for declared in build.config.hooks:
         said = declared.said
-        run = wiring.resolve(said.use, declared.at / "use")
+        run = build.resolve(said.use, declared.at / "use")
         if run is not None:
             name = said.use.removeprefix("python:")
-            wiring.catalog.add_hook(Hook(kind=said.on, run=run, match=said.match, required=said.required, name=name))
+            build.catalog.add_hook(Hook(kind=said.on, run=run, match=said.match, required=said.required, name=name))
 
 
-def _declare_identity(wiring: Wiring) -> None:
-    declared = wiring.config.identity
+def _declare_identity(build: BuildContext) -> None:
+    declared = build.config.identity
     if declared is not None:
-        wiring.report.add(*faults_of(declared, tuple(wiring.catalog.registry.profiles)))
-        wiring.catalog.identity = rules_of(declared.said, wiring.config.path)
+        build.report.add(*faults_of(declared, tuple(build.catalog.registry.profiles)))
+        build.catalog.identity = rules_of(declared.said, build.config.path)
 
 
-def _check_whole(wiring: Wiring) -> None:
+def _check_whole(build: BuildContext) -> None:
     """Check what only the whole can show: namespaces that policies name, and predicates that Python tools name."""
-    for name, declared in wiring.config.profiles.items():
-        for fault in _unmatched(wiring.catalog, name, more=wiring.config.refused.namespaces)[0]:
+    for name, declared in build.config.profiles.items():
+        for fault in _unmatched(build.catalog, name, more=build.config.refused.namespaces)[0]:
             # The fault starts with the glob, quoted.
-            wiring.report.add(*(at.problem(fault) for glob, at in _globs(declared) if fault.startswith(repr(glob))))
-        _check_meta_names(name, declared, wiring)
-    reported = {tool.at.origin for tool in wiring.config.tools}
+            build.report.add(*(at.problem(fault) for glob, at in _globs(declared) if fault.startswith(repr(glob))))
+        _check_meta_names(name, declared, build)
+    reported = {tool.at.origin for tool in build.config.tools}
     try:
-        wiring.catalog.snapshot()
+        build.catalog.snapshot()
     except DefinitionError as error:
-        wiring.report.add(*(problem for problem in error.problems if problem.where not in reported))
+        build.report.add(*(problem for problem in error.problems if problem.where not in reported))
 
 
-def _check_meta_names(name: str, declared: Declared[ProfileForm], wiring: Wiring) -> None:
+def _check_meta_names(name: str, declared: Declared[ProfileForm], build: BuildContext) -> None:
     """Report a declared tool that a meta tool of the profile would hide by its name."""
     if declared.said.exposure == "direct":
         return
-    registry = wiring.catalog.registry
+    registry = build.catalog.registry
     meta = {fold(meta) for meta in MetaNames.renamed(registry.profiles[name].rename)}
     for entry in registry.build().entries:
         if fold(entry.wire_name) in meta:
             text = f"{entry.wire_name!r} ({entry.spec.origin}) has the name of a meta tool; rename one, or say `direct`"
-            wiring.report.add((declared.at / "exposure").problem(text))
+            build.report.add((declared.at / "exposure").problem(text))
 
 
 def _unmatched(catalog: Catalog, profile: str, *, more: Set[str] = frozenset()) -> tuple[list[str], list[str]]:

@@ -1,4 +1,4 @@
-"""Wiring: the catalog in the making, with what its parts need: the config, the problems, the way to Python objects."""
+"""Build context: the catalog in the making, with the config, the problems and the way to Python objects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOT_THEIRS = ("<", str(Path(__file__).parents[1]), importlib.__file__)
 
 
 @dataclass(kw_only=True, slots=True)
-class Wiring:
+class BuildContext:
     """One catalog in the making.
 
     `registered` are the tools that `python:` modules registered in namespace `main`, by folded name;

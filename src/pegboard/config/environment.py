@@ -34,7 +34,7 @@ class Expanded(str):
         return scalar_value(str(self)) if self.is_plain else str(self)
 
 
-class Interpolation:
+class Environment:
     """The environment of one load, and what was taken from it.
 
     `secrets` has every variable that was used and is not empty; `defaulted` those whose default was taken, with the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pegboard.config.build_context import Wiring
+from pegboard.config.build_context import BuildContext
 from pegboard.config.forms import ModelForm
 from pegboard.core.ports import Model
 from pegboard.egress.destinations import only_there
@@ -16,18 +16,18 @@ from pegboard.models.openai_compatible import ChatModel
 _OPENAI = "https://api.openai.com/v1"
 
 
-def models_of(wiring: Wiring) -> Mapping[str, Model]:
+def models_of(build: BuildContext) -> Mapping[str, Model]:
     """Return the models by name; what is wrong with one is reported at its place."""
     found: dict[str, Model] = {}
-    for name, declared in wiring.config.models.items():
-        model = _model(declared.said, wiring.config.secrets)
+    for name, declared in build.config.models.items():
+        model = _model(declared.said, build.config.secrets)
         try:
             only_there(model.base_url)
         except DefinitionError as error:
-            wiring.refused(error, declared.at)
+            build.refused(error, declared.at)
             continue
         if model.api_key is not None:
-            wiring.catalog.secrets.append(model.api_key)
+            build.catalog.secrets.append(model.api_key)
         found[name] = model
     return found
 

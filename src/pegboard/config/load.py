@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from pegboard.config.config import Config, Declared, Refused
-from pegboard.config.environment import Interpolation, is_table
+from pegboard.config.environment import Environment, is_table
 from pegboard.config.files import find_files, read_text
 from pegboard.config.forms import Fragment, HookForm, MainFile, ModelForm, PredicateForm
 from pegboard.config.kinds import KINDS, Kind
@@ -48,7 +48,7 @@ def load(path: Path, *, env: Mapping[str, str]) -> Config:
 
 def read(path: Path, *, env: Mapping[str, str]) -> tuple[Config, Report]:
     """Return what could be read of a config, and the problems of the rest."""
-    reading = _Reading(path=path, interpolation=Interpolation(env))
+    reading = _Reading(path=path, environment=Environment(env))
     main = reading.file(path, MainFile)
     if main is None:
         return reading.config(MainFile.model_validate({})), reading.report
@@ -64,7 +64,7 @@ class _Reading:
     """One load in progress: what has been collected of all files so far."""
 
     path: Path
-    interpolation: Interpolation
+    environment: Environment
     report: Report = field(default_factory=Report)
     files: list[Path] = field(default_factory=list[Path])
     warnings: list[Problem] = field(default_factory=list[Problem])
@@ -87,8 +87,8 @@ class _Reading:
         if root is None:
             return None
         at = At(root)
-        plain = self.interpolation.plain(at)
-        self.report.add(*self.interpolation.problems)
+        plain = self.environment.plain(at)
+        self.report.add(*self.environment.problems)
         predicates = set(plain["predicates"]) if is_table(plain.get("predicates")) else set[str]()
         file = self._validated(model, plain, at)
         if file is not None:
@@ -238,7 +238,7 @@ class _Reading:
         found: dict[str, Declared[ModelForm | str]] = {}
         for name, said in main.models.items():
             found[name] = Declared(said=said, at=at / "models" / name)
-            if _needs_openai_key(said) and not self.interpolation.take("OPENAI_API_KEY"):
+            if _needs_openai_key(said) and not self.environment.take("OPENAI_API_KEY"):
                 missing = "the variable 'OPENAI_API_KEY' is not set; set it, or write `api_key`"
                 self.report.add(found[name].at.problem(missing))
         return found
@@ -248,7 +248,7 @@ class _Reading:
         predicates: dict[str, Declared[PredicateForm]] = self.named.get("predicates", {})
         for entry in predicates.values():
             for name in secret_names(entry.said):
-                self.interpolation.take(name)
+                self.environment.take(name)
         limits = main.limits.model_dump(exclude_none=True) if main.limits is not None else {}
         store = None if main.rate_limits is None else main.rate_limits.store
         return Config(
@@ -258,8 +258,8 @@ class _Reading:
             name=main.name,
             python=tuple(self.python),
             settings={name: entry.said for name, entry in self.named.get("settings", {}).items()},
-            secrets=dict(self.interpolation.secrets),
-            defaulted=dict(self.interpolation.defaulted),
+            secrets=dict(self.environment.secrets),
+            defaulted=dict(self.environment.defaulted),
             predicates=predicates,
             groups={name: entry.said or "" for name, entry in self.named.get("groups", {}).items()},
             tools=tuple(self.tools),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Any
 
-from pegboard.config.build_context import Wiring
+from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
 from pegboard.config.forms import PredicateForm, PredicateRef
 from pegboard.config.yaml_tree import At
@@ -20,21 +20,21 @@ from pegboard.model.memo import Question
 _WORDS_FOR_NO = frozenset({"", "false", "no", "off", "0"})
 
 
-def declare_predicates(wiring: Wiring) -> None:
+def declare_predicates(build: BuildContext) -> None:
     """Register every predicate of the config, in the order in which they need each other."""
-    making = _Making(wiring)
-    for name in wiring.config.refused.predicates:
+    making = _Making(build)
+    for name in build.config.refused.predicates:
         making.stand_in(name)
-    for name, declared in wiring.config.predicates.items():
+    for name, declared in build.config.predicates.items():
         making.make(name, declared)
 
 
 class _Making:
     """Turns forms into what core reads; the questions that stand in them unnamed are kept aside, by their words."""
 
-    def __init__(self, wiring: Wiring) -> None:
-        self._wiring = wiring
-        self._registry = wiring.catalog.registry
+    def __init__(self, build: BuildContext) -> None:
+        self._build = build
+        self._registry = build.catalog.registry
         self._limit_s = self._registry.bounds.predicate_s
         self._from_python = frozenset(self._registry.predicates)
         self._unnamed: dict[str, Question] = {}
@@ -81,19 +81,19 @@ class _Making:
                 return {"not": self._form(said.not_, at / "not") if said.not_ is not None else False}
 
     def _named(self, name: str, at: At) -> object:
-        declared = self._wiring.config.predicates.get(name)
+        declared = self._build.config.predicates.get(name)
         if declared is not None:
             self.make(name, declared)
         try:
             self._compiled(name)
         except DefinitionError as error:
             if declared is None:
-                self._wiring.refused(error, at)
+                self._build.refused(error, at)
             return False
         return name
 
     def _secret(self, name: str) -> Callable[[ToolContext], bool]:
-        from_environment = self._wiring.config.secrets.get(name)
+        from_environment = self._build.config.secrets.get(name)
         return lambda ctx: bool(ctx.secrets.get(name, from_environment))
 
     def _context(self, name: str, at: At) -> object:
@@ -107,7 +107,7 @@ class _Making:
         )
 
     def _setting(self, name: str, at: At) -> object:
-        settings = self._wiring.config.settings
+        settings = self._build.config.settings
         if name not in settings:
             hint = nearest(name, settings, label="Settings")
             self._report(at, f"there is no setting {name!r} under `settings:`.{hint}")
@@ -118,7 +118,7 @@ class _Making:
         )
 
     def _python(self, reference: str, at: At) -> object:
-        found = self._wiring.resolve(reference, at)
+        found = self._build.resolve(reference, at)
         if found is None:
             return False
         self._unnamed[reference] = predicate(reference.removeprefix("python:"), found, limit_s=self._limit_s)
@@ -152,7 +152,7 @@ class _Making:
         return Question(ask, name, ask_async if waiting else ask, is_async=bool(waiting), limit_s=self._limit_s)
 
     def _report(self, at: At, message: str, *, at_key: bool = False) -> None:
-        self._wiring.report.add(at.problem(message, at_key=at_key))
+        self._build.report.add(at.problem(message, at_key=at_key))
 
 
 def _is_on(value: Any) -> bool:

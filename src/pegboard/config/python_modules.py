@@ -1,8 +1,8 @@
 """Modules: import an operator's Python, collect what it registers, and leave no trace in the next load.
 
 * Modules below the config's folder are importable, as if Python had been started there. That holds while a config is
-  wired and no longer: a module imports what it needs of the folder at its top, not inside a function that runs later.
-* While they are imported, `pegboard.default_catalog` writes into the catalog that is being wired. So nothing has to be
+  built and no longer: a module imports what it needs of the folder at its top, not inside a function that runs later.
+* While they are imported, `pegboard.default_catalog` writes into the catalog that is being built. So nothing has to be
   copied, and nothing stays behind for another config in the same process.
 * What one load brought in from the folder, or what registered something, the next one runs afresh, so that it sees
   edited files. A library that is only the home of a handler is not run twice. What the host had imported itself is

@@ -9,7 +9,7 @@ from pegboard.core.names import nearest
 from pegboard.model.error import Problem
 
 
-def unseen_tools(catalog: Catalog) -> Iterator[Problem]:
+def unreachable_tools(catalog: Catalog) -> Iterator[Problem]:
     """Yield a warning for each tool that no caller of any profile can see, for the names of its groups alone."""
     profiles = catalog.registry.profiles.values()
     if not profiles or any(profile.include is None for profile in profiles):

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pegboard.discovery.catalog_listing import Shelf
+from pegboard.discovery.catalog_listing import CatalogListing
 from pegboard.discovery.token_budget import estimated_tokens
 
 _SHARES = (1_000, 60, 30, 20, 12, 8, 5, 3, 2, 1)
 
 
-def digest_of(shelf: Shelf, *, budget_tokens: int) -> str:
+def digest_of(listing: CatalogListing, *, budget_tokens: int) -> str:
     """Return one line a namespace, `name: [tool,tool]`; over the budget fewer tools each, then fewer namespaces.
 
     It depends on the names alone, so that prompt caches hold.
     """
-    agents = {agent: list(tools) for agent, tools in shelf.agents.items()}
+    agents = {agent: list(tools) for agent, tools in listing.agents.items()}
     for text in _shorter_and_shorter(agents):
         if estimated_tokens(len(text.encode())) <= budget_tokens:
             return text

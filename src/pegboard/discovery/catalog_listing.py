@@ -1,4 +1,4 @@
-"""Shelf: the tools that one caller sees, by namespace, and what a wrong name was meant to be."""
+"""CatalogListing: the tools that one caller sees, by namespace, and what a wrong name was meant to be."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _LINE_CHARS = 200
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Shelf:
+class CatalogListing:
     """The visible tools of a caller: namespace → own name → tool, both in alphabetical order."""
 
     agents: Mapping[str, Mapping[str, ToolEntry]]
 
     @classmethod
-    def of(cls, entries: Iterable[ToolEntry]) -> Shelf:
+    def of(cls, entries: Iterable[ToolEntry]) -> CatalogListing:
         """Sort tools that are visible already; nothing is judged here."""
         found: dict[str, dict[str, ToolEntry]] = {}
         for entry in sorted(entries, key=lambda entry: (entry.spec.namespace, entry.spec.name)):

@@ -19,11 +19,11 @@ from pegboard.core.schema import compile_schema
 from pegboard.core.view import View
 from pegboard.discovery import meta_tool_schemas as wording
 from pegboard.discovery.catalog_digest import digest_of
-from pegboard.discovery.catalog_listing import Shelf
+from pegboard.discovery.catalog_listing import CatalogListing
 from pegboard.discovery.get_tools import get_tools
-from pegboard.discovery.loop_guard import LoopBreaker
+from pegboard.discovery.loop_guard import LoopGuard
 from pegboard.discovery.meta_tool_schemas import MetaNames
-from pegboard.discovery.meta_tools import Meta
+from pegboard.discovery.meta_tools import MetaTools
 from pegboard.discovery.search.finder import Finder
 from pegboard.discovery.search_tools import search_tools
 from pegboard.discovery.token_budget import estimated_tokens
@@ -51,12 +51,12 @@ class Discovery:
     """What all callers of one catalog share: the index, and who asks in circles. State of one Catalog."""
 
     finder: Finder
-    loops: LoopBreaker
+    loop_guard: LoopGuard
     bounds: Bounds
 
     @classmethod
     def of(cls, registry: Registry) -> Discovery:
-        return cls(finder=Finder(registry), loops=LoopBreaker(), bounds=registry.bounds)
+        return cls(finder=Finder(registry), loop_guard=LoopGuard(), bounds=registry.bounds)
 
 
 def exposed(view: View, discovery: Discovery) -> View:
@@ -132,7 +132,7 @@ class ExposedView(View):
         kept = lists.get(key)
         if kept is not None and kept[0] is visible:
             return kept[1]
-        digest = digest_of(Shelf.of(visible), budget_tokens=_DIGEST_TOKENS[self.mode])
+        digest = digest_of(CatalogListing.of(visible), budget_tokens=_DIGEST_TOKENS[self.mode])
         listed = (*(self._entry(name, digest=digest) for name in self.meta_tools), *self._pinned(visible))
         if visible is self.snapshot.selected(self.selection, self.ctx.policy):
             if len(lists) >= _MAX_LISTS:
@@ -175,11 +175,11 @@ class ExposedView(View):
     def _handler(self, name: str) -> Handler:
         names = self.meta_names
         run = {names.search: search_tools, names.get: get_tools, names.use: use_tools}[name]
-        meta = Meta(
+        meta = MetaTools(
             view=self._plain,
             names=names,
             finder=self._discovery.finder,
-            loops=self._discovery.loops,
+            loop_guard=self._discovery.loop_guard,
             bounds=self._discovery.bounds,
             run=self._run_inner,
             require_context=self._profile.require_context,

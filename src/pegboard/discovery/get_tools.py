@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from pegboard.discovery.catalog_listing import Shelf, find, one_line
+from pegboard.discovery.catalog_listing import CatalogListing, find, one_line
 from pegboard.discovery.intent import without_intent, workspaces_of
-from pegboard.discovery.meta_tools import Meta
+from pegboard.discovery.meta_tools import MetaTools
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError, PegboardError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
@@ -17,7 +17,7 @@ log = logging.getLogger("pegboard")
 _ALL = ["*"]
 
 
-async def get_tools(meta: Meta, ctx: CallContext, args: JSON) -> JSON:
+async def get_tools(meta: MetaTools, ctx: CallContext, args: JSON) -> JSON:
     """Answer one request; what cannot be found is told beside what can."""
     request: JSONValue = args.get("request")
     if not is_list(request) or not request:
@@ -32,12 +32,12 @@ async def get_tools(meta: Meta, ctx: CallContext, args: JSON) -> JSON:
     return meta.answer(ctx, "get", {"request": request}, answered)
 
 
-async def _answered(meta: Meta, request: list[JSONValue]) -> JSON:
-    shelf = Shelf.of((await meta.view.prepare()).tools())
+async def _answered(meta: MetaTools, request: list[JSONValue]) -> JSON:
+    listing = CatalogListing.of((await meta.view.prepare()).tools())
     shown: list[JSON] = []
     problems: list[str] = []
     for item in request:
-        await _answer_item(item, meta, shelf, shown, problems)
+        await _answer_item(item, meta, listing, shown, problems)
     data: JSON = {"tools": shown}
     if meta.require_context:
         data["workspaces"] = workspaces_of(meta.view.ctx)
@@ -45,26 +45,28 @@ async def _answered(meta: Meta, request: list[JSONValue]) -> JSON:
     return {**answered, "error": f"Some items not found: {', '.join(problems)}"} if problems else answered
 
 
-async def _answer_item(item: JSONValue, meta: Meta, shelf: Shelf, shown: list[JSON], problems: list[str]) -> None:
+async def _answer_item(
+    item: JSONValue, meta: MetaTools, listing: CatalogListing, shown: list[JSON], problems: list[str]
+) -> None:
     said: JSON = item if is_object(item) else {}
     agent: Any = said.get("agent", said.get("namespace"))
     if not isinstance(agent, str) or not agent.strip():
         problems.append('Missing or invalid "agent" field in request item')
         return
-    if agent not in shelf.agents:
-        problems.append(shelf.no_agent(agent))
+    if agent not in listing.agents:
+        problems.append(listing.no_agent(agent))
         return
     tools = said.get("tools", _ALL)
     if not is_list(tools) or not tools:
         problems.append(f'Agent "{agent}" requires "tools" array with at least one tool name')
         return
     if tools == _ALL:
-        shown.extend(brief(entry) for entry in shelf.agents[agent].values())
+        shown.extend(brief(entry) for entry in listing.agents[agent].values())
         return
     for tool in tools:
         found = await find(meta.view, tool, agent) if isinstance(tool, str) else None
         if found is None:
-            problems.append(shelf.no_tool(str(tool), agent))
+            problems.append(listing.no_tool(str(tool), agent))
         else:
             shown.append(full(found[1]))
 
@@ -81,7 +83,7 @@ def full(entry: ToolEntry) -> JSON:
     return {"agent": spec.namespace, "tool": spec.name, "description": spec.description, "inputSchema": schema}
 
 
-def _request_required(meta: Meta) -> str:
+def _request_required(meta: MetaTools) -> str:
     example = '{ "request": [{ "agent": "files", "tools": ["list"] }] }'
     return f"Request array is required. Example: {example}. See tool description for available agents and tools."
 

@@ -15,7 +15,7 @@ _MAX_QUESTIONS = 50
 Session = tuple[str | None, ...]
 
 
-class LoopBreaker:
+class LoopGuard:
     """Counts equal discovery requests of each session, as far back as 50 different ones; in memory, bounded.
 
     It changes no answer and no list: from the third time on, the answer is the same with a nudge to call.

@@ -1,4 +1,4 @@
-"""Meta: what the three meta tools share for one caller."""
+"""MetaTools: what the three meta tools share for one caller."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from pegboard.core.view import View
-from pegboard.discovery.loop_guard import LoopBreaker
+from pegboard.discovery.loop_guard import LoopGuard
 from pegboard.discovery.meta_tool_schemas import MetaNames
 from pegboard.discovery.search.finder import Finder
 from pegboard.model.bounds import Bounds
@@ -20,13 +20,13 @@ RunInner = Callable[[str, JSONValue, ToolContext, str, object], Awaitable[ToolRe
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Meta:
+class MetaTools:
     """One caller's view, without the meta tools themselves, and what they need beside it."""
 
     view: View
     names: MetaNames
     finder: Finder
-    loops: LoopBreaker
+    loop_guard: LoopGuard
     bounds: Bounds
     run: RunInner
     require_context: bool = False
@@ -37,7 +37,7 @@ class Meta:
 
     def answer(self, ctx: CallContext, tool: str, request: JSON, answered: JSON) -> JSON:
         """Return a discovery answer; with a nudge to call when this session has asked the same twice before."""
-        if not self.loops.nudges(ctx, self.profile, tool, request):
+        if not self.loop_guard.nudges(ctx, self.profile, tool, request):
             return answered
         nudge = f"You have asked this before and the answer is the same. Call {self.names.use} now, or ask differently."
         return {**answered, "nudge": nudge}

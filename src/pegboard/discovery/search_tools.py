@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 from pegboard.core.view import View
 from pegboard.discovery.catalog_listing import told_back
 from pegboard.discovery.get_tools import brief, full
-from pegboard.discovery.meta_tools import Meta
+from pegboard.discovery.meta_tools import MetaTools
 from pegboard.discovery.search.finder import Finder, Found
 from pegboard.model.call_context import CallContext
 from pegboard.model.json_types import JSON, JSONValue, is_list
@@ -21,7 +21,7 @@ DEFAULT_LIMIT = 8
 _EXAMPLE = '{ "queries": ["create an issue", "send an email"] }'
 
 
-async def search_tools(meta: Meta, ctx: CallContext, args: JSON) -> JSON:
+async def search_tools(meta: MetaTools, ctx: CallContext, args: JSON) -> JSON:
     """Answer up to five requests, each with what serves it or with nothing."""
     given: JSONValue = args.get("queries", args.get("query"))
     said = [given] if isinstance(given, str) else given

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pegboard.discovery.batch_results import Outcome, shown_outcomes
-from pegboard.discovery.catalog_listing import Shelf, find, told_back
+from pegboard.discovery.catalog_listing import CatalogListing, find, told_back
 from pegboard.discovery.intent import SERVICE, CallIntent, fault_of, filled, without_intent
-from pegboard.discovery.meta_tools import Meta
+from pegboard.discovery.meta_tools import MetaTools
 from pegboard.model.call_context import CallContext
 from pegboard.model.context import ToolContext
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
@@ -38,7 +38,7 @@ class _Item:
     fault: str = ""
 
 
-async def use_tools(meta: Meta, ctx: CallContext, args: JSON) -> JSON | ToolResult:
+async def use_tools(meta: MetaTools, ctx: CallContext, args: JSON) -> JSON | ToolResult:
     """Run the calls in order or in parallel; tell of each what became of it."""
     said: JSONValue = args.get("calls")
     if not is_list(said) or not said:
@@ -46,7 +46,7 @@ async def use_tools(meta: Meta, ctx: CallContext, args: JSON) -> JSON | ToolResu
     fault = _batch_fault(meta, args, len(said))
     if fault:
         return {"success": False, "error": fault}
-    meta.loops.went_on(meta.view.ctx, meta.profile)
+    meta.loop_guard.went_on(meta.view.ctx, meta.profile)
     items = [await _read(index, call, meta) for index, call in enumerate(said)]
     strategy = "parallel" if args.get("strategy") == "parallel" else "serial"
     intent = CallIntent.of(args.get("context"))
@@ -60,7 +60,7 @@ async def use_tools(meta: Meta, ctx: CallContext, args: JSON) -> JSON | ToolResu
     return shown_outcomes(done, cap_bytes=meta.bounds.result_bytes)
 
 
-def _batch_fault(meta: Meta, args: JSON, count: int) -> str | None:
+def _batch_fault(meta: MetaTools, args: JSON, count: int) -> str | None:
     most = meta.bounds.use_tools_calls
     if count > most:
         return f"{meta.names.use} runs at most {most} calls in a batch; this one has {count}. Split it."
@@ -73,7 +73,7 @@ def _batch_fault(meta: Meta, args: JSON, count: int) -> str | None:
 # ---------------------------------------------------------------- what the model wrote
 
 
-async def _read(index: int, said: JSONValue, meta: Meta) -> _Item:
+async def _read(index: int, said: JSONValue, meta: MetaTools) -> _Item:
     if not is_object(said):
         return _Item(index=index, fault=f"call {index} is no object. {_correct('…', '…')}")
     agent: Any = said.get("agent", said.get("namespace"))
@@ -106,14 +106,14 @@ async def _read(index: int, said: JSONValue, meta: Meta) -> _Item:
     )
 
 
-async def _not_found(meta: Meta, tool: str, agent: str | None) -> str:
+async def _not_found(meta: MetaTools, tool: str, agent: str | None) -> str:
     if tool in meta.names:
         return f"{tool} cannot be called through {meta.names.use}: put the calls of all tools into one batch."
-    shelf = Shelf.of((await meta.view.prepare()).tools())
+    listing = CatalogListing.of((await meta.view.prepare()).tools())
     if agent is None:
-        told = shelf.no_name(tool)
+        told = listing.no_name(tool)
     else:
-        told = shelf.no_tool(tool, agent) if agent in shelf.agents else shelf.no_agent(agent)
+        told = listing.no_tool(tool, agent) if agent in listing.agents else listing.no_agent(agent)
     return f"{told}. Call {meta.names.get} to see what is available."
 
 
@@ -131,7 +131,7 @@ def _correct(agent: str, tool: str, entry: ToolEntry | None = None) -> str:
 class _Batch:
     """The calls of one batch on their way."""
 
-    def __init__(self, meta: Meta, ctx: CallContext, intent: CallIntent, items: Sequence[_Item]) -> None:
+    def __init__(self, meta: MetaTools, ctx: CallContext, intent: CallIntent, items: Sequence[_Item]) -> None:
         self._meta, self._ctx, self._intent, self._items = meta, ctx, intent, items
         self._lanes = asyncio.Semaphore(AT_ONCE)
         self._fractions = [0.0] * len(items)

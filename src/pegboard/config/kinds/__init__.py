@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from pegboard.config.build_context import Wiring
+from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
 from pegboard.config.kinds import builtin, client, internal, mcp, openapi, webhook
 from pegboard.config.kinds.tool_form import ToolForm
@@ -16,10 +16,10 @@ F = TypeVar("F", bound=ToolForm)
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[F]):
-    """One type of tools: the keys that one may have, and what puts it into the catalog that is being wired."""
+    """One type of tools: the keys that one may have, and what puts it into the catalog that is being built."""
 
     form: type[F]
-    declare: Callable[[Declared[F], Wiring], None]
+    declare: Callable[[Declared[F], BuildContext], None]
 
 
 KINDS: Final[Mapping[str, Kind[Any]]] = {

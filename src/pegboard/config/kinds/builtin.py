@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pydantic import Field, ValidationError
 
-from pegboard.config.build_context import Wiring
+from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
 from pegboard.config.kinds.tool_form import ToolForm, check_aliases, check_examples, overlaid
 from pegboard.config.language_models import models_of
@@ -33,32 +33,32 @@ class BuiltinForm(ToolForm):
         return self.as_ or self.name
 
 
-def declare(tool: Declared[BuiltinForm], wiring: Wiring) -> None:
+def declare(tool: Declared[BuiltinForm], build: BuildContext) -> None:
     """Put the tool into the catalog, once its config can be honoured."""
     said, at = tool.said, tool.at
     if said.name not in BUILTINS:
         unknown = f"there is no built-in tool {said.name!r}.{nearest(said.name, BUILTINS, label='Built-in tools')}"
-        wiring.report.add((at / "name").problem(unknown))
+        build.report.add((at / "name").problem(unknown))
         return
     kind = builtin_kind(said.name)
-    folder = wiring.config.path.absolute().parent
+    folder = build.config.path.absolute().parent
     services = Services(
-        folder=folder, clock=wiring.catalog.guards.clock, bounds=wiring.config.bounds, models=models_of(wiring)
+        folder=folder, clock=build.catalog.guards.clock, bounds=build.config.bounds, models=models_of(build)
     )
     try:
         settings = kind.configured(said.config)
         entry = kind.entry(settings, services)
     except ValidationError as error:
-        wiring.report.add(*explain(error, at / "config" if (at / "config").exists else at, kind.config))
+        build.report.add(*explain(error, at / "config" if (at / "config").exists else at, kind.config))
         return
     except DefinitionError as error:
-        wiring.refused(error, at / "config")
+        build.refused(error, at / "config")
         return
-    wiring.catalog.secrets.extend(settings.secrets())
-    spec = replace(overlaid(entry.spec, tool, wiring), name=said.called)
-    entry = replace(entry, spec=check_aliases(spec, tool, wiring), fingerprint="", wire_name="")
+    build.catalog.secrets.extend(settings.secrets())
+    spec = replace(overlaid(entry.spec, tool, build), name=said.called)
+    entry = replace(entry, spec=check_aliases(spec, tool, build), fingerprint="", wire_name="")
     try:
-        wiring.catalog.registry.add(entry)
-        check_examples(entry, tool, wiring)
+        build.catalog.registry.add(entry)
+        check_examples(entry, tool, build)
     except (DefinitionError, CallError) as error:
-        wiring.refused(error, at)
+        build.refused(error, at)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from pegboard.config.build_context import Wiring
+from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
 from pegboard.config.kinds.described import DescribedForm, declare_described
 from pegboard.config.value_types import Flag
@@ -21,7 +21,7 @@ class ClientForm(DescribedForm):
     )
 
 
-def declare(tool: Declared[ClientForm], wiring: Wiring) -> None:
+def declare(tool: Declared[ClientForm], build: BuildContext) -> None:
     """Put the tool into the catalog."""
 
     def make(spec: ToolSpec) -> ToolEntry:
@@ -30,4 +30,4 @@ def declare(tool: Declared[ClientForm], wiring: Wiring) -> None:
             raise DefinitionError(Problem(path="output", message=text))
         return client_entry(spec, wait=tool.said.wait)
 
-    declare_described(tool, wiring, make, section="")
+    declare_described(tool, build, make, section="")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from pydantic import Field
 
-from pegboard.config.build_context import Wiring
+from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
 from pegboard.config.kinds.tool_form import ToolForm, check_aliases, check_examples, overlaid
 from pegboard.config.parameters import read_parameters
@@ -26,17 +26,17 @@ class DescribedForm(ToolForm):
 
 
 def declare_described(
-    tool: Declared[DescribedForm], wiring: Wiring, make: Callable[[ToolSpec], ToolEntry], *, section: str
+    tool: Declared[DescribedForm], build: BuildContext, make: Callable[[ToolSpec], ToolEntry], *, section: str
 ) -> None:
     """Put what `make` makes of the declaration into the catalog; its problems stand below `section`."""
     said, at = tool.said, tool.at
-    spec = described_spec(tool, wiring)
+    spec = described_spec(tool, build)
     if spec is None:
         return
     try:
         entry = make(spec)
     except DefinitionError as error:
-        wiring.report.add(
+        build.report.add(
             *(
                 _place(at / section if section else at, problem.path).problem(problem.message)
                 for problem in error.problems
@@ -44,21 +44,21 @@ def declare_described(
         )
         return
     try:
-        wiring.catalog.registry.add(entry)
-        check_examples(entry, tool, wiring)
+        build.catalog.registry.add(entry)
+        check_examples(entry, tool, build)
     except (DefinitionError, CallError) as error:
-        wiring.refused(error, at / "parameters" if said.parameters is not None else at)
+        build.refused(error, at / "parameters" if said.parameters is not None else at)
 
 
-def described_spec(tool: Declared[DescribedForm], wiring: Wiring) -> ToolSpec | None:
+def described_spec(tool: Declared[DescribedForm], build: BuildContext) -> ToolSpec | None:
     """Return the declaration as the config has it; `None` where its parameters are no schema."""
     schema: JSON = {"type": "object", "properties": {}}
     if tool.said.parameters is not None:
         schema, problems = read_parameters(tool.said.parameters, tool.at / "parameters")
-        wiring.report.add(*problems)
+        build.report.add(*problems)
         if problems:
             return None
-    return check_aliases(overlaid(ToolSpec(name=tool.said.name, input_schema=schema), tool, wiring), tool, wiring)
+    return check_aliases(overlaid(ToolSpec(name=tool.said.name, input_schema=schema), tool, build), tool, build)
 
 
 def _place(at: At, path: str) -> At:

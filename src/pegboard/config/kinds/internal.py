@@ -11,7 +11,7 @@ from pydantic import Field
 
 from pegboard.authoring.function import ToolOptions, function_entry
 from pegboard.authoring.tool_class import Tool
-from pegboard.config.build_context import Wiring
+from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
 from pegboard.config.kinds.tool_form import ToolForm, check_aliases, check_examples, overlaid
 from pegboard.config.parameters import misfits, read_parameters
@@ -35,44 +35,44 @@ class InternalForm(ToolForm):
     inline: Maybe[Flag] = Field(None, description="Run a plain function in the event loop: for those that never wait.")
 
 
-def declare(tool: Declared[InternalForm], wiring: Wiring) -> None:
+def declare(tool: Declared[InternalForm], build: BuildContext) -> None:
     """Put the tool into the catalog, on the function that it names or that is registered under its name."""
-    base = _base(tool, wiring)
+    base = _base(tool, build)
     if base is None:
         return
-    entry = replace(base, spec=overlaid(base.spec, tool, wiring), fingerprint="", wire_name="")
+    entry = replace(base, spec=overlaid(base.spec, tool, build), fingerprint="", wire_name="")
     if tool.said.inline is not None and base.runs != "async":
         entry = replace(entry, runs="inline" if tool.said.inline else "thread")
-    entry = _with_parameters(entry, tool, wiring)
+    entry = _with_parameters(entry, tool, build)
     if entry is None:
         return
-    entry = replace(entry, spec=check_aliases(entry.spec, tool, wiring))
+    entry = replace(entry, spec=check_aliases(entry.spec, tool, build))
     try:
-        wiring.catalog.registry.add(entry)
-        check_examples(entry, tool, wiring)
+        build.catalog.registry.add(entry)
+        check_examples(entry, tool, build)
     except (DefinitionError, CallError) as error:
-        wiring.refused(error, tool.at / "parameters" if tool.said.parameters is not None else tool.at)
+        build.refused(error, tool.at / "parameters" if tool.said.parameters is not None else tool.at)
 
 
-def _base(tool: Declared[InternalForm], wiring: Wiring) -> ToolEntry | None:
+def _base(tool: Declared[InternalForm], build: BuildContext) -> ToolEntry | None:
     """Return the function as a tool, still with the words of its own declaration; `None` where there is none."""
     said, at = tool.said, tool.at
-    registered = wiring.registered.get(fold(said.name))
+    registered = build.registered.get(fold(said.name))
     if said.handler is not None:
         if registered is not None:
-            wiring.report.add(
+            build.report.add(
                 (at / "name").problem(
                     f"the tool {said.name!r} is declared twice: at {at.origin} and at {registered.spec.origin}. "
                     "Rename one, or remove `handler:` to describe that function here"
                 )
             )
             return None
-        found = wiring.resolve(said.handler, at / "handler")
-        return None if found is None else _entry(found, tool, wiring)
+        found = build.resolve(said.handler, at / "handler")
+        return None if found is None else _entry(found, tool, build)
     if registered is None:
-        if not wiring.missed:
-            near = nearest_one(fold(said.name), wiring.registered)
-            wiring.report.add(
+        if not build.missed:
+            near = nearest_one(fold(said.name), build.registered)
+            build.report.add(
                 (at / "handler").problem(
                     f"nothing runs {said.name!r}: give `handler: python:module:function`, or register that function "
                     "in a module under `python:`" + (f" (there is {near!r})" if near else "")
@@ -80,15 +80,17 @@ def _base(tool: Declared[InternalForm], wiring: Wiring) -> ToolEntry | None:
             )
         return None
     if registered.handler is None:
-        wiring.report.add(
+        build.report.add(
             (at / "name").problem(f"{said.name!r} is made by a builder ({registered.spec.origin}); describe it there")
         )
         return None
-    wiring.catalog.registry.remove(registered.qualified_id)
+    build.catalog.registry.remove(registered.qualified_id)
     return registered
 
 
-def _entry(found: Callable[..., Any] | ToolEntry, tool: Declared[InternalForm], wiring: Wiring) -> ToolEntry | None:
+def _entry(
+    found: Callable[..., Any] | ToolEntry, tool: Declared[InternalForm], build: BuildContext
+) -> ToolEntry | None:
     """Return the tool for what `handler:` names: a function, a class of tools, or a bound specification."""
     if isinstance(found, ToolEntry):
         return found
@@ -97,11 +99,11 @@ def _entry(found: Callable[..., Any] | ToolEntry, tool: Declared[InternalForm], 
     try:
         return function_entry(found, ToolOptions())
     except DefinitionError as error:
-        wiring.refused(error, tool.at / "handler")
+        build.refused(error, tool.at / "handler")
         return None
 
 
-def _with_parameters(entry: ToolEntry, tool: Declared[InternalForm], wiring: Wiring) -> ToolEntry | None:
+def _with_parameters(entry: ToolEntry, tool: Declared[InternalForm], build: BuildContext) -> ToolEntry | None:
     """Return the entry with the declared parameters, once they fit the function; without any it keeps its own."""
     said, at = tool.said.parameters, tool.at / "parameters"
     if said is None:
@@ -109,6 +111,6 @@ def _with_parameters(entry: ToolEntry, tool: Declared[InternalForm], wiring: Wir
     schema, problems = read_parameters(said, at)
     spec = entry.spec
     problems = problems or list(misfits(schema, spec.input_schema, takes_extra=spec.allow_unknown, at=at))
-    wiring.report.add(*problems)
+    build.report.add(*problems)
     # The function may take anything; what the config declares is all that a call may bring.
     return None if problems else replace(entry, spec=replace(spec, input_schema=schema, allow_unknown=False))

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from pegboard.config.build_context import Wiring
+from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
 from pegboard.config.environment import concealed
 from pegboard.config.kinds.tool_form import ToolForm, overlaid
@@ -95,23 +95,23 @@ class McpForm(ToolForm):
     mcp: ServerForm = Field(description="The server.")
 
 
-def declare(tool: Declared[McpForm], wiring: Wiring) -> None:
+def declare(tool: Declared[McpForm], build: BuildContext) -> None:
     """Add the server to the catalog as a source of tools; it is reached when the catalog starts."""
     at = tool.at / "mcp"
     problems = [*_misplaced(tool.said, tool.at), *_unfit(tool.said.mcp, at)]
-    wiring.report.add(*problems)
+    build.report.add(*problems)
     if problems:
         return
     try:
-        wiring.catalog.add_source(McpSource(_settings(tool, wiring), lock=_lock(wiring)))
+        build.catalog.add_source(McpSource(_settings(tool, build), lock=_lock(build)))
     except DefinitionError as error:
-        wiring.refused(error, tool.at / "name")
+        build.refused(error, tool.at / "name")
 
 
-def _settings(tool: Declared[McpForm], wiring: Wiring) -> ServerSettings:
+def _settings(tool: Declared[McpForm], build: BuildContext) -> ServerSettings:
     said, server = tool.said, tool.said.mcp
-    spec = overlaid(ToolSpec(name=said.name), tool, wiring)
-    folder = wiring.config.path.absolute().parent
+    spec = overlaid(ToolSpec(name=said.name), tool, build)
+    folder = build.config.path.absolute().parent
     return ServerSettings(
         name=said.name,
         transport=server.transport,
@@ -133,14 +133,14 @@ def _settings(tool: Declared[McpForm], wiring: Wiring) -> ServerSettings:
         trust_annotations=server.trust_annotations,
         trust=server.trust,
         origin=tool.at.origin,
-        bounds=wiring.config.bounds,
+        bounds=build.config.bounds,
     )
 
 
-def _lock(wiring: Wiring) -> LockFile:
+def _lock(build: BuildContext) -> LockFile:
     """Return the lock beside the config; one for all servers, as each writes the whole file."""
-    known = (source.lock for source in wiring.catalog.registry.sources.values() if isinstance(source, McpSource))
-    return next(known, None) or LockFile(wiring.config.path.absolute().parent / LOCK_NAME)
+    known = (source.lock for source in build.catalog.registry.sources.values() if isinstance(source, McpSource))
+    return next(known, None) or LockFile(build.config.path.absolute().parent / LOCK_NAME)
 
 
 def _misplaced(said: McpForm, at: At) -> list[Any]:

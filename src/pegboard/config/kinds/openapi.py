@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from pegboard.config.build_context import Wiring
+from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
 from pegboard.config.files import read_text
 from pegboard.config.kinds.tool_form import ToolForm, overlaid
@@ -80,7 +80,7 @@ class OpenApiForm(ToolForm):
         return () if _is_url(self.openapi.spec) else (folder / self.openapi.spec,)
 
 
-def declare(tool: Declared[OpenApiForm], wiring: Wiring) -> None:
+def declare(tool: Declared[OpenApiForm], build: BuildContext) -> None:
     """Add the API to the catalog as a source of tools; a description behind a URL is fetched when it starts."""
     at, said = tool.at, tool.said.openapi
     misplaced = [
@@ -89,35 +89,35 @@ def declare(tool: Declared[OpenApiForm], wiring: Wiring) -> None:
         if getattr(tool.said, key, None) is not None
     ]
     if misplaced:
-        wiring.report.add(*misplaced)
+        build.report.add(*misplaced)
         return
-    source = OpenApiSource(_settings(tool, wiring))
+    source = OpenApiSource(_settings(tool, build))
     try:
         if not _is_url(said.spec):
-            path = wiring.config.path.absolute().parent / said.spec
+            path = build.config.path.absolute().parent / said.spec
             if not path.is_file():
                 raise DefinitionError("is no file; name one relative to this one, or a URL")
-            text = read_text(path, max_bytes=wiring.config.bounds.upstream_list_bytes)
+            text = read_text(path, max_bytes=build.config.bounds.upstream_list_bytes)
             if isinstance(text, Problem):
                 raise DefinitionError(text.message)
             source.take(text)
-        wiring.catalog.add_source(source)
+        build.catalog.add_source(source)
     except DefinitionError as error:
         place = at / "openapi" / ("base_url" if said.base_url is not None and "the server" in str(error) else "spec")
-        wiring.report.add(place.problem(f"{said.spec!r} {error}"))
+        build.report.add(place.problem(f"{said.spec!r} {error}"))
 
 
 def _is_url(spec: str) -> bool:
     return spec.startswith(("http://", "https://"))
 
 
-def _settings(tool: Declared[OpenApiForm], wiring: Wiring) -> ApiSettings:
+def _settings(tool: Declared[OpenApiForm], build: BuildContext) -> ApiSettings:
     said = tool.said.openapi
-    spec = overlaid(ToolSpec(name=tool.said.name), tool, wiring)
+    spec = overlaid(ToolSpec(name=tool.said.name), tool, build)
     auth = said.auth or AuthForm.model_validate({})
     return ApiSettings(
         name=tool.said.name,
-        read=lambda text: description_value(text, bounds=wiring.config.bounds),
+        read=lambda text: description_value(text, bounds=build.config.bounds),
         spec=said.spec if _is_url(said.spec) else None,
         operations=tuple(said.operations),
         base_url=said.base_url,
@@ -125,9 +125,9 @@ def _settings(tool: Declared[OpenApiForm], wiring: Wiring) -> ApiSettings:
         query=auth.query,
         groups=spec.groups,
         own={key: getattr(spec, key) for key in _OF_EACH},
-        timeout_s=spec.timeout_s or wiring.config.bounds.tool_timeout_s,
+        timeout_s=spec.timeout_s or build.config.bounds.tool_timeout_s,
         origin=tool.at.origin,
-        bounds=wiring.config.bounds,
+        bounds=build.config.bounds,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_model
 
-from pegboard.config.build_context import Wiring
+from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
 from pegboard.config.environment import typed
 from pegboard.config.kinds.described import DescribedForm, described_spec
@@ -41,11 +41,11 @@ def _needs_settings(settings: type[BaseModel]) -> bool:
     return False
 
 
-def plugin_declare(kind: PluginKind) -> Callable[[Declared[Any], Wiring], None]:
+def plugin_declare(kind: PluginKind) -> Callable[[Declared[Any], BuildContext], None]:
     """Return what puts a tool of this kind into the catalog."""
 
-    def declare(tool: Declared[Any], wiring: Wiring) -> None:
-        spec = described_spec(tool, wiring)
+    def declare(tool: Declared[Any], build: BuildContext) -> None:
+        spec = described_spec(tool, build)
         if spec is None:
             return
         settings: Any = None
@@ -54,35 +54,35 @@ def plugin_declare(kind: PluginKind) -> Callable[[Declared[Any], Wiring], None]:
             settings = kind.settings.model_validate({}) if said is None else said
         place = tool.at / kind.name if (tool.at / kind.name).exists else tool.at
         declaration = Declaration(
-            spec=spec, settings=settings, folder=wiring.config.path.absolute().parent, bounds=wiring.config.bounds
+            spec=spec, settings=settings, folder=build.config.path.absolute().parent, bounds=build.config.bounds
         )
         try:
             made: Any = kind.make(declaration)
         except (DefinitionError, CallError) as error:
-            wiring.refused(error, place)
+            build.refused(error, place)
             return
         except Exception as error:  # noqa: BLE001 - boundary: foreign code
             said = " ".join(str(error).split())[:300]
-            wiring.report.add(place.problem(f"{kind.plugin} failed on this tool: {type(error).__name__}: {said}"))
+            build.report.add(place.problem(f"{kind.plugin} failed on this tool: {type(error).__name__}: {said}"))
             return
         try:
-            _take(made, tool, wiring)
+            _take(made, tool, build)
         except (DefinitionError, CallError) as error:
-            wiring.refused(error, tool.at)
+            build.refused(error, tool.at)
         except TypeError:
             what = f"{kind.plugin} made a {type(made).__name__} of this tool, and neither a tool nor a source"
-            wiring.report.add(place.problem(what))
+            build.report.add(place.problem(what))
 
     return declare
 
 
-def _take(made: Any, tool: Declared[Any], wiring: Wiring) -> None:
+def _take(made: Any, tool: Declared[Any], build: BuildContext) -> None:
     if all(callable(getattr(made, name, None)) for name in ("entries", "state", "start", "stop", "subscribe")):
-        wiring.catalog.add_source(made)
+        build.catalog.add_source(made)
         return
     entries = cast("Sequence[Any]", made) if isinstance(made, list | tuple) else [made]
     if not all(isinstance(entry, ToolEntry) for entry in entries):
         raise TypeError
     for entry in entries:
-        wiring.catalog.registry.add(replace(entry, spec=replace(entry.spec, origin=tool.at.origin)))
-        check_examples(entry, tool, wiring)
+        build.catalog.registry.add(replace(entry, spec=replace(entry.spec, origin=tool.at.origin)))
+        check_examples(entry, tool, build)

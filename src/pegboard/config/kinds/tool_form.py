@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from pegboard.authoring.aliases import Declared as Name
 from pegboard.authoring.aliases import resolve
-from pegboard.config.build_context import Wiring
+from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
 from pegboard.config.forms import Available, availability
 from pegboard.config.parameters import read_schema
@@ -124,7 +124,7 @@ class ToolForm(Form):
         return ()
 
 
-def overlaid(spec: ToolSpec, tool: Declared[ToolForm], wiring: Wiring) -> ToolSpec:
+def overlaid(spec: ToolSpec, tool: Declared[ToolForm], build: BuildContext) -> ToolSpec:
     """Return `spec` with what the config says of the tool; what it does not say stays."""
     said, at = tool.said, tool.at
     changes: dict[str, Any] = {"name": said.name, "origin": at.origin}
@@ -139,7 +139,7 @@ def overlaid(spec: ToolSpec, tool: Declared[ToolForm], wiring: Wiring) -> ToolSp
     if said.timeout_seconds is not None:
         changes["timeout_s"] = said.timeout_seconds
     if said.consent is not None:
-        changes["consent"] = _consent(said.consent, tool, wiring)
+        changes["consent"] = _consent(said.consent, tool, build)
     if said.internal_only is not None:
         changes["internal_only"] = said.internal_only
     if said.repair is not None:
@@ -149,7 +149,7 @@ def overlaid(spec: ToolSpec, tool: Declared[ToolForm], wiring: Wiring) -> ToolSp
         changes["title"] = said.annotations.title or spec.title
     if said.output is not None:
         schema, problems = read_schema(said.output, at / "output")
-        wiring.report.add(*problems)
+        build.report.add(*problems)
         changes["output_schema"] = None if problems else schema
     for name in ("renamed_from", "deprecated", "replaced_by"):
         if getattr(said, name) is not None:
@@ -159,18 +159,18 @@ def overlaid(spec: ToolSpec, tool: Declared[ToolForm], wiring: Wiring) -> ToolSp
     return replace(spec, **changes)
 
 
-def check_examples(entry: ToolEntry, tool: Declared[ToolForm], wiring: Wiring) -> None:
+def check_examples(entry: ToolEntry, tool: Declared[ToolForm], build: BuildContext) -> None:
     """Report the examples whose arguments a call would refuse."""
-    judge, _ = judges(entry, wiring.config.bounds)
+    judge, _ = judges(entry, build.config.bounds)
     for index, example in enumerate(tool.said.examples or ()):
         for problem in judge.problems(judge.with_defaults(dict(example))):
             at = tool.at / "examples" / index
-            wiring.report.add(
+            build.report.add(
                 at.problem(f"a call with these arguments would be refused: {problem.path}: {problem.message}")
             )
 
 
-def check_aliases(spec: ToolSpec, tool: Declared[ToolForm], wiring: Wiring) -> ToolSpec:
+def check_aliases(spec: ToolSpec, tool: Declared[ToolForm], build: BuildContext) -> ToolSpec:
     """Return `spec` with the aliases of the config, each resolved to the parameter it stands for."""
     properties: Mapping[str, Any] = spec.input_schema.get("properties", {})
     own = {alias: target for alias, target in spec.aliases.items() if target in properties}
@@ -188,13 +188,13 @@ def check_aliases(spec: ToolSpec, tool: Declared[ToolForm], wiring: Wiring) -> T
                 ),
                 "",
             )
-            wiring.report.add((tool.at / "aliases" / meant).problem(problem.message, at_key=True))
+            build.report.add((tool.at / "aliases" / meant).problem(problem.message, at_key=True))
         return spec
     return replace(spec, aliases=made)
 
 
-def _consent(said: str, tool: Declared[ToolForm], wiring: Wiring) -> ConsentRule:
+def _consent(said: str, tool: Declared[ToolForm], build: BuildContext) -> ConsentRule:
     if said in ("never", "always", "destructive"):
         return said
-    found = wiring.resolve(said, tool.at / "consent")
+    found = build.resolve(said, tool.at / "consent")
     return "always" if found is None else found

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from pegboard.config.build_context import Wiring
+from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
 from pegboard.config.kinds.described import DescribedForm, declare_described
 from pegboard.config.value_types import Concealed, ConcealedText, FilledText, Form, Maybe, PositiveNumber
@@ -43,7 +43,7 @@ class WebhookForm(DescribedForm):
     webhook: RequestForm = Field(description="How the service is asked.")
 
 
-def declare(tool: Declared[WebhookForm], wiring: Wiring) -> None:
+def declare(tool: Declared[WebhookForm], build: BuildContext) -> None:
     """Put the tool into the catalog, once its request can be made."""
     said = tool.said.webhook
 
@@ -57,8 +57,8 @@ def declare(tool: Declared[WebhookForm], wiring: Wiring) -> None:
                 timeout_s=said.timeout,
                 body=said.body,
                 result=said.result,
-                bounds=wiring.config.bounds,
+                bounds=build.config.bounds,
             ),
         )
 
-    declare_described(tool, wiring, make, section="webhook")
+    declare_described(tool, build, make, section="webhook")
