@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from pegboard import Bounds, CallError, Catalog, DefinitionError, Secret, ToolSpec
 from pegboard.core import schema as schema_module
+from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.schema import check_bounds, compile_schema, json_path, parse_json
 from tests.core.parts import ANN, echo, kind_of, one_tool
 from tests.timing import SLACK
@@ -407,10 +408,9 @@ async def test_what_subclasses_a_json_type_is_no_crash(value: Any) -> None:
 
 
 def test_compiled_schemas_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schema_module, "_compiled", {})
-    monkeypatch.setattr(schema_module, "_MAX_COMPILED", 3)
+    monkeypatch.setattr(schema_module, "_compiled", BoundedCache[str, schema_module.Compiled](max_entries=3))
     judges = [compile_schema({"const": number}) for number in range(10)]
     assert len(schema_module._compiled) <= 3
     assert [judge.is_valid(number) for number, judge in enumerate(judges)] == [True] * 10
-    assert compile_schema({"const": 9}) is judges[9]
+    assert [compile_schema({"const": number}) is judges[number] for number in (9, 8, 7, 0)] == [True, True, True, False]
     assert not compile_schema(False).is_valid({})

@@ -10,6 +10,7 @@ import orjson
 from pegboard.auth.jwks import KeySet
 from pegboard.auth.rejections import BadCredentialError, InsufficientScopeError
 from pegboard.auth.rules import ALGORITHMS, Credential, TokenRules
+from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.digests import digest
 from pegboard.model.json_types import JSON
 
@@ -30,7 +31,7 @@ class TokenReader:
 
     def __init__(self, rules: TokenRules, keys: KeySet) -> None:
         self._rules, self._keys = rules, keys
-        self._made: dict[bytes, jwt.PyJWK] = {}
+        self._public_keys = BoundedCache[bytes, jwt.PyJWK](max_entries=_MAX_MADE)
         self._judge = jwt.PyJWT(options={"enforce_minimum_key_length": True})
 
     async def credential(self, token: str) -> Credential:
@@ -70,12 +71,10 @@ class TokenReader:
     def _public(self, key: JSON, algorithm: str) -> jwt.PyJWK:
         """Return a key ready for use; making one takes longer than verifying with it."""
         name = orjson.dumps([algorithm, key], option=orjson.OPT_SORT_KEYS)
-        made = self._made.get(name)
-        if made is None:
-            if len(self._made) >= _MAX_MADE:
-                self._made.clear()
-            made = self._made[name] = jwt.PyJWK.from_dict(key, algorithm)
-        return made
+        public_key = self._public_keys.get(name)
+        if public_key is not None:
+            return public_key
+        return self._public_keys.remember(name, jwt.PyJWK.from_dict(key, algorithm))
 
     def _credential(self, claims: JSON) -> Credential:
         scopes = _scopes(claims)

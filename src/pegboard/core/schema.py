@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 import jsonschema_rs
 import orjson
 
+from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.digests import digest
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.error import CallError, DefinitionError
@@ -70,8 +71,8 @@ class Compiled:
         return found[:_MAX_PROBLEMS]
 
 
-_compiled: dict[str, Compiled] = {}
 _MAX_COMPILED = 20_000
+_compiled = BoundedCache[str, Compiled](max_entries=_MAX_COMPILED)
 
 
 def _refuse(uri: str) -> JSONValue:
@@ -88,12 +89,10 @@ def compile_schema(schema: JSON | bool, *, bounds: Bounds = DEFAULT_BOUNDS) -> C
     whole: JSON = schema if isinstance(schema, dict) else {"allOf": [schema]}
     check_schema_size(whole, bounds=bounds)
     key = digest(whole)
-    found = _compiled.get(key)
-    if found is None:
-        if len(_compiled) >= _MAX_COMPILED:
-            _compiled.clear()
-        found = _compiled[key] = Compiled(whole, _validator(whole))
-    return found
+    cached = _compiled.get(key)
+    if cached is not None:
+        return cached
+    return _compiled.remember(key, Compiled(whole, _validator(whole)))
 
 
 def _validator(schema: JSON) -> Any:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.hooks import hooks_of
 from pegboard.core.judge import applies
 from pegboard.core.registry import Plan, Registry, Snapshot
@@ -42,6 +43,7 @@ NAMESPACE = "pegboard__meta"
 """No tool can be declared in it: a namespace has no double underscore."""
 
 _MAX_LISTS = 256
+_Lists = BoundedCache[Any, tuple[Any, tuple[ToolEntry, ...]]]
 _DIGEST_TOKENS = {"two_tool": 2_000, "search": 400}
 _ANY_OBJECT: JSON = {"type": "object"}
 
@@ -127,17 +129,15 @@ class ExposedView(View):
         visible = super().tools()
         if self.mode == "direct":
             return visible
-        lists: dict[Any, tuple[Any, tuple[ToolEntry, ...]]] = self.snapshot.cache.setdefault("exposed", {})
+        lists: _Lists = self.snapshot.cache.setdefault("exposed", BoundedCache(max_entries=_MAX_LISTS))
         key = (self._profile, self.mode, id(visible))
-        kept = lists.get(key)
-        if kept is not None and kept[0] is visible:
-            return kept[1]
+        cached = lists.get(key)
+        if cached is not None and cached[0] is visible:
+            return cached[1]
         digest = digest_of(CatalogListing.of(visible), budget_tokens=_DIGEST_TOKENS[self.mode])
         listed = (*(self._entry(name, digest=digest) for name in self.meta_tools), *self._pinned(visible))
         if visible is self.snapshot.selected(self.selection, self.ctx.policy):
-            if len(lists) >= _MAX_LISTS:
-                lists.clear()
-            lists[key] = (visible, listed)
+            lists.remember(key, (visible, listed))
         return listed
 
     def _pinned(self, visible: Sequence[ToolEntry]) -> list[ToolEntry]:

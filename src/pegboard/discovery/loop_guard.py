@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 
+from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.digests import digest
 from pegboard.model.context import ToolContext
 
@@ -22,7 +22,7 @@ class LoopGuard:
     """
 
     def __init__(self) -> None:
-        self._asked: OrderedDict[Session, OrderedDict[str, int]] = OrderedDict()
+        self._asked = BoundedCache[Session, BoundedCache[str, int]](max_entries=_MAX_SESSIONS)
         self._lock = threading.Lock()
 
     def nudges(self, ctx: ToolContext, profile: str | None, tool: str, request: object) -> bool:
@@ -30,15 +30,11 @@ class LoopGuard:
         key = digest([tool, request])
         with self._lock:
             session = _session(ctx, profile)
-            asked = self._asked.setdefault(session, OrderedDict())
-            self._asked.move_to_end(session)
-            asked[key] = asked.get(key, 0) + 1
-            asked.move_to_end(key)
-            if len(asked) > _MAX_QUESTIONS:
-                asked.popitem(last=False)
-            if len(self._asked) > _MAX_SESSIONS:
-                self._asked.popitem(last=False)
-            return asked[key] >= _NUDGE_FROM
+            asked = self._asked.get(session)
+            if asked is None:
+                asked = BoundedCache[str, int](max_entries=_MAX_QUESTIONS)
+            self._asked.remember(session, asked)
+            return asked.remember(key, asked.get(key, 0) + 1) >= _NUDGE_FROM
 
     def went_on(self, ctx: ToolContext, profile: str | None) -> None:
         """Forget what a session has asked: it has called a tool."""

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.registry import Snapshot
 from pegboard.core.schema import parse_json
 from pegboard.core.view import View
@@ -17,6 +18,9 @@ from pegboard.providers.compile import Rewritten, dialect, rewritten, target_nam
 
 _MAX_LISTS = 256
 Draw = Callable[[ToolEntry, str, JSON], JSON]
+
+
+_Lists = BoundedCache[Any, tuple[tuple[ToolEntry, ...], bytes]]
 
 
 class _Drawn(NamedTuple):
@@ -42,16 +46,14 @@ class Target:
         # A list that nothing changed for this caller is the snapshot's own: one id stands for all of it.
         is_kept = tools is snapshot.selected(view.selection, view.ctx.policy)
         key = (self.name, id(tools) if is_kept else tuple(map(id, tools)))
-        lists: dict[Any, tuple[tuple[ToolEntry, ...], bytes]] = snapshot.cache.setdefault("lists", {})
-        found = lists.get(key)
-        if found is not None:
-            return found[1]
+        lists: _Lists = snapshot.cache.setdefault("lists", BoundedCache(max_entries=_MAX_LISTS))
+        cached = lists.get(key)
+        if cached is not None:
+            return cached[1]
         joined = b"[" + b",".join(self.tool_bytes(entry, snapshot) for entry in tools) + b"]"
         if all(entry.builder is None and snapshot.owns(entry) for entry in tools):
             # The entries are kept beside the bytes, so that their ids cannot come to mean others.
-            if len(lists) >= _MAX_LISTS:
-                lists.clear()
-            lists[key] = (tools, joined)
+            lists.remember(key, (tools, joined))
         return joined
 
     def tool_bytes(self, entry: ToolEntry, snapshot: Snapshot) -> bytes:

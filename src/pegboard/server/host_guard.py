@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from pegboard.core.bounded_cache import BoundedCache
 from pegboard.model.error import DefinitionError
 
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
@@ -38,7 +39,7 @@ class Gate:
 
     def __init__(self, hosts: Iterable[str]) -> None:
         self.hosts = frozenset(host.lower() for host in hosts)
-        self._good: set[tuple[bytes | None, bytes | None]] = set()
+        self._good = BoundedCache[tuple[bytes | None, bytes | None], None](max_entries=_REMEMBERED)
 
     def refusal(self, headers: Headers) -> Refusal | None:
         """Return why these headers are refused; `None` lets the request in."""
@@ -58,9 +59,7 @@ class Gate:
             return _NO_HOST
         if origin is not None and not self._is_ours(_ORIGIN, origin):
             return _NO_ORIGIN
-        if len(self._good) >= _REMEMBERED:
-            self._good.clear()
-        self._good.add(key)
+        self._good.remember(key, None)
         return None
 
     def _is_ours(self, form: re.Pattern[str], value: bytes) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
+from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.names import nearest
 from pegboard.model.context import CallBudget, ToolContext
 from pegboard.model.error import DefinitionError
@@ -119,15 +120,13 @@ def context_maker(config: object, *, context_type: type[ToolContext] = ToolConte
 
 def _renewing(make: ContextFor) -> ContextFor:
     """Return what makes equal contexts by copying one a visit: thirty fields cost more than many a call."""
-    patterns: dict[Visit, ToolContext] = {}
+    patterns = BoundedCache[Visit, ToolContext](max_entries=_MAX_PATTERNS)
     prefix, numbers = os.urandom(8).hex(), itertools.count(1)
 
     def renew(visit: Visit) -> ToolContext:
         pattern = patterns.get(visit)
         if pattern is None:
-            if len(patterns) >= _MAX_PATTERNS:
-                patterns.clear()
-            pattern = patterns[visit] = make(visit)
+            pattern = patterns.remember(visit, make(visit))
         made = object.__new__(ToolContext)
         made.__dict__.update(pattern.__dict__)
         # What belongs to one request alone.

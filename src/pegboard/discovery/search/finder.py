@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.ports import Embedder
 from pegboard.core.registry import Registry, Snapshot
 from pegboard.core.view import View
@@ -50,7 +51,9 @@ class _Built:
     snapshot: Snapshot
     known: frozenset[str]
     index: Index
-    visible: dict[int, tuple[Sequence[ToolEntry], VisibleTools]]
+    visible: BoundedCache[int, tuple[Sequence[ToolEntry], VisibleTools]] = field(
+        default_factory=lambda: BoundedCache(max_entries=_MAX_VISIBLE_SETS)
+    )
 
 
 class Finder:
@@ -90,8 +93,8 @@ class Finder:
             else:
                 index = before.index
             self.builds += 1
-            self._built = made = _Built(snapshot=snapshot, known=frozenset(now), index=index, visible={})
-            return made
+            self._built = built = _Built(snapshot=snapshot, known=frozenset(now), index=index)
+            return built
 
     def _search(self, view: View, built: _Built, queries: Iterable[str], limit: int) -> list[Found]:
         by_id = {entry.qualified_id: entry for entry in view.tools()}
@@ -110,18 +113,16 @@ class Finder:
 
     def _visible(self, view: View, by_id: Mapping[str, ToolEntry], built: _Built) -> tuple[Index, VisibleTools]:
         tools = view.tools()
-        kept = built.visible.get(id(tools))
-        if kept is not None and kept[0] is tools:
-            return built.index, kept[1]
+        cached = built.visible.get(id(tools))
+        if cached is not None and cached[0] is tools:
+            return built.index, cached[1]
         # One-off tools and what a bundle built belong to this caller: an index of its own has them besides.
         own = [text_of(entry) for name, entry in by_id.items() if name not in built.known]
         index = built.index.updated(changed=own) if own else built.index
         visible = index.among(by_id.keys())
         if not own and tools is view.snapshot.selected(view.selection, view.ctx.policy):
             # Callers of one profile share the list itself, as long as nothing in it depends on the caller.
-            if len(built.visible) >= _MAX_VISIBLE_SETS:
-                built.visible.clear()
-            built.visible[id(tools)] = (tools, visible)
+            built.visible.remember(id(tools), (tools, visible))
         return index, visible
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from mcp.server.streamable_http import check_accept_headers
 from starlette.requests import Request
 
+from pegboard.core.bounded_cache import BoundedCache
 from pegboard.server.host_guard import Gate, Headers, Refusal
 from pegboard.server.mcp.protocol import VERSION
 
@@ -35,7 +36,7 @@ class HeadReader:
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
-        self._known: dict[tuple[tuple[bytes, bytes], ...], Head] = {}
+        self._known = BoundedCache[tuple[tuple[bytes, bytes], ...], Head](max_entries=_REMEMBERED)
 
     def read(self, raw: Headers) -> Head:
         """Return what the headers say."""
@@ -53,9 +54,7 @@ class HeadReader:
             return Head(trimmed, by_name, refusal)
         head = Head(trimmed, by_name, None, *_plain(trimmed, by_name))
         if len(key) <= _MAX_REMEMBERED_HEADERS:
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[key] = head
+            self._known.remember(key, head)
         return head
 
 

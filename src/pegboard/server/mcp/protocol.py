@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from pegboard.core.bounded_cache import BoundedCache
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.server.gateway import Desk, RpcError
 from pegboard.server.mcp.input_required import RoundBridge
@@ -92,7 +93,7 @@ class Door:
         meta = orjson.dumps({SERVER_KEY: server})
         self._call_tail = b',"resultType":"complete","_meta":%b}' % meta
         self._list_tail = b',"ttlMs":%d,"cacheScope":"private"%b' % (LIST_TTL_MS, self._call_tail)
-        self._accepted: set[bytes] = set()
+        self._accepted = BoundedCache[bytes, None](max_entries=_REMEMBERED)
 
     def plan(self, message: JSONValue, visit: Visit) -> Plan | None:
         """Return the work for a plain request; `None` when the SDK shall look at it."""
@@ -163,9 +164,7 @@ class Door:
         elif self._accepts is None or not self._accepts(said):
             return False
         if is_usual and len(key) <= 4096:
-            if len(self._accepted) >= _REMEMBERED:
-                self._accepted.clear()
-            self._accepted.add(key)
+            self._accepted.remember(key, None)
         return True
 
 

@@ -15,6 +15,7 @@ import orjson
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
+from pegboard.core.bounded_cache import BoundedCache
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.failures import EgressError
 from pegboard.egress.transport import GuardedTransport, guarded_client
@@ -33,6 +34,7 @@ _RESUMED_AFTER_S = (0.5, 1.0, 2.0, 5.0)
 _RESUMED_TIMES = 100
 # As much as the SDK takes in one event of an SSE session.
 _EVENT_BYTES = 1024 * 1024
+_MAX_FAILURES = 1_000
 Streams = Any  # the SDK's pair of message streams, whose classes differ from transport to transport
 
 
@@ -45,14 +47,12 @@ class Failures:
     def __init__(self, on_lost: Callable[[CallError], None], on_doubt: Callable[[], None]) -> None:
         self.on_lost, self.on_doubt = on_lost, on_doubt
         self.last_status = 0
-        self._met: dict[str, CallError] = {}
+        self._met = BoundedCache[str, CallError](max_entries=_MAX_FAILURES)
 
     def remember(self, error: CallError) -> str:
         """Keep an error for the call that it belongs to; returns the token that finds it again."""
-        if len(self._met) > 1_000:
-            self._met.clear()
         token = secrets.token_hex(16)
-        self._met[token] = error
+        self._met.remember(token, error)
         return token
 
     def recall(self, token: object) -> CallError | None:

@@ -19,6 +19,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
+from pegboard.core.bounded_cache import BoundedCache
 from pegboard.egress.process import Process, launch
 from pegboard.model.error import CallError
 from pegboard.sources.mcp.server_settings import ServerSettings, revealed
@@ -30,6 +31,7 @@ _EXACT_BYTES = 2 * 1024 * 1024
 _LONG_NUMBER = re.compile(rb"\d{19}")
 # A person sees ten steps a second; a flood of them must not keep the loop from anything else.
 _PROGRESS_S = 0.1
+_MAX_PROGRESSED = 1_000  # calls of one connection
 Messages = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
 
 
@@ -88,7 +90,7 @@ async def _read(
 ) -> None:
     """Pass on the messages among the lines until the program has no more."""
     bad_in_a_row = 0
-    progressed: dict[Any, float] = {}
+    progressed = BoundedCache[Any, float](max_entries=_MAX_PROGRESSED)
     try:
         async for line in process.lines():
             try:
@@ -111,7 +113,7 @@ async def _read(
         incoming.close()
 
 
-def _message(line: bytes, tally: Tally, progressed: dict[Any, float]) -> types.JSONRPCMessage | None:
+def _message(line: bytes, tally: Tally, progressed: BoundedCache[Any, float]) -> types.JSONRPCMessage | None:
     """Return the message in a line; `None` for one that nobody waits for.
 
     Raises:
@@ -146,7 +148,7 @@ def _is_awaited(identity: object, tally: Tally) -> bool:
     return True
 
 
-def _is_due(said: dict[str, Any], progressed: dict[Any, float]) -> bool:
+def _is_due(said: dict[str, Any], progressed: BoundedCache[Any, float]) -> bool:
     params: Any = said.get("params")
     token = cast("dict[str, Any]", params).get("progressToken") if isinstance(params, dict) else None
     if not isinstance(token, int | str):
@@ -154,9 +156,7 @@ def _is_due(said: dict[str, Any], progressed: dict[Any, float]) -> bool:
     now = time.monotonic()
     if now - progressed.get(token, -1.0) < _PROGRESS_S:
         return False
-    if len(progressed) > 1_000:
-        progressed.clear()
-    progressed[token] = now
+    progressed.remember(token, now)
     return True
 
 
