@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pegboard.egress.addresses import classify
+from pegboard.egress.destinations import classify
 
 DENIED = {
     "0.0.0.0": "unspecified",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pegboard.config.build_context import BuildContext
 from pegboard.config.forms import ModelForm
 from pegboard.core.ports import Model
-from pegboard.egress.destinations import only_there
+from pegboard.egress.destinations import only_host_of
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
 from pegboard.models.openai_compatible import ChatModel
@@ -22,7 +22,7 @@ def models_of(build: BuildContext) -> Mapping[str, Model]:
     for name, declared in build.config.models.items():
         model = _model(declared.said, build.config.secrets)
         try:
-            only_there(model.base_url)
+            only_host_of(model.base_url)
         except DefinitionError as error:
             build.refused(error, declared.at)
             continue

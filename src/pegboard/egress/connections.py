@@ -1,10 +1,9 @@
-"""Network: resolve a name once, judge every address, connect to a judged address."""
+"""Connections: resolve a name once, judge every address, connect to a judged address."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar, cast
@@ -21,14 +20,14 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 # Threads of our own: a name server that hangs must not use up the pool in which tools run.
 _LOOKUPS = ThreadPoolExecutor(max_workers=8, thread_name_prefix="pegboard-lookup")
 _ADDRESSES_TRIED = 4
-C = TypeVar("C")
+Connection = TypeVar("Connection")
 
 
 async def system_resolve(host: str, port: int) -> Sequence[str]:
     """Ask the system's resolver, which also reads every spelling of an address (`127.1`, `0x7f.1`, `2130706433`)."""
     loop = asyncio.get_running_loop()
-    found = await loop.run_in_executor(_LOOKUPS, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    entries = await loop.run_in_executor(_LOOKUPS, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
 class GuardedBackend(httpcore2.AsyncNetworkBackend):
@@ -62,7 +61,7 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
                 address, port, timeout=share_s, local_address=local_address, socket_options=socket_options
             )
 
-        return await self._first(host, port, timeout, connect)
+        return await self._connect_to_first(host, port, timeout, connect)
 
     async def open_socket(self, host: str, port: int, *, timeout_s: float) -> socket.socket:
         """Return a connected socket, for protocols other than HTTP. The caller closes it.
@@ -84,11 +83,15 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
                 raise
             return opened
 
-        return await self._first(host, port, timeout_s, connect)
+        return await self._connect_to_first(host, port, timeout_s, connect)
 
-    async def _first(
-        self, host: str, port: int, timeout_s: float | None, connect: Callable[[str, float | None], Awaitable[C]]
-    ) -> C:
+    async def _connect_to_first(
+        self,
+        host: str,
+        port: int,
+        timeout_s: float | None,
+        connect: Callable[[str, float | None], Awaitable[Connection]],
+    ) -> Connection:
         """Return the connection to the first address that answers, all of them judged before."""
         self._destinations.check_name(host, port)
         started = asyncio.get_running_loop().time()
@@ -132,8 +135,3 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
         except (OSError, UnicodeError):
             text = f"The host name {host!r} cannot be found. Check the name."
             raise EgressError("upstream_unavailable", text) from None
-
-
-def default_ssl_context() -> ssl.SSLContext:
-    """Build the context that trusts what the system trusts (or the operator's `SSL_CERT_FILE`)."""
-    return httpcore2.default_ssl_context()

@@ -1,4 +1,8 @@
-"""HTTP: the guarded client through which every tool calls out."""
+"""HTTP: the guarded client through which every tool calls out.
+
+A request goes down through `transport` (one exchange) to `connections` (resolve, judge, connect), which asks
+`destinations`; what comes back is a `responses.Response` or, from `failures`, an `EgressError`.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +20,9 @@ import httpx2
 from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.failures import EgressError, Exchange, timed_out
-from pegboard.egress.redirects import REDIRECT_STATUSES, Hop, next_hop
-from pegboard.egress.transport import CAP_EXTENSION, EXCHANGE_EXTENSION, CountedBody, GuardedTransport, origin_of
-from pegboard.egress.urls import parse_url
+from pegboard.egress.responses import Response
+from pegboard.egress.transport import CAP_EXTENSION, EXCHANGE_EXTENSION, GuardedTransport, origin_of
+from pegboard.egress.urls import join_url, parse_url
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 
 OnOverflow = Literal["raise", "truncate"]
@@ -31,6 +35,12 @@ _NEVER_SET = frozenset({
     "accept-encoding",
 })  # fmt: skip
 
+_REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
+
+# Everything else may be a credential, whatever its name; so only these cross to another origin.
+_HARMLESS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
+_OF_THE_BODY = frozenset({"content-type", "content-encoding", "content-language", "content-location"})
+
 
 class Message(TypedDict, total=False):
     """What may be said of one request. `max_response_bytes` counts the unpacked body; `timeout_s` is for everything."""
@@ -40,22 +50,6 @@ class Message(TypedDict, total=False):
     timeout_s: float
     max_response_bytes: int | None
     max_redirects: int | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Response:
-    """An answer, read to its end or to the cap.
-
-    `headers` has lower-case names; repeated ones are joined with ", ". `body` is unpacked. `url` is where the answer
-    came from, after redirects. `truncated` says that the body went on behind the cap.
-    """
-
-    status_code: int
-    headers: Mapping[str, str]
-    body: bytes
-    url: str
-    truncated: bool
-    elapsed_s: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,6 +68,16 @@ class _Deadline:
             raise timed_out(exchange, after_s=self.after_s) from None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Hop:
+    """One request of a chain of redirects. Header names are lower case."""
+
+    method: str
+    url: httpx2.URL
+    headers: Mapping[str, str]
+    body: bytes | None = None
+
+
 class StreamedResponse:
     """An answer whose body is read piece by piece: `async for piece in response`."""
 
@@ -81,8 +85,7 @@ class StreamedResponse:
         self.status_code = response.status_code
         self.headers: Mapping[str, str] = dict(response.headers.items())
         self.url = url
-        assert isinstance(response.stream, CountedBody)
-        self._pieces = response.stream.pieces()
+        self._pieces = response.aiter_bytes()
         self._exchange = exchange
         self._deadline = deadline
 
@@ -208,7 +211,7 @@ class GuardedClient:
                 raise _at_hop(exc, followed) from exc
             try:
                 location = response.headers.get("location")
-                if response.status_code not in REDIRECT_STATUSES or location is None or limit == 0:
+                if response.status_code not in _REDIRECT_STATUSES or location is None or limit == 0:
                     streamed = StreamedResponse(response, url=str(hop.url), exchange=exchange, deadline=deadline)
                     async with aclosing(streamed):
                         yield streamed
@@ -216,26 +219,26 @@ class GuardedClient:
             finally:
                 await response.aclose()
             try:
-                hop = next_hop(hop, status=response.status_code, location=location)
+                hop = _next_hop(hop, status=response.status_code, location=location)
             except EgressError as exc:
                 raise _at_hop(exc, followed + 1) from exc
         raise EgressError("upstream_error", f"{origin_of(hop.url)!r} redirects more than {limit} times.")
 
-    def _first_hop(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Hop:
+    def _first_hop(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> _Hop:
         if not _TOKEN.fullmatch(method) or method.upper() in ("CONNECT", "TRACE"):
             raise EgressError("invalid_arguments", f"The method {method[:40]!r} is not allowed. Use GET or POST.")
         if body is not None and len(body) > self._bounds.request_body_bytes:
             text = f"The body has {len(body)} bytes; at most {self._bounds.request_body_bytes} are sent. Send less."
             raise EgressError("invalid_arguments", text)
-        given = checked_headers(headers)
-        taken = sorted(given.keys() & self._headers.keys())
+        own = checked_headers(headers)
+        taken = sorted(own.keys() & self._headers.keys())
         if taken:
             text = f"The header {taken[0]!r} is set by the configuration of this tool. Leave it out."
             raise EgressError("invalid_arguments", text)
-        merged = {"user-agent": "pegboard", "accept": "*/*"} | given | self._headers
-        return Hop(method=method.upper(), url=parse_url(url), headers=merged, body=body)
+        merged = {"user-agent": "pegboard", "accept": "*/*"} | own | self._headers
+        return _Hop(method=method.upper(), url=parse_url(url), headers=merged, body=body)
 
-    def _build(self, hop: Hop, exchange: Exchange, cap: int) -> httpx2.Request:
+    def _build(self, hop: _Hop, exchange: Exchange, cap: int) -> httpx2.Request:
         return httpx2.Request(
             hop.method,
             hop.url,
@@ -243,6 +246,28 @@ class GuardedClient:
             content=hop.body,
             extensions={"timeout": self._timeouts, EXCHANGE_EXTENSION: exchange, CAP_EXTENSION: cap},
         )
+
+
+def _next_hop(hop: _Hop, *, status: int, location: str) -> _Hop:
+    """Return the request that a redirect asks for, with the method rewritten as browsers do.
+
+    Raises:
+        EgressError: blocked_destination when it leads from https to http or to another scheme.
+    """
+    url = join_url(hop.url, location)
+    if hop.url.scheme == "https" and url.scheme == "http":
+        raise EgressError("blocked_destination", f"A redirect from https to http is refused (to {url.host!r}).")
+    method, headers, body = hop.method, dict(hop.headers), hop.body
+    if (status == 303 and method != "HEAD") or (status in (301, 302) and method == "POST"):
+        method, body = "GET", None
+        headers = {name: value for name, value in headers.items() if name not in _OF_THE_BODY}
+    if (url.scheme, url.host, _port(url)) != (hop.url.scheme, hop.url.host, _port(hop.url)):
+        headers = {name: value for name, value in headers.items() if name in _HARMLESS}
+    return _Hop(method=method, url=url, headers=headers, body=body)
+
+
+def _port(url: httpx2.URL) -> int:
+    return url.port or (443 if url.scheme == "https" else 80)
 
 
 def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:

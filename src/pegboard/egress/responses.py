@@ -1,23 +1,42 @@
-"""Answers: read what came back over HTTP."""
+"""Responses: an answer over HTTP, and what can be read from it: its text, its JSON, what its status means."""
 
 from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 import orjson
 
-from pegboard.egress.http import Response
 from pegboard.model.error import CallError
 
 _CHARSET = re.compile(r"charset\s*=\s*\"?([\w.:-]{1,40})", re.IGNORECASE)
 # Of no text that a server sends: transports, and codecs that are slow, warn or fail on what is not theirs.
-_NO_CHARSETS = frozenset({"base64-codec", "bz2-codec", "hex-codec", "idna", "punycode", "zlib-codec", "undefined",
-                          "unicode-escape", "raw-unicode-escape"})  # fmt: skip
+_NO_CHARSETS = frozenset({
+    "base64-codec", "bz2-codec", "hex-codec", "idna", "punycode", "zlib-codec", "undefined", "unicode-escape",
+    "raw-unicode-escape",
+})  # fmt: skip
 _LONGEST_WAIT_S: Final = 999_999.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Response:
+    """An answer, read to its end or to the cap.
+
+    `headers` has lower-case names; repeated ones are joined with ", ". `body` is unpacked. `url` is where the answer
+    came from, after redirects. `truncated` says that the body went on behind the cap.
+    """
+
+    status_code: int
+    headers: Mapping[str, str]
+    body: bytes
+    url: str
+    truncated: bool
+    elapsed_s: float
 
 
 def media_type(response: Response) -> str:
@@ -32,8 +51,8 @@ def is_json(media: str) -> bool:
 
 def text_of(response: Response) -> str:
     """Return the body as text, in the encoding that the answer names, else UTF-8; what cannot be read becomes `�`."""
-    named = _CHARSET.search(response.headers.get("content-type", ""))
-    return response.body.decode(_codec(named[1] if named else "utf-8"), "replace")
+    declared = _CHARSET.search(response.headers.get("content-type", ""))
+    return response.body.decode(_codec(declared[1] if declared else "utf-8"), "replace")
 
 
 def _codec(charset: str) -> str:
@@ -49,7 +68,7 @@ def json_of(response: Response, who: str) -> Any:
     """Return the body as JSON.
 
     Raises:
-        CallError: protocol_error when it is none.
+        CallError: protocol_error when it is something else.
     """
     try:
         return orjson.loads(response.body)
@@ -59,15 +78,32 @@ def json_of(response: Response, who: str) -> Any:
 
 
 def retry_after_s(response: Response) -> float | None:
-    """Return the seconds that the answer asks to wait, said in seconds or as a date; `None` where it says none."""
-    said = response.headers.get("retry-after", "").strip()
-    if said.isascii() and said.isdigit():
-        return min(float(said[:20]), _LONGEST_WAIT_S)
+    """Return the seconds that the answer asks to wait, given in seconds or as a date; `None` where it does not say."""
+    header = response.headers.get("retry-after", "").strip()
+    if header.isascii() and header.isdigit():
+        return min(float(header[:20]), _LONGEST_WAIT_S)
     try:
-        date = parsedate_to_datetime(said)
+        date = parsedate_to_datetime(header)
     except ValueError:
         return None
     now = datetime.now(UTC)
     return min(
         max((date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now.timestamp(), 0.0), _LONGEST_WAIT_S
     )
+
+
+def check_status(response: Response, who: str) -> None:
+    """Raise what an answer of 400 or more means.
+
+    Raises:
+        CallError: upstream_auth, rate_limited, upstream_unavailable or upstream_error.
+    """
+    status = response.status_code
+    if status < 400:
+        return
+    if status in (401, 403):
+        raise CallError("upstream_auth", f"{who} refused our credentials ({status}). The operator must correct them.")
+    if status == 429:
+        raise CallError("rate_limited", f"{who} says: too many requests. Wait.", retry_after_s=retry_after_s(response))
+    kind = "upstream_unavailable" if status in (502, 503, 504) else "upstream_error"
+    raise CallError(kind, f"{who} answered {status}: {text_of(response)[:200]!r}.")

@@ -1,10 +1,13 @@
-"""Transport: one HTTP exchange under guard, for httpx2 clients and for our own."""
+"""Transport: one HTTP exchange under guard, for httpx2 clients and for our own.
+
+It stands where httpx2's own `AsyncHTTPTransport` would, which takes no network of ours (`network_backend`) and would
+hand a caller the raw connection; what httpx2 does well, unpacking a body in small pieces, stays its work.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-import zlib
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
 from contextlib import aclosing
 from functools import cache
@@ -14,17 +17,24 @@ import anyio
 import httpcore2
 import httpx2
 
-from pegboard.egress.connections import GuardedBackend, Resolve, default_ssl_context, system_resolve
-from pegboard.egress.decoding import ACCEPT_ENCODING, Decoder, decoder_for
+from pegboard.egress.connections import GuardedBackend, Resolve, system_resolve
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.failures import EgressError, Exchange, translate
 from pegboard.model.bounds import DEFAULT_BOUNDS
 
 CAP_EXTENSION = "pegboard.max_response_bytes"
 EXCHANGE_EXTENSION = "pegboard.exchange"
-_CORE_FAILURES = (httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.ProxyError,
-                  httpcore2.UnsupportedProtocol)  # fmt: skip
+_CORE_FAILURES = (
+    httpcore2.TimeoutException,
+    httpcore2.NetworkError,
+    httpcore2.ProtocolError,
+    httpcore2.ProxyError,
+    httpcore2.UnsupportedProtocol,
+)
 _OUR_CHARACTERS = frozenset(range(0x20, 0x7F)) | {0x09} | frozenset(range(0x80, 0x100))
+# Only what is unpacked in bounded memory is asked for; a server that sends another coding breaks the protocol.
+_ACCEPT_ENCODING = b"gzip, deflate"
+_CODINGS = {"gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate"}
 
 
 def origin_of(url: httpx2.URL) -> str:
@@ -63,21 +73,6 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self._backend = GuardedBackend(destinations, resolve)
         self._connections: httpcore2.AsyncConnectionPool | None = None
 
-    async def _pool(self) -> httpcore2.AsyncConnectionPool:
-        """Return the connections, made when they are first needed."""
-        if self._connections is None:
-            if not _shared_ssl_context.cache_info().currsize:
-                # Beside the loop: reading what the system trusts takes a tenth of a second.
-                await asyncio.get_running_loop().run_in_executor(None, _warm)
-            self._connections = self._connections or httpcore2.AsyncConnectionPool(
-                ssl_context=self._ssl_context or _shared_ssl_context(),
-                max_connections=self._max_connections,
-                max_keepalive_connections=20,
-                keepalive_expiry=5.0,
-                network_backend=self._backend,
-            )
-        return self._connections
-
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send one request; the body of the answer is read as it is iterated.
 
@@ -101,79 +96,46 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             await answer.aclose()
             raise
 
+    async def _pool(self) -> httpcore2.AsyncConnectionPool:
+        """Return the connections, made when they are first needed."""
+        if self._connections is None:
+            if not _shared_ssl_context.cache_info().currsize:
+                # In a thread: reading what the system trusts takes a tenth of a second.
+                await asyncio.get_running_loop().run_in_executor(None, _warm)
+            self._connections = self._connections or httpcore2.AsyncConnectionPool(
+                ssl_context=self._ssl_context or _shared_ssl_context(),
+                max_connections=self._max_connections,
+                max_keepalive_connections=20,
+                keepalive_expiry=5.0,
+                network_backend=self._backend,
+            )
+        return self._connections
+
     def _incoming(self, request: httpx2.Request, answer: httpcore2.Response, exchange: Exchange) -> httpx2.Response:
         headers = httpx2.Headers(answer.headers)
         if answer.status == 101:
-            raise _wrong(exchange, "it switched protocols without being asked")
-        decoder = decoder_for(headers.get("content-encoding", ""))
-        if decoder is None:
-            raise _wrong(exchange, f"it sent the content coding {headers['content-encoding'][:40]!r}")
-        if "content-encoding" in headers:
-            # The client sees the unpacked body; these two describe the packed one.
-            del headers["content-encoding"]
-            headers.pop("content-length", None)
+            raise _protocol_error(exchange, "it switched protocols without being asked")
+        coding = _coding_of(headers, exchange)
         cap = request.extensions.get(CAP_EXTENSION, self._max_response_bytes)
         is_event_stream = headers.get("content-type", "").strip().lower().startswith("text/event-stream")
         if is_event_stream and not self._cap_event_streams:
             cap = None
-        # Without the raw connection, which a caller could read past the cap.
-        extensions = {"http_version": cast("Any", answer).extensions["http_version"]}
-        body = CountedBody(answer, decoder, cap, exchange)
-        return httpx2.Response(answer.status, headers=headers, stream=body, extensions=extensions)
+        if "content-encoding" in headers:
+            # The client sees the unpacked body; these two describe the packed one.
+            del headers["content-encoding"]
+            headers.pop("content-length", None)
+        return httpx2.Response(
+            answer.status,
+            headers=headers,
+            stream=UnpackedBody(answer, coding, cap, exchange),
+            # Without the raw connection, which a caller could read past the cap.
+            extensions={"http_version": cast("Any", answer).extensions["http_version"]},
+        )
 
     async def aclose(self) -> None:
         """Close every connection."""
         if self._connections is not None:
             await self._connections.aclose()
-
-
-class CountedBody(httpx2.AsyncByteStream):
-    """The body of an answer, unpacked and counted; yields what fits under the cap, then raises."""
-
-    def __init__(self, answer: httpcore2.Response, decoder: Decoder, cap: int | None, exchange: Exchange) -> None:
-        self._answer = answer
-        self._decoder = decoder
-        self._cap = cap
-        self._exchange = exchange
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async with aclosing(self.pieces()) as pieces:
-            async for piece in pieces:
-                yield piece
-
-    async def pieces(self) -> AsyncGenerator[bytes]:
-        """Yield the unpacked body; a generator that its reader can close."""
-        raw_bytes = plain_bytes = 0
-        try:
-            async with aclosing(_raw_chunks(self._answer)) as chunks:
-                async for raw in chunks:
-                    raw_bytes += len(raw)
-                    for piece in self._decoder.decode(raw):
-                        plain_bytes += len(piece)
-                        if self._cap is not None and plain_bytes > self._cap:
-                            yield piece[: len(piece) - (plain_bytes - self._cap)]
-                            raise self._too_large()
-                        yield piece
-                    # A packed body that unpacks to nothing must not run for ever either.
-                    if self._cap is not None and raw_bytes > self._cap:
-                        raise self._too_large()
-        except _CORE_FAILURES as exc:
-            raise translate(exc, self._exchange) from exc
-        except zlib.error:
-            raise _wrong(self._exchange, "its compressed body is damaged") from None
-
-    async def aclose(self) -> None:
-        await self._answer.aclose()
-
-    def _too_large(self) -> EgressError:
-        text = f"The answer of {self._exchange.origin!r} is larger than {self._cap} bytes. Ask for less."
-        return EgressError("result_too_large", text)
-
-
-def _raw_chunks(answer: httpcore2.Response) -> AsyncGenerator[bytes]:
-    # The stream of httpcore2's pool iterates by generator, which is what makes it closable from here.
-    assert isinstance(answer.stream, AsyncIterable)
-    return cast("AsyncGenerator[bytes]", aiter(answer.stream))
 
 
 def _outgoing(request: httpx2.Request, exchange: Exchange) -> httpcore2.Request:
@@ -187,9 +149,9 @@ def _outgoing(request: httpx2.Request, exchange: Exchange) -> httpcore2.Request:
         if not _OUR_CHARACTERS.issuperset(value):
             text = f"The header {name.decode('ascii', 'replace')!r} has a control character in its value. Remove it."
             raise EgressError("invalid_arguments", text)
-    # A client that asks for codings which we do not unpack would be refused its answer.
+    # A client that asks for codings which are not unpacked here would be refused its answer.
     headers = [(name, value) for name, value in request.headers.raw if name.lower() != b"accept-encoding"]
-    headers.append((b"Accept-Encoding", ACCEPT_ENCODING.encode()))
+    headers.append((b"Accept-Encoding", _ACCEPT_ENCODING))
     assert isinstance(request.stream, AsyncIterable)
     return httpcore2.Request(
         method=request.method,
@@ -201,14 +163,93 @@ def _outgoing(request: httpx2.Request, exchange: Exchange) -> httpcore2.Request:
     )
 
 
-def _wrong(exchange: Exchange, what: str) -> EgressError:
+# ---- the body of an answer
+
+
+def _coding_of(headers: httpx2.Headers, exchange: Exchange) -> str | None:
+    """Return how a body is packed, None for one that is not.
+
+    Two codings on top of each other are refused like one that was never asked for: no honest server needs them.
+    """
+    header = headers.get("content-encoding", "")
+    codings = [coding for part in header.split(",") if (coding := part.strip().lower()) not in ("", "identity")]
+    if not codings:
+        return None
+    if len(codings) > 1 or codings[0] not in _CODINGS:
+        raise _protocol_error(exchange, f"it sent the content coding {header[:40]!r}")
+    return _CODINGS[codings[0]]
+
+
+class UnpackedBody(httpx2.AsyncByteStream):
+    """The body of an answer, unpacked by httpx2 and counted; yields what fits under the cap, then raises."""
+
+    def __init__(self, answer: httpcore2.Response, coding: str | None, cap: int | None, exchange: Exchange) -> None:
+        packed = PackedBody(answer, cap, exchange)
+        headers = {} if coding is None else {"content-encoding": coding}
+        self._packed = httpx2.Response(answer.status, headers=headers, stream=packed)
+        self._cap = cap
+        self._exchange = exchange
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        unpacked_bytes = 0
+        try:
+            async with aclosing(self._packed.aiter_bytes()) as pieces:
+                async for piece in pieces:
+                    unpacked_bytes += len(piece)
+                    if self._cap is not None and unpacked_bytes > self._cap:
+                        yield piece[: len(piece) - (unpacked_bytes - self._cap)]
+                        raise _too_large(self._exchange, self._cap)
+                    yield piece
+        except _CORE_FAILURES as exc:
+            raise translate(exc, self._exchange) from exc
+        except httpx2.DecodingError:
+            raise _protocol_error(self._exchange, "its compressed body is damaged") from None
+
+    async def aclose(self) -> None:
+        await self._packed.aclose()
+
+
+class PackedBody(httpx2.AsyncByteStream):
+    """The body as it comes from the network, counted too: one that unpacks to nothing must not run for ever."""
+
+    def __init__(self, answer: httpcore2.Response, cap: int | None, exchange: Exchange) -> None:
+        self._answer = answer
+        self._cap = cap
+        self._exchange = exchange
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        received_bytes = 0
+        # The stream of httpcore2's pool iterates by generator, which is what makes it closable from here.
+        assert isinstance(self._answer.stream, AsyncIterable)
+        async with aclosing(cast("AsyncGenerator[bytes]", aiter(self._answer.stream))) as chunks:
+            async for chunk in chunks:
+                yield chunk
+                received_bytes += len(chunk)
+                if self._cap is not None and received_bytes > self._cap:
+                    raise _too_large(self._exchange, self._cap)
+
+    async def aclose(self) -> None:
+        await self._answer.aclose()
+
+
+def _too_large(exchange: Exchange, cap: int) -> EgressError:
+    return EgressError(
+        "result_too_large", f"The answer of {exchange.origin!r} is larger than {cap} bytes. Ask for less."
+    )
+
+
+def _protocol_error(exchange: Exchange, what: str) -> EgressError:
     text = f"{exchange.origin!r} broke the protocol: {what}."
     return EgressError("protocol_error", text, outcome_unknown=exchange.sent)
 
 
+# ---- what transports share
+
+
 @cache
 def _shared_ssl_context() -> ssl.SSLContext:
-    return default_ssl_context()
+    """Build the context that trusts what the system trusts (or the operator's `SSL_CERT_FILE`)."""
+    return httpcore2.default_ssl_context()
 
 
 def _warm() -> None:

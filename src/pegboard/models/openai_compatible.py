@@ -8,13 +8,12 @@ from typing import Any
 import orjson
 
 from pegboard.egress.connections import Resolve, system_resolve
-from pegboard.egress.destinations import only_there
+from pegboard.egress.destinations import only_host_of
 from pegboard.egress.http import GuardedClient
-from pegboard.egress.responses import json_of
+from pegboard.egress.responses import check_status, json_of
 from pegboard.model.error import CallError
 from pegboard.model.json_types import is_list, is_object
 from pegboard.model.secret import Secret
-from pegboard.sources.builtin.outbound import check_status
 from pegboard.sources.config_secrets import Seal
 
 _WHO = "The language model"
@@ -44,7 +43,7 @@ class ChatModel:
     async def _answer(self, prompt: str) -> str:
         headers = {"authorization": f"Bearer {self.api_key.reveal()}"} if self.api_key else {}
         order = {"model": self.name, "messages": [{"role": "user", "content": prompt}]}
-        async with GuardedClient(only_there(self.base_url), headers=headers, resolve=self.resolve) as client:
+        async with GuardedClient(only_host_of(self.base_url), headers=headers, resolve=self.resolve) as client:
             response = await client.request(
                 "POST",
                 f"{self.base_url.rstrip('/')}/chat/completions",

@@ -12,8 +12,8 @@ import orjson
 from pegboard.core.schema import check_bounds
 from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.destinations import Destinations
-from pegboard.egress.http import GuardedClient, Response
-from pegboard.egress.responses import is_json, media_type, retry_after_s, text_of
+from pegboard.egress.http import GuardedClient
+from pegboard.egress.responses import Response, is_json, media_type, retry_after_s, text_of
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError

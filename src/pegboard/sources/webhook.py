@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import orjson
 
 from pegboard.egress.connections import Resolve, system_resolve
-from pegboard.egress.destinations import only_there
+from pegboard.egress.destinations import only_host_of
 from pegboard.egress.failures import EgressError
-from pegboard.egress.http import Response, checked_headers
+from pegboard.egress.http import checked_headers
+from pegboard.egress.responses import Response
 from pegboard.egress.urls import expand_path, parse_url, placeholders_of
 from pegboard.lazy import LazyModule
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
@@ -78,7 +79,7 @@ def webhook_entry(spec: ToolSpec, settings: WebhookSettings) -> ToolEntry:
     timeout_s = min(settings.timeout_s, spec.timeout_s or settings.timeout_s)
     service = Service(
         who=f"The service behind {spec.name!r}",
-        destinations=only_there(settings.url),
+        destinations=only_host_of(settings.url),
         headers=settings.headers,
         timeout_s=timeout_s,
         bounds=settings.bounds,
@@ -108,7 +109,7 @@ def _in_url(spec: ToolSpec, settings: WebhookSettings, faults: list[Problem]) ->
     try:
         names = frozenset(placeholders_of(settings.url))
         url = parse_url(expand_path(settings.url, dict.fromkeys(names, "x")))
-        only_there(settings.url)
+        only_host_of(settings.url)
     except (DefinitionError, EgressError) as error:
         said = error.error.message if isinstance(error, EgressError) else str(error)
         faults.append(Problem(path="url", message=said))

@@ -6,8 +6,7 @@ import base64
 
 import orjson
 
-from pegboard.egress.http import Response
-from pegboard.egress.responses import text_of
+from pegboard.egress.responses import Response, text_of
 from pegboard.model.bounds import KIB
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError

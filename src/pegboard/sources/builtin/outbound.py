@@ -9,12 +9,12 @@ from typing import Annotated, Self
 import orjson
 from pydantic import AfterValidator, Field, model_validator
 
-from pegboard.egress.destinations import Destinations, only_there
+from pegboard.egress.destinations import Destinations, only_host_of
 from pegboard.egress.failures import EgressError
-from pegboard.egress.http import GuardedClient, OnOverflow, Response, checked_headers
-from pegboard.egress.responses import retry_after_s, text_of
+from pegboard.egress.http import GuardedClient, OnOverflow, checked_headers
+from pegboard.egress.responses import Response
 from pegboard.model.bounds import MIB
-from pegboard.model.error import CallError, DefinitionError
+from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSONValue
 from pegboard.model.secret import Secret
 from pegboard.sources.builtin.kind import BuiltinConfig, SecretText, Services
@@ -28,7 +28,7 @@ def http_url(url: str) -> str:
         ValueError: it is no http or https URL.
     """
     try:
-        only_there(url)
+        only_host_of(url)
     except DefinitionError:
         # Not quoted: it may come from the environment, or hold a password.
         raise ValueError("this is no http or https URL; write 'https://host/path'") from None
@@ -150,25 +150,8 @@ def web(
 ) -> Web:
     """Return the way out of a tool. With a `fixed_url`, which the operator wrote, it leads to that host alone."""
     own = config.destinations()
-    destinations = own if fixed_url is None or config.allow_hosts else only_there(fixed_url)
+    destinations = own if fixed_url is None or config.allow_hosts else only_host_of(fixed_url)
     return Web(config=config, services=services, headers=headers or {}, destinations=destinations)
-
-
-def check_status(response: Response, who: str) -> None:
-    """Raise what an answer of 400 or more means.
-
-    Raises:
-        CallError: upstream_auth, rate_limited, upstream_unavailable or upstream_error.
-    """
-    status = response.status_code
-    if status < 400:
-        return
-    if status in (401, 403):
-        raise CallError("upstream_auth", f"{who} refused our credentials ({status}). The operator must correct them.")
-    if status == 429:
-        raise CallError("rate_limited", f"{who} says: too many requests. Wait.", retry_after_s=retry_after_s(response))
-    kind = "upstream_unavailable" if status in (502, 503, 504) else "upstream_error"
-    raise CallError(kind, f"{who} answered {status}: {text_of(response)[:200]!r}.")
 
 
 def fitting(text: str, max_bytes: int) -> str:

@@ -11,8 +11,7 @@ from urllib.parse import urlencode
 
 import orjson
 
-from pegboard.egress.http import Response
-from pegboard.egress.responses import json_of, text_of
+from pegboard.egress.responses import Response, json_of, text_of
 from pegboard.egress.sandbox import run_killable
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_list, is_object

@@ -9,15 +9,14 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import orjson
 from pydantic import Field, field_validator, model_validator
 
-from pegboard.egress.http import Response
-from pegboard.egress.responses import json_of, text_of
+from pegboard.egress.responses import Response, check_status, json_of, text_of
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_object
 from pegboard.model.secret import Secret
 from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.kind import BuiltinKind, SecretText, Services, tool_spec
-from pegboard.sources.builtin.outbound import HttpUrl, NetworkConfig, check_status, http_url, web
+from pegboard.sources.builtin.outbound import HttpUrl, NetworkConfig, http_url, web
 
 _WHO = "Slack"
 # What is longer in a webhook's URL is taken for a key, and kept out of results.

@@ -5,8 +5,7 @@ from __future__ import annotations
 import orjson
 from pydantic import Field
 
-from pegboard.egress.http import Response
-from pegboard.egress.responses import text_of
+from pegboard.egress.responses import Response, text_of
 from pegboard.egress.sandbox import run_killable
 from pegboard.model.bounds import MIB
 from pegboard.model.call_context import CallContext

@@ -8,13 +8,13 @@ from urllib.parse import quote, urlencode
 
 from pydantic import Field
 
-from pegboard.egress.responses import json_of
+from pegboard.egress.responses import check_status, json_of
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_list, is_object
 from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.kind import BuiltinKind, Services, tool_spec
-from pegboard.sources.builtin.outbound import HttpUrl, NetworkConfig, Web, check_status, fitting, web
+from pegboard.sources.builtin.outbound import HttpUrl, NetworkConfig, Web, fitting, web
 
 _WHO = "Wikipedia"
 _TITLE_CHARS, _EXTRACT_BYTES = 500, 200_000

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from pegboard.core.names import matches
 from pegboard.egress.connections import Resolve, system_resolve
-from pegboard.egress.destinations import Destinations, only_there
+from pegboard.egress.destinations import Destinations, only_host_of
 from pegboard.egress.http import GuardedClient
 from pegboard.egress.responses import text_of
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
@@ -146,7 +146,9 @@ class OpenApiSource:
     async def _fetched(self) -> str:
         settings = self.settings
         assert settings.spec is not None
-        async with GuardedClient(only_there(settings.spec), bounds=settings.bounds, resolve=settings.resolve) as client:
+        async with GuardedClient(
+            only_host_of(settings.spec), bounds=settings.bounds, resolve=settings.resolve
+        ) as client:
             response = await client.request(
                 "GET",
                 settings.spec,
@@ -246,7 +248,7 @@ class OpenApiSource:
         """
         settings = self.settings
         if settings.base_url is not None:
-            return checked_base(settings.base_url), only_there(settings.base_url)
+            return checked_base(settings.base_url), only_host_of(settings.base_url)
         base = server_of(document.root, spec_url=settings.spec)
         if base is None:
             if settings.spec is None:
@@ -254,12 +256,12 @@ class OpenApiSource:
             scheme, _, rest = settings.spec.partition("://")
             base = checked_base(f"{scheme}://{rest.partition('/')[0]}")
         if settings.spec is not None and origin_of(base) == origin_of(settings.spec):
-            return base, only_there(settings.spec)
+            return base, only_host_of(settings.spec)
         if settings.headers or settings.query:
             raise DefinitionError(
                 f"names the server {base!r} itself; with `auth`, say `base_url`, so that you say who gets it"
             )
-        return base, Destinations(allow_hosts=only_there(base).allow_hosts)
+        return base, Destinations(allow_hosts=only_host_of(base).allow_hosts)
 
     def _base_of_operation(self, base: str, item: JSON, said: JSON) -> str:
         """Return the address of one operation: paths and operations may name a server of their own, on that host."""
