@@ -1,4 +1,4 @@
-"""Functions that the killable child is asked to run; most of them misbehave."""
+"""Functions that the sandbox is asked to run; most of them misbehave."""
 
 import os
 import subprocess

@@ -60,7 +60,7 @@ class Destinations:
     Args:
         allow_private: opens loopback, private, unique-local and CGNAT addresses too. Metadata services,
             link-local, tunnelling and the other special forms stay shut unless `allow_hosts` names their
-            very address or network beside this.
+            very address or network as well.
         allow_hosts: if not empty, *only* these may be reached: host names (`api.example.com`, `*.example.com`,
             `localhost:3001`), addresses or networks (`10.1.0.0/16`), each perhaps with a port. An entry does
             not open a private address by itself: that takes `allow_private` as well.

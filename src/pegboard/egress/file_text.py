@@ -1,4 +1,4 @@
-"""Text: read a part of a file as characters, and turn characters into bytes."""
+"""File text: read a part of a file as characters, and turn characters into bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.error import CallError
 
 _CHUNK_BYTES = 64 * 1024
-# They are no way to write text down in files, and slow on purpose-made input.
+# Files are not written in these, and they are slow on purpose-made input.
 _NO_ENCODINGS = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined"})
 
 
@@ -78,14 +78,14 @@ def encode_text(content: str, encoding: str = "utf-8") -> bytes:
 
 def _codec(encoding: str) -> codecs.CodecInfo:
     try:
-        found = codecs.lookup(encoding)
+        codec = codecs.lookup(encoding)
     except (LookupError, ValueError):
-        found = None
+        codec = None
     # Without this flag it is a transformation such as 'zip', which could unpack a bomb.
-    is_text = found is not None and getattr(found, "_is_text_encoding", False)
-    if found is None or not is_text or found.name.replace("-", "_") in _NO_ENCODINGS:
+    is_text = codec is not None and getattr(codec, "_is_text_encoding", False)
+    if codec is None or not is_text or codec.name.replace("-", "_") in _NO_ENCODINGS:
         raise _refusal(f"The encoding {encoding[:40]!r} is not known. Use 'utf-8'.")
-    return found
+    return codec
 
 
 def _refusal(text: str) -> CallError:

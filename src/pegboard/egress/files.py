@@ -119,12 +119,13 @@ class Root:
             CallError: invalid_arguments when it is no folder below the root.
         """
         parts = _parts(path)
-        found: list[FileEntry] = []
+        entries: list[FileEntry] = []
         with self._folder(parts, path) as folder, _explained(path):
             for name in sorted(os.listdir(folder))[:max_entries]:  # noqa: PTH208  (a handle, not a path):
                 with suppress(FileNotFoundError):
-                    found.append(_entry("/".join((*parts, name)), os.stat(name, dir_fd=folder, follow_symlinks=False)))
-        return tuple(found)
+                    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                    entries.append(_entry("/".join((*parts, name)), status))
+        return tuple(entries)
 
     def write(self, path: str, content: bytes, *, mode: WriteMode = "overwrite", max_bytes: int) -> int:
         """Put content into a file so that others see the old file or the new one, never a part. Returns its size.
@@ -152,8 +153,8 @@ class Root:
 
     def _tidy(self, folder: int) -> None:
         """Remove what writers that were killed have left in a folder; we hold its lock, so none of it is in use."""
-        found = os.fstat(folder)
-        key = (found.st_dev, found.st_ino)
+        status = os.fstat(folder)
+        key = (status.st_dev, status.st_ino)
         if key in self._tidied:
             return
         self._tidied.add(key)
@@ -208,7 +209,7 @@ def _parts(path: str) -> tuple[str, ...]:
     if path.startswith("/"):
         raise _refusal(path, "is outside the folders that this tool may use")
     try:
-        # Not as the file system would take it: a name that is no UTF-8 could not be told to the caller.
+        # Not as the file system would take it: a name that is no UTF-8 could not be named to the caller.
         path.encode()
     except UnicodeEncodeError:
         raise _refusal(path, "has a character that file names cannot hold") from None
@@ -220,18 +221,18 @@ def _parts(path: str) -> tuple[str, ...]:
 
 def _require_kind(folder: int, name: str, path: str, *, may_be_missing: bool = False) -> os.stat_result | None:
     try:
-        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         if may_be_missing:
             return None
         raise
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         raise _refusal(path, "is a folder")
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         raise _refusal(path, "is a symbolic link, which is not followed")
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise _refusal(path, "is not an ordinary file")
-    return found
+    return status
 
 
 def _opened(folder: int, name: str, path: str) -> BinaryIO:
@@ -252,7 +253,7 @@ def _read_up_to(folder: int, name: str, path: str, max_bytes: int) -> bytes:
 
 
 def _put(folder: int, name: str, content: bytes, *, permissions: int | None, is_new: bool) -> None:
-    """Write beside the name, then take it; `is_new` fails when somebody else took it meanwhile."""
+    """Write under a temporary name, then take the real one; `is_new` fails when somebody else took it meanwhile."""
     temporary = f"{_MARK}{secrets.token_hex(8)}.tmp"
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFELY, 0o666, dir_fd=folder)
     try:
@@ -307,8 +308,8 @@ def _refusal(path: str, reason: str) -> CallError:
     return CallError("invalid_arguments", f"The path {path!r} {reason}. {advice}")
 
 
-def _entry(path: str, found: os.stat_result) -> FileEntry:
+def _entry(path: str, status: os.stat_result) -> FileEntry:
     kinds: dict[int, FileKind] = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "symlink"}
-    kind = kinds.get(stat.S_IFMT(found.st_mode), "special")
-    size_bytes = found.st_size if kind == "file" else 0
-    return FileEntry(path=path, kind=kind, size_bytes=size_bytes, modified_s=found.st_mtime)
+    kind = kinds.get(stat.S_IFMT(status.st_mode), "special")
+    size_bytes = status.st_size if kind == "file" else 0
+    return FileEntry(path=path, kind=kind, size_bytes=size_bytes, modified_s=status.st_mtime)

@@ -43,7 +43,7 @@ _OF_THE_BODY = frozenset({"content-type", "content-encoding", "content-language"
 
 
 class Message(TypedDict, total=False):
-    """What may be said of one request. `max_response_bytes` counts the unpacked body; `timeout_s` is for everything."""
+    """The options of one request. `max_response_bytes` counts the unpacked body; `timeout_s` is for everything."""
 
     headers: Mapping[str, str] | None
     body: bytes | None

@@ -16,8 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from pegboard.egress.process_pipes import Wire
-from pegboard.egress.process_tree import Kin, find_kin, living, reap, signal_kin
+from pegboard.egress.process_pipes import ProcessPipes
+from pegboard.egress.process_tree import ProcessId, find_tree, living, reap, signal_all
 from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.error import CallError
 
@@ -26,13 +26,13 @@ _INHERITED = ("PATH", "HOME", "LANG", "TERM")
 _POLL_S = 0.02
 _LAST_RESORT_S = 2.0
 # Reading the process table takes milliseconds; a thread of our own cannot be starved by tools that hang.
-_LOOKERS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="pegboard-kin")
+_TABLE_READERS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="pegboard-process-table")
 
 
 def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return PATH, HOME, LANG and TERM of our own environment and what `extra` names; nothing else."""
-    kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-    return kept | dict(extra or {})
+    inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    return inherited | dict(extra or {})
 
 
 async def launch(
@@ -53,24 +53,24 @@ async def launch(
         CallError: upstream_unavailable when it cannot be started.
     """
     popen = _spawn(command, args, clean_environment(env), cwd)
-    wire = Wire(command, line_bytes=line_bytes, stderr_bytes=stderr_bytes)
+    pipes = ProcessPipes(command, line_bytes=line_bytes, stderr_bytes=stderr_bytes)
     # Never cancelled half-way: the event loop would go on to watch a pipe that is closed by then.
-    starting = asyncio.create_task(_attach(wire, popen))
+    starting = asyncio.create_task(_attach(pipes, popen))
     try:
         await asyncio.shield(starting)
     except asyncio.CancelledError:
-        await asyncio.shield(asyncio.create_task(_abandon(starting, Process(wire, popen))))
+        await asyncio.shield(asyncio.create_task(_abandon(starting, Process(pipes, popen))))
         raise
-    return Process(wire, popen)
+    return Process(pipes, popen)
 
 
-async def _attach(wire: Wire, popen: subprocess.Popen[bytes]) -> None:
+async def _attach(pipes: ProcessPipes, popen: subprocess.Popen[bytes]) -> None:
     assert popen.stdin is not None
     assert popen.stdout is not None
     assert popen.stderr is not None
     try:
-        _watch(popen, wire)
-        await wire.attach(popen.stdin, popen.stdout, popen.stderr)
+        _watch_exit(popen, pipes)
+        await pipes.attach(popen.stdin, popen.stdout, popen.stderr)
     except OSError as exc:
         popen.kill()
         popen.wait()
@@ -86,11 +86,11 @@ async def _abandon(starting: asyncio.Task[None], process: Process) -> None:
         await process.stop(grace_s=0)
 
 
-def _watch(popen: subprocess.Popen[bytes], wire: Wire) -> None:
-    """Tell the wire when the program is gone, and take its exit status."""
+def _watch_exit(popen: subprocess.Popen[bytes], pipes: ProcessPipes) -> None:
+    """Tell the pipes when the program is gone, and take its exit status."""
     loop = asyncio.get_running_loop()
     if not hasattr(os, "pidfd_open"):
-        threading.Thread(target=lambda: (popen.wait(), loop.call_soon_threadsafe(wire.on_exit)), daemon=True).start()
+        threading.Thread(target=lambda: (popen.wait(), loop.call_soon_threadsafe(pipes.on_exit)), daemon=True).start()
         return
     handle = os.pidfd_open(popen.pid)
 
@@ -98,7 +98,7 @@ def _watch(popen: subprocess.Popen[bytes], wire: Wire) -> None:
         loop.remove_reader(handle)
         os.close(handle)
         popen.wait()
-        wire.on_exit()
+        pipes.on_exit()
 
     loop.add_reader(handle, ended)
 
@@ -136,12 +136,12 @@ class Process:
     `stop` must be called in the end, also when the program died by itself; `async with` does. One task reads.
     """
 
-    def __init__(self, wire: Wire, popen: subprocess.Popen[bytes]) -> None:
+    def __init__(self, pipes: ProcessPipes, popen: subprocess.Popen[bytes]) -> None:
         self.pid = popen.pid
-        self._wire = wire
+        self._pipes = pipes
         self._popen = popen
         self._stopping: asyncio.Task[None] | None = None
-        self._is_hurried = False
+        self._must_hurry = False
         self._grace: asyncio.Timeout | None = None
 
     async def __aenter__(self) -> Self:
@@ -160,7 +160,7 @@ class Process:
     @property
     def stderr_tail(self) -> str:
         """The newest part of what the program wrote to stderr. Foreign text: clean it before showing it."""
-        return self._wire.stderr.decode("utf-8", "replace")
+        return self._pipes.stderr.decode("utf-8", "replace")
 
     async def write(self, payload: bytes) -> None:
         """Send bytes to stdin; waits while the program does not read.
@@ -168,11 +168,11 @@ class Process:
         Raises:
             CallError: upstream_lost when the program ended or closed its stdin; the bytes may have arrived.
         """
-        await self._wire.write(payload)
+        await self._pipes.write(payload)
 
     def close_stdin(self) -> None:
         """Tell the program that nothing more will come."""
-        self._wire.close_stdin()
+        self._pipes.close_stdin()
 
     async def read_line(self) -> bytes | None:
         """Return the next line of stdout without its line end, or None when the program has no more.
@@ -180,7 +180,7 @@ class Process:
         Raises:
             CallError: protocol_error when a line is longer than `line_bytes`; then and ever after.
         """
-        return await self._wire.read_line()
+        return await self._pipes.read_line()
 
     async def lines(self) -> AsyncIterator[bytes]:
         """Yield the lines of stdout until it ends."""
@@ -189,7 +189,7 @@ class Process:
 
     async def exited(self) -> int:
         """Wait until the program itself is gone, whoever still holds its pipes. Returns its exit status."""
-        await self._wire.exited.wait()
+        await self._pipes.exited.wait()
         return self.returncode or 0
 
     async def stop(self, *, grace_s: float = 2.0) -> None:
@@ -201,53 +201,53 @@ class Process:
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(grace_s), name=f"stop-{self.pid}")
         elif grace_s == 0:
-            self._is_hurried = True
+            self._must_hurry = True
             if self._grace is not None and not self._grace.expired():
                 self._grace.reschedule(0.0)
         await asyncio.shield(self._stopping)
 
     async def _stop(self, grace_s: float) -> None:
-        pipes = self._wire.output_pipes()
+        inodes = self._pipes.output_inodes()
         # Looked at before anything dies: afterwards a child that left the session has no parent to find it by.
-        kin = await self._look(frozenset(), pipes)
-        self._wire.close_stdin()
+        tree = await self._find_tree(frozenset(), inodes)
+        self._pipes.close_stdin()
         if grace_s > 0:
             await self._until_gone(frozenset(), grace_s, is_grace=True)
-            kin = await self._look(kin, pipes)
-            if (kin or self.returncode is None) and not self._is_hurried:
-                self._signal(kin, signal.SIGTERM)
-                await self._until_gone(kin, grace_s, is_grace=True)
-                kin = await self._look(kin, pipes)
+            tree = await self._find_tree(tree, inodes)
+            if (tree or self.returncode is None) and not self._must_hurry:
+                self._signal(tree, signal.SIGTERM)
+                await self._until_gone(tree, grace_s, is_grace=True)
+                tree = await self._find_tree(tree, inodes)
         ended_at = asyncio.get_running_loop().time() + _LAST_RESORT_S
-        everyone = kin
-        while kin or self.returncode is None:
-            self._signal(kin, signal.SIGKILL)
-            await self._until_gone(kin, _POLL_S * 5)
-            kin = await self._look(kin, pipes)
-            everyone |= kin
+        everyone = tree
+        while tree or self.returncode is None:
+            self._signal(tree, signal.SIGKILL)
+            await self._until_gone(tree, _POLL_S * 5)
+            tree = await self._find_tree(tree, inodes)
+            everyone |= tree
             if asyncio.get_running_loop().time() > ended_at:
                 _log.warning("process %d or its descendants survive SIGKILL; they are left alone", self.pid)
                 break
-        reap(one for one in everyone if one.pid != self.pid)
-        await self._wire.close()
+        reap(each for each in everyone if each.pid != self.pid)
+        await self._pipes.close()
 
-    async def _look(self, known: frozenset[Kin], pipes: frozenset[int]) -> frozenset[Kin]:
-        search = partial(find_kin, self.pid, known=known, pipes=pipes)
-        return await asyncio.get_running_loop().run_in_executor(_LOOKERS, search)
+    async def _find_tree(self, known: frozenset[ProcessId], inodes: frozenset[int]) -> frozenset[ProcessId]:
+        search = partial(find_tree, self.pid, known=known, pipes=inodes)
+        return await asyncio.get_running_loop().run_in_executor(_TABLE_READERS, search)
 
-    def _signal(self, kin: frozenset[Kin], signum: signal.Signals) -> None:
+    def _signal(self, tree: frozenset[ProcessId], signum: signal.Signals) -> None:
         # Each gets it once: a second SIGTERM would break into the tidying up that the first one started.
-        if kin:
-            signal_kin(kin, signum)
+        if tree:
+            signal_all(tree, signum)
         elif self.returncode is None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signum)
 
-    async def _until_gone(self, kin: frozenset[Kin], within_s: float, *, is_grace: bool = False) -> None:
+    async def _until_gone(self, tree: frozenset[ProcessId], within_s: float, *, is_grace: bool = False) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(0.0 if is_grace and self._is_hurried else within_s) as limit:
+            async with asyncio.timeout(0.0 if is_grace and self._must_hurry else within_s) as limit:
                 self._grace = limit if is_grace else None
-                await self._wire.exited.wait()
-                while living(kin):  # noqa: ASYNC110  (what is not our child sends no event)
+                await self._pipes.exited.wait()
+                while living(tree):  # noqa: ASYNC110  (what is not our child sends no event)
                     await asyncio.sleep(_POLL_S)
         self._grace = None

@@ -1,4 +1,4 @@
-"""Wire: the three pipes of a running program, with a limit on each."""
+"""Process pipes: the three pipes of a running program, with a limit on each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LINE_COST_BYTES = 64
 _LINGER_S = 0.25
 
 
-class Wire:
+class ProcessPipes:
     """Splits stdout into lines, keeps the end of stderr, and holds writers back while stdin is full.
 
     Made of plain pipes rather than of the event loop's own subprocess support, which in uvloop leaks descriptors
@@ -32,12 +32,12 @@ class Wire:
         self._stderr_bytes = stderr_bytes
         self._lines: deque[bytes] = deque()
         self._waiting_bytes = 0
-        self._rest = bytearray()
+        self._unfinished_line = bytearray()
         self._fault: CallError | None = None
         self._is_ended = False
         self._is_paused = False
         self._is_stdin_open = True
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
         self._transports: list[asyncio.BaseTransport] = []
@@ -61,8 +61,8 @@ class Wire:
                 raise self._fault
             if self._is_ended:
                 return None
-            self._news.clear()
-            await self._news.wait()
+            self._changed.clear()
+            await self._changed.wait()
         line = self._lines.popleft()
         self._waiting_bytes -= len(line) + _LINE_COST_BYTES
         if self._is_paused and self._fault is None and self._waiting_bytes <= _WAITING_BYTES // 2:
@@ -87,7 +87,7 @@ class Wire:
         """Close stdin; what was written before is still sent."""
         self._stdin.close()
 
-    def output_pipes(self) -> frozenset[int]:
+    def output_inodes(self) -> frozenset[int]:
         """Return the inode numbers of stdout and stderr."""
         return self._inodes
 
@@ -136,33 +136,33 @@ class Wire:
 
     def _on_stdout(self, arrived: bytes) -> None:
         if self._fault is None:
-            self._split(arrived)
-            self._news.set()
+            self._split_lines(arrived)
+            self._changed.set()
 
     # ---- inside
 
-    def _split(self, arrived: bytes) -> None:
+    def _split_lines(self, arrived: bytes) -> None:
         first, *others = arrived.split(b"\n")
-        self._rest += first
+        self._unfinished_line += first
         for part in others:
-            self._take(bytes(self._rest))
-            self._rest[:] = part
-        if len(self._rest) > self._line_bytes:
-            self._refuse()
+            self._add_line(bytes(self._unfinished_line))
+            self._unfinished_line[:] = part
+        if len(self._unfinished_line) > self._line_bytes:
+            self._refuse_line()
         if self._waiting_bytes > _WAITING_BYTES and not self._is_paused:
             self._pause()
 
-    def _take(self, line: bytes) -> None:
+    def _add_line(self, line: bytes) -> None:
         if len(line) > self._line_bytes:
-            self._refuse()
+            self._refuse_line()
         elif self._fault is None:
             self._lines.append(line.removesuffix(b"\r"))
             self._waiting_bytes += len(self._lines[-1]) + _LINE_COST_BYTES
 
-    def _refuse(self) -> None:
+    def _refuse_line(self) -> None:
         text = f"The program {self._command!r} wrote a line of more than {self._line_bytes} bytes. Stop and replace it."
         self._fault = CallError("protocol_error", text)
-        self._rest.clear()
+        self._unfinished_line.clear()
         self._pause()
 
     def _pause(self) -> None:
@@ -177,49 +177,49 @@ class Wire:
     def _end(self) -> None:
         if not self._is_ended:
             self._is_ended = True
-            if self._rest and self._fault is None:
-                self._take(bytes(self._rest))
-                self._rest.clear()
-        self._news.set()
+            if self._unfinished_line and self._fault is None:
+                self._add_line(bytes(self._unfinished_line))
+                self._unfinished_line.clear()
+        self._changed.set()
 
 
 class _Output(asyncio.Protocol):
     """One output pipe of the program."""
 
-    def __init__(self, wire: Wire, on_bytes: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
-        self._wire = wire
+    def __init__(self, pipes: ProcessPipes, on_bytes: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        self._pipes = pipes
         self._on_end = on_end
         self._on_bytes = on_bytes
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._wire.on_pipe_open(transport)
+        self._pipes.on_pipe_open(transport)
 
     def data_received(self, data: bytes) -> None:
         self._on_bytes(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._on_end()
-        self._wire.on_pipe_closed()
+        self._pipes.on_pipe_closed()
 
 
 class _Input(asyncio.Protocol):
     """The input pipe of the program."""
 
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
+    def __init__(self, pipes: ProcessPipes) -> None:
+        self._pipes = pipes
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._wire.on_pipe_open(transport)
+        self._pipes.on_pipe_open(transport)
 
     def pause_writing(self) -> None:
-        self._wire.on_writable(False)
+        self._pipes.on_writable(False)
 
     def resume_writing(self) -> None:
-        self._wire.on_writable(True)
+        self._pipes.on_writable(True)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._wire.on_stdin_closed()
-        self._wire.on_pipe_closed()
+        self._pipes.on_stdin_closed()
+        self._pipes.on_pipe_closed()
 
 
 def _nothing() -> None:

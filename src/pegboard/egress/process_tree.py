@@ -1,4 +1,4 @@
-"""Kin: find every process that a launched one has brought into the world, and end it."""
+"""Process tree: find every process that a launched one has started, directly or not, and end it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 _PROC = Path("/proc")
 
 
-class Kin(NamedTuple):
+class ProcessId(NamedTuple):
     """One process, told apart from a later one with the same number by its start time (in clock ticks)."""
 
     pid: int
@@ -27,7 +27,9 @@ class _Entry(NamedTuple):
     is_zombie: bool
 
 
-def find_kin(leader: int, *, known: Iterable[Kin] = (), pipes: frozenset[int] = frozenset()) -> frozenset[Kin]:
+def find_tree(
+    leader: int, *, known: Iterable[ProcessId] = (), pipes: frozenset[int] = frozenset()
+) -> frozenset[ProcessId]:
     """Return the living descendants of a session leader, itself included, and what lives of `known`.
 
     A process counts when it is in the leader's session or group, descends from a process that counts, or can still
@@ -36,44 +38,47 @@ def find_kin(leader: int, *, known: Iterable[Kin] = (), pipes: frozenset[int] = 
     """
     table = _process_table()
     ours = os.getpid()
-    found = {kin.pid for kin in known if kin.pid in table and table[kin.pid].started == kin.started}
-    found |= {pid for pid, entry in table.items() if leader in (pid, entry.group, entry.session)}
-    found |= {pid for pid in table.keys() - found - {ours} if _writes_to(pid, pipes)}
+    tree = {each.pid for each in known if each.pid in table and table[each.pid].started == each.started}
+    tree |= {pid for pid, entry in table.items() if leader in (pid, entry.group, entry.session)}
+    tree |= {pid for pid in table.keys() - tree - {ours} if _writes_to(pid, pipes)}
     children: dict[int, list[int]] = {}
     for pid, entry in table.items():
         children.setdefault(entry.parent, []).append(pid)
-    waiting = list(found)
+    waiting = list(tree)
     while waiting:
-        fresh = [pid for pid in children.get(waiting.pop(), ()) if pid not in found]
-        found.update(fresh)
+        fresh = [pid for pid in children.get(waiting.pop(), ()) if pid not in tree]
+        tree.update(fresh)
         waiting.extend(fresh)
-    return frozenset(Kin(pid, table[pid].started) for pid in found if pid != ours and not table[pid].is_zombie)
+    return frozenset(ProcessId(pid, table[pid].started) for pid in tree if pid != ours and not table[pid].is_zombie)
 
 
-def living(kin: Iterable[Kin]) -> frozenset[Kin]:
+def living(processes: Iterable[ProcessId]) -> frozenset[ProcessId]:
     """Return those that still run; a zombie does not."""
-    return frozenset(
-        one for one in kin if (entry := _entry(one.pid)) and entry.started == one.started and not entry.is_zombie
-    )
+
+    def lives(process: ProcessId) -> bool:
+        entry = _entry(process.pid)
+        return entry is not None and entry.started == process.started and not entry.is_zombie
+
+    return frozenset(filter(lives, processes))
 
 
-def signal_kin(kin: Iterable[Kin], signum: signal.Signals) -> None:
+def signal_all(processes: Iterable[ProcessId], signum: signal.Signals) -> None:
     """Send a signal to each, through a handle, so that a number given to a new process in between is spared."""
-    for one in kin:
+    for each in processes:
         with suppress(ProcessLookupError, PermissionError):
-            handle = os.pidfd_open(one.pid)
+            handle = os.pidfd_open(each.pid)
             try:
-                if living([one]):
+                if living([each]):
                     signal.pidfd_send_signal(handle, signum)
             finally:
                 os.close(handle)
 
 
-def reap(kin: Iterable[Kin]) -> None:
+def reap(processes: Iterable[ProcessId]) -> None:
     """Take the exit status of orphans that were given to us because we are process 1 or a subreaper."""
-    for one in kin:
+    for each in processes:
         with suppress(ChildProcessError):
-            os.waitpid(one.pid, os.WNOHANG)
+            os.waitpid(each.pid, os.WNOHANG)
 
 
 def _process_table() -> dict[int, _Entry]:

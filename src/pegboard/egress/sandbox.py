@@ -1,4 +1,4 @@
-"""Killable: run one Python function in a child process that can be stopped, whatever it does."""
+"""Sandbox: run one Python function in a child process with limits, which can be killed whatever it does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CHILD = Path(__file__).with_name("sandbox_child.py")
 _MIB = 1024 * 1024
 
 
-class ChildError(CallError):
+class SandboxError(CallError):
     """The function in the child raised. `type_name` is the name of its exception, `text` its message."""
 
     def __init__(self, call: str, *, type_name: str, text: str) -> None:
@@ -26,7 +26,7 @@ class ChildError(CallError):
         self.text = text
 
 
-async def run_killable(
+async def run_sandboxed(
     call: str,
     argument: Any,
     *,
@@ -42,10 +42,10 @@ async def run_killable(
     it started when the time is over, when it answers too much, and when the caller is cancelled.
 
     Raises:
-        ChildError: the function raised.
+        SandboxError: the function raised.
         CallError: timeout; result_too_large; tool_error when the child used too much memory or died.
     """
-    order = {
+    request = {
         "call": call,
         "argument": argument,
         "has_payload": payload is not None,
@@ -62,7 +62,7 @@ async def run_killable(
     child = await launch(sys.executable, ["-I", "-B", str(_CHILD)], line_bytes=output_bytes)
     try:
         async with asyncio.timeout(timeout_s):
-            line = await _ask(child, json.dumps(order).encode() + b"\n" + (payload or b""))
+            line = await _ask(child, json.dumps(request).encode() + b"\n" + (payload or b""))
             status = 0 if line is not None else await child.exited()
     except TimeoutError:
         raise CallError("timeout", f"{call!r} did not finish within {timeout_s:g} s. Give it less to do.") from None
@@ -78,11 +78,11 @@ async def run_killable(
     return _value(call, line, memory_bytes)
 
 
-async def _ask(child: Process, request: bytes) -> bytes | None:
+async def _ask(child: Process, message: bytes) -> bytes | None:
     try:
-        await child.write(request)
+        await child.write(message)
     except CallError:
-        # It died while it read; what it may have said before, and its status, tell more.
+        # It died while it read; what it may have written before, and its status, tell more.
         return await child.read_line()
     child.close_stdin()
     return await child.read_line()
@@ -98,7 +98,7 @@ def _value(call: str, line: bytes, memory_bytes: int) -> Any:
         return answer["value"]
     if answer["failure"] == "memory":
         raise _out_of_memory(call, memory_bytes)
-    raise ChildError(call, type_name=answer["type"], text=answer["message"])
+    raise SandboxError(call, type_name=answer["type"], text=answer["message"])
 
 
 def _died(call: str, status: int, memory_bytes: int) -> CallError:

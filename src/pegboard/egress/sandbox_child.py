@@ -1,6 +1,6 @@
-"""Child: the far side of a killable call; runs alone, by its path, and imports nothing of ours.
+"""Sandbox child: the program in which `sandbox` runs a function; started by its path, it imports nothing of ours.
 
-Reads one line of JSON (the order) and the payload behind it from stdin, writes one line of JSON to stdout.
+Reads one line of JSON (the request) and the payload behind it from stdin, writes one line of JSON to stdout.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 def main() -> None:
     """Limit ourselves, then import the function, call it and write its answer."""
-    order = json.loads(sys.stdin.buffer.readline())
-    for name, limit in order["limits"].items():
+    request = json.loads(sys.stdin.buffer.readline())
+    for name, limit in request["limits"].items():
         number = getattr(resource, name)
         hard = resource.getrlimit(number)[1]
         value = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
@@ -25,9 +25,9 @@ def main() -> None:
     # What the function prints must not be taken for its answer.
     answers = os.dup(1)
     os.dup2(2, 1)
-    sys.path[:] = order["path"]
+    sys.path[:] = request["path"]
     try:
-        answer: dict[str, object] = {"value": _call(order)}
+        answer: dict[str, object] = {"value": _call(request)}
         text = json.dumps(answer)
     except MemoryError:
         text = json.dumps({"failure": "memory"})
@@ -37,12 +37,12 @@ def main() -> None:
         pipe.write(text + "\n")
 
 
-def _call(order: dict[str, Any]) -> object:
-    module, _, name = order["call"].partition(":")
+def _call(request: dict[str, Any]) -> object:
+    module, _, name = request["call"].partition(":")
     function: Callable[..., object] = getattr(importlib.import_module(module), name)
-    if not order["has_payload"]:
-        return function(order["argument"])
-    return function(order["argument"], sys.stdin.buffer.read())
+    if not request["has_payload"]:
+        return function(request["argument"])
+    return function(request["argument"], sys.stdin.buffer.read())
 
 
 if __name__ == "__main__":

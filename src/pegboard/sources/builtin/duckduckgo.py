@@ -1,4 +1,4 @@
-"""DuckDuckGo: read its page of results that needs no script; runs in a killable child, and nowhere else."""
+"""DuckDuckGo: read its page of results that needs no script; runs in the sandbox, and nowhere else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rendering: fill a template in a sandbox; runs in a killable child, and nowhere else."""
+"""Jinja rendering: fill a template in Jinja's own sandbox; runs in our sandbox process, and nowhere else."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from pegboard.egress.sandbox import ChildError, run_killable
+from pegboard.egress.sandbox import SandboxError, run_sandboxed
 from pegboard.lazy import LazyModule
 from pegboard.model.bounds import MIB
 from pegboard.model.call_context import CallContext
@@ -100,7 +100,7 @@ async def _rendered(config: TransformConfig, args: JSON) -> JSON:
         "timeout_s": config.timeout_seconds,
     }
     try:
-        text = await run_killable(
+        text = await run_sandboxed(
             _RENDER,
             order,
             timeout_s=config.timeout_seconds + _START_S,
@@ -108,7 +108,7 @@ async def _rendered(config: TransformConfig, args: JSON) -> JSON:
             # Every character may be six in JSON (a \\u escape).
             output_bytes=6 * config.max_output_bytes + 100,
         )
-    except ChildError as exc:
+    except SandboxError as exc:
         raise _refusal(exc, config) from None
     except CallError as exc:
         if exc.error.kind == "timeout":
@@ -118,7 +118,7 @@ async def _rendered(config: TransformConfig, args: JSON) -> JSON:
     return {"result": text}
 
 
-def _refusal(exc: ChildError, config: TransformConfig) -> CallError:
+def _refusal(exc: SandboxError, config: TransformConfig) -> CallError:
     if exc.type_name == "OutputTooLargeError":
         return CallError("result_too_large", exc.text)
     if exc.type_name == "TimeoutError":

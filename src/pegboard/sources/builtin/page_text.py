@@ -1,4 +1,4 @@
-"""Extracting: find the main text of a page; runs in a killable child, and nowhere else."""
+"""Page text: find the main text of a page; runs in the sandbox, and nowhere else."""
 
 from __future__ import annotations
 

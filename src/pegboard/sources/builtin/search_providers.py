@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import orjson
 
 from pegboard.egress.responses import Response, json_of, text_of
-from pegboard.egress.sandbox import run_killable
+from pegboard.egress.sandbox import run_sandboxed
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_list, is_object
 
@@ -159,7 +159,7 @@ async def _read_duckduckgo(response: Response) -> list[dict[str, str]]:
     text = text_of(response)
     payload = text.encode("utf-8", "replace")
     try:
-        found: Any = await run_killable(_PAGE, {"max_hits": _MOST_HITS}, payload=payload, timeout_s=_PAGE_S)
+        found: Any = await run_sandboxed(_PAGE, {"max_hits": _MOST_HITS}, payload=payload, timeout_s=_PAGE_S)
     except CallError:
         raise CallError("protocol_error", "The page of DuckDuckGo cannot be read. Try again later.") from None
     if not found and (response.status_code == 202 or "anomaly" in text):

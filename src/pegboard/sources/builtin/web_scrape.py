@@ -6,7 +6,7 @@ import orjson
 from pydantic import Field
 
 from pegboard.egress.responses import Response, text_of
-from pegboard.egress.sandbox import run_killable
+from pegboard.egress.sandbox import run_sandboxed
 from pegboard.model.bounds import MIB
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
@@ -85,7 +85,7 @@ async def _read(response: Response, form: str, config: ScrapeConfig) -> tuple[st
         raise CallError("invalid_arguments", f"There is no page at this URL but {kind!r}. Name a web page.")
     if not response.body.strip():
         return "", ""
-    found = await run_killable(
+    found = await run_sandboxed(
         _EXTRACT,
         {"format": form, "url": response.url, "max_chars": 400_000},
         payload=text_of(response).encode(),

@@ -1,4 +1,4 @@
-"""The killable child: it answers, or it is ended in time with everything it started."""
+"""The sandbox: it answers, or it is ended in time with everything it started."""
 
 import asyncio
 import os
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pegboard.egress.sandbox import ChildError, run_killable
+from pegboard.egress.sandbox import SandboxError, run_sandboxed
 from pegboard.model.error import CallError
 
 STRAYS = "tests.egress.strays:"
@@ -15,25 +15,25 @@ STRAYS = "tests.egress.strays:"
 
 async def failure(name: str, argument: Any = None, *, timeout_s: float = 5.0, **options: Any) -> CallError:
     with pytest.raises(CallError) as caught:
-        await run_killable(STRAYS + name, argument, timeout_s=timeout_s, **options)
+        await run_sandboxed(STRAYS + name, argument, timeout_s=timeout_s, **options)
     return caught.value
 
 
 async def test_a_value_goes_in_and_a_value_comes_out() -> None:
-    assert await run_killable(STRAYS + "double", {"a": [1, "\u00e9"]}, timeout_s=5) == [{"a": [1, "\u00e9"]}] * 2
+    assert await run_sandboxed(STRAYS + "double", {"a": [1, "\u00e9"]}, timeout_s=5) == [{"a": [1, "\u00e9"]}] * 2
 
 
 async def test_bytes_go_in_beside_the_argument() -> None:
-    answer = await run_killable(STRAYS + "size", "pdf", payload=b"\n\0" * 500_000, timeout_s=5)
+    answer = await run_sandboxed(STRAYS + "size", "pdf", payload=b"\n\0" * 500_000, timeout_s=5)
     assert answer == {"argument": "pdf", "bytes": 1_000_000}
 
 
 async def test_what_the_function_raises_is_told_by_name_and_message() -> None:
     exc = await failure("fail", "missing")
-    assert isinstance(exc, ChildError)
+    assert isinstance(exc, SandboxError)
     assert (exc.error.kind, exc.type_name, exc.text) == ("tool_error", "KeyError", "'missing'")
-    assert isinstance(await failure("unanswerable"), ChildError)
-    assert isinstance(await failure("no_such_function"), ChildError)
+    assert isinstance(await failure("unanswerable"), SandboxError)
+    assert isinstance(await failure("no_such_function"), SandboxError)
 
 
 @pytest.mark.parametrize("name", ["hang_with_child", "spin"])
@@ -46,7 +46,7 @@ async def test_a_child_that_does_not_end_is_killed_at_its_time_with_what_it_star
 
 
 async def test_a_cancelled_caller_leaves_no_child() -> None:
-    task = asyncio.create_task(run_killable(STRAYS + "spin", None, timeout_s=30))
+    task = asyncio.create_task(run_sandboxed(STRAYS + "spin", None, timeout_s=30))
     await asyncio.sleep(0.2)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -58,7 +58,7 @@ async def test_a_cancelled_caller_leaves_no_child() -> None:
 async def test_memory_output_and_files_are_limited(tmp_path: Path) -> None:
     assert "memory" in (await failure("hoard")).error.message
     assert (await failure("babble", 200_000, output_bytes=100_000)).error.kind == "result_too_large"
-    assert len(await run_killable(STRAYS + "babble", 90_000, timeout_s=5, output_bytes=100_000)) == 90_000
+    assert len(await run_sandboxed(STRAYS + "babble", 90_000, timeout_s=5, output_bytes=100_000)) == 90_000
     written = tmp_path / "written"
     await failure("write_file", str(written))
     assert not written.exists() or written.read_bytes() == b""
@@ -71,7 +71,7 @@ async def test_a_child_that_dies_or_breaks_off_is_a_definite_error() -> None:
 
 async def test_the_child_sees_no_secret_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "CANARY")
-    assert "CANARY" not in (await run_killable(STRAYS + "environment", None, timeout_s=5)).values()
+    assert "CANARY" not in (await run_sandboxed(STRAYS + "environment", None, timeout_s=5)).values()
 
 
 def _sleepers() -> list[str]:
