@@ -1,4 +1,4 @@
-"""Chat: a language model behind an endpoint that speaks OpenAI's chat completions."""
+"""OpenAI-compatible: a language model behind an endpoint that speaks OpenAI's chat completions."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import orjson
 
 from pegboard.egress.connections import Resolve, system_resolve
+from pegboard.egress.credential_redaction import CredentialRedactor
 from pegboard.egress.destinations import only_host_of
 from pegboard.egress.http import GuardedClient
 from pegboard.egress.responses import check_status, json_of
 from pegboard.model.error import CallError
 from pegboard.model.json_types import is_list, is_object
 from pegboard.model.secret import Secret
-from pegboard.sources.config_secrets import Seal
 
 _WHO = "The language model"
 
@@ -38,17 +38,18 @@ class ChatModel:
         try:
             return await self._answer(prompt)
         except CallError as exc:
-            raise Seal([self.api_key] if self.api_key else ()).error(exc) from None
+            secrets = (self.api_key,) if self.api_key else ()
+            raise CredentialRedactor(secrets).error(exc) from None
 
     async def _answer(self, prompt: str) -> str:
         headers = {"authorization": f"Bearer {self.api_key.reveal()}"} if self.api_key else {}
-        order = {"model": self.name, "messages": [{"role": "user", "content": prompt}]}
+        body = {"model": self.name, "messages": [{"role": "user", "content": prompt}]}
         async with GuardedClient(only_host_of(self.base_url), headers=headers, resolve=self.resolve) as client:
             response = await client.request(
                 "POST",
                 f"{self.base_url.rstrip('/')}/chat/completions",
                 headers={"content-type": "application/json"},
-                body=orjson.dumps(order),
+                body=orjson.dumps(body),
                 timeout_s=self.timeout_s,
             )
         check_status(response, _WHO)

@@ -11,6 +11,7 @@ import orjson
 
 from pegboard.core.schema import check_bounds
 from pegboard.egress.connections import Resolve, system_resolve
+from pegboard.egress.credential_redaction import CredentialRedactor, credentials_in
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.http import GuardedClient
 from pegboard.egress.responses import Response, is_json, media_type, retry_after_s, text_of
@@ -19,7 +20,6 @@ from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSONValue, is_list
 from pegboard.model.secret import Secret
-from pegboard.sources.config_secrets import Seal, credentials_in
 from pegboard.sources.json_text import json_bytes
 
 # What an executor waits on top of a request's own deadline, so that the tool tells what ran out of time.
@@ -96,7 +96,7 @@ class Service:
 
     def _excerpt(self, response: Response, ctx: CallContext) -> str:
         """Return the beginning of the body in one line. Secrets go first: a cut one would not be known any more."""
-        clean = Seal(self.secrets()).text(text_of(response)[:_READ_CHARS])
+        clean = CredentialRedactor(self.secrets()).text(text_of(response)[:_READ_CHARS])
         if ctx.redactor is not None:
             clean = ctx.redactor.text(clean)
         line = " ".join("".join(char if char.isprintable() else " " for char in clean).split())

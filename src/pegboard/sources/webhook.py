@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import orjson
 
 from pegboard.egress.connections import Resolve, system_resolve
+from pegboard.egress.credential_redaction import without_credentials
 from pegboard.egress.destinations import only_host_of
 from pegboard.egress.failures import EgressError
 from pegboard.egress.http import checked_headers
@@ -24,7 +25,6 @@ from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.secret import Secret
 from pegboard.model.tool import ToolEntry, ToolSpec
 from pegboard.sources.body_template import Template
-from pegboard.sources.config_secrets import sealed
 from pegboard.sources.http_service import GRACE_S, Order, Service, plain, query_of, scalar, value_of, with_query
 from pegboard.sources.json_text import json_bytes
 
@@ -98,7 +98,7 @@ def webhook_entry(spec: ToolSpec, settings: WebhookSettings) -> ToolEntry:
 
     entry_spec = replace(spec, timeout_s=timeout_s + GRACE_S)
     secrets = list(service.secrets())
-    return ToolEntry(spec=entry_spec, handler=sealed(call, secrets) if secrets else call)
+    return ToolEntry(spec=entry_spec, handler=without_credentials(call, secrets) if secrets else call)
 
 
 # ---------------------------------------------------------------- what can be honoured

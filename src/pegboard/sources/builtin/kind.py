@@ -14,12 +14,12 @@ from pydantic import BaseModel, ConfigDict, PlainValidator, WithJsonSchema, mode
 
 from pegboard.core.ports import Model
 from pegboard.egress.connections import Resolve, system_resolve
+from pegboard.egress.credential_redaction import without_credentials
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.secret import Secret
 from pegboard.model.tool import Annotations, Handler, Runs, ToolEntry, ToolSpec
-from pegboard.sources.config_secrets import sealed
 
 # What the executor waits on top of the tool's own deadline, so that the tool tells what ran out of time.
 _GRACE_S = 1.0
@@ -152,7 +152,7 @@ class BuiltinKind(Generic[C]):
         handler = self.make(config, services)
         secrets = tuple(config.secrets())
         if secrets:
-            handler = sealed(handler, secrets)
+            handler = without_credentials(handler, secrets)
         return ToolEntry(spec=spec, handler=handler, runs=self.runs, needs_context=self.needs_context)
 
 

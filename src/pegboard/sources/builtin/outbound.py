@@ -9,6 +9,7 @@ from typing import Annotated, Self
 import orjson
 from pydantic import AfterValidator, Field, model_validator
 
+from pegboard.egress.credential_redaction import credentials_in
 from pegboard.egress.destinations import Destinations, only_host_of
 from pegboard.egress.failures import EgressError
 from pegboard.egress.http import GuardedClient, OnOverflow, checked_headers
@@ -18,7 +19,6 @@ from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSONValue
 from pegboard.model.secret import Secret
 from pegboard.sources.builtin.kind import BuiltinConfig, SecretText, Services
-from pegboard.sources.config_secrets import credentials_in
 
 
 def http_url(url: str) -> str:

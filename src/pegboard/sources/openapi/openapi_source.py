@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from pegboard.core.names import matches
 from pegboard.egress.connections import Resolve, system_resolve
+from pegboard.egress.credential_redaction import credentials_in, without_credentials
 from pegboard.egress.destinations import Destinations, only_host_of
 from pegboard.egress.http import GuardedClient
 from pegboard.egress.responses import text_of
@@ -21,7 +22,6 @@ from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.secret import Secret
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry, ToolSpec
-from pegboard.sources.config_secrets import credentials_in, sealed
 from pegboard.sources.foreign_text import cleaned
 from pegboard.sources.http_service import GRACE_S, Service, value_of
 from pegboard.sources.openapi.document import Document, UnfitError, checked_base, origin_of, server_of
@@ -293,5 +293,5 @@ class OpenApiSource:
             return value_of(response, who=service.who, expects_json=expects_json, bounds=settings.bounds)
 
         secrets = list(settings.secrets())
-        handler = sealed(call, secrets) if secrets else call
+        handler = without_credentials(call, secrets) if secrets else call
         return ToolEntry(spec=spec, handler=handler, source=settings.name, is_foreign=True, is_toolset=True)

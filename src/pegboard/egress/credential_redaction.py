@@ -1,4 +1,8 @@
-"""Seal: keep the secrets of a tool's config out of all that the tool says."""
+"""Credential redaction: keep what we authenticate with out of what the other side makes us say.
+
+The catalog redacts the secrets that it knows; this holds also for a tool that is registered by hand, and for a text
+that the other side cut in the middle of a secret.
+"""
 
 from __future__ import annotations
 
@@ -16,33 +20,30 @@ from pegboard.model.result import call_error
 from pegboard.model.secret import Secret
 from pegboard.model.tool import Handler
 
-# The beginning of a secret that is as long as this gives it away: what the other side said may have been cut in it.
-_TELLING: Final = 8
+# The beginning of a secret that is as long as this gives it away: the other side's text may have been cut in it.
+_TELLING_CHARS: Final = 8
 
 
-class Seal:
-    """Takes secrets out of values and errors: whole ones in whatever spelling, and their beginnings as they are.
-
-    The catalog redacts what it knows; this holds also for a tool that is registered by hand.
-    """
+class CredentialRedactor:
+    """Takes secrets out of values and errors: whole ones in whatever spelling, and their beginnings as they are."""
 
     def __init__(self, secrets: Iterable[Secret]) -> None:
         known = tuple(secrets)
         self._redactor = Redactor(known)
         # No text with spaces or the address of something: much that is no secret begins like those.
         keys = {text for text in (secret.reveal() for secret in known) if not re.search(r"\s|://|^/", text)}
-        self._keys = sorted(text for text in keys if len(text) > _TELLING)
+        self._keys = sorted(text for text in keys if len(text) > _TELLING_CHARS)
 
     def text(self, text: str) -> str:
         """Return a text without them."""
         clean = self._redactor.text(text)
         for key in self._keys:
-            start = clean.find(key[:_TELLING])
+            start = clean.find(key[:_TELLING_CHARS])
             while start >= 0:
                 same = takewhile(lambda pair: pair[0] == pair[1], zip(clean[start:], key, strict=False))
                 end = start + len(list(same))
                 clean = clean[:start] + REDACTED + clean[end:]
-                start = clean.find(key[:_TELLING], start + len(REDACTED))
+                start = clean.find(key[:_TELLING_CHARS], start + len(REDACTED))
         return clean
 
     def value(self, value: Any) -> Any:
@@ -57,34 +58,35 @@ class Seal:
 
     def error(self, exc: CallError) -> CallError:
         """Return an error without them."""
-        said = exc.error
-        details = self.value(dict(said.details))
-        return call_error(replace(said, message=self.text(said.message), hint=self.text(said.hint), details=details))
+        error = exc.error
+        details = self.value(dict(error.details))
+        clean = replace(error, message=self.text(error.message), hint=self.text(error.hint), details=details)
+        return call_error(clean)
 
 
-def sealed(handler: Handler, secrets: Iterable[Secret]) -> Handler:
+def without_credentials(handler: Handler, secrets: Iterable[Secret]) -> Handler:
     """Return the handler with the secrets taken out of its values and errors."""
-    seal = Seal(secrets)
+    redactor = CredentialRedactor(secrets)
 
     def run(ctx: CallContext, args: JSON) -> Any:
         try:
             value = handler(ctx, args)
         except CallError as exc:
-            raise seal.error(exc) from None
-        return _later(value, seal) if is_awaitable(value) else seal.value(value)
+            raise redactor.error(exc) from None
+        return _awaited(value, redactor) if is_awaitable(value) else redactor.value(value)
 
     return run
 
 
-async def _later(value: Awaitable[Any], seal: Seal) -> Any:
+async def _awaited(value: Awaitable[Any], redactor: CredentialRedactor) -> Any:
     try:
-        return seal.value(await value)
+        return redactor.value(await value)
     except CallError as exc:
-        raise seal.error(exc) from None
+        raise redactor.error(exc) from None
 
 
 def credentials_in(value: Secret) -> Iterator[Secret]:
-    """Yield the value of a header, and of one such as `Bearer key` the key alone: the other side may tell it so."""
+    """Yield the value of a header, and of one such as `Bearer key` the key alone: the other side may repeat just it."""
     yield value
     scheme, _, credential = value.reveal().partition(" ")
     if scheme.isalpha() and credential.strip():
