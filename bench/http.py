@@ -16,10 +16,13 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench import peers
 from bench.measure import THOROUGH, Cost, Effort, Row, compared
+
+if TYPE_CHECKING:
+    from pegboard import Catalog
 
 CONNECTIONS = 8
 META = {
@@ -203,10 +206,12 @@ def serve_echo() -> None:
     serve_app(Starlette(routes=[Route("/mcp", echo, methods=["POST"])]))
 
 
-def serve_pegboard(count: int) -> None:
+def bench_catalog(count: int) -> Catalog:
+    """Return a catalog of `count` tools, one of them with every guard that a call may pass."""
+    # Here, not at the top: the echo's process must not carry what it does not use.
     from bench.calls import OUTPUT, Silent, add
     from bench.tools import spec
-    from pegboard import Catalog, Profile, RateLimit, run_http
+    from pegboard import Catalog, Profile, RateLimit
 
     catalog = Catalog("bench")
     catalog.tool(output=OUTPUT, rate_limit=RateLimit(max_calls=10**9, window_s=0.01))(add)
@@ -222,6 +227,13 @@ def serve_pegboard(count: int) -> None:
         catalog.register(spec(number), answer)
     groups = ("core", "search", "files", "mail", "crm", "admin")
     catalog.profile(Profile(name="all", include=groups, exposure="direct"))
+    return catalog
+
+
+def serve_pegboard(count: int) -> None:
+    from pegboard import run_http
+
+    catalog = bench_catalog(count)
     run_http(catalog, port=0, on_ready=lambda address: print(address.split(":")[2].partition("/")[0], flush=True))
 
 

@@ -5,6 +5,7 @@ from importlib.util import find_spec
 
 import pytest
 
+from bench import path
 from bench.__main__ import BENCHES, table
 from bench.measure import BRIEF, Row, Spread
 
@@ -29,3 +30,10 @@ def test_the_verdict_compares_the_median_with_what_is_to_be_held(median, verdict
 
 def test_a_spread_is_the_median_and_the_quartiles():
     assert Spread.of([1.0, 2.0, 3.0, 4.0, 5.0]) == Spread(low=2.0, median=3.0, high=4.0)
+
+
+async def test_the_path_of_a_warm_request_begins_at_the_app_and_ends_with_its_bytes():
+    for name, entries in (await path.paths()).items():
+        assert entries[0].file == "server/app.py"
+        assert entries[-1].file.startswith("server/mcp/")
+        assert next(path.report(name, entries, brief=True)).startswith(f"{name}: {len(entries)} functions entered")
