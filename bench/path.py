@@ -15,6 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -93,7 +94,7 @@ async def _send(app: Any, headers: list[tuple[bytes, bytes]], body: bytes) -> No
 def report(name: str, entries: list[Entry], *, brief: bool) -> Iterator[str]:
     """Yield the lines on one request."""
     files = [entry.file for entry in entries]
-    changes = sum(one != other for one, other in zip(files, files[1:], strict=False))
+    changes = sum(one != other for one, other in pairwise(files))
     asked = sum((entry.file, entry.name.rpartition(".")[2]) == ASKS_FOR_THE_SNAPSHOT for entry in entries)
     yield (
         f"{name}: {len(entries)} functions entered, {len(set(files))} files, {changes} changes of file, "

@@ -19,7 +19,7 @@ from pegboard.config import Config, context_for, load_catalog
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError
 from pegboard.server.app import run_http
-from pegboard.server.principal import Visit
+from pegboard.server.principal import Principal
 
 if TYPE_CHECKING:
     from mcp.client.context import ClientRequestContext
@@ -77,10 +77,10 @@ class Show:
 
     # ------------------------------------------------------------ begin and end
 
-    def context(self, visit: Visit) -> ToolContext:
+    def context(self, principal: Principal) -> ToolContext:
         """Return the context of one request: who asks, and what the host lends to callers of that profile."""
-        factories = {"publisher": self._publisher} if visit.profile == "operator" else {}
-        return context_for(self._config, user=visit.profile, factories=factories)
+        factories = {"publisher": self._publisher} if principal.profile == "operator" else {}
+        return context_for(self._config, user=principal.profile, factories=factories)
 
     def _publisher(self, _ctx: ToolContext) -> Callable[[str, str], None]:
         def publish(page: str, text: str) -> None:
@@ -114,7 +114,7 @@ class Show:
     async def _visits(self, address: str) -> None:
         say = self._say
         say(f"Serving {self._file} over MCP at {address}/reader, {address}/editor and {address}/operator")
-        async with _visit(f"{address}/reader") as reader, _visit(f"{address}/editor") as editor:
+        async with _principal(f"{address}/reader") as reader, _principal(f"{address}/editor") as editor:
             await self._lists(reader, editor)
             await self._reasons()
             await self._guards(reader, editor)
@@ -158,16 +158,16 @@ class Show:
     async def _consent(self, address: str) -> None:
         self._head("A call that needs a person's yes")
         where = f"{address}/editor"
-        async with _visit(where) as editor:
+        async with _principal(where) as editor:
             await self._call("editor", editor, "replace_text", _REPLACEMENT, note="a client that cannot ask")
-        async with _visit(where, answer=self._person("decline")) as editor:
+        async with _principal(where, answer=self._person("decline")) as editor:
             await self._call("editor", editor, "replace_text", _REPLACEMENT, note="the person says no")
-        async with _visit(where, answer=self._person("accept")) as editor:
+        async with _principal(where, answer=self._person("accept")) as editor:
             await self._call("editor", editor, "replace_text", _REPLACEMENT, note="the person says yes")
             tools = [tool.name for tool in (await editor.list_tools()).tools]
             self._say(f"\n  Now there is something to show, so the editor sees {len(tools)} tools:")
             await self._call("editor", editor, "show_changes", {}, note="available since the change")
-        async with _visit(f"{address}/operator") as operator:
+        async with _principal(f"{address}/operator") as operator:
             await self._call("operator", operator, "publish", {}, note="the host lends the operator a publisher")
         self._say(f"    the publisher was given: {', '.join(self._published)}")
 
@@ -212,7 +212,7 @@ class Show:
         return answer
 
 
-def _visit(address: str, *, answer: Any = None) -> Client:
+def _principal(address: str, *, answer: Any = None) -> Client:
     """Return a client that keeps nothing of its own, so that every list is the server's; `answer` is its person."""
     return Client(address, elicitation_callback=answer, cache=None)
 

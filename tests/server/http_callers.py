@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import httpx2
 
 from pegboard import ToolContext
-from pegboard.server.principal import Visit
+from pegboard.server.principal import Principal
 
 USER: ContextVar[str | None] = ContextVar("user", default=None)
 
@@ -27,7 +27,7 @@ def known_callers(app: Any) -> Any:
     return behind
 
 
-def context_of_user(_visit: Visit) -> ToolContext:
+def context_of_user(_principal: Principal) -> ToolContext:
     """Make the context of whoever calls; `operator` is one."""
     user = USER.get()
     return ToolContext(user_id=user, roles=["operator"] if user == "operator" else [])

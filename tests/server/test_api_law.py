@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from starlette.applications import Starlette
 
 from pegboard import Catalog, Policy, Profile, ToolContext, http_app
-from pegboard.server.principal import Visit
+from pegboard.server.principal import Principal
 from tests.properties.test_law import ASYNC, GROUPS, SYNC, World, catalog_of, context_of, every_name, worlds
 from tests.server.asgi import send_raw
 from tests.server.http_callers import USER, known_callers
@@ -45,7 +45,7 @@ async def assert_law(world: World, catalog: Catalog) -> None:
         ctx = context_of(world)
         return ctx if user == "ann" else ctx.child(policy=Policy(deny=("main.*",)))
 
-    def contexts(_visit: Visit) -> ToolContext:
+    def contexts(_principal: Principal) -> ToolContext:
         return context(USER.get())
 
     app: Starlette = http_app(catalog, config=contexts)

@@ -12,7 +12,7 @@ from starlette.routing import Mount, Route
 
 from pegboard import Catalog, Profile, ToolContext, http_app
 from pegboard.server.mcp import disconnect as watch
-from pegboard.server.principal import Identity, Visit
+from pegboard.server.principal import Identity, Principal
 from tests.server.doors import JSON_HEADERS, META, VERSION, answer_of, call, inside, names, post, served, workshop
 
 
@@ -35,21 +35,21 @@ async def test_it_hangs_below_a_path_of_another_app(era: Any) -> None:
 
 async def test_the_host_makes_the_context_of_each_request() -> None:
     catalog = Catalog()
-    asked: list[Visit] = []
+    asked: list[Principal] = []
 
     @catalog.tool(groups="core")
     async def who(ctx: ToolContext) -> str:
         """Who."""
         return f"{ctx.user_id} {ctx.settings['city']}"
 
-    def contexts(visit: Visit) -> ToolContext:
-        asked.append(visit)
+    def contexts(principal: Principal) -> ToolContext:
+        asked.append(principal)
         return ToolContext(user_id="ann", settings={"city": "Ulm"})
 
     catalog.profile(Profile(name="chat", include=("core",)))
     async with inside(http_app(catalog, config=contexts)) as client:
         assert (await call(client, "who"))["result"]["content"][0]["text"] == "ann Ulm"
-    assert [(visit.profile, visit.identity) for visit in asked] == [("chat", Identity())]
+    assert [(principal.profile, principal.identity) for principal in asked] == [("chat", Identity())]
 
 
 async def test_each_request_has_a_context_of_its_own() -> None:

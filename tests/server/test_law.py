@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from starlette.applications import Starlette
 
 from pegboard import Catalog, Policy, Profile, View, http_app
-from pegboard.server.principal import Visit
+from pegboard.server.principal import Principal
 from tests.properties.test_law import ASYNC, GROUPS, SYNC, World, catalog_of, context_of, every_name, worlds
 from tests.server.asgi import ask
 
@@ -26,7 +26,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 async def assert_law(world: World, catalog: Catalog, meta: dict[str, object]) -> None:
     """`meta` decides whether our own door or the SDK answers."""
 
-    def contexts(_visit: Visit) -> object:
+    def contexts(_principal: Principal) -> object:
         return context_of(world)
 
     app = http_app(catalog, config=contexts)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pegboard import Catalog, Policy, Profile, ToolContext, http_app
 from pegboard.auth.keys import KeyStore
 from pegboard.auth.rules import IdentityRules
-from pegboard.server.principal import Visit
+from pegboard.server.principal import Principal
 from tests.auth.parts import rule
 from tests.properties.test_law import ASYNC, GROUPS, SYNC, World, catalog_of, context_of, every_name, worlds
 from tests.server.asgi import send_raw
@@ -104,8 +104,8 @@ async def assert_law(world: World, granted: Granted, store: KeyStore, keys: dict
     def context(user: str | None, roles: tuple[str, ...]) -> ToolContext:
         return replace(context_of(world), user_id=user, roles=frozenset(roles))
 
-    def contexts(visit: Visit) -> ToolContext:
-        return context(visit.identity.user, visit.identity.roles)
+    def contexts(principal: Principal) -> ToolContext:
+        return context(principal.identity.user, principal.identity.roles)
 
     app = http_app(catalog, config=contexts)
     async with app.router.lifespan_context(app):

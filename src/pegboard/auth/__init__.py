@@ -1,1 +1,1 @@
-"""auth: what a credential proves, and what it may do here. Knows no door: those ask with a token and get a grant."""
+"""auth: what a credential proves, and what it may do here. Knows no server: that asks with a token and gets a grant."""

@@ -49,7 +49,7 @@ class Template:
         Raises:
             MissingClaimError: a claim is not there, is empty, or is no text or whole number.
         """
-        return _checked(_PLACE.sub(lambda found: _text(claims.get(found[1])), self.text))
+        return _checked(_PLACE.sub(lambda match: _text(claims.get(match[1])), self.text))
 
     def several(self, claims: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the texts for one credential: several where the template is one claim, and that is a list.
@@ -57,10 +57,10 @@ class Template:
         Raises:
             MissingClaimError: as `one`.
         """
-        said = claims.get(self.claims[0]) if self.text == f"{{{''.join(self.claims)}}}" else None
-        if not isinstance(said, list):
+        value = claims.get(self.claims[0]) if self.text == f"{{{''.join(self.claims)}}}" else None
+        if not isinstance(value, list):
             return (self.one(claims),)
-        return tuple(_checked(_text(item)) for item in cast("list[object]", said))
+        return tuple(_checked(_text(item)) for item in cast("list[object]", value))
 
 
 def _text(value: object) -> str:

@@ -117,10 +117,10 @@ async def _fetched(url: str) -> list[JSON]:
     there = Destinations(allow_private=True, allow_hosts=(f"{host}:{port}",))
     async with GuardedClient(there) as client:
         answer = await client.request("GET", url, timeout_s=_FETCH_S, max_response_bytes=_MAX_BYTES, max_redirects=0)
-    said: Any = orjson.loads(answer.body)
-    if answer.status_code != 200 or not isinstance(said, dict):
+    document: Any = orjson.loads(answer.body)
+    if answer.status_code != 200 or not isinstance(document, dict):
         raise ValueError(answer.status_code)
-    keys = cast("JSON", said).get("keys")
+    keys = cast("JSON", document).get("keys")
     if not isinstance(keys, list):
         raise ValueError(answer.status_code)
     return [cast("JSON", key) for key in cast("list[object]", keys)[:_MAX_KEYS] if isinstance(key, dict)]

@@ -45,13 +45,13 @@ class Keyring:
             UnavailableError: the store cannot be read.
         """
         keys = await self._current()
-        found = keys.get(id_of(key) or "")
-        is_right = hmac.compare_digest(digest_of(key), _NO_KEY if found is None else found.digest)
-        if found is None or not is_right:
+        known = keys.get(id_of(key) or "")
+        is_right = hmac.compare_digest(digest_of(key), _NO_KEY if known is None else known.digest)
+        if known is None or not is_right:
             raise BadCredentialError("unknown key")
-        if not found.is_good(self._clock()):
-            raise BadCredentialError(f"{found.state(self._clock())} key")
-        return Credential(owner=f"key:{found.id}", key=found.name)
+        if not known.is_good(self._clock()):
+            raise BadCredentialError(f"{known.state(self._clock())} key")
+        return Credential(owner=f"key:{known.id}", key=known.name)
 
     async def _current(self) -> Mapping[str, ApiKey]:
         mark = self._mark()
@@ -82,7 +82,7 @@ class Keyring:
 
 def _mark_of(path: Path) -> tuple[int, int, int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev
+    return status.st_mtime_ns, status.st_size, status.st_ino, status.st_dev

@@ -55,8 +55,8 @@ class ApiKey:
 
 def id_of(key: str) -> str | None:
     """Return the id that stands in a key; `None` for what is no key."""
-    found = _FORM.fullmatch(key)
-    return None if found is None else found[1]
+    match = _FORM.fullmatch(key)
+    return None if match is None else match[1]
 
 
 def digest_of(key: str) -> bytes:
@@ -126,13 +126,13 @@ class KeyStore:
         Raises:
             KeyStoreError: there is none; a file that cannot be written.
         """
-        found = [key for key in self.listed() if key.revoked_at is None and named in (key.name, key.id)]
-        if not found:
+        matching = [key for key in self.listed() if key.revoked_at is None and named in (key.name, key.id)]
+        if not matching:
             raise KeyStoreError(f"There is no key {named!r} to revoke. `pegboard keys ls` shows them.")
         with self._opened(writing=True) as connection:
             sql = "UPDATE api_keys SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL"
-            _run(connection, sql, (int(self._clock()), found[0].id))
-        return found[0]
+            _run(connection, sql, (int(self._clock()), matching[0].id))
+        return matching[0]
 
     @contextmanager
     def _opened(self, *, writing: bool = False) -> Generator[apsw.Connection]:

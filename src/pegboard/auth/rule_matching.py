@@ -49,13 +49,13 @@ def _matches(rule: MapRule, credential: Credential) -> bool:
 
 
 def _says(claims: Mapping[str, Any], name: str, wanted: str | int | bool) -> bool:
-    said = claims.get(name)
-    if said is None:
+    value = claims.get(name)
+    if value is None:
         return False
     if wanted == ANY:
         return True
-    if name == _WORDS_CLAIM and isinstance(said, str):
-        return wanted in said.split()
-    items = cast("list[object]", said) if isinstance(said, list) else [said]
+    if name == _WORDS_CLAIM and isinstance(value, str):
+        return wanted in value.split()
+    items = cast("list[object]", value) if isinstance(value, list) else [value]
     # 1 is not true here, although it is in Python.
     return any(type(item) is type(wanted) and item == wanted for item in items)

@@ -107,6 +107,6 @@ def _key_type(algorithm: str) -> str:
 
 
 def _scopes(claims: JSON) -> set[str]:
-    said: Any = claims.get("scope", claims.get("scp", ""))
-    words = said.split() if isinstance(said, str) else cast("list[Any]", said) if isinstance(said, list) else []
+    scope: Any = claims.get("scope", claims.get("scp", ""))
+    words = scope.split() if isinstance(scope, str) else cast("list[Any]", scope) if isinstance(scope, list) else []
     return {word for word in words if isinstance(word, str)}

@@ -11,11 +11,11 @@ from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
 from pegboard.catalog import Catalog
-from pegboard.server.authenticator import Doorman
-from pegboard.server.event_hub import Hub
-from pegboard.server.gateway import desk_of
-from pegboard.server.health import Operating
-from pegboard.server.host_guard import LOOPBACK_HOSTS, Gate, hosts_of
+from pegboard.server.authenticator import Authenticator
+from pegboard.server.event_hub import EventHub
+from pegboard.server.gateway import gateway_of
+from pegboard.server.health import Health
+from pegboard.server.host_guard import LOOPBACK_HOSTS, HostGuard, hosts_of
 from pegboard.server.http_api.api_app import Api
 from pegboard.server.http_api.routes import Routes
 from pegboard.server.listener import listen
@@ -44,7 +44,7 @@ def http_app(
 
     Args:
         catalog: the tools.
-        config: makes the context of each request: a loaded config, or a callable that takes the `Visit`.
+        config: makes the context of each request: a loaded config, or a callable that takes the `Principal`.
         profile: the profile behind `/mcp`; by default `default`, or the first declared. A catalog without profiles
             serves all groups there.
         allowed_hosts: names, without port, by which clients reach the server.
@@ -56,22 +56,22 @@ def http_app(
         DefinitionError: there is no such profile.
     """
     choose_profile(catalog.registry.profiles, profile)
-    doorman = Doorman(catalog, profile=profile)
-    hub, gate = Hub(), Gate(allowed_hosts)
-    desk = replace(desk_of(catalog, config), hub=hub)
-    endpoint: Endpoint = Endpoint(desk, gate, doorman=doorman, keys=keys)
-    api: Routes = Routes(Api(desk, gate, doorman, hub, keys=keys))
-    operating = Operating(desk, gate, doorman, hub, is_serving=lambda: endpoint.is_running, problems=problems)
-    return App(catalog, endpoint, api, operating, grace_s=grace_s)
+    authenticator = Authenticator(catalog, profile=profile)
+    event_hub, host_guard = EventHub(), HostGuard(allowed_hosts)
+    gateway = replace(gateway_of(catalog, config), event_hub=event_hub)
+    endpoint: Endpoint = Endpoint(gateway, host_guard, authenticator=authenticator, keys=keys)
+    api: Routes = Routes(Api(gateway, host_guard, authenticator, event_hub, keys=keys))
+    health = Health(
+        gateway, host_guard, authenticator, event_hub, is_serving=lambda: endpoint.is_running, problems=problems
+    )
+    return App(catalog, endpoint, api, health, grace_s=grace_s)
 
 
 class App(Starlette):
     """The app. Requests for `/mcp` pass by Starlette's middleware and routes, which cost as much as a call."""
 
-    def __init__(
-        self, catalog: Catalog, endpoint: Endpoint, api: Routes, operating: Operating, *, grace_s: float
-    ) -> None:
-        super().__init__(routes=[*endpoint.routes, *operating.routes, *api.all()], lifespan=self._serving)
+    def __init__(self, catalog: Catalog, endpoint: Endpoint, api: Routes, health: Health, *, grace_s: float) -> None:
+        super().__init__(routes=[*endpoint.routes, *health.routes, *api.all()], lifespan=self._serving)
         self._catalog, self._endpoint, self._api, self._grace_s = catalog, endpoint, api, grace_s
         self.state.end_streams = self._end_streams
 

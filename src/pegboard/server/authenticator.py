@@ -1,4 +1,4 @@
-"""Doorman: tell who sends a request, and through which profile they may look. One for all doors over HTTP."""
+"""Authenticator: tell who sends a request, and through which profile they may look. One for everything over HTTP."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pegboard.catalog import Catalog
 from pegboard.lazy import LazyModule
 from pegboard.model.profile import Profile
 from pegboard.server.challenges import Challenges
-from pegboard.server.host_guard import LOOPBACK_HOSTS, Gate, Refusal
-from pegboard.server.principal import DEFAULT_PROFILE, Identity, Visit, choose_profile
+from pegboard.server.host_guard import LOOPBACK_HOSTS, HostGuard, Refusal
+from pegboard.server.principal import DEFAULT_PROFILE, Identity, Principal, choose_profile
 
 if TYPE_CHECKING:
     from pegboard.auth import verifier
@@ -39,74 +39,74 @@ Scope = MutableMapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Visitor:
-    """Somebody let in, with the profiles that they may look through; `None` means every profile there is."""
+class Authenticated:
+    """Who was let in, with the profiles that they may look through; `None` means every profile there is."""
 
     identity: Identity
     profiles: tuple[str, ...] | None = None
 
 
-_ANYBODY = Visitor(identity=Identity())
+_ANYBODY = Authenticated(identity=Identity())
 
 
-class Doorman:
+class Authenticator:
     """Judges the credential of every request, by the identity rules that the catalog has at that moment.
 
     A catalog without such rules lets everybody in. With them, a credential that is shown must be good, whoever may come
     without one; and what cannot be judged is not let in.
 
     Args:
-        catalog: whose door it is.
+        catalog: whose identity rules count.
         profile: the profile behind an address that names none; by default `default`, or the first.
     """
 
     def __init__(self, catalog: Catalog, *, profile: str | None = None) -> None:
         self._catalog, self._profile = catalog, profile
-        self._visits: dict[str | None, Visit] = {}
+        self._principals: dict[str | None, Principal] = {}
         self._rules: IdentityRules | None = None
-        self._local = Gate(LOOPBACK_HOSTS)
+        self._local = HostGuard(LOOPBACK_HOSTS)
 
-    async def identify(self, scope: Scope) -> Visitor | Refusal:
+    async def identify(self, scope: Scope) -> Authenticated | Refusal:
         """Tell who sends a request, by its ASGI scope, and take the credential out of that."""
         rules = self._catalog.identity
         if rules is None:
             return _ANYBODY
         if rules is not self._rules:
-            self._take(rules)
+            self._adopt(rules)
         shown = [value for name, value in scope["headers"] if name == b"authorization"]
         if not shown:
             return self._anonymous(scope, rules.anonymous)
-        # Nothing behind this door ever sees a credential, so nothing can pass it on or write it down.
+        # Nothing behind this point ever sees a credential, so nothing can pass it on or write it down.
         scope["headers"] = [header for header in scope["headers"] if header[0] != b"authorization"]
-        return await self._judged(shown, scope)
+        return await self._verified(shown, scope)
 
-    async def visit(self, scope: Scope, named: str | None = None) -> Visit | Refusal:
-        """Return the visit of who sends a request to a profile, or to the one that they get without naming any.
+    async def authenticate(self, scope: Scope, named: str | None = None) -> Principal | Refusal:
+        """Return who sends a request, and through which profile: the one that it names, or the one without naming any.
 
         A profile that the caller does not have is not found, like one that does not exist.
         """
         if self._catalog.identity is None:
-            return self._open_visit(named)
-        visitor = await self.identify(scope)
-        if isinstance(visitor, Refusal):
-            return visitor
-        profile = self._allowed(visitor, named)
+            return self._anonymous_principal(named)
+        caller = await self.identify(scope)
+        if isinstance(caller, Refusal):
+            return caller
+        profile = self._allowed(caller, named)
         if isinstance(profile, Refusal):
             return profile
-        who = visitor.identity
-        return Visit(identity=who, profile=profile, session=who.credential)
+        who = caller.identity
+        return Principal(identity=who, profile=profile, session=who.credential)
 
     # -- who
 
-    def _take(self, rules: IdentityRules) -> None:
-        self._judge: Verifier = verifier.Verifier(rules)
+    def _adopt(self, rules: IdentityRules) -> None:
+        self._verifier: Verifier = verifier.Verifier(rules)
         self._challenges = Challenges(rules.tokens)
         self._rules = rules
 
-    def _anonymous(self, scope: Scope, rule: AnonymousRule | None) -> Visitor | Refusal:
+    def _anonymous(self, scope: Scope, rule: AnonymousRule | None) -> Authenticated | Refusal:
         if rule is None or not (rule.is_anywhere or self.is_local(scope)):
             return self._challenges.missing(scope)
-        return Visitor(identity=Identity(), profiles=rule.profiles or None)
+        return Authenticated(identity=Identity(), profiles=rule.profiles or None)
 
     def is_local(self, scope: Scope) -> bool:
         """Tell whether a request comes from this machine, and not through a proxy that runs on it."""
@@ -119,14 +119,14 @@ class Doorman:
             return False
         return self._local.refusal(scope["headers"]) is None
 
-    async def _judged(self, shown: list[bytes], scope: Scope) -> Visitor | Refusal:
+    async def _verified(self, shown: list[bytes], scope: Scope) -> Authenticated | Refusal:
         scheme, _, credential = shown[0].strip(b" \t").partition(b" ")
         credential = credential.strip(b" ")
         is_plain = credential.isascii() and 0 < len(credential) <= _MAX_CHARS and b" " not in credential
         if len(shown) > 1 or scheme.lower() != b"bearer" or not is_plain:
             return self._challenges.invalid(scope)
         try:
-            grant = await self._judge.grant(credential.decode())
+            grant = await self._verifier.grant(credential.decode())
         except InsufficientScopeError:
             return self._challenges.insufficient(scope)
         except BadCredentialError as error:
@@ -134,41 +134,41 @@ class Doorman:
             return self._challenges.invalid(scope)
         except UnavailableError:
             return _NOT_NOW
-        return _NOT_HERE if grant is None else self._visitor(grant)
+        return _NOT_HERE if grant is None else self._granted(grant)
 
-    def _visitor(self, grant: Grant) -> Visitor | Refusal:
+    def _granted(self, grant: Grant) -> Authenticated | Refusal:
         profiles = self._catalog.registry.profiles
         if not profiles.keys() >= set(grant.profiles) or (profiles and not grant.profiles):
             log.warning("credential_refused: a rule gives a profile that does not exist, or none")
             return _NOT_HERE
         who = Identity(credential=grant.owner, user=grant.user, space=grant.space, roles=grant.roles)
-        return Visitor(identity=who, profiles=grant.profiles or None)
+        return Authenticated(identity=who, profiles=grant.profiles or None)
 
     # -- through which profile
 
-    def _allowed(self, visitor: Visitor, named: str | None) -> str | Refusal | None:
+    def _allowed(self, caller: Authenticated, named: str | None) -> str | Refusal | None:
         profiles = self._catalog.registry.profiles
-        if visitor.profiles is None:
+        if caller.profiles is None:
             # Only a catalog without profiles shows all it has.
             return NOT_FOUND if named is not None or profiles else None
         if named is not None:
-            return named if named in visitor.profiles and named in profiles else NOT_FOUND
-        for wanted in (self._profile, DEFAULT_PROFILE, *visitor.profiles):
-            if wanted in visitor.profiles and wanted in profiles:
+            return named if named in caller.profiles and named in profiles else NOT_FOUND
+        for wanted in (self._profile, DEFAULT_PROFILE, *caller.profiles):
+            if wanted in caller.profiles and wanted in profiles:
                 return wanted
         return NOT_FOUND
 
-    def _open_visit(self, named: str | None) -> Visit | Refusal:
-        """Return the visit of somebody to a server that asks nobody who they are."""
+    def _anonymous_principal(self, named: str | None) -> Principal | Refusal:
+        """Return the principal of everybody, on a server that asks nobody who they are."""
         profiles: Mapping[str, Profile] = self._catalog.registry.profiles
         profile = named or choose_profile(profiles, None if self._profile not in profiles else self._profile)
         if named is not None and named not in profiles:
             return NOT_FOUND
-        visit = self._visits.get(profile)
-        if visit is None:
+        principal = self._principals.get(profile)
+        if principal is None:
             who = _ANYBODY.identity
-            visit = self._visits[profile] = Visit(identity=who, profile=profile, session=who.credential)
-        return visit
+            principal = self._principals[profile] = Principal(identity=who, profile=profile, session=who.credential)
+        return principal
 
 
 def _tells_of_a_proxy(header: bytes) -> bool:

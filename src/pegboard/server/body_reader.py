@@ -1,4 +1,4 @@
-"""Intake: read a request's body within its limits, as strict JSON, before anybody else sees it."""
+"""BodyReader: read a request's body within its limits, as strict JSON, before anybody else sees it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ENVELOPE_LEVELS = 4
 """Levels of JSON that the protocol itself puts around arguments."""
 
 
-class IntakeError(Exception):
+class BodyError(Exception):
     """The body was not taken in: an HTTP status, a JSON-RPC code, and one sentence."""
 
     def __init__(self, status: int, code: int, text: str) -> None:
@@ -35,22 +35,22 @@ class ClientLeftError(Exception):
     """The client closed the connection before its body was complete."""
 
 
-class Intake:
+class BodyReader:
     """Reads bodies for one server, within its bounds."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
         self._message_bounds = replace(bounds, json_depth=bounds.json_depth + _ENVELOPE_LEVELS)
 
-    async def body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
+    async def read(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
         """Return the whole body.
 
         Raises:
-            IntakeError: compressed, too long, or not complete in time.
+            BodyError: compressed, too long, or not complete in time.
             ClientLeftError: there is nobody to answer.
         """
         if headers.get(b"content-encoding", b"identity") != b"identity":
-            raise IntakeError(415, -32600, "Send the body as it is: Content-Encoding is not accepted.")
+            raise BodyError(415, -32600, "Send the body as it is: Content-Encoding is not accepted.")
         limit = self._bounds.request_body_bytes
         declared = headers.get(b"content-length", b"")
         if declared.isdigit() and int(declared[:20]) > limit:
@@ -66,7 +66,7 @@ class Intake:
                 return await self._rest(message, receive, limit)
         except TimeoutError:
             text = f"The body was not complete after {self._bounds.body_s:g} s."
-            raise IntakeError(408, -32600, text) from None
+            raise BodyError(408, -32600, text) from None
 
     async def _rest(self, message: Message, receive: Receive, limit: int) -> bytes:
         parts: list[bytes] = []
@@ -82,19 +82,19 @@ class Intake:
             message = await receive()
         raise ClientLeftError
 
-    def _too_long(self, limit: int) -> IntakeError:
-        return IntakeError(413, -32600, f"The body is longer than {limit} bytes.")
+    def _too_long(self, limit: int) -> BodyError:
+        return BodyError(413, -32600, f"The body is longer than {limit} bytes.")
 
-    def message(self, body: bytes) -> JSONValue:
+    def parse(self, body: bytes) -> JSONValue:
         """Return the JSON of a body.
 
         Raises:
-            IntakeError: it is no strict JSON, or beyond the bounds.
+            BodyError: it is no strict JSON, or beyond the bounds.
         """
         try:
             return quickly_read(body) or parse_json(body, bounds=self._message_bounds)
         except CallError as error:
-            raise IntakeError(400, -32700, f"Parse error: {str(error).partition(': ')[2]}") from None
+            raise BodyError(400, -32700, f"Parse error: {str(error).partition(': ')[2]}") from None
 
 
 def quickly_read(body: bytes) -> JSON | None:

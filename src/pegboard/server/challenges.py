@@ -43,20 +43,20 @@ class Challenges:
             if self._tokens.scopes:
                 words["scope"] = " ".join(self._tokens.scopes)
             words["resource_metadata"] = _metadata_url(self._tokens, scope)
-        said = ", ".join(f'{name}="{value}"' for name, value in (words or {"realm": "pegboard"}).items())
-        return ((b"www-authenticate", f"Bearer {said}".encode("latin-1")),)
+        parameters = ", ".join(f'{name}="{value}"' for name, value in (words or {"realm": "pegboard"}).items())
+        return ((b"www-authenticate", f"Bearer {parameters}".encode("latin-1")),)
 
 
 def metadata_of(tokens: TokenRules, scope: Scope, *, name: str) -> JSON:
     """Return the document that tells clients where to get a token for this server."""
     path = scope["path"].removeprefix(scope.get("root_path", "")).removeprefix(METADATA_PATH)
-    said: JSON = {
+    document: JSON = {
         "resource": tokens.audience if _is_url(tokens.audience) else f"{_origin(tokens, scope)}{path}",
         "resource_name": name,
         "authorization_servers": [tokens.issuer],
         "bearer_methods_supported": ["header"],
     }
-    return {**said, "scopes_supported": list(tokens.scopes)} if tokens.scopes else said
+    return {**document, "scopes_supported": list(tokens.scopes)} if tokens.scopes else document
 
 
 def _metadata_url(tokens: TokenRules, scope: Scope) -> str:
@@ -69,7 +69,7 @@ def _origin(tokens: TokenRules, scope: Scope) -> str:
     if _is_url(tokens.audience):
         known = urlsplit(tokens.audience)
         return f"{known.scheme}://{known.netloc}"
-    # The gate has let this host in.
+    # The host guard has let this host in.
     host = next((value.decode("latin-1").strip() for name, value in scope["headers"] if name == b"host"), "")
     return f"{scope.get('scheme', 'http')}://{host}"
 

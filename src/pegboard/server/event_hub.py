@@ -1,4 +1,4 @@
-"""Hub: the event streams that callers have open, and the running calls that they may cancel."""
+"""EventHub: the event streams that callers have open, and the running calls that they may cancel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pegboard.model.event import Event
 from pegboard.model.json_types import JSON
 from pegboard.model.result import ToolResult
 from pegboard.providers.mcp import mcp_result
-from pegboard.server.principal import Visit
+from pegboard.server.principal import Principal
 
 Owner = tuple[str, str | None, str | None]
 """Whose calls and streams they are: the verified credential, and the user and space that the host made of it."""
@@ -24,9 +24,9 @@ _MAX_EVENTS = 1_000
 _MAX_BYTES = 4 * 1024 * 1024
 
 
-def owner_of(visit: Visit, ctx: ToolContext) -> Owner:
+def owner_of(principal: Principal, ctx: ToolContext) -> Owner:
     """Return whose calls are those on a context."""
-    return visit.identity.credential, ctx.user_id, ctx.space_id
+    return principal.identity.credential, ctx.user_id, ctx.space_id
 
 
 class Outbox:
@@ -70,7 +70,7 @@ class Outbox:
         return taken
 
 
-class Hub:
+class EventHub:
     """Who listens, and which calls run for whom."""
 
     def __init__(self) -> None:
@@ -79,22 +79,22 @@ class Hub:
         self.streams = 0
         """How many event streams are open."""
 
-    def attach(self, ctx: ToolContext, visit: Visit, *, own: Outbox | None = None) -> Follower:
+    def attach(self, ctx: ToolContext, principal: Principal, *, own: Outbox | None = None) -> Follower:
         """Have the calls on a fresh context followed: by the streams of its owner, and by one of their own."""
-        follower = Follower(self, owner_of(visit, ctx), own)
+        follower = Follower(self, owner_of(principal, ctx), own)
         # Nobody else has seen this context yet. Calls of sub-agents inherit the observer.
         object.__setattr__(ctx, "callbacks", (*as_observers(ctx.callbacks), follower))
         return follower
 
-    def is_heard(self, visit: Visit, ctx: ToolContext) -> bool:
+    def has_listener(self, principal: Principal, ctx: ToolContext) -> bool:
         """Tell whether somebody listens to the events of the calls on a context."""
-        return bool(self._streams) and owner_of(visit, ctx) in self._streams
+        return bool(self._streams) and owner_of(principal, ctx) in self._streams
 
     def owns(self, owner: Owner, call_id: str) -> bool:
         """Tell whether a call of this id runs, and for this owner."""
         return self._running.get(call_id) == owner
 
-    def listening(self, owner: Owner) -> int:
+    def stream_count(self, owner: Owner) -> int:
         """Return how many event streams an owner has open."""
         return len(self._streams.get(owner, ()))
 
@@ -112,7 +112,7 @@ class Hub:
 
         return end
 
-    def tell(self, owner: Owner, event: Event, own: Outbox | None) -> None:
+    def publish(self, owner: Owner, event: Event, own: Outbox | None) -> None:
         """Pass on one event of a call, and note where the call begins and ends."""
         if event.type == "on_tool_call":
             self._running[event.call_id] = owner
@@ -128,20 +128,20 @@ class Hub:
 class Follower:
     """The observer of the calls on one context; `call_id` is that of the first."""
 
-    def __init__(self, hub: Hub, owner: Owner, own: Outbox | None) -> None:
-        self._hub, self._owner, self._own = hub, owner, own
+    def __init__(self, event_hub: EventHub, owner: Owner, own: Outbox | None) -> None:
+        self._event_hub, self._owner, self._own = event_hub, owner, own
         self.call_id = ""
 
     def __getattr__(self, name: str) -> Callable[[Event], None]:
         if not name.startswith("on_"):
             raise AttributeError(name)
-        return self._told
+        return self._observed
 
-    def _told(self, event: Event) -> None:
+    def _observed(self, event: Event) -> None:
         self.call_id = self.call_id or event.call_id
         # Its own stream ends with the result itself.
         is_end = event.type == "on_tool_result" and event.call_id == self.call_id
-        self._hub.tell(self._owner, event, None if is_end else self._own)
+        self._event_hub.publish(self._owner, event, None if is_end else self._own)
 
 
 def wire_event(event: Event) -> JSON:

@@ -1,4 +1,4 @@
-"""Desk: what MCP asks of a catalog, answered in wire form. Knows the protocol's words, but not the SDK."""
+"""Gateway: what a server asks of a catalog: the context and view of a principal, and one guarded call in wire form."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pegboard.model.result import ToolResult
 from pegboard.model.tool import ToolEntry
 from pegboard.providers.mcp import mcp_result
 from pegboard.resources import Offers
-from pegboard.server.event_hub import Hub
-from pegboard.server.mcp.client_channel import Bridge
-from pegboard.server.mcp.input_required import RoundBridge
+from pegboard.server.event_hub import EventHub
+from pegboard.server.mcp.client_channel import ClientChannel
+from pegboard.server.mcp.input_required import InputRequiredChannel
 from pegboard.server.mcp.progress import Progress
-from pegboard.server.principal import ContextFor, Visit, context_maker
+from pegboard.server.principal import ContextFor, Principal, context_maker
 
 INVALID_PARAMS = -32602
 MISSING_CAPABILITY = -32021
@@ -34,46 +34,48 @@ class RpcError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Desk:
-    """Lists and calls the tools of a catalog for the one who visits."""
+class Gateway:
+    """Lists and calls the tools of a catalog for one principal at a time."""
 
     catalog: Catalog
     context_for: ContextFor
-    offers: Offers
-    hub: Hub | None = None
+    resources: Offers
+    event_hub: EventHub | None = None
     """Follows the calls of callers who listen; only servers have one."""
 
-    def context(self, visit: Visit, bridge: Bridge | None = None) -> ToolContext:
+    def context(self, principal: Principal, channel: ClientChannel | None = None) -> ToolContext:
         """Return a fresh context for one request."""
-        ctx = self.context_for(visit)
-        if bridge is not None and ctx.client is None:
+        ctx = self.context_for(principal)
+        if channel is not None and ctx.client is None:
             # Nobody else has seen this context yet; copying its thirty fields would cost as much as a call.
-            object.__setattr__(ctx, "client", bridge)
-        if bridge is not None and self.hub is not None and self.hub.is_heard(visit, ctx):
-            self.hub.attach(ctx, visit)
+            object.__setattr__(ctx, "client", channel)
+        if channel is not None and self.event_hub is not None and self.event_hub.has_listener(principal, ctx):
+            self.event_hub.attach(ctx, principal)
         return ctx
 
     # -- lists
 
-    def exposed(self, visit: Visit, ctx: ToolContext) -> View:
-        """Return what the profile of the one who visits shows, to call on."""
-        return self.catalog.exposed(self.catalog.view(ctx, profile=visit.profile))
+    def exposed(self, principal: Principal, ctx: ToolContext) -> View:
+        """Return what the profile of a principal shows, to call on."""
+        return self.catalog.exposed(self.catalog.view(ctx, profile=principal.profile))
 
-    async def view(self, visit: Visit) -> View:
+    async def view(self, principal: Principal) -> View:
         """Return the same with every question for a list answered."""
-        return await self.exposed(visit, self.context(visit)).prepare()
+        return await self.exposed(principal, self.context(principal)).prepare()
 
     # -- calls
 
-    async def call(self, visit: Visit, name: str, arguments: JSON, bridge: Bridge, *, is_earlier: bool = False) -> JSON:
+    async def call(
+        self, principal: Principal, name: str, arguments: JSON, channel: ClientChannel, *, is_earlier: bool = False
+    ) -> JSON:
         """Run one guarded call and return its result in wire form.
 
         Raises:
             RpcError: no such tool for this caller, in the same words whatever the reason; a client
                 that lacks what the call needs.
         """
-        view = self.exposed(visit, self.context(visit, bridge))
-        result = await self.run(view, name, arguments, bridge)
+        view = self.exposed(principal, self.context(principal, channel))
+        result = await self.run(view, name, arguments, channel)
         if not isinstance(result, ToolResult):
             return result
         schema = None
@@ -85,14 +87,14 @@ class Desk:
         return shown
 
     async def run(
-        self, view: View, name: str, arguments: JSON, bridge: Bridge, *, absent: RpcError | None = None
+        self, view: View, name: str, arguments: JSON, channel: ClientChannel, *, absent: RpcError | None = None
     ) -> ToolResult | JSON:
         """Run one guarded call; return its result, or the questions it waits for, in wire form.
 
         Raises:
             RpcError: nothing of that name for this caller (`absent`, when given); a client that lacks what is needed.
         """
-        callbacks = Progress(bridge) if bridge.wants_progress else None
+        callbacks = Progress(channel) if channel.wants_progress else None
         result = await view.call(name, arguments, callbacks=callbacks)
         error = result.error
         if error is None:
@@ -101,10 +103,10 @@ class Desk:
             raise absent or RpcError(INVALID_PARAMS, error.message)
         if error.kind != "consent_required":
             return result
-        if bridge.missing:
-            raise RpcError(MISSING_CAPABILITY, error.message, {"requiredCapabilities": bridge.missing})
-        if isinstance(bridge, RoundBridge) and bridge.questions:
-            return {"resultType": "input_required", "inputRequests": bridge.questions, "requestState": bridge.state()}
+        if channel.missing:
+            raise RpcError(MISSING_CAPABILITY, error.message, {"requiredCapabilities": channel.missing})
+        if isinstance(channel, InputRequiredChannel) and channel.questions:
+            return {"resultType": "input_required", "inputRequests": channel.questions, "requestState": channel.state()}
         return result
 
     # -- headers that mirror arguments
@@ -120,17 +122,19 @@ class Desk:
             mirroring = snapshot.cache["mirroring"] = frozenset(names)
         return name in mirroring or (bool(snapshot.bundles) and snapshot.find(name) is None)
 
-    async def mirrored_schema(self, visit: Visit, name: str) -> JSON | None:
+    async def mirrored_schema(self, principal: Principal, name: str) -> JSON | None:
         """Return the input schema of a visible tool, by which its mirrored headers are checked."""
-        view = self.catalog.view(self.context(visit), profile=visit.profile)
+        view = self.catalog.view(self.context(principal), profile=principal.profile)
         entry = await view.afind(name)
         return None if entry is None else entry.spec.input_schema
 
 
-def desk_of(catalog: Catalog, config: object) -> Desk:
-    """Return the desk of a catalog, with its offers and its kind of context."""
+def gateway_of(catalog: Catalog, config: object) -> Gateway:
+    """Return the gateway of a catalog, with its resources and its type of context."""
     context_type: type[ToolContext] = vars(catalog).get("_context_type", ToolContext)
-    return Desk(catalog=catalog, context_for=context_maker(config, context_type=context_type), offers=catalog.offers)
+    return Gateway(
+        catalog=catalog, context_for=context_maker(config, context_type=context_type), resources=catalog.offers
+    )
 
 
 def _mirrors(entry: ToolEntry) -> bool:

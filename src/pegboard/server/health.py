@@ -1,4 +1,4 @@
-"""Operating: what a server tells those who run it: /healthz, /readyz and /metrics."""
+"""Health: what a server tells those who run it: /healthz, /readyz and /metrics."""
 
 from __future__ import annotations
 
@@ -9,42 +9,43 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from pegboard.model.source_state import SourceState
-from pegboard.server.authenticator import Doorman
-from pegboard.server.event_hub import Hub
-from pegboard.server.gateway import Desk
-from pegboard.server.host_guard import Gate, Refusal
-from pegboard.server.principal import ANONYMOUS, Visit
+from pegboard.server.authenticator import Authenticator
+from pegboard.server.event_hub import EventHub
+from pegboard.server.gateway import Gateway
+from pegboard.server.host_guard import HostGuard, Refusal
+from pegboard.server.principal import ANONYMOUS, Principal
 from pegboard.telemetry.call_metrics import Tallies
 from pegboard.telemetry.prometheus_text import MEDIA_TYPE, exposition
 
 OPERATOR = "operator"
 
 
-class Operating:
+class Health:
     """The paths for operators.
 
     Args:
-        desk: the catalog's answers.
-        gate: whose Host and Origin come in.
-        doorman: tells who they are.
-        hub: knows the open event streams.
+        gateway: answers for the catalog.
+        host_guard: whose Host and Origin come in.
+        authenticator: tells who they are.
+        event_hub: knows the open event streams.
         is_serving: tells whether calls are taken.
         problems: gives what is wrong with a config whose change was refused.
     """
 
     def __init__(
         self,
-        desk: Desk,
-        gate: Gate,
-        doorman: Doorman,
-        hub: Hub,
+        gateway: Gateway,
+        host_guard: HostGuard,
+        authenticator: Authenticator,
+        event_hub: EventHub,
         *,
         is_serving: Callable[[], bool],
         problems: Callable[[], Sequence[object]] = tuple,
     ) -> None:
-        self._desk, self._gate, self._doorman, self._hub = desk, gate, doorman, hub
+        self._gateway, self._host_guard = gateway, host_guard
+        self._authenticator, self._event_hub = authenticator, event_hub
         self._is_serving, self._problems = is_serving, problems
-        guards = desk.catalog.guards
+        guards = gateway.catalog.guards
         self._tallies = guards.telemetry = Tallies(self._is_tool, beside=guards.telemetry)
 
     @property
@@ -54,7 +55,7 @@ class Operating:
         return [Route(path, endpoint=answer) for path, answer in paths.items()]
 
     def _is_tool(self, name: str) -> bool:
-        return self._desk.catalog.snapshot().find(name) is not None
+        return self._gateway.catalog.snapshot().find(name) is not None
 
     async def _health(self, request: Request) -> Response:
         """Tell that the process answers; and of a config that was refused, where it is wrong to those who may know."""
@@ -67,37 +68,37 @@ class Operating:
         return PlainTextResponse("\n".join(lines))
 
     async def _readiness(self, _request: Request) -> Response:
-        is_ready = self._is_serving() and not self._desk.catalog.guards.closing
+        is_ready = self._is_serving() and not self._gateway.catalog.guards.closing
         return PlainTextResponse("ready" if is_ready else "not ready", status_code=200 if is_ready else 503)
 
     async def _metrics(self, request: Request) -> Response:
         refusal = await self._refusal(request)
         if refusal is not None:
-            heads = {name.decode("latin-1"): value.decode("latin-1") for name, value in refusal.headers}
-            return PlainTextResponse(refusal.text, status_code=refusal.status, headers=heads)
-        registry = self._desk.catalog.registry
+            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in refusal.headers}
+            return PlainTextResponse(refusal.text, status_code=refusal.status, headers=headers)
+        registry = self._gateway.catalog.registry
         states, usual = registry.states(), SourceState()
         text = exposition(
             self._tallies,
-            in_flight=len(self._desk.catalog.guards.in_flight),
-            streams=self._hub.streams,
+            in_flight=len(self._gateway.catalog.guards.in_flight),
+            streams=self._event_hub.streams,
             sources={name: states.get(name, usual) for name in registry.sources},
             is_refused=bool(self._problems()),
         )
         return Response(text, media_type=MEDIA_TYPE, headers={"cache-control": "no-store"})
 
     async def _refusal(self, request: Request) -> Refusal | None:
-        """Return why a visitor is told nothing: only operators are, and whoever is on this machine unnamed."""
-        refusal = self._gate.refusal(request.scope["headers"])
+        """Return why a caller is told nothing: only operators are, and whoever is on this machine unnamed."""
+        refusal = self._host_guard.refusal(request.scope["headers"])
         if refusal is not None:
             return refusal
-        is_local = self._doorman.is_local(request.scope)
-        visitor = await self._doorman.identify(request.scope)
-        if isinstance(visitor, Refusal):
-            return visitor
-        who = visitor.identity
+        is_local = self._authenticator.is_local(request.scope)
+        caller = await self._authenticator.identify(request.scope)
+        if isinstance(caller, Refusal):
+            return caller
+        who = caller.identity
         if who.credential == ANONYMOUS and is_local:
             return None
         # The host may know more of a caller than their credential says.
-        roles = {*who.roles, *self._desk.context_for(Visit(identity=who, profile=None)).roles}
+        roles = {*who.roles, *self._gateway.context_for(Principal(identity=who, profile=None)).roles}
         return None if OPERATOR in roles else Refusal(status=404, text="Not found")

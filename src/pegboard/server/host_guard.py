@@ -1,4 +1,4 @@
-"""Gate: check the Host and Origin of every request, so that no web page can reach the server through a browser."""
+"""HostGuard: check the Host and Origin of every request, so that no web page can reach the server through a browser."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NO_HOST = Refusal(status=421, text="Invalid Host header")
 _NO_ORIGIN = Refusal(status=403, text="Invalid Origin header")
 
 
-class Gate:
+class HostGuard:
     """Lets in requests whose Host is one of ours and whose Origin, if any, is too.
 
     `hosts` are names without port; any port is right, as the address was reached through it.
@@ -63,8 +63,8 @@ class Gate:
         return None
 
     def _is_ours(self, form: re.Pattern[str], value: bytes) -> bool:
-        found = form.fullmatch(value.decode("latin-1").strip(" \t"))
-        return found is not None and found[1].lower() in self.hosts
+        match = form.fullmatch(value.decode("latin-1").strip(" \t"))
+        return match is not None and match[1].lower() in self.hosts
 
 
 def is_loopback(host: str) -> bool:

@@ -1,4 +1,4 @@
-"""Connection: one HTTP connection that has a deadline and a size for its headers, which uvicorn's own has not."""
+"""HttpConnection: one HTTP connection that has a deadline and a size for its headers, which uvicorn's own has not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pegboard.model.bounds import DEFAULT_BOUNDS
 _MAX_HEADER_BYTES = 128 * 1024
 
 
-class Connection(HttpToolsProtocol):
+class HttpConnection(HttpToolsProtocol):
     """Closes connections that send their headers too slowly, or too many of them."""
 
     header_s: float = DEFAULT_BOUNDS.header_s

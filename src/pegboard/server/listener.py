@@ -16,7 +16,7 @@ import uvloop
 from starlette.types import ASGIApp
 
 from pegboard.model.bounds import Bounds
-from pegboard.server.http_connection import Connection
+from pegboard.server.http_connection import HttpConnection
 from pegboard.server.process_exit import leave, leave_if_held
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -99,7 +99,7 @@ def listen(
         host=host,
         port=port,
         loop="uvloop",
-        http=type("BoundedConnection", (Connection,), {"header_s": bounds.header_s}),
+        http=type("BoundedConnection", (HttpConnection,), {"header_s": bounds.header_s}),
         ws="none",
         log_level="warning",
         access_log=False,

@@ -1,4 +1,4 @@
-"""Identity: who stands at the door, and the context that the host makes for each of their requests."""
+"""Principal: who sends a request, through which profile, and the context that the host makes of it."""
 
 from __future__ import annotations
 
@@ -37,34 +37,34 @@ class Identity:
     session: str | None = None
 
     @classmethod
-    def of(cls, given: object) -> Identity:
+    def of(cls, source: object) -> Identity:
         """Read an identity from a mapping, from an object with such attributes, or from `None`, which is nobody.
 
         Raises:
             DefinitionError: an unknown word.
         """
-        if given is None or isinstance(given, Identity):
-            return given or cls()
-        said = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else _attributes(given)
-        for word in said:
+        if source is None or isinstance(source, Identity):
+            return source or cls()
+        fields = cast("Mapping[str, Any]", source) if isinstance(source, Mapping) else _attributes(source)
+        for word in fields:
             if word not in _WORDS:
                 raise DefinitionError(f"Unknown identity word {word!r}.{nearest(word, _WORDS, label='Words')}")
-        roles = said.get("roles") or ()
+        roles = fields.get("roles") or ()
         return cls(
             credential="host",
-            user=said.get("user"),
-            space=said.get("space"),
+            user=fields.get("user"),
+            space=fields.get("space"),
             roles=(roles,) if isinstance(roles, str) else tuple(roles),
-            session=said.get("session"),
+            session=fields.get("session"),
         )
 
 
-def _attributes(given: object) -> Mapping[str, Any]:
-    return {word: getattr(given, word) for word in _WORDS if hasattr(given, word)}
+def _attributes(source: object) -> Mapping[str, Any]:
+    return {word: getattr(source, word) for word in _WORDS if hasattr(source, word)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Visit:
+class Principal:
     """One identity looking through one profile; `profile=None` is a catalog without profiles."""
 
     identity: Identity
@@ -77,7 +77,7 @@ class Visit:
         return f"{self.identity.credential}|{self.profile or ''}"
 
 
-ContextFor = Callable[[Visit], ToolContext]
+ContextFor = Callable[[Principal], ToolContext]
 
 
 class Configured(Protocol):
@@ -94,7 +94,7 @@ def context_maker(config: object, *, context_type: type[ToolContext] = ToolConte
     """Return what makes the context of one request.
 
     `config` is a loaded config, whose settings and secrets every context gets; a callable that
-    takes the `Visit` and makes the context; or `None`: then a context holds nothing but who asks.
+    takes the `Principal` and makes the context; or `None`: then a context holds nothing but who asks.
     """
     if callable(config):
         return cast("ContextFor", config)
@@ -104,13 +104,13 @@ def context_maker(config: object, *, context_type: type[ToolContext] = ToolConte
         configured = cast("Configured", config)
         settings, secrets = configured.settings, configured.secrets
 
-    def make(visit: Visit) -> ToolContext:
-        who = visit.identity
+    def make(principal: Principal) -> ToolContext:
+        who = principal.identity
         return context_type(
             user_id=who.user,
             space_id=who.space,
             roles=who.roles,
-            session_id=visit.session,
+            session_id=principal.session,
             settings=settings,
             secrets=secrets,
         )
@@ -119,14 +119,14 @@ def context_maker(config: object, *, context_type: type[ToolContext] = ToolConte
 
 
 def _renewing(make: ContextFor) -> ContextFor:
-    """Return what makes equal contexts by copying one a visit: thirty fields cost more than many a call."""
-    patterns = BoundedCache[Visit, ToolContext](max_entries=_MAX_PATTERNS)
+    """Return what makes equal contexts by copying one for each principal: thirty fields cost more than many a call."""
+    patterns = BoundedCache[Principal, ToolContext](max_entries=_MAX_PATTERNS)
     prefix, numbers = os.urandom(8).hex(), itertools.count(1)
 
-    def renew(visit: Visit) -> ToolContext:
-        pattern = patterns.get(visit)
+    def renew(principal: Principal) -> ToolContext:
+        pattern = patterns.get(principal)
         if pattern is None:
-            pattern = patterns.remember(visit, make(visit))
+            pattern = patterns.remember(principal, make(principal))
         made = object.__new__(ToolContext)
         made.__dict__.update(pattern.__dict__)
         # What belongs to one request alone.

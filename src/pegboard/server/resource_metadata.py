@@ -1,4 +1,4 @@
-"""Metadata: the document by which clients find out where to get a token for this server (RFC 9728)."""
+"""ResourceMetadata: the document by which clients find out where to get a token for this server (RFC 9728)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from starlette.routing import Route
 
 from pegboard.catalog import Catalog
 from pegboard.server.challenges import METADATA_PATH, metadata_of
-from pegboard.server.host_guard import Gate
+from pegboard.server.host_guard import HostGuard
 
 
-class Metadata:
+class ResourceMetadata:
     """Answers at the well-known address, for the server and for each of its paths, whatever profiles there are."""
 
-    def __init__(self, catalog: Catalog, gate: Gate) -> None:
-        self._catalog, self._gate = catalog, gate
+    def __init__(self, catalog: Catalog, host_guard: HostGuard) -> None:
+        self._catalog, self._host_guard = catalog, host_guard
 
     @property
     def routes(self) -> list[Route]:
@@ -24,7 +24,7 @@ class Metadata:
         return [Route(path, self._answer, methods=["GET"]) for path in paths]
 
     async def _answer(self, request: Request) -> Response:
-        refusal = self._gate.refusal(request.scope["headers"])
+        refusal = self._host_guard.refusal(request.scope["headers"])
         if refusal is not None:
             return PlainTextResponse(refusal.text, status_code=refusal.status)
         rules = self._catalog.identity

@@ -15,13 +15,13 @@ from pegboard.core.schema import parse_json
 from pegboard.lazy import LazyModule
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
-from pegboard.server.gateway import Desk, desk_of
-from pegboard.server.mcp.handshake import Hello
+from pegboard.server.gateway import Gateway, gateway_of
+from pegboard.server.mcp.fast_path import VERSION_KEY, FastPath, Plan, server_words
+from pegboard.server.mcp.handshake import Handshake
 from pegboard.server.mcp.jsonrpc import as_object, error_message, json_bytes
-from pegboard.server.mcp.protocol import VERSION_KEY, Door, Plan, server_words
-from pegboard.server.principal import Identity, Visit, choose_profile
+from pegboard.server.principal import Identity, Principal, choose_profile
 from pegboard.server.process_exit import leave, leave_if_held
-from pegboard.server.stdio_streams import LineTooLongError, Wire, standard_wire
+from pegboard.server.stdio_streams import LineStreams, LineTooLongError, standard_streams
 
 if TYPE_CHECKING:
     from pegboard.server.mcp import sdk_pipe
@@ -62,16 +62,16 @@ def run_stdio(
     """
     chosen = choose_profile(catalog.registry.profiles, profile)
     who = Identity.of(identity)
-    visit = Visit(identity=who, profile=chosen, session=who.session or "stdio")
-    asyncio.run(serve_stdio(catalog, desk_of(catalog, config), visit, grace_s=grace_s))
+    principal = Principal(identity=who, profile=chosen, session=who.session or "stdio")
+    asyncio.run(serve_stdio(catalog, gateway_of(catalog, config), principal, grace_s=grace_s))
     leave_if_held()
 
 
-async def serve_stdio(catalog: Catalog, desk: Desk, visit: Visit, *, grace_s: float = GRACE_S) -> None:
+async def serve_stdio(catalog: Catalog, gateway: Gateway, principal: Principal, *, grace_s: float = GRACE_S) -> None:
     """Serve on the process's own standard input and output, on the running loop."""
-    async with standard_wire(catalog.registry.bounds.message_line_bytes) as wire:
+    async with standard_streams(catalog.registry.bounds.message_line_bytes) as streams:
         await catalog.start()
-        line = Line(desk, visit, wire)
+        line = StdioConnection(gateway, principal, streams)
         try:
             with _signals(line.stop):
                 await line.run(grace_s=grace_s)
@@ -104,16 +104,18 @@ def _signals(stop: Callable[[], None]) -> Any:
             loop.remove_signal_handler(number)
 
 
-class Line:
+class StdioConnection:
     """One connection: plain requests are answered here, the rest by the SDK, which is loaded when it is needed."""
 
-    def __init__(self, desk: Desk, visit: Visit, wire: Wire) -> None:
-        self._desk, self._visit, self._wire = desk, visit, wire
-        bounds = desk.catalog.registry.bounds
+    def __init__(self, gateway: Gateway, principal: Principal, streams: LineStreams) -> None:
+        self._gateway, self._principal, self._streams = gateway, principal, streams
+        bounds = gateway.catalog.registry.bounds
         self._bounds = replace(bounds, request_body_bytes=bounds.message_line_bytes, json_depth=bounds.json_depth + 4)
-        server = server_words(desk.catalog.name)
-        self._hello = Hello(desk, server=server, page_tools=PAGE_TOOLS)
-        self._door = Door(desk, server=server, page_tools=PAGE_TOOLS, seal=self._seal, discover=self._hello.discover)
+        server = server_words(gateway.catalog.name)
+        self._handshake = Handshake(gateway, server=server, page_tools=PAGE_TOOLS)
+        self._fast_path = FastPath(
+            gateway, server=server, page_tools=PAGE_TOOLS, seal=self._seal, discover=self._handshake.discover
+        )
         self._missed: list[bytes] = []
         self._is_telling = False
         self._pipe: Pipe | None = None
@@ -124,16 +126,16 @@ class Line:
     def stop(self) -> None:
         """Take no more messages."""
         self._is_stopped = True
-        self._wire.stop()
+        self._streams.stop()
 
     async def run(self, *, grace_s: float) -> None:
         """Serve until the input ends; then wait a moment for answers that are due, or `grace_s` if stopped."""
-        ends = [self._desk.catalog.subscribe(self._changed), self._desk.offers.subscribe(self._changed)]
+        ends = [self._gateway.catalog.subscribe(self._changed), self._gateway.resources.subscribe(self._changed)]
         self._loop = asyncio.get_running_loop()
         try:
             while True:
                 try:
-                    line = await self._wire.line()
+                    line = await self._streams.line()
                 except LineTooLongError:
                     await self._refuse(-32600, "The message is too long.")
                     continue
@@ -157,8 +159,8 @@ class Line:
     def _tell_changed(self) -> None:
         self._is_telling = False
         if self._pipe is None:
-            for notification in self._hello.changed():
-                self._wire.write(notification + b"\n")
+            for notification in self._handshake.changed():
+                self._streams.write(notification + b"\n")
 
     async def _answers_due(self) -> None:
         while self._calls:
@@ -183,7 +185,7 @@ class Line:
             await self._refuse(-32700, f"Parse error: {str(error).partition(': ')[2]}")
             return
         if self._is_modern is not False:
-            plan = self._door.plan(message, self._visit)
+            plan = self._fast_path.plan(message, self._principal)
             if plan is not None:
                 self._is_modern = True
                 self._begin(plan)
@@ -213,7 +215,7 @@ class Line:
         if self._pipe is not None or self._is_modern is True:
             return False
         if self._is_modern is None:
-            answer = self._hello.initialize(request)
+            answer = self._handshake.initialize(request)
             if answer is None:
                 return False
             self._is_modern = False
@@ -222,7 +224,7 @@ class Line:
             self._missed.append(line)
             return True
         else:
-            answer = await self._hello.early(request, self._visit)
+            answer = await self._handshake.early(request, self._principal)
             if answer is None:
                 return False
         await self._write(answer.message(json_bytes(request["id"])) + b"\n")
@@ -243,16 +245,16 @@ class Line:
     async def _loaded(self) -> Pipe:
         pipe = self._pipe
         if pipe is None:
-            pipe = self._pipe = sdk_pipe.Pipe(self._desk, self._visit, self._write)
+            pipe = self._pipe = sdk_pipe.Pipe(self._gateway, self._principal, self._write)
             await pipe.start(is_modern=self._is_modern is True, missed=self._missed)
         return pipe
 
-    async def _seal(self, result: JSON, params: Mapping[str, Any], visit: Visit) -> JSON:
-        return await (await self._loaded()).seal(result, params, visit)
+    async def _seal(self, result: JSON, params: Mapping[str, Any], principal: Principal) -> JSON:
+        return await (await self._loaded()).seal(result, params, principal)
 
     async def _write(self, data: bytes) -> None:
-        self._wire.write(data)
-        await self._wire.drain()
+        self._streams.write(data)
+        await self._streams.drain()
 
     async def _refuse(self, code: int, text: str) -> None:
         await self._write(error_message(code, text) + b"\n")

@@ -1,4 +1,4 @@
-"""Wire: standard input and output as the protocol's own; what others print goes to standard error."""
+"""LineStreams: standard input and output as the protocol's own; what others print goes to standard error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class LineTooLongError(Exception):
     """A line was longer than the limit; it has been skipped."""
 
 
-class Wire(Protocol):
+class LineStreams(Protocol):
     """Lines in, bytes out."""
 
     async def line(self) -> bytes:
@@ -38,7 +38,7 @@ class Wire(Protocol):
 
 
 @asynccontextmanager
-async def standard_wire(max_line_bytes: int) -> AsyncGenerator[Wire]:
+async def standard_streams(max_line_bytes: int) -> AsyncGenerator[LineStreams]:
     """Take file descriptors 0 and 1 for the time of the block."""
     wire_in, wire_out = os.dup(0), os.dup(1)
     empty, writing_end = os.pipe()
@@ -54,13 +54,13 @@ async def standard_wire(max_line_bytes: int) -> AsyncGenerator[Wire]:
     try:
         with os.fdopen(wire_in, "rb", 0) as source, os.fdopen(wire_out, "wb", 0) as sink:
             if _is_pollable(wire_in) and _is_pollable(wire_out):
-                wire: PipeWire | FileWire = await PipeWire.opened(source, sink, max_line_bytes)
+                streams: PipeStreams | FileStreams = await PipeStreams.opened(source, sink, max_line_bytes)
             else:
-                wire = FileWire(source, sink, max_line_bytes)
+                streams = FileStreams(source, sink, max_line_bytes)
             try:
-                yield wire
+                yield streams
             finally:
-                await wire.close()
+                await streams.close()
     finally:
         sys.stdout.flush()
         os.set_blocking(kept_in, blocking[0])
@@ -76,7 +76,7 @@ def _is_pollable(fd: int) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or (stat.S_ISCHR(mode) and os.isatty(fd))
 
 
-class PipeWire:
+class PipeStreams:
     """Pipes, sockets and terminals, without threads: a signal ends the wait."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -84,7 +84,7 @@ class PipeWire:
         self._is_skipping = False
 
     @classmethod
-    async def opened(cls, source: BinaryIO, sink: BinaryIO, max_line_bytes: int) -> PipeWire:
+    async def opened(cls, source: BinaryIO, sink: BinaryIO, max_line_bytes: int) -> PipeStreams:
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=max_line_bytes)
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
@@ -120,7 +120,7 @@ class PipeWire:
         self._writer.close()
 
 
-class FileWire:
+class FileStreams:
     """Files, which a loop cannot wait for but which never make one wait long."""
 
     def __init__(self, source: BinaryIO, sink: BinaryIO, max_line_bytes: int) -> None:

@@ -18,7 +18,7 @@ from pegboard.config.reload import Reloader
 from pegboard.model.context import ToolContext
 from pegboard.server.app import run_http
 from pegboard.server.host_guard import hosts_of
-from pegboard.server.principal import ContextFor, Visit, choose_profile, context_maker
+from pegboard.server.principal import ContextFor, Principal, choose_profile, context_maker
 from pegboard.server.stdio import run_stdio
 
 _RELOAD = "Take good changes of the config's files while serving; keep the old on bad ones."
@@ -87,8 +87,8 @@ def _run_reloading(project: Project, *, host: str, port: int, profile: str | Non
         project.config.path, os.environ, catalog, config=project.config, check=check, on_reload=on_reload
     )
 
-    def context_of(visit: Visit) -> ToolContext:
-        return make_context(visit)
+    def context_of(principal: Principal) -> ToolContext:
+        return make_context(principal)
 
     def ready(address: str) -> None:
         sys.stderr.write(f"Serving MCP on {address}, and reloading what changes\n")

@@ -1,4 +1,4 @@
-"""Door: what every request over plain HTTP passes first: address, credential, method, query; then the answer."""
+"""Api: what every request over plain HTTP passes first: address, credential, method, query; then the answer."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from urllib.parse import parse_qsl
 from starlette.types import Receive, Scope, Send
 
 from pegboard.model.json_types import JSON, is_object
-from pegboard.server.authenticator import Doorman
-from pegboard.server.body_reader import ClientLeftError, Intake, IntakeError
-from pegboard.server.event_hub import Hub
-from pegboard.server.gateway import Desk
-from pegboard.server.host_guard import Gate, Refusal
+from pegboard.server.authenticator import Authenticator
+from pegboard.server.body_reader import BodyError, BodyReader, ClientLeftError
+from pegboard.server.event_hub import EventHub
+from pegboard.server.gateway import Gateway
+from pegboard.server.host_guard import HostGuard, Refusal
 from pegboard.server.http_api.cursors import Cursors
 from pegboard.server.http_api.problem_details import KIND_OF_STATUS, ProblemError, not_found
 from pegboard.server.http_api.responses import Reply, problem_reply
-from pegboard.server.principal import Visit
+from pegboard.server.principal import Principal
 
 log = logging.getLogger("pegboard.serve")
 _MAX_QUERY_FIELDS = 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class ApiRequest:
     """One request that was let in."""
 
-    visit: Visit
+    principal: Principal
     path: Mapping[str, str]
     query: Mapping[str, str]
     headers: Mapping[bytes, bytes]
@@ -40,7 +40,7 @@ class Asked:
     is_head: bool = False
 
 
-Answer = Callable[[Asked], Awaitable[Reply | None]]
+Answer = Callable[[ApiRequest], Awaitable[Reply | None]]
 """Gives the reply; `None` when it has written its answer itself."""
 
 
@@ -48,32 +48,45 @@ class Api:
     """What all paths share.
 
     Args:
-        desk: the catalog's answers.
-        gate: whose Host and Origin come in.
-        doorman: tells who they are.
-        hub: follows their calls.
+        gateway: the catalog's answers.
+        host_guard: whose Host and Origin come in.
+        authenticator: tells who they are.
+        event_hub: follows their calls.
         keys: the secrets that sign cursors; give several workers the same.
     """
 
-    def __init__(self, desk: Desk, gate: Gate, doorman: Doorman, hub: Hub, *, keys: tuple[bytes, ...] = ()) -> None:
-        bounds = desk.catalog.registry.bounds
-        self.desk, self.gate, self.doorman, self.hub = desk, gate, doorman, hub
-        self.cursors, self.intake = Cursors(keys), Intake(bounds)
+    def __init__(
+        self,
+        gateway: Gateway,
+        host_guard: HostGuard,
+        authenticator: Authenticator,
+        event_hub: EventHub,
+        *,
+        keys: tuple[bytes, ...] = (),
+    ) -> None:
+        bounds = gateway.catalog.registry.bounds
+        self.gateway, self.host_guard, self.authenticator, self.event_hub = (
+            gateway,
+            host_guard,
+            authenticator,
+            event_hub,
+        )
+        self.cursors, self.body_reader = Cursors(keys), BodyReader(bounds)
         self.open, self.max_open = 0, bounds.calls_in_flight
         self.is_closing = False
 
-    async def visit(self, scope: Scope, profile: str | None) -> Visit:
+    async def authenticate(self, scope: Scope, profile: str | None) -> Principal:
         """Return who asks, looking through which profile.
 
         Raises:
             ProblemError: they are not let in, or have no such profile.
         """
-        visit = await self.doorman.visit(scope, profile)
-        if isinstance(visit, Refusal):
-            raise problem_of(visit)
-        return visit
+        principal = await self.authenticator.authenticate(scope, profile)
+        if isinstance(principal, Refusal):
+            raise problem_of(principal)
+        return principal
 
-    async def body(self, asked: Asked) -> JSON:
+    async def body(self, request: ApiRequest) -> JSON:
         """Return the JSON object that a request brings; an empty body is an empty object.
 
         Raises:
@@ -81,23 +94,23 @@ class Api:
             ClientLeftError: nobody waits for an answer.
         """
         try:
-            raw = await self.intake.body(dict(asked.headers), asked.receive)
+            raw = await self.body_reader.read(dict(request.headers), request.receive)
             if not raw:
                 return {}
-            kind = asked.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+            kind = request.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
             if kind != b"application/json":
-                raise IntakeError(415, 0, "Send the arguments as application/json.")
-            given = self.intake.message(raw)
-        except IntakeError as error:
+                raise BodyError(415, 0, "Send the arguments as application/json.")
+            arguments = self.body_reader.parse(raw)
+        except BodyError as error:
             text = error.text.removeprefix("Parse error: ")
             closing = {} if error.status in (400, 415) else {"connection": "close"}
             raise ProblemError(error.status, KIND_OF_STATUS[error.status], text, headers=closing) from None
-        if not is_object(given):
+        if not is_object(arguments):
             raise ProblemError(422, "invalid_arguments", "The arguments must be a JSON object.")
-        return given
+        return arguments
 
 
-class Place:
+class PathApp:
     """One path as an ASGI app: its methods, the words of its query, and who answers."""
 
     def __init__(self, api: Api, answers: Mapping[str, Answer], *, query: tuple[str, ...] = ()) -> None:
@@ -122,7 +135,7 @@ class Place:
     async def _reply(self, scope: Scope, receive: Receive, send: Send) -> Reply | None:
         # httptools leaves white space around values (RFC 9110, 5.5).
         scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
-        refusal = self._api.gate.refusal(scope["headers"])
+        refusal = self._api.host_guard.refusal(scope["headers"])
         if refusal is not None:
             raise problem_of(refusal)
         answer = self._answers.get("GET" if scope["method"] == "HEAD" else scope["method"])
@@ -133,14 +146,14 @@ class Place:
         if self._api.open >= self._api.max_open:
             text = "The server is busy. Try again in a moment."
             raise ProblemError(503, "busy", text, headers={"retry-after": "1"})
-        visit = await self._api.visit(scope, query.get("profile"))
-        asked = Asked(
-            visit=visit, path=scope.get("path_params", {}), query=query, headers=dict(scope["headers"]),
+        principal = await self._api.authenticate(scope, query.get("profile"))
+        request = ApiRequest(
+            principal=principal, path=scope.get("path_params", {}), query=query, headers=dict(scope["headers"]),
             base=scope.get("root_path", ""), receive=receive, send=send, is_head=scope["method"] == "HEAD",
         )  # fmt: skip
         self._api.open += 1
         try:
-            return await answer(asked)
+            return await answer(request)
         finally:
             self._api.open -= 1
 
@@ -160,14 +173,14 @@ class Place:
         return words
 
 
-class Nowhere(Place):
+class UnknownPath(PathApp):
     """Every path that is none of ours."""
 
     def __init__(self, api: Api) -> None:
         super().__init__(api, {})
 
     async def _reply(self, scope: Scope, receive: Receive, send: Send) -> Reply | None:
-        refusal = self._api.gate.refusal(scope["headers"])
+        refusal = self._api.host_guard.refusal(scope["headers"])
         raise problem_of(refusal) if refusal is not None else not_found("Not found")
 
 

@@ -9,7 +9,7 @@ from pegboard.model.json_types import JSON
 from pegboard.model.result import ToolResult
 from pegboard.providers.mcp import mcp_result
 from pegboard.server.event_hub import Follower, Outbox, frame, owner_of
-from pegboard.server.http_api.api_app import Api, Asked, ended, left
+from pegboard.server.http_api.api_app import Api, ApiRequest, ended, left
 from pegboard.server.http_api.problem_details import not_found, problem_of
 from pegboard.server.http_api.responses import PING_EVERY_S, EventStream, Reply, json_reply, wants_events
 
@@ -25,22 +25,22 @@ class Calls:
     def __init__(self, api: Api) -> None:
         self._api = api
 
-    async def call(self, asked: Asked) -> Reply | None:
+    async def call(self, request: ApiRequest) -> Reply | None:
         """Call a tool; a client that leaves before the end cancels it."""
-        arguments = await self._api.body(asked)
-        desk = self._api.desk
-        ctx, outbox = desk.context(asked.visit), Outbox() if wants_events(asked.headers) else None
-        following = self._api.hub.attach(ctx, asked.visit, own=outbox)
-        view = desk.exposed(asked.visit, ctx)
-        running = asyncio.create_task(view.call(asked.path["name"], arguments))
-        leaving = asyncio.create_task(left(asked.receive))
+        arguments = await self._api.body(request)
+        gateway = self._api.gateway
+        ctx, outbox = gateway.context(request.principal), Outbox() if wants_events(request.headers) else None
+        following = self._api.event_hub.attach(ctx, request.principal, own=outbox)
+        view = gateway.exposed(request.principal, ctx)
+        running = asyncio.create_task(view.call(request.path["name"], arguments))
+        leaving = asyncio.create_task(left(request.receive))
         try:
             if outbox is None:
                 await asyncio.wait((running, leaving), return_when=asyncio.FIRST_COMPLETED)
             else:
                 await _begun(outbox, running, leaving)
                 if not running.done() or not running.result().is_error:
-                    await self._stream(EventStream(asked.send), outbox, following, running, leaving)
+                    await self._stream(EventStream(request.send), outbox, following, running, leaving)
                     return None
             return _reply(running.result(), following.call_id) if running.done() else None
         finally:
@@ -62,11 +62,11 @@ class Calls:
             if not await outbox.filled(PING_EVERY_S):
                 await stream.ping()
 
-    async def cancel(self, asked: Asked) -> Reply:
+    async def cancel(self, request: ApiRequest) -> Reply:
         """Stop a running call of this caller; every other id is unknown."""
-        call_id = asked.path["id"]
-        owner = owner_of(asked.visit, self._api.desk.context(asked.visit))
-        if not self._api.hub.owns(owner, call_id) or not self._api.desk.catalog.cancel(call_id):
+        call_id = request.path["id"]
+        owner = owner_of(request.principal, self._api.gateway.context(request.principal))
+        if not self._api.event_hub.owns(owner, call_id) or not self._api.gateway.catalog.cancel(call_id):
             raise not_found(f"No call {call_id[:100]!r} of yours is running.")
         return json_reply({"callId": call_id, "cancelled": True})
 

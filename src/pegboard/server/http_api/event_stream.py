@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from pegboard.server.event_hub import Outbox, frame, owner_of
-from pegboard.server.http_api.api_app import Api, Asked, ended, left
+from pegboard.server.http_api.api_app import Api, ApiRequest, ended, left
 from pegboard.server.http_api.problem_details import ProblemError
 from pegboard.server.http_api.responses import EVENT_STREAM, PING_EVERY_S, EventStream, Reply
-from pegboard.server.principal import Visit
+from pegboard.server.principal import Principal
 
 _SETTLE_S = 0.02
 """Changes within this time are told as one: a module declares its tools one by one."""
@@ -34,27 +34,27 @@ class Events:
         for outbox in self._open:
             outbox.wake.set()
 
-    async def listen(self, asked: Asked) -> Reply | None:
+    async def listen(self, request: ApiRequest) -> Reply | None:
         """Stream events until the client leaves or the server ends."""
-        if asked.is_head:
+        if request.is_head:
             # A stream has no end that a client could wait for.
             return Reply(b"", media_type=EVENT_STREAM)
-        hub, outbox = self._api.hub, Outbox()
-        owner = owner_of(asked.visit, self._api.desk.context(asked.visit))
-        if hub.streams >= MAX_STREAMS or hub.listening(owner) >= MAX_STREAMS_OF_ONE:
+        event_hub, outbox = self._api.event_hub, Outbox()
+        owner = owner_of(request.principal, self._api.gateway.context(request.principal))
+        if event_hub.streams >= MAX_STREAMS or event_hub.stream_count(owner) >= MAX_STREAMS_OF_ONE:
             text = "Too many event streams are open. Close one, or try again in a moment."
             raise ProblemError(429, "rate_limited", text, headers={"retry-after": "5"})
-        ends = [hub.listen(owner, outbox), self._api.desk.catalog.subscribe(changed := _Signal())]
-        known = await self._shown(asked.visit)
-        leaving = asyncio.create_task(left(asked.receive))
-        watching = asyncio.create_task(self._watch(asked.visit, known, changed, outbox))
+        ends = [event_hub.listen(owner, outbox), self._api.gateway.catalog.subscribe(changed := _Signal())]
+        known = await self._shown(request.principal)
+        leaving = asyncio.create_task(left(request.receive))
+        watching = asyncio.create_task(self._watch(request.principal, known, changed, outbox))
         for task in (leaving, watching):
             task.add_done_callback(lambda _: outbox.wake.set())
         self._open.add(outbox)
         # It is no call, and must not keep others from calling.
         self._api.open -= 1
         try:
-            stream = EventStream(asked.send)
+            stream = EventStream(request.send)
             await stream.write(b": listening\n\n")
             while not (leaving.done() or watching.done() or self._is_ended):
                 if not await outbox.filled(PING_EVERY_S):
@@ -70,21 +70,21 @@ class Events:
             await ended(leaving, watching)
         return None
 
-    async def _watch(self, visit: Visit, known: object, changed: _Signal, outbox: Outbox) -> None:
+    async def _watch(self, principal: Principal, known: object, changed: _Signal, outbox: Outbox) -> None:
         """Put a `list_changed` into the outbox whenever this caller's own list is another one."""
         while True:
             await changed.wait()
             await asyncio.sleep(_SETTLE_S)
             changed.clear()
-            now = await self._shown(visit)
+            now = await self._shown(principal)
             if now != known:
                 known = now
-                outbox.put(frame("list_changed", {"what": "tools", "profile": visit.profile}))
+                outbox.put(frame("list_changed", {"what": "tools", "profile": principal.profile}))
 
-    async def _shown(self, visit: Visit) -> object:
-        if visit.profile is not None and visit.profile not in self._api.desk.catalog.registry.profiles:
+    async def _shown(self, principal: Principal) -> object:
+        if principal.profile is not None and principal.profile not in self._api.gateway.catalog.registry.profiles:
             return None
-        view = await self._api.desk.view(visit)
+        view = await self._api.gateway.view(principal)
         return [(entry.wire_name, entry.fingerprint) for entry in view.tools()]
 
 

@@ -8,7 +8,7 @@ from pegboard.auth.rules import IdentityRules
 from pegboard.core.registry import enforced_schema
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import ToolEntry
-from pegboard.server.http_api.api_app import Api, Asked
+from pegboard.server.http_api.api_app import Api, ApiRequest
 from pegboard.server.http_api.problem_details import DOOR_STATUSES, MEDIA_TYPE, STATUS_OF_KIND, ProblemError
 from pegboard.server.http_api.responses import EVENT_STREAM, Reply, json_reply
 from pegboard.server.http_api.schema_references import moved, object_of
@@ -42,16 +42,16 @@ class Documents:
     def __init__(self, api: Api) -> None:
         self._api = api
 
-    async def show(self, asked: Asked) -> Reply:
+    async def show(self, request: ApiRequest) -> Reply:
         """Answer with the OpenAPI document of what the caller may use."""
-        catalog, form = self._api.desk.catalog, asked.query.get("form", "typed")
+        catalog, form = self._api.gateway.catalog, request.query.get("form", "typed")
         if form not in ("typed", "generic"):
             raise ProblemError(400, "bad_request", f"form={form[:20]!r}: one of typed, generic is needed.")
-        view = await self._api.desk.view(asked.visit)
+        view = await self._api.gateway.view(request.principal)
         return json_reply(
             document(
                 catalog.name, "1", None if form == "generic" else view.tools(),
-                base=asked.base, rules=catalog.identity,
+                base=request.base, rules=catalog.identity,
             )
         )  # fmt: skip
 
@@ -93,10 +93,10 @@ def _tool_call(entry: ToolEntry, schemas: JSON) -> JSON:
     types: dict[str, JSON | None] = {}
     for kind, schema in (("input", enforced_schema(entry)), ("output", spec.output_schema)):
         place = f"{wire_name}.{kind}"
-        found = None if schema is None else moved(schema, f"#/components/schemas/{place}")
-        if found is not None:
-            schemas[place] = found
-        types[kind] = None if found is None else {"$ref": f"#/components/schemas/{place}"}
+        embedded = None if schema is None else moved(schema, f"#/components/schemas/{place}")
+        if embedded is not None:
+            schemas[place] = embedded
+        types[kind] = None if embedded is None else {"$ref": f"#/components/schemas/{place}"}
     drawn = _call(f"call_{wire_name}", spec.description, types["input"] or _ANY_OBJECT, types["output"], [])
     drawn["summary"] = spec.title or wire_name
     if spec.deprecated is not None:

@@ -71,8 +71,8 @@ def not_found(detail: str) -> ProblemError:
 def problem_of(result: ToolResult, call_id: str) -> ProblemError:
     """Return the problem that a failed call is; a tool's own words about it go along under `content`."""
     error = result.error or ToolError(kind="tool_error", message=result.text or "The tool reports an error.")
-    told: dict[str, Any] = mcp_result(result._replace(error=error))["structuredContent"]["error"]
-    more = {key: value for key, value in told.items() if key not in ("kind", "message")}
+    shown: dict[str, Any] = mcp_result(result._replace(error=error))["structuredContent"]["error"]
+    more = {key: value for key, value in shown.items() if key not in ("kind", "message")}
     content = [mcp_content(block) for block in result.content]
     if content not in ([], [{"type": "text", "text": error.message}]):
         more["content"] = content

@@ -26,8 +26,8 @@ class Reply(NamedTuple):
 
     async def send(self, send: Send, *, is_head: bool = False) -> None:
         """Write it; only the headers for a HEAD request."""
-        said = {"content-type": self.media_type, "content-length": str(len(self.body)), **self.headers}
-        headers = [(name.encode(), value.encode()) for name, value in said.items()]
+        named = {"content-type": self.media_type, "content-length": str(len(self.body)), **self.headers}
+        headers = [(name.encode(), value.encode()) for name, value in named.items()]
         await send({"type": "http.response.start", "status": self.status, "headers": [*headers, *_COMMON]})
         await send({"type": "http.response.body", "body": b"" if is_head else self.body})
 

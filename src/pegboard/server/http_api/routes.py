@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.routing import Route
 
-from pegboard.server.http_api.api_app import Answer, Api, Nowhere, Place
+from pegboard.server.http_api.api_app import Answer, Api, PathApp, UnknownPath
 from pegboard.server.http_api.call_routes import Calls
 from pegboard.server.http_api.event_stream import Events
 from pegboard.server.http_api.openapi_document import Documents
@@ -31,5 +31,5 @@ class Routes:
             ("/openapi.json", {"GET": Documents(self._api).show}, ("form",)),
             ("/v1/events", {"GET": self.events.listen}, ()),
         ]
-        routes = [Route(path, endpoint=Place(self._api, answers, query=query)) for path, answers, query in places]
-        return [*routes, Route("/v1/{rest:path}", endpoint=Nowhere(self._api))]
+        routes = [Route(path, endpoint=PathApp(self._api, answers, query=query)) for path, answers, query in places]
+        return [*routes, Route("/v1/{rest:path}", endpoint=UnknownPath(self._api))]

@@ -18,10 +18,10 @@ def moved(schema: JSON, place: str) -> JSON | None:
     `None` for the rare schema that names its parts otherwise than by their path.
     """
     try:
-        found: JSON = _schema({key: value for key, value in schema.items() if key != "$schema"}, place)
+        result: JSON = _schema({key: value for key, value in schema.items() if key != "$schema"}, place)
     except _UnmovableError:
         return None
-    return found
+    return result
 
 
 class _UnmovableError(Exception):

@@ -13,7 +13,7 @@ from pegboard.model.json_types import JSON
 from pegboard.providers.mcp import mcp_tool
 from pegboard.server.event_hub import owner_of
 from pegboard.server.health import OPERATOR
-from pegboard.server.http_api.api_app import Api, Asked
+from pegboard.server.http_api.api_app import Api, ApiRequest
 from pegboard.server.http_api.problem_details import ProblemError, not_found
 from pegboard.server.http_api.responses import Reply, json_reply
 
@@ -30,54 +30,54 @@ class Tools:
     def __init__(self, api: Api) -> None:
         self._api = api
 
-    async def list(self, asked: Asked) -> Reply:
+    async def list(self, request: ApiRequest) -> Reply:
         """Answer with one page of the caller's tools."""
-        size = _size(asked.query.get("limit"))
-        view = await self._api.desk.view(asked.visit)
+        size = _size(request.query.get("limit"))
+        view = await self._api.gateway.view(request.principal)
         tools = view.tools()
-        owner = [*owner_of(asked.visit, view.ctx), asked.visit.profile]
+        owner = [*owner_of(request.principal, view.ctx), request.principal.profile]
         generation = digest([(entry.wire_name, entry.fingerprint) for entry in tools])
-        cursor = asked.query.get("cursor")
+        cursor = request.query.get("cursor")
         first = 0 if cursor is None else self._api.cursors.open(cursor, owner, generation)
         page: JSON = {"tools": [mcp_tool(entry) for entry in tools[first : first + size]]}
         if first + size < len(tools):
             page["nextCursor"] = self._api.cursors.make(owner, generation, first + size)
         return json_reply(page)
 
-    async def show(self, asked: Asked) -> Reply:
+    async def show(self, request: ApiRequest) -> Reply:
         """Answer with one tool, as the list has it."""
-        view, name = self._view(asked), asked.path["name"]
+        view, name = self._view(request), request.path["name"]
         entry = await view.afind(name)
         if entry is None:
             raise absent(view, name)
         return json_reply(mcp_tool(entry))
 
-    async def why(self, asked: Asked) -> Reply:
+    async def why(self, request: ApiRequest) -> Reply:
         """Answer with the decision on one name; for a hidden tool only operators get more than for an unknown name."""
-        view, name = self._view(asked), asked.path["name"]
+        view, name = self._view(request), request.path["name"]
         if OPERATOR in view.ctx.roles:
             decision = await view.awhy(name)
         else:
             decision = VISIBLE if await view.afind(name) is not None else Decision("unknown", absent(view, name).detail)
         return json_reply({
-            "name": name, "profile": asked.visit.profile, "visible": decision.visible, "code": decision.code,
+            "name": name, "profile": request.principal.profile, "visible": decision.visible, "code": decision.code,
             "reason": decision.reason, "fix": decision.fix and decision.fix._asdict(), "next": decision.next,
             "nextReason": decision.next_reason,
         })  # fmt: skip
 
-    async def search(self, asked: Asked) -> Reply:
+    async def search(self, request: ApiRequest) -> Reply:
         """Answer with the caller's tools that serve a request; with the nearest namespaces when none does."""
-        query = asked.query.get("q", "")
+        query = request.query.get("q", "")
         if not 0 < len(query) <= MAX_QUERY_CHARS:
             raise ProblemError(400, "bad_request", f"q: a request of 1 to {MAX_QUERY_CHARS} characters is needed.")
-        catalog, ctx = self._api.desk.catalog, self._api.desk.context(asked.visit)
-        view = await catalog.aview(ctx, profile=asked.visit.profile)
-        found = await catalog.search(view, query, limit=_size(asked.query.get("limit"), usual=8, most=MAX_FOUND))
-        hits = [{"score": one.score, **_brief(mcp_tool(one.entry))} for one in found.tools]
-        return json_reply({"query": query, "hits": hits, **({} if hits else {"nearest": found.near_namespaces})})
+        catalog, ctx = self._api.gateway.catalog, self._api.gateway.context(request.principal)
+        view = await catalog.aview(ctx, profile=request.principal.profile)
+        result = await catalog.search(view, query, limit=_size(request.query.get("limit"), usual=8, most=MAX_FOUND))
+        hits = [{"score": one.score, **_brief(mcp_tool(one.entry))} for one in result.tools]
+        return json_reply({"query": query, "hits": hits, **({} if hits else {"nearest": result.near_namespaces})})
 
-    def _view(self, asked: Asked) -> View:
-        return self._api.desk.exposed(asked.visit, self._api.desk.context(asked.visit))
+    def _view(self, request: ApiRequest) -> View:
+        return self._api.gateway.exposed(request.principal, self._api.gateway.context(request.principal))
 
 
 def absent(view: View, name: str) -> ProblemError:
@@ -89,9 +89,9 @@ def _brief(tool: JSON) -> JSON:
     return {key: tool[key] for key in ("name", "title", "description") if key in tool}
 
 
-def _size(said: str | None, *, usual: int = PAGE_TOOLS, most: int = MAX_PAGE_TOOLS) -> int:
-    if said is None:
+def _size(limit: str | None, *, usual: int = PAGE_TOOLS, most: int = MAX_PAGE_TOOLS) -> int:
+    if limit is None:
         return usual
-    if not _LIMIT.fullmatch(said) or not 1 <= int(said) <= most:
-        raise ProblemError(400, "bad_request", f"limit={said[:20]!r}: a number from 1 to {most} is needed.")
-    return int(said)
+    if not _LIMIT.fullmatch(limit) or not 1 <= int(limit) <= most:
+        raise ProblemError(400, "bad_request", f"limit={limit[:20]!r}: a number from 1 to {most} is needed.")
+    return int(limit)

@@ -1,4 +1,4 @@
-"""Bridge: ask the client at the other end of a call, whichever way its revision of the protocol has for it."""
+"""ClientChannel: ask the client at the other end of a call, whichever way its revision of the protocol has for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FREE_TEXT: JSON = {"type": "object", "properties": {"answer": {"type": "string"
 _CONFIRM: JSON = {"type": "object", "properties": {}}
 
 
-class Bridge:
+class ClientChannel:
     """What a tool can ask of the client; `ctx.client` of a call that came over MCP.
 
     Questions go out in wire form. How they travel differs by revision, see `_ask`. `key` names a

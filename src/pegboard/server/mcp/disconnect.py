@@ -1,4 +1,4 @@
-"""Watch: look after a long call: end it when its client leaves, keep its connection warm meanwhile."""
+"""Disconnect: look after a long call: end it when its client leaves, keep its connection warm meanwhile."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.types import Receive, Send
 
-from pegboard.server.mcp.protocol import Answer, Plan
+from pegboard.server.mcp.fast_path import Answer, Plan
 
 _AFTER_S = 0.02
 """A call that is still running after this long gets a watcher; most are done by then."""
@@ -43,11 +43,11 @@ class _Begun:
         waited = self._waited
         while True:
             try:
-                given = yield waited
+                value_sent = yield waited
             except BaseException as error:  # noqa: BLE001 - boundary: handed on to the coroutine that waits
                 step, value = self._work.throw, error
             else:
-                step, value = self._work.send, given
+                step, value = self._work.send, value_sent
             try:
                 waited = step(value)
             except StopIteration as done:
@@ -55,22 +55,22 @@ class _Begun:
 
 
 async def _watched(request_id: bytes, work: _Begun, receive: Receive, send: Send) -> None:
-    watch = Watch(receive, send)
+    watcher = DisconnectWatcher(receive, send)
     task = asyncio.current_task()
     assert task is not None
-    timer = asyncio.get_running_loop().call_later(_AFTER_S, watch.start, task)
+    timer = asyncio.get_running_loop().call_later(_AFTER_S, watcher.start, task)
     try:
         done = await work
         timer.cancel()
-        watch.stop()
-        await _write(request_id, done, send, as_event=watch.streaming)
+        watcher.stop()
+        await _write(request_id, done, send, as_event=watcher.streaming)
     except asyncio.CancelledError:
         # Our own watcher cancelled us: the client is gone, and nobody waits for an answer.
-        if not (watch.client_left and task.uncancel() == 0):
+        if not (watcher.client_left and task.uncancel() == 0):
             raise
     finally:
         timer.cancel()
-        watch.stop()
+        watcher.stop()
 
 
 async def _write(request_id: bytes, done: Answer, send: Send, *, as_event: bool) -> None:
@@ -83,7 +83,7 @@ async def _write(request_id: bytes, done: Answer, send: Send, *, as_event: bool)
     await send({"type": "http.response.body", "body": body})
 
 
-class Watch:
+class DisconnectWatcher:
     """Cancels the task of a call when its client leaves, and pings until it is done."""
 
     def __init__(self, receive: Receive, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""Endpoint: `/mcp` and `/mcp/{profile}` over streamable HTTP. Checks a request, then the door or the SDK answers it."""
+"""Endpoint: `/mcp` and `/mcp/{profile}` over streamable HTTP. Checks a request; the fast path or the SDK answers."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from pegboard.model.json_types import JSON, JSONValue
-from pegboard.server.authenticator import Doorman
-from pegboard.server.body_reader import ClientLeftError, Intake, IntakeError, replay
-from pegboard.server.gateway import Desk
-from pegboard.server.host_guard import Gate, Refusal
+from pegboard.server.authenticator import Authenticator
+from pegboard.server.body_reader import BodyError, BodyReader, ClientLeftError, replay
+from pegboard.server.gateway import Gateway
+from pegboard.server.host_guard import HostGuard, Refusal
 from pegboard.server.mcp.disconnect import answer
-from pegboard.server.mcp.headers import Head, HeadReader
+from pegboard.server.mcp.fast_path import FastPath, Plan, server_words
+from pegboard.server.mcp.headers import HeaderReader, RequestHeaders
 from pegboard.server.mcp.jsonrpc import as_object, called_tool, error_message
-from pegboard.server.mcp.protocol import Door, Plan, server_words
-from pegboard.server.mcp.sdk_handlers import Visits
-from pegboard.server.mcp.sdk_server import MIRRORED, PAGE_TOOLS, Protocol, accepts, build
+from pegboard.server.mcp.sdk_handlers import Principals
+from pegboard.server.mcp.sdk_server import MIRRORED, PAGE_TOOLS, SdkServer, accepts, build
 from pegboard.server.mcp.sessions import SessionManager, credential_of
-from pegboard.server.principal import Visit
-from pegboard.server.resource_metadata import Metadata
+from pegboard.server.principal import Principal
+from pegboard.server.resource_metadata import ResourceMetadata
 
 _RETRY_MS = 500
 _BUSY = -32000
@@ -37,38 +37,40 @@ class Endpoint:
     """One ASGI app for all profiles of a catalog.
 
     Args:
-        desk: the catalog's answers.
-        gate: whose Host and Origin come in.
-        doorman: tells who sends a request.
+        gateway: the catalog's answers.
+        host_guard: whose Host and Origin come in.
+        authenticator: tells who sends a request.
         keys: the secrets that seal states and cursors; give several workers the same.
     """
 
-    def __init__(self, desk: Desk, gate: Gate, *, doorman: Doorman, keys: tuple[bytes, ...]) -> None:
-        self._desk, self._gate, self._doorman, self._keys = desk, gate, doorman, keys
-        self._intake = Intake(desk.catalog.registry.bounds)
-        self._heads = HeadReader(gate)
-        self._open, self._max_open = 0, desk.catalog.registry.bounds.calls_in_flight
+    def __init__(
+        self, gateway: Gateway, host_guard: HostGuard, *, authenticator: Authenticator, keys: tuple[bytes, ...]
+    ) -> None:
+        self._gateway, self._host_guard, self._authenticator, self._keys = gateway, host_guard, authenticator, keys
+        self._body_reader = BodyReader(gateway.catalog.registry.bounds)
+        self._header_reader = HeaderReader(host_guard)
+        self._open, self._max_open = 0, gateway.catalog.registry.bounds.calls_in_flight
         self.is_running = False
 
     @property
     def routes(self) -> list[Route]:
         """The addresses of the endpoint, and of what clients must know before they can use it."""
-        metadata = Metadata(self._desk.catalog, self._gate)
+        metadata = ResourceMetadata(self._gateway.catalog, self._host_guard)
         return [Route("/mcp", endpoint=self), Route("/mcp/{profile}", endpoint=self), *metadata.routes]
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Serve for the time of the block; may be entered again after it has ended."""
-        self._protocol = build(self._desk, keys=self._keys)
-        self._door = Door(
-            self._desk,
-            server=server_words(self._desk.catalog.name),
+        self._sdk = build(self._gateway, keys=self._keys)
+        self._fast_path = FastPath(
+            self._gateway,
+            server=server_words(self._gateway.catalog.name),
             page_tools=PAGE_TOOLS,
-            seal=self._protocol.seal,
+            seal=self._sdk.seal,
             accepts=accepts,
         )
-        self._sessions = self._manager(self._protocol)
-        self._protocol.start()
+        self._sessions = self._manager(self._sdk)
+        self._sdk.start()
         try:
             async with self._sessions.run():
                 self.is_running = True
@@ -77,100 +79,102 @@ class Endpoint:
             self.is_running = False
             self.end_streams()
 
-    def _manager(self, protocol: Protocol) -> SessionManager:
-        names = self._gate.hosts
+    def _manager(self, sdk: SdkServer) -> SessionManager:
+        names = self._host_guard.hosts
         origins = [f"{scheme}://{name}" for scheme in ("http", "https") for name in names]
         return SessionManager(
-            app=protocol.server,
+            app=sdk.server,
             retry_interval=_RETRY_MS,
-            # The gate has looked already; what the SDK would let in beyond it never gets here.
+            # The host guard has looked already; what the SDK would let in beyond it never gets here.
             security_settings=TransportSecuritySettings(
                 allowed_hosts=[form for name in names for form in (name, f"{name}:*")],
                 allowed_origins=[form for origin in origins for form in (origin, f"{origin}:*")],
             ),
-            max_request_body_size=self._desk.catalog.registry.bounds.request_body_bytes,
+            max_request_body_size=self._gateway.catalog.registry.bounds.request_body_bytes,
         )
 
     def end_streams(self) -> None:
         """End every open listen stream with its result; a server that shuts down would wait for them."""
-        self._protocol.stop()
+        self._sdk.stop()
 
     # -- one request
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        head = self._heads.read(scope["headers"])
+        head = self._header_reader.read(scope["headers"])
         if head.refusal is not None:
             await _turn_away(send, head.refusal)
             return
-        visit = await self._doorman.visit(scope, scope["path_params"].get("profile"))
-        if isinstance(visit, Refusal):
-            await _turn_away(send, visit)
+        principal = await self._authenticator.authenticate(scope, scope["path_params"].get("profile"))
+        if isinstance(principal, Refusal):
+            await _turn_away(send, principal)
             return
-        # Without what tells who somebody is: the doorman has seen it, and nobody else shall.
-        scope[Visits.KEY], scope["headers"] = visit, head.headers
+        # Without what tells who somebody is: the authenticator has seen it, and nobody else shall.
+        scope[Principals.KEY], scope["headers"] = principal, head.headers
         if scope["method"] != "POST":
-            await self._to_sdk(scope, receive, send, visit)
-        elif _opens_session(head) and self._sessions.is_full_for(credential_of(visit.owner)):
+            await self._to_sdk(scope, receive, send, principal)
+        elif _opens_session(head) and self._sessions.is_full_for(credential_of(principal.owner)):
             await _refuse(send, 503, _BUSY, _TOO_MANY, (b"retry-after", b"60"))
         elif self._open >= self._max_open:
             await _refuse(send, 503, _BUSY, "The server is busy. Try again in a moment.", (b"retry-after", b"1"))
         else:
             self._open += 1
             try:
-                await self._post(scope, receive, send, visit, head)
+                await self._post(scope, receive, send, principal, head)
             finally:
                 self._open -= 1
 
-    async def _post(self, scope: Scope, receive: Receive, send: Send, visit: Visit, head: Head) -> None:
+    async def _post(
+        self, scope: Scope, receive: Receive, send: Send, principal: Principal, head: RequestHeaders
+    ) -> None:
         if not head.by_name.get(b"content-type", b"").lower().startswith(b"application/json"):
             await _refuse(send, 415, -32600, "Send the body as Content-Type: application/json.")
             return
         try:
-            body = await self._intake.body(head.by_name, receive)
-            message = self._intake.message(body)
-        except IntakeError as error:
+            body = await self._body_reader.read(head.by_name, receive)
+            message = self._body_reader.parse(body)
+        except BodyError as error:
             closing = () if error.status == 400 else ((b"connection", b"close"),)
             await _refuse(send, error.status, error.code, error.text, *closing)
             return
         except ClientLeftError:
             return
-        plan = self._plan(head, message, visit)
+        plan = self._plan(head, message, principal)
         if plan is not None:
             await answer(plan, receive, send)
             return
-        mirrored = MIRRORED.set(await self._mirrored(message, visit))
+        mirrored = MIRRORED.set(await self._mirrored(message, principal))
         # A stream that listens is counted by the SDK; it must not keep others from calling.
         listens = (as_object(message) or {}).get("method") == "subscriptions/listen"
         self._open -= listens
         try:
-            await self._to_sdk(scope, replay(body, receive), send, visit)
+            await self._to_sdk(scope, replay(body, receive), send, principal)
         finally:
             self._open += listens
             MIRRORED.reset(mirrored)
 
-    def _plan(self, head: Head, message: JSONValue, visit: Visit) -> Plan | None:
+    def _plan(self, head: RequestHeaders, message: JSONValue, principal: Principal) -> Plan | None:
         """Return the work for a plain request whose headers say what its body says; `None` for all others."""
         request = as_object(message)
         if request is None or not head.method or request.get("method") != head.method:
             return None
         if head.tool and called_tool(message) != head.tool:
             return None
-        return self._door.plan(message, visit)
+        return self._fast_path.plan(message, principal)
 
-    async def _mirrored(self, message: JSONValue, visit: Visit) -> JSON | None:
+    async def _mirrored(self, message: JSONValue, principal: Principal) -> JSON | None:
         """Return the schema by which the SDK checks mirrored headers: only of a tool that this caller may use."""
         name = called_tool(message)
-        if name is None or not self._desk.may_mirror(name):
+        if name is None or not self._gateway.may_mirror(name):
             return None
-        return await self._desk.mirrored_schema(visit, name)
+        return await self._gateway.mirrored_schema(principal, name)
 
-    async def _to_sdk(self, scope: Scope, receive: Receive, send: Send, visit: Visit) -> None:
+    async def _to_sdk(self, scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
         # The SDK gives a session to whoever opened it, and to nobody else.
-        scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=visit.owner, scopes=[]))
+        scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=principal.owner, scopes=[]))
         await self._sessions.handle_request(scope, receive, send)
 
 
-def _opens_session(head: Head) -> bool:
+def _opens_session(head: RequestHeaders) -> bool:
     version = head.by_name.get(b"mcp-protocol-version")
     return b"mcp-session-id" not in head.by_name and (version is None or version in _EARLIER)
 

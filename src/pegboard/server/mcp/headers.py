@@ -1,4 +1,4 @@
-"""Head: what the headers of a request say, read once for equal headers."""
+"""RequestHeaders: what the headers of a request say, read once for equal headers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from mcp.server.streamable_http import check_accept_headers
 from starlette.requests import Request
 
 from pegboard.core.bounded_cache import BoundedCache
-from pegboard.server.host_guard import Gate, Headers, Refusal
-from pegboard.server.mcp.protocol import VERSION
+from pegboard.server.host_guard import Headers, HostGuard, Refusal
+from pegboard.server.mcp.fast_path import VERSION
 
 _PLAIN_METHODS = (b"tools/call", b"tools/list")
 _PRIVATE = (b"authorization", b"cookie")
@@ -17,10 +17,10 @@ _REMEMBERED = 2_048
 _MAX_REMEMBERED_HEADERS = 24
 
 
-class Head(NamedTuple):
+class RequestHeaders(NamedTuple):
     """The headers of one request, without white space around values, which httptools leaves (RFC 9110, 5.5).
 
-    Those that tell who somebody is are left out: nobody behind the doorman needs them, and nobody can lose them.
+    Those that tell who somebody is are left out: nobody behind the authenticator needs them, and nobody can lose them.
     `method` is set when they are those of a plain request of 2026-07-28, `tool` when it is a call.
     """
 
@@ -31,28 +31,28 @@ class Head(NamedTuple):
     tool: str = ""
 
 
-class HeadReader:
+class HeaderReader:
     """Reads headers, and remembers those that were let in."""
 
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
-        self._known = BoundedCache[tuple[tuple[bytes, bytes], ...], Head](max_entries=_REMEMBERED)
+    def __init__(self, host_guard: HostGuard) -> None:
+        self._host_guard = host_guard
+        self._known = BoundedCache[tuple[tuple[bytes, bytes], ...], RequestHeaders](max_entries=_REMEMBERED)
 
-    def read(self, raw: Headers) -> Head:
+    def read(self, raw: Headers) -> RequestHeaders:
         """Return what the headers say."""
-        found = self._known.get(tuple(raw))
-        if found is not None:
-            return found
+        known = self._known.get(tuple(raw))
+        if known is not None:
+            return known
         key = tuple(header for header in raw if header[0] not in _PRIVATE)
-        found = self._known.get(key)
-        if found is not None:
-            return found
+        known = self._known.get(key)
+        if known is not None:
+            return known
         trimmed = [(name, value.strip(b" \t")) for name, value in key]
         by_name = dict(trimmed)
-        refusal = self._gate.refusal(trimmed)
+        refusal = self._host_guard.refusal(trimmed)
         if refusal is not None:
-            return Head(trimmed, by_name, refusal)
-        head = Head(trimmed, by_name, None, *_plain(trimmed, by_name))
+            return RequestHeaders(trimmed, by_name, refusal)
+        head = RequestHeaders(trimmed, by_name, None, *_plain(trimmed, by_name))
         if len(key) <= _MAX_REMEMBERED_HEADERS:
             self._known.remember(key, head)
         return head

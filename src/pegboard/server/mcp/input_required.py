@@ -10,10 +10,10 @@ from typing import Any, cast
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
-from pegboard.server.mcp.client_channel import CONSENT_KEY, Bridge, fits
+from pegboard.server.mcp.client_channel import CONSENT_KEY, ClientChannel, fits
 
 
-class RoundBridge(Bridge):
+class InputRequiredChannel(ClientChannel):
     """Collects the questions that have no answer yet. The call ends, and begins again with the client's answers.
 
     So code that stands before a question runs again in each round: a tool asks first and acts afterwards.
@@ -32,10 +32,10 @@ class RoundBridge(Bridge):
         super().__init__(capabilities)
         self.questions: dict[str, JSON] = {}
         self._responses = responses or {}
-        kept: JSON = {} if state is None else json.loads(state)
-        self._answers: dict[str, JSON] = kept.get("answers", {})
-        self._consent_to: str | None = kept.get("consent_to")
-        self._paid: str | None = kept.get("paid")
+        previous: JSON = {} if state is None else json.loads(state)
+        self._answers: dict[str, JSON] = previous.get("answers", {})
+        self._consent_to: str | None = previous.get("consent_to")
+        self._paid: str | None = previous.get("paid")
         self._limited: str | None = None
 
     def has_paid(self, tool: str) -> bool:

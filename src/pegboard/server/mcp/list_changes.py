@@ -1,4 +1,4 @@
-"""Changes: tell clients of either era that their lists have changed, and nobody else."""
+"""ListChanges: tell clients of either era that their lists have changed, and nobody else."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from mcp.shared.exceptions import MCPError
 from pegboard.core.judge import Selection
 from pegboard.model.context import ToolContext
 from pegboard.model.policy import OPEN_POLICY
-from pegboard.server.gateway import Desk
+from pegboard.server.gateway import Gateway
 from pegboard.server.mcp.sessions import Sessions
-from pegboard.server.principal import Visit
+from pegboard.server.principal import Principal
 
 Ctx = ServerRequestContext[Any, Any]
 _SETTLE_S = 0.02
@@ -40,12 +40,12 @@ _EVENTS: Mapping[str, Callable[[], ServerEvent]] = {
 }
 
 
-class Changes:
+class ListChanges:
     """The open listen streams of each profile, and what each profile showed when its clients were last told."""
 
-    def __init__(self, desk: Desk, sessions: Sessions, visit_of: Callable[[Ctx], Visit]) -> None:
-        self._desk, self._sessions, self._visit_of = desk, sessions, visit_of
-        self._catalog, self._offers = desk.catalog, desk.offers
+    def __init__(self, gateway: Gateway, sessions: Sessions, principal_of: Callable[[Ctx], Principal]) -> None:
+        self._gateway, self._sessions, self._principal_of = gateway, sessions, principal_of
+        self._catalog, self._resources = gateway.catalog, gateway.resources
         self._buses: dict[str | None, InMemorySubscriptionBus] = {}
         self._streams: dict[str | None, ListenHandler] = {}
         self._shown: dict[tuple[str | None, str], object] = {}
@@ -60,29 +60,29 @@ class Changes:
 
         Of the resources that it names, those that its caller may not have are left out like those that do not exist.
         """
-        visit = self._visit_of(ctx)
-        if self._listening[visit.owner] >= _MAX_STREAMS_OF_ONE:
+        principal = self._principal_of(ctx)
+        if self._listening[principal.owner] >= _MAX_STREAMS_OF_ONE:
             raise MCPError(code=types.INTERNAL_ERROR, message=f"A caller may listen {_MAX_STREAMS_OF_ONE} times.")
-        stream = self._streams.get(visit.profile)
+        stream = self._streams.get(principal.profile)
         if stream is None:
-            bus = self._buses[visit.profile] = InMemorySubscriptionBus()
-            stream = self._streams[visit.profile] = ListenHandler(bus)
-        self._listening[visit.owner] += 1
+            bus = self._buses[principal.profile] = InMemorySubscriptionBus()
+            stream = self._streams[principal.profile] = ListenHandler(bus)
+        self._listening[principal.owner] += 1
         try:
-            return await stream(ctx, await self._permitted(visit, params))
+            return await stream(ctx, await self._permitted(principal, params))
         finally:
-            self._listening[visit.owner] -= 1
-            if not self._listening[visit.owner]:
-                del self._listening[visit.owner]
+            self._listening[principal.owner] -= 1
+            if not self._listening[principal.owner]:
+                del self._listening[principal.owner]
 
     async def _permitted(
-        self, visit: Visit, params: types.SubscriptionsListenRequestParams
+        self, principal: Principal, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenRequestParams:
         wanted = params.notifications
         if not wanted.resource_subscriptions:
             return params
-        view = self._offers.view(self._desk.context(visit), profile=visit.profile)
-        uris = [uri for uri in wanted.resource_subscriptions if await self._offers.find_resource(str(uri), view)]
+        view = self._resources.view(self._gateway.context(principal), profile=principal.profile)
+        uris = [uri for uri in wanted.resource_subscriptions if await self._resources.find_resource(str(uri), view)]
         heard = wanted.model_copy(update={"resource_subscriptions": uris})
         return params.model_copy(update={"notifications": heard})
 
@@ -92,7 +92,7 @@ class Changes:
         self._shown = self._signatures()
         self._ends = [
             self._catalog.subscribe(self._changed),
-            self._offers.subscribe(self._changed, touched=self._touched),
+            self._resources.subscribe(self._changed, touched=self._touched),
         ]
 
     def stop(self) -> None:
@@ -138,9 +138,9 @@ class Changes:
 
     async def _tell_updated(self, uri: str) -> None:
         """Tell of a resource those whose profile shows it."""
-        keys = {key for key, *_ in self._offers.resources_of(uri)}
+        keys = {key for key, *_ in self._resources.resources_of(uri)}
         for profile in self._profiles() if keys else ():
-            if any(name in keys for name, *_ in self._offered(profile)):
+            if any(name in keys for name, *_ in self._shown_resources(profile)):
                 bus = self._buses.get(profile)
                 if bus is not None:
                     await bus.publish(ResourceUpdated(uri=uri))
@@ -156,10 +156,10 @@ class Changes:
         snapshot, states = registry.snapshot(), registry.states()
         shown: dict[tuple[str | None, str], object] = {}
         for profile in self._profiles():
-            found = None if profile is None else registry.profiles[profile]
-            selection = Selection() if found is None else Selection(include=found.include, policy=found.policy)
+            declared = None if profile is None else registry.profiles[profile]
+            selection = Selection() if declared is None else Selection(include=declared.include, policy=declared.policy)
             # How they are shown, and which: what else a profile says is no reason to tell anybody.
-            how = None if found is None else replace(found, policy=OPEN_POLICY, rate_limit=None, origin="")
+            how = None if declared is None else replace(declared, policy=OPEN_POLICY, rate_limit=None, origin="")
             shown[profile, "tools"] = (
                 how,
                 [
@@ -167,12 +167,12 @@ class Changes:
                     for entry in snapshot.selected(selection, OPEN_POLICY)
                 ],
             )
-            offered = self._offered(profile)
+            resources = self._shown_resources(profile)
             for what in ("prompts", "resources"):
-                shown[profile, what] = [one for one in offered if one[0].startswith(what[:-1])]
+                shown[profile, what] = [one for one in resources if one[0].startswith(what[:-1])]
         return shown
 
-    def _offered(self, profile: str | None) -> list[tuple[str, str, object]]:
-        view = self._offers.view(_NOBODY, profile=profile)
+    def _shown_resources(self, profile: str | None) -> list[tuple[str, str, object]]:
+        view = self._resources.view(_NOBODY, profile=profile)
         selected = view.snapshot.selected(view.selection, OPEN_POLICY)
-        return [(entry.qualified_id, entry.fingerprint, self._offers.spec(entry)) for entry in selected]
+        return [(entry.qualified_id, entry.fingerprint, self._resources.spec(entry)) for entry in selected]

@@ -1,4 +1,4 @@
-"""Speech: progress and log lines that go out on the stream of a call, through the SDK."""
+"""Notifications: progress and log lines that go out on the stream of a call, through the SDK."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pegboard.model.json_types import JSONValue
 LEVELS: tuple[str, ...] = get_args(types.LoggingLevel)
 
 
-class Speech:
-    """The part of a bridge that tells the client something; mixed into those that hold a request of the SDK."""
+class Notifications:
+    """The part of a channel that tells the client something; mixed into those that hold a request of the SDK."""
 
     ctx: ServerRequestContext[Any, Any]
     level: str | None = None

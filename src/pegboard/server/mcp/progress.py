@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pegboard.model.event import Event
-from pegboard.server.mcp.client_channel import Bridge
+from pegboard.server.mcp.client_channel import ClientChannel
 
 
 class Progress:
     """An observer of one call. What does not go up is left out, as the protocol wants."""
 
-    def __init__(self, bridge: Bridge) -> None:
-        self._bridge = bridge
+    def __init__(self, channel: ClientChannel) -> None:
+        self._channel = channel
         self._last = -1.0
 
     async def on_progress(self, event: Event) -> None:
@@ -23,6 +23,6 @@ class Progress:
             return
         self._last = done
         message = payload.get("message")
-        await self._bridge.progress(
+        await self._channel.progress(
             done, total if isinstance(total, int | float) else None, message if isinstance(message, str) else ""
         )

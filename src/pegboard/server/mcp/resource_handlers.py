@@ -1,4 +1,4 @@
-"""Offering: resources, prompts and completions over MCP, on what the catalog offers."""
+"""ResourceHandlers: resources, prompts and completions over MCP, on what the catalog has of them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from pegboard.model.json_types import JSON
 from pegboard.model.result import AudioContent, Content, ImageContent, ResourceContent, TextContent, ToolResult
 from pegboard.providers.mcp import mcp_content
 from pegboard.resources import CompletionSpec, PromptSpec, ResourceSpec
-from pegboard.server.gateway import INVALID_PARAMS, Desk, RpcError
-from pegboard.server.mcp.client_channel import Bridge
+from pegboard.server.gateway import INVALID_PARAMS, Gateway, RpcError
+from pegboard.server.mcp.client_channel import ClientChannel
 from pegboard.server.mcp.list_ttl import LIST_TTL_MS, list_ttl_ms, starting
 from pegboard.server.mcp.sdk_handlers import ToolHandlers, complete, isolated
-from pegboard.server.mcp.sealing import Seals
+from pegboard.server.mcp.sealing import Sealing
 from pegboard.server.mcp.sessions import Sessions
-from pegboard.server.principal import Visit
+from pegboard.server.principal import Principal
 
 Ctx = ServerRequestContext[Any, Any]
 INTERNAL_ERROR = -32603
@@ -30,28 +30,33 @@ _PAGE = 1_000
 _MAX_SUGGESTIONS = 100
 
 
-class Asked(NamedTuple):
+class ListRequest(NamedTuple):
     """Who asks for a list, of what, what they may have, and how long they may keep it."""
 
-    visit: Visit
+    principal: Principal
     view: View
     kind: str
     ttl_ms: int
 
 
-class OfferHandlers:
+class ResourceHandlers:
     """resources/*, prompts/* and completion/complete."""
 
     def __init__(
-        self, desk: Desk, seals: Seals, sessions: Sessions, tools: ToolHandlers, visit_of: Callable[[Ctx], Visit]
+        self,
+        gateway: Gateway,
+        sealing: Sealing,
+        sessions: Sessions,
+        tools: ToolHandlers,
+        principal_of: Callable[[Ctx], Principal],
     ) -> None:
-        self._desk, self._offers, self._seals, self._sessions = desk, desk.offers, seals, sessions
-        self._bridge, self._visit_of = tools.bridge, visit_of
+        self._gateway, self._resources, self._sealing, self._sessions = gateway, gateway.resources, sealing, sessions
+        self._channel, self._principal_of = tools.channel, principal_of
         self._is_registered = False
 
     def register(self, server: Server[Any]) -> None:
-        """Add the handlers to a server, once there is something to offer; until then it announces nothing of it."""
-        if self._is_registered or not any(True for _ in self._offers.specs):
+        """Add the handlers to a server, once there is one of them; until then nothing of it is announced."""
+        if self._is_registered or not any(True for _ in self._resources.specs):
             return
         self._is_registered = True
         add = server.add_request_handler
@@ -66,42 +71,44 @@ class OfferHandlers:
 
     # -- lists
 
-    async def _view(self, ctx: Ctx) -> tuple[Visit, View]:
-        visit = self._visit_of(ctx)
-        return visit, await self._offers.view(self._desk.context(visit), profile=visit.profile).prepare()
+    async def _view(self, ctx: Ctx) -> tuple[Principal, View]:
+        principal = self._principal_of(ctx)
+        return principal, await self._resources.view(
+            self._gateway.context(principal), profile=principal.profile
+        ).prepare()
 
-    def _asking_view(self, ctx: Ctx, bridge: Bridge) -> View:
+    def _asking_view(self, ctx: Ctx, channel: ClientChannel) -> View:
         """Return a view to call on, whose calls may ask the client."""
-        visit = self._visit_of(ctx)
-        return self._offers.view(self._desk.context(visit, bridge), profile=visit.profile)
+        principal = self._principal_of(ctx)
+        return self._resources.view(self._gateway.context(principal, channel), profile=principal.profile)
 
-    async def _asked(self, ctx: Ctx, kind: str) -> Asked:
-        awaited = starting(self._desk.catalog)
-        visit, view = await self._view(ctx)
+    async def _asked(self, ctx: Ctx, kind: str) -> ListRequest:
+        awaited = starting(self._gateway.catalog)
+        principal, view = await self._view(ctx)
         space = "prompt" if kind == "prompts" else "resource"
-        return Asked(visit, view, kind, list_ttl_ms(awaited, view, space=space))
+        return ListRequest(principal, view, kind, list_ttl_ms(awaited, view, space=space))
 
-    def _page(self, ctx: Ctx, asked: Asked, items: Sequence[JSON], cursor: str | None) -> JSON:
+    def _page(self, ctx: Ctx, asked: ListRequest, items: Sequence[JSON], cursor: str | None) -> JSON:
         kind = asked.kind
-        first, end, following = self._seals.page(
-            asked.visit.owner, kind, digest(items), size=_PAGE, length=len(items), cursor=cursor
+        first, end, following = self._sealing.page(
+            asked.principal.owner, kind, digest(items), size=_PAGE, length=len(items), cursor=cursor
         )
         page: JSON = {kind: list(items[first:end]), "ttlMs": asked.ttl_ms, "cacheScope": "private"}
         return complete(ctx, page if following is None else {**page, "nextCursor": following})
 
     async def list_resources(self, ctx: Ctx, params: types.PaginatedRequestParams) -> JSON:
         asked = await self._asked(ctx, "resources")
-        items = [_resource(spec, "uri") for _, spec in self._offers.resources(asked.view) if not spec.variables]
+        items = [_resource(spec, "uri") for _, spec in self._resources.resources(asked.view) if not spec.variables]
         return self._page(ctx, asked, items, params.cursor)
 
     async def list_templates(self, ctx: Ctx, params: types.PaginatedRequestParams) -> JSON:
         asked = await self._asked(ctx, "resourceTemplates")
-        items = [_resource(spec, "uriTemplate") for _, spec in self._offers.resources(asked.view) if spec.variables]
+        items = [_resource(spec, "uriTemplate") for _, spec in self._resources.resources(asked.view) if spec.variables]
         return self._page(ctx, asked, items, params.cursor)
 
     async def list_prompts(self, ctx: Ctx, params: types.PaginatedRequestParams) -> JSON:
         asked = await self._asked(ctx, "prompts")
-        items = [_prompt(spec) for _, spec in self._offers.prompts(asked.view)]
+        items = [_prompt(spec) for _, spec in self._resources.prompts(asked.view)]
         return self._page(ctx, asked, items, params.cursor)
 
     # -- one of them
@@ -109,13 +116,13 @@ class OfferHandlers:
     async def read(self, ctx: Ctx, params: types.ReadResourceRequestParams) -> JSON:
         uri = str(params.uri)
         absent = RpcError(INVALID_PARAMS, f"No resource {uri!r} is available to this caller.", {"uri": uri})
-        bridge = self._bridge(ctx, params)
-        view = self._asking_view(ctx, bridge)
-        found = await self._offers.find_resource(uri, view)
-        if found is None:
+        channel = self._channel(ctx, params)
+        view = self._asking_view(ctx, channel)
+        match = await self._resources.find_resource(uri, view)
+        if match is None:
             raise absent
-        key, spec, values = found
-        result = await self._run(view, key, dict(values), bridge, absent)
+        key, spec, values = match
+        result = await self._run(view, key, dict(values), channel, absent)
         if not isinstance(result, ToolResult):
             return result
         contents = [_contents(uri, spec, block, result) for block in result.content]
@@ -123,8 +130,8 @@ class OfferHandlers:
 
     async def get_prompt(self, ctx: Ctx, params: types.GetPromptRequestParams) -> JSON:
         absent = RpcError(INVALID_PARAMS, f"No prompt {params.name!r} is available to this caller.")
-        key, bridge = f"prompt.{params.name}", self._bridge(ctx, params)
-        result = await self._run(self._asking_view(ctx, bridge), key, dict(params.arguments or {}), bridge, absent)
+        key, channel = f"prompt.{params.name}", self._channel(ctx, params)
+        result = await self._run(self._asking_view(ctx, channel), key, dict(params.arguments or {}), channel, absent)
         if not isinstance(result, ToolResult):
             return result
         roles: Any = result.structured
@@ -137,19 +144,19 @@ class OfferHandlers:
         named = params.ref.name if isinstance(params.ref, types.PromptReference) else params.ref.uri
         is_prompt = isinstance(params.ref, types.PromptReference)
         view = (await self._view(ctx))[1]
-        visible = self._offers.prompts(view) if is_prompt else self._offers.resources(view)
+        visible = self._resources.prompts(view) if is_prompt else self._resources.resources(view)
         if not any((spec.name if isinstance(spec, PromptSpec) else spec.uri) == named for _, spec in visible):
             what = "prompt" if is_prompt else "resource"
             raise RpcError(INVALID_PARAMS, f"No {what} {named!r} is available to this caller.")
         words: list[str] = []
         for entry in view.tools():
-            spec = self._offers.spec(entry)
+            spec = self._resources.spec(entry)
             if isinstance(spec, CompletionSpec) and spec.completes(named, params.argument.name):
                 known = entry.spec.input_schema.get("properties", {})
                 others = {} if params.context is None else (params.context.arguments or {})
-                given = {name: value for name, value in others.items() if name in known and name != "value"}
-                bridge, words_of = Bridge({}), {**given, "value": params.argument.value}
-                result = await self._run(self._asking_view(ctx, bridge), entry.qualified_id, words_of, bridge)
+                context = {name: value for name, value in others.items() if name in known and name != "value"}
+                channel, words_of = ClientChannel({}), {**context, "value": params.argument.value}
+                result = await self._run(self._asking_view(ctx, channel), entry.qualified_id, words_of, channel)
                 structured: Any = result.structured if isinstance(result, ToolResult) else None
                 words.extend(str(word) for word in structured or ())
         shown = words[:_MAX_SUGGESTIONS]
@@ -157,9 +164,9 @@ class OfferHandlers:
         return complete(ctx, {"completion": completion})
 
     async def _run(
-        self, view: View, key: str, arguments: JSON, bridge: Bridge, absent: RpcError | None = None
+        self, view: View, key: str, arguments: JSON, channel: ClientChannel, absent: RpcError | None = None
     ) -> ToolResult | JSON:
-        result = await isolated(self._desk.run(view, key, arguments, bridge, absent=absent))
+        result = await isolated(self._gateway.run(view, key, arguments, channel, absent=absent))
         if isinstance(result, ToolResult) and result.error is not None:
             error = result.error
             code = INVALID_PARAMS if error.kind == "invalid_arguments" else INTERNAL_ERROR
@@ -170,7 +177,7 @@ class OfferHandlers:
 
     async def subscribe(self, ctx: Ctx, params: types.SubscribeRequestParams) -> JSON:
         uri = str(params.uri)
-        if await self._offers.find_resource(uri, (await self._view(ctx))[1]) is None:
+        if await self._resources.find_resource(uri, (await self._view(ctx))[1]) is None:
             raise RpcError(INVALID_PARAMS, f"No resource {uri!r} is available to this caller.", {"uri": uri})
         self._sessions.subscribe(ctx, uri)
         return {}

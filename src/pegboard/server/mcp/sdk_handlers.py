@@ -1,4 +1,4 @@
-"""Handlers: what the SDK's server does for a request, in both eras. Each is a thin layer on the desk."""
+"""Handlers: what the SDK's server does for a request, in both eras. Each is a thin layer on the gateway."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from pydantic import BaseModel, ValidationError
 from pegboard.core.digests import digest
 from pegboard.model.json_types import JSON
 from pegboard.providers.mcp import mcp_tool, mcp_tool_before_2026
-from pegboard.server.gateway import Desk, RpcError
-from pegboard.server.mcp.client_channel import Bridge
-from pegboard.server.mcp.input_required import RoundBridge
+from pegboard.server.gateway import Gateway, RpcError
+from pegboard.server.mcp.client_channel import ClientChannel
+from pegboard.server.mcp.input_required import InputRequiredChannel
 from pegboard.server.mcp.list_ttl import list_ttl_ms, starting
-from pegboard.server.mcp.notifications import LEVELS, Speech
-from pegboard.server.mcp.sealing import Seals
-from pegboard.server.mcp.sessions import SessionBridge, Sessions, is_earlier
+from pegboard.server.mcp.notifications import LEVELS, Notifications
+from pegboard.server.mcp.sealing import Sealing
+from pegboard.server.mcp.sessions import SessionChannel, Sessions, is_earlier
 from pegboard.server.mcp.source_outcomes import outcomes
-from pegboard.server.principal import Visit
+from pegboard.server.principal import Principal
 
 Ctx = ServerRequestContext[Any, Any]
 T = TypeVar("T")
@@ -32,25 +32,27 @@ Asking = types.CallToolRequestParams | types.GetPromptRequestParams | types.Read
 log = logging.getLogger("pegboard.serve")
 
 
-class SdkRoundBridge(Speech, RoundBridge):
+class SdkInputRequiredChannel(Notifications, InputRequiredChannel):
     """A round of 2026-07-28 that came through the SDK, which can carry progress and log lines."""
 
 
 class ToolHandlers:
     """tools/list and tools/call."""
 
-    def __init__(self, desk: Desk, seals: Seals, sessions: Sessions, visits: Visits, *, page_tools: int) -> None:
-        self._desk, self._seals, self._sessions, self._visits = desk, seals, sessions, visits
+    def __init__(
+        self, gateway: Gateway, sealing: Sealing, sessions: Sessions, principals: Principals, *, page_tools: int
+    ) -> None:
+        self._gateway, self._sealing, self._sessions, self._principals = gateway, sealing, sessions, principals
         self._page_tools = page_tools
 
     async def list_tools(self, ctx: Ctx, params: types.PaginatedRequestParams) -> JSON:
-        visit = self._visits.of(ctx)
-        awaited = starting(self._desk.catalog)
-        view = await self._desk.view(visit)
+        principal = self._principals.of(ctx)
+        awaited = starting(self._gateway.catalog)
+        view = await self._gateway.view(principal)
         tools = view.tools()
         generation = digest([(entry.wire_name, entry.fingerprint) for entry in tools])
-        first, end, following = self._seals.page(
-            visit.owner, "tools", generation, size=self._page_tools, length=len(tools), cursor=params.cursor
+        first, end, following = self._sealing.page(
+            principal.owner, "tools", generation, size=self._page_tools, length=len(tools), cursor=params.cursor
         )
         draw = mcp_tool_before_2026 if is_earlier(ctx) else mcp_tool
         page: JSON = {
@@ -58,53 +60,55 @@ class ToolHandlers:
             "ttlMs": list_ttl_ms(awaited, view),
             "cacheScope": "private",
         }
-        told = outcomes(self._desk.catalog, view)
+        told = outcomes(self._gateway.catalog, view)
         page |= {"_meta": told} if told else {}
         return complete(ctx, page if following is None else {**page, "nextCursor": following})
 
     async def call_tool(self, ctx: Ctx, params: types.CallToolRequestParams) -> JSON:
-        bridge = self.bridge(ctx, params)
-        visit, arguments = self._visits.of(ctx), params.arguments or {}
-        result = await isolated(self._desk.call(visit, params.name, arguments, bridge, is_earlier=is_earlier(ctx)))
+        channel = self.channel(ctx, params)
+        principal, arguments = self._principals.of(ctx), params.arguments or {}
+        result = await isolated(
+            self._gateway.call(principal, params.name, arguments, channel, is_earlier=is_earlier(ctx))
+        )
         return complete(ctx, result)
 
-    def bridge(self, ctx: Ctx, params: Asking) -> Bridge:
+    def channel(self, ctx: Ctx, params: Asking) -> ClientChannel:
         """Return the way back to the client that sent a request."""
         declared = ctx.session.client_capabilities
         capabilities: JSON = {} if declared is None else wire(declared)
         if is_earlier(ctx):
-            asking = SessionBridge(capabilities)
+            asking = SessionChannel(capabilities)
             asking.hold(ctx, self._sessions.level(ctx) or "debug")
             return asking
         if params.request_state is not None:
-            self._seals.spend(params.request_state)
+            self._sealing.spend(params.request_state)
         responses: Mapping[str, Any] = params.input_responses or {}
-        bridge = SdkRoundBridge(
+        channel = SdkInputRequiredChannel(
             capabilities, responses={key: wire(value) for key, value in responses.items()}, state=params.request_state
         )
         wanted: Any = (ctx.meta or {}).get(types.LOG_LEVEL_META_KEY)
-        bridge.hold(ctx, wanted if wanted in LEVELS else None)
-        return bridge
+        channel.hold(ctx, wanted if wanted in LEVELS else None)
+        return channel
 
 
-class Visits:
+class Principals:
     """Tells who sent a request: what the HTTP endpoint wrote into its scope, or the one whom this process serves."""
 
-    KEY = "pegboard.visit"
+    KEY = "pegboard.principal"
 
-    def __init__(self, only: Visit | None) -> None:
+    def __init__(self, only: Principal | None) -> None:
         self._only = only
 
-    def of(self, ctx: Ctx) -> Visit:
+    def of(self, ctx: Ctx) -> Principal:
         if ctx.request is None:
-            visit = self._only
+            principal = self._only
         else:
-            visit = ctx.request.scope.get(self.KEY)
-            if visit is not None and is_earlier(ctx):
-                visit = replace(visit, session=ctx.request.headers.get("mcp-session-id"))
-        if visit is None:
+            principal = ctx.request.scope.get(self.KEY)
+            if principal is not None and is_earlier(ctx):
+                principal = replace(principal, session=ctx.request.headers.get("mcp-session-id"))
+        if principal is None:
             raise MCPError(code=types.INTERNAL_ERROR, message="Internal server error")
-        return visit
+        return principal
 
 
 def complete(ctx: Ctx, result: JSON) -> JSON:

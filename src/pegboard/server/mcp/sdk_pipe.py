@@ -10,10 +10,10 @@ import mcp_types as types
 from mcp.shared.message import SessionMessage
 
 from pegboard.model.json_types import JSON
-from pegboard.server.gateway import Desk
-from pegboard.server.mcp.protocol import VERSION
+from pegboard.server.gateway import Gateway
+from pegboard.server.mcp.fast_path import VERSION
 from pegboard.server.mcp.sdk_server import build
-from pegboard.server.principal import Visit
+from pegboard.server.principal import Principal
 
 _ERA_ID = "pegboard-era"
 _ERA: JSON = {
@@ -28,13 +28,13 @@ class Pipe:
     """One connection of the SDK.
 
     Args:
-        desk: the catalog's answers.
-        visit: whom this process serves.
+        gateway: the catalog's answers.
+        principal: whom this process serves.
         write: takes each message of the SDK, as bytes with a line end.
     """
 
-    def __init__(self, desk: Desk, visit: Visit, write: Callable[[bytes], Awaitable[None]]) -> None:
-        self._protocol = build(desk, only=visit)
+    def __init__(self, gateway: Gateway, principal: Principal, write: Callable[[bytes], Awaitable[None]]) -> None:
+        self._sdk = build(gateway, only=principal)
         self._write = write
         self._to_sdk, self._sdk_in = anyio.create_memory_object_stream[SessionMessage | Exception](16)
         self._sdk_out, self._from_sdk = anyio.create_memory_object_stream[SessionMessage](16)
@@ -47,8 +47,8 @@ class Pipe:
         """Begin. `is_modern` when the era has been decided by requests that the SDK has not seen; `missed` are
         the messages of an earlier session that others have answered.
         """
-        server = self._protocol.server
-        self._protocol.start()
+        server = self._sdk.server
+        self._sdk.start()
         self._tasks = [
             asyncio.create_task(server.run(self._sdk_in, self._sdk_out, server.create_initialization_options())),
             asyncio.create_task(self._copy_out()),
@@ -74,9 +74,9 @@ class Pipe:
         await self._to_sdk.send(SessionMessage(message))
         return True
 
-    async def seal(self, result: JSON, params: Mapping[str, object], visit: Visit) -> JSON:
+    async def seal(self, result: JSON, params: Mapping[str, object], principal: Principal) -> JSON:
         """Seal the state of a result that asks for input."""
-        return await self._protocol.seal(result, params, visit)
+        return await self._sdk.seal(result, params, principal)
 
     async def _copy_out(self) -> None:
         async for item in self._from_sdk:
@@ -91,6 +91,6 @@ class Pipe:
 
     async def close(self) -> None:
         """End the connection; the SDK stops what is still in flight."""
-        self._protocol.stop()
+        self._sdk.stop()
         await self._to_sdk.aclose()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -15,15 +15,15 @@ from mcp_types import methods
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from pegboard.model.json_types import JSON
-from pegboard.server.gateway import Desk
-from pegboard.server.mcp.list_changes import Changes
+from pegboard.server.gateway import Gateway
+from pegboard.server.mcp.fast_path import VERSION, server_words
+from pegboard.server.mcp.list_changes import ListChanges
 from pegboard.server.mcp.list_ttl import discover_ttl_ms
-from pegboard.server.mcp.protocol import VERSION, server_words
-from pegboard.server.mcp.resource_handlers import OfferHandlers
-from pegboard.server.mcp.sdk_handlers import ToolHandlers, Visits, plain_errors
-from pegboard.server.mcp.sealing import Seals
+from pegboard.server.mcp.resource_handlers import ResourceHandlers
+from pegboard.server.mcp.sdk_handlers import Principals, ToolHandlers, plain_errors
+from pegboard.server.mcp.sealing import Sealing
 from pegboard.server.mcp.sessions import Sessions
-from pegboard.server.principal import Visit
+from pegboard.server.principal import Principal
 
 PAGE_TOOLS = 2_000
 MIRRORED: ContextVar[JSON | None] = ContextVar("pegboard_mirrored", default=None)
@@ -45,19 +45,31 @@ class DualEraServer(Server[Any]):
         )
 
 
-class Protocol:
+class SdkServer:
     """The server of one catalog with the parts that its doors need."""
 
     def __init__(
-        self, server: DualEraServer, *, desk: Desk, seals: Seals, changes: Changes, offers: OfferHandlers
+        self,
+        server: DualEraServer,
+        *,
+        gateway: Gateway,
+        sealing: Sealing,
+        changes: ListChanges,
+        resources: ResourceHandlers,
     ) -> None:
-        self.server, self._desk, self._seals, self._changes, self._offers = server, desk, seals, changes, offers
+        self.server, self._gateway, self._sealing, self._changes, self._resources = (
+            server,
+            gateway,
+            sealing,
+            changes,
+            resources,
+        )
         self._end: Callable[[], None] = _nothing
 
     def start(self) -> None:
         """Begin to tell clients of changes, on the running loop."""
         self._announce()
-        self._end = self._desk.offers.subscribe(self._announce)
+        self._end = self._gateway.resources.subscribe(self._announce)
         self._changes.start()
 
     def stop(self) -> None:
@@ -68,43 +80,43 @@ class Protocol:
 
     def _announce(self) -> None:
         """Announce resources and prompts from when there is the first."""
-        self._offers.register(self.server)
+        self._resources.register(self.server)
 
-    async def seal(self, result: JSON, params: Mapping[str, Any], visit: Visit) -> JSON:
+    async def seal(self, result: JSON, params: Mapping[str, Any], principal: Principal) -> JSON:
         """Seal the state of a result that asks for input, for a call that did not come through the SDK."""
         ctx = ServerRequestContext[Any, Any](
-            session=None,  # pyright: ignore[reportArgumentType] - sealing looks at method, params and visit alone
+            session=None,  # pyright: ignore[reportArgumentType] - sealing looks at method, params and principal alone
             lifespan_context={},
             protocol_version=VERSION,
             method="tools/call",
             params=params,
-            request=_Visiting(visit),
+            request=_RequestOf(principal),
         )
-        return await self._seals.seal(result, params, ctx=ctx)
+        return await self._sealing.seal(result, params, ctx=ctx)
 
 
 def _nothing() -> None:
     pass
 
 
-class _Visiting:
-    """Stands for the HTTP request of a visit."""
+class _RequestOf:
+    """Stands for the HTTP request of a principal."""
 
-    def __init__(self, visit: Visit) -> None:
-        self.scope = {Visits.KEY: visit}
+    def __init__(self, principal: Principal) -> None:
+        self.scope = {Principals.KEY: principal}
 
 
 def build(
-    desk: Desk, *, only: Visit | None = None, keys: tuple[bytes, ...] = (), page_tools: int = PAGE_TOOLS
-) -> Protocol:
-    """Return the protocol on a desk; `only` is whom a process without HTTP serves."""
-    visits = Visits(only)
-    sessions = Sessions(visits.of)
-    seals = Seals(visits.of, audience=desk.catalog.name, keys=keys)
-    changes = Changes(desk, sessions, visits.of)
-    tools = ToolHandlers(desk, seals, sessions, visits, page_tools=page_tools)
+    gateway: Gateway, *, only: Principal | None = None, keys: tuple[bytes, ...] = (), page_tools: int = PAGE_TOOLS
+) -> SdkServer:
+    """Return the SDK's server on a gateway; `only` is whom a process without HTTP serves."""
+    principals = Principals(only)
+    sessions = Sessions(principals.of)
+    sealing = Sealing(principals.of, audience=gateway.catalog.name, keys=keys)
+    changes = ListChanges(gateway, sessions, principals.of)
+    tools = ToolHandlers(gateway, sealing, sessions, principals, page_tools=page_tools)
     server = DualEraServer(
-        **server_words(desk.catalog.name),
+        **server_words(gateway.catalog.name),
         # Without it the SDK would run a whole tools/list to check the headers of each call.
         get_tool_input_schema=lambda _name: MIRRORED.get(),
         on_subscriptions_listen=changes.listen,
@@ -115,7 +127,7 @@ def build(
             supported_versions=list(MODERN_PROTOCOL_VERSIONS),
             capabilities=server.get_capabilities(protocol_version=ctx.protocol_version),
             instructions=server.instructions,
-            ttl_ms=discover_ttl_ms(desk.catalog),
+            ttl_ms=discover_ttl_ms(gateway.catalog),
             cache_scope="private",
         )
 
@@ -126,9 +138,9 @@ def build(
     server.add_request_handler("tools/call", types.CallToolRequestParams, tools.call_tool)
     # The constructor's own argument for it warns, as 2026-07-28 has no such request any more.
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, sessions.set_level)
-    offers = OfferHandlers(desk, seals, sessions, tools, visits.of)
-    server.middleware[:] = [plain_errors, seals.boundary, sessions.watch]
-    return Protocol(server, desk=desk, seals=seals, changes=changes, offers=offers)
+    resources = ResourceHandlers(gateway, sealing, sessions, tools, principals.of)
+    server.middleware[:] = [plain_errors, sealing.boundary, sessions.watch]
+    return SdkServer(server, gateway=gateway, sealing=sealing, changes=changes, resources=resources)
 
 
 def accepts(meta: JSON) -> bool:

@@ -1,4 +1,4 @@
-"""Seals: what a client carries for us and cannot read, change, lend or use twice: cursors and request states."""
+"""Sealing: what a client carries for us and cannot read, change, lend or use twice: cursors and request states."""
 
 from __future__ import annotations
 
@@ -20,32 +20,34 @@ from mcp.server.request_state import (
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import INVALID_PARAMS, RpcError
 from pegboard.server.mcp.input_required import once_of
-from pegboard.server.principal import Visit
+from pegboard.server.principal import Principal
 
 Ctx = ServerRequestContext[Any, Any]
 STATE_TTL_S = 600.0
 _MAX_USED = 100_000
 
 
-class Seals:
+class Sealing:
     """The keys of one server, and what was sealed with them.
 
     Args:
-        visit_of: tells who sent a request.
-        audience: the server's name; another server's seals are no good here.
-        keys: secrets of 32 bytes or more, the first seals, all open; by default one for this process.
+        principal_of: tells who sent a request.
+        audience: the server's name; another server's sealing are no good here.
+        keys: secrets of 32 bytes or more, the first sealing, all open; by default one for this process.
     """
 
     def __init__(
         self,
-        visit_of: Callable[[Ctx], Visit],
+        principal_of: Callable[[Ctx], Principal],
         *,
         audience: str,
         keys: tuple[bytes, ...] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         codec = AESGCMRequestStateCodec(keys or (secrets.token_bytes(32),))
-        security = RequestStateSecurity(codec=codec, ttl=STATE_TTL_S, bind_principal=lambda ctx: visit_of(ctx).owner)
+        security = RequestStateSecurity(
+            codec=codec, ttl=STATE_TTL_S, bind_principal=lambda ctx: principal_of(ctx).owner
+        )
         self.boundary = RequestStateBoundary(security, default_audience=audience)
         self._codec, self._audience, self._clock = codec, audience, clock
         self._used: OrderedDict[str, float] = OrderedDict()
@@ -53,7 +55,7 @@ class Seals:
     # -- request states
 
     async def seal(self, result: JSON, params: Mapping[str, Any], *, ctx: Ctx) -> JSON:
-        """Return a result that asks for input with its state sealed, for a door that is not the SDK's."""
+        """Return a result that asks for input with its state sealed, for a call that is not the SDK's."""
 
         async def made(_ctx: Ctx) -> JSON:
             return result

@@ -23,9 +23,9 @@ from pegboard.model.consent import ConsentRequest
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import INVALID_PARAMS, RpcError
-from pegboard.server.mcp.client_channel import Bridge, fits
-from pegboard.server.mcp.notifications import Speech
-from pegboard.server.principal import Visit
+from pegboard.server.mcp.client_channel import ClientChannel, fits
+from pegboard.server.mcp.notifications import Notifications
+from pegboard.server.principal import Principal
 
 Ctx = ServerRequestContext[Any, Any]
 _TELL_S = 1.0
@@ -46,7 +46,7 @@ def is_earlier(ctx: Ctx) -> bool:
     return ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS
 
 
-class SessionBridge(Speech, Bridge):
+class SessionChannel(Notifications, ClientChannel):
     """Sends the client a request of its own and waits for the answer, on the stream of this call."""
 
     async def close_stream(self) -> None:
@@ -63,10 +63,10 @@ class SessionBridge(Speech, Bridge):
             )
         except MCPError as error:
             raise CallError("consent_required", f"The client could not be asked: {error.error.message}") from None
-        told: JSON = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
-        if not fits(request, told):
+        result: JSON = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if not fits(request, result):
             raise CallError("consent_required", f"The client's answer does not fit the question ({key!r}).")
-        return told
+        return result
 
 
 @dataclass(kw_only=True, slots=True)
@@ -83,18 +83,18 @@ class Session:
 class Sessions:
     """The sessions of earlier revisions: who they belong to, and how to tell them of a change."""
 
-    def __init__(self, visit_of: Callable[[Ctx], Visit]) -> None:
-        self._visit_of = visit_of
+    def __init__(self, principal_of: Callable[[Ctx], Principal]) -> None:
+        self._principal_of = principal_of
         self._known: dict[int, Session] = {}
 
     def _of(self, ctx: Ctx) -> Session:
         connection = connection_of(ctx)
-        found = self._known.get(id(connection))
-        if found is None:
-            found = Session(connection=connection, profile=self._visit_of(ctx).profile)
-            self._known[id(connection)] = found
+        session = self._known.get(id(connection))
+        if session is None:
+            session = Session(connection=connection, profile=self._principal_of(ctx).profile)
+            self._known[id(connection)] = session
             connection.exit_stack.callback(self._known.pop, id(connection), None)
-        return found
+        return session
 
     async def watch(self, ctx: Ctx, call_next: CallNext) -> HandlerResult:
         """Server middleware: a session hears of changes from its `initialized` on."""
@@ -219,5 +219,5 @@ class SessionManager(StreamableHTTPSessionManager):
 
 
 def credential_of(owner: str) -> str:
-    """Return whose sessions a `Visit.owner` counts among, whatever the profile."""
+    """Return whose sessions a `Principal.owner` counts among, whatever the profile."""
     return owner.rpartition("|")[0]

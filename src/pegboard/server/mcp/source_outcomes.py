@@ -19,23 +19,23 @@ _WILD = re.compile(r"[*?\[]")
 def outcomes(catalog: Catalog, view: View) -> JSON:
     """Return the `_meta` of a list: the outcome of each source that it may draw on; empty while all of them are well.
 
-    Only the outcome is told, not its reason, which may name addresses and files; and none of a source that this
+    Only the outcome is given, not its reason, which may name addresses and files; and none of a source that this
     caller can have no tool of.
     """
     sources = catalog.registry.sources
     if not sources:
         return {}
     states = catalog.registry.states()
-    told = {name: _outcome(states.get(name)) for name in sorted(sources)}
-    if set(told.values()) == {"ok"}:
+    outcome_of = {name: _outcome(states.get(name)) for name in sorted(sources)}
+    if set(outcome_of.values()) == {"ok"}:
         return {}
     selected = {entry.source for entry in view.snapshot.selected(view.selection, view.ctx.policy)}
     seen = {
         name: {"status": outcome}
-        for name, outcome in told.items()
+        for name, outcome in outcome_of.items()
         if name in selected or (not sources[name].entries() and may_bring(sources[name], view))
     }
-    return {SOURCES_KEY: seen} if any(said != {"status": "ok"} for said in seen.values()) else {}
+    return {SOURCES_KEY: seen} if any(status != {"status": "ok"} for status in seen.values()) else {}
 
 
 def _outcome(state: SourceState) -> str:

@@ -1,4 +1,4 @@
-"""Door: answer plain requests of 2026-07-28 with ready bytes. It only ever accepts; the rest is the SDK's.
+"""FastPath: answer plain requests of 2026-07-28 with ready bytes. It only ever accepts; the rest is the SDK's.
 
 A request that differs in anything from the plain case (an unknown key, progress, input responses, a
 tool with mirrored headers …) is left to the SDK untouched, so every refusal on the wire is the SDK's own.
@@ -14,12 +14,12 @@ import orjson
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.model.json_types import JSON, JSONValue
-from pegboard.server.gateway import Desk, RpcError
-from pegboard.server.mcp.input_required import RoundBridge
+from pegboard.server.gateway import Gateway, RpcError
+from pegboard.server.mcp.input_required import InputRequiredChannel
 from pegboard.server.mcp.jsonrpc import as_object, json_bytes
 from pegboard.server.mcp.list_ttl import LIST_TTL_MS, list_ttl_ms, starting
 from pegboard.server.mcp.source_outcomes import outcomes
-from pegboard.server.principal import Visit
+from pegboard.server.principal import Principal
 from pegboard.version import __version__
 
 log = logging.getLogger("pegboard.serve")
@@ -37,7 +37,7 @@ _BODY_KEYS = frozenset(("jsonrpc", "id", "method", "params"))
 _CALL_KEYS = frozenset(("name", "arguments", "_meta"))
 _REMEMBERED = 1024
 
-Seal = Callable[[JSON, Mapping[str, Any], Visit], Awaitable[JSON]]
+Seal = Callable[[JSON, Mapping[str, Any], Principal], Awaitable[JSON]]
 """(result that asks for input, params of the request, whose) -> the same with its state sealed"""
 
 
@@ -65,11 +65,11 @@ class Plan(NamedTuple):
     work: Coroutine[Any, Any, Answer]
 
 
-class Door:
+class FastPath:
     """Plain `tools/list` and `tools/call`, for every transport.
 
     Args:
-        desk: answers them.
+        gateway: answers them.
         page_tools: a list longer than this is cut into pages, which the SDK's way does.
         server: the `serverInfo` that every result carries.
         seal: seals the state of a result that asks for input.
@@ -79,7 +79,7 @@ class Door:
 
     def __init__(
         self,
-        desk: Desk,
+        gateway: Gateway,
         *,
         server: JSON,
         page_tools: int,
@@ -87,7 +87,7 @@ class Door:
         accepts: Callable[[JSON], bool] | None = None,
         discover: Callable[[], Answer] | None = None,
     ) -> None:
-        self._desk, self._page_tools, self._seal, self._accepts = desk, page_tools, seal, accepts
+        self._gateway, self._page_tools, self._seal, self._accepts = gateway, page_tools, seal, accepts
         self._discover = discover
         self._server = server
         meta = orjson.dumps({SERVER_KEY: server})
@@ -95,7 +95,7 @@ class Door:
         self._list_tail = b',"ttlMs":%d,"cacheScope":"private"%b' % (LIST_TTL_MS, self._call_tail)
         self._accepted = BoundedCache[bytes, None](max_entries=_REMEMBERED)
 
-    def plan(self, message: JSONValue, visit: Visit) -> Plan | None:
+    def plan(self, message: JSONValue, principal: Principal) -> Plan | None:
         """Return the work for a plain request; `None` when the SDK shall look at it."""
         request = as_object(message)
         if request is None or request.keys() != _BODY_KEYS or request["jsonrpc"] != "2.0":
@@ -104,9 +104,9 @@ class Door:
         if type(request_id) not in (int, str) or params is None or not self._is_plain(params.get("_meta")):
             return None
         if method == "tools/call":
-            work = self._call(params, visit)
+            work = self._call(params, principal)
         elif method == "tools/list" and len(params) == 1 and self._fits_a_page():
-            work = self._list(visit)
+            work = self._list(principal)
         elif method == "server/discover" and len(params) == 1 and self._discover is not None:
             work = self._say(self._discover())
         else:
@@ -114,34 +114,39 @@ class Door:
         return None if work is None else Plan(json_bytes(request_id), _answered(work))
 
     def _fits_a_page(self) -> bool:
-        snapshot = self._desk.catalog.snapshot()
+        snapshot = self._gateway.catalog.snapshot()
         return len(snapshot.entries) <= self._page_tools and not snapshot.bundles
 
     async def _say(self, answer: Answer) -> Answer:
         return answer
 
-    async def _list(self, visit: Visit) -> Answer:
-        awaited = starting(self._desk.catalog)
-        view = await self._desk.view(visit)
-        tail, told, ttl_ms = self._list_tail, outcomes(self._desk.catalog, view), list_ttl_ms(awaited, view)
+    async def _list(self, principal: Principal) -> Answer:
+        awaited = starting(self._gateway.catalog)
+        view = await self._gateway.view(principal)
+        tail, told, ttl_ms = self._list_tail, outcomes(self._gateway.catalog, view), list_ttl_ms(awaited, view)
         if told or ttl_ms != LIST_TTL_MS:
             plain = {"ttlMs": ttl_ms, "cacheScope": "private", "resultType": "complete"}
             tail = b"," + orjson.dumps({**plain, "_meta": {**told, SERVER_KEY: self._server}})[1:]
         return Answer((b'{"tools":', view.export_bytes("mcp"), tail))
 
-    def _call(self, params: JSON, visit: Visit) -> Coroutine[Any, Any, Answer] | None:
+    def _call(self, params: JSON, principal: Principal) -> Coroutine[Any, Any, Answer] | None:
         name: Any = params.get("name")
         said: Any = params.get("arguments")
         arguments = {} if said is None else as_object(said)
-        if type(name) is not str or arguments is None or not params.keys() <= _CALL_KEYS or self._desk.may_mirror(name):
+        if (
+            type(name) is not str
+            or arguments is None
+            or not params.keys() <= _CALL_KEYS
+            or self._gateway.may_mirror(name)
+        ):
             return None
-        return self._answer_call(visit, name, arguments, params)
+        return self._answer_call(principal, name, arguments, params)
 
-    async def _answer_call(self, visit: Visit, name: str, arguments: JSON, params: JSON) -> Answer:
-        bridge = RoundBridge(params["_meta"][_CAPABILITIES_KEY])
-        result = await self._desk.call(visit, name, arguments, bridge)
+    async def _answer_call(self, principal: Principal, name: str, arguments: JSON, params: JSON) -> Answer:
+        channel = InputRequiredChannel(params["_meta"][_CAPABILITIES_KEY])
+        result = await self._gateway.call(principal, name, arguments, channel)
         if "resultType" in result:
-            result = await self._seal(result, params, visit)
+            result = await self._seal(result, params, principal)
         if "_meta" not in result and "resultType" not in result:
             return Answer((json_bytes(result)[:-1], self._call_tail))
         meta = {**result.get("_meta", {}), SERVER_KEY: self._server}
