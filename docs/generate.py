@@ -25,7 +25,7 @@ from pegboard.authoring.options import ToolKeywords
 from pegboard.cli import main as run_command
 from pegboard.cli.app import COMMANDS
 from pegboard.config import json_schema
-from pegboard.config.unsupported import NOT_YET
+from pegboard.config.unsupported import UNSUPPORTED
 from pegboard.model.bounds import Bounds
 from pegboard.model.decision import Code
 from pegboard.model.error import ERROR_KINDS, CallError
@@ -180,7 +180,7 @@ def config_page() -> Iterator[str]:
             yield from _keys(part)
     yield "## Not in this version\n"
     yield "These are refused by name, with file, line and column.\n"
-    rows = [(f"`{key.replace('.*', '[]')}`", reason) for key, reason in NOT_YET.items()]
+    rows = [(f"`{key.replace('.*', '[]')}`", reason) for key, reason in UNSUPPORTED.items()]
     yield from _table(("Key", "What holds instead"), rows)
 
 

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pegboard import Secret
-from pegboard.config.environment import Environment, Expanded, concealed, typed
-from pegboard.config.yaml_parser import parse
-from pegboard.config.yaml_tree import At
+from pegboard.config.yaml.environment import Environment, Expanded, concealed, typed
+from pegboard.config.yaml.parser import parse
+from pegboard.config.yaml.tree import At
 from tests.config.project import Project
 
 ENV = {"NAME": "ann", "EMPTY": "", "PORT": "8420", "FLAG": "true", "YAML": "{a: 1}"}

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from pegboard.config.environment import Environment
-from pegboard.config.yaml_parser import MAX_DEPTH, MAX_NODES, parse
-from pegboard.config.yaml_tree import At, Items, Node, Table
+from pegboard.config.yaml.environment import Environment
+from pegboard.config.yaml.parser import MAX_DEPTH, MAX_NODES, parse
+from pegboard.config.yaml.tree import At, Items, Node, Table
 from tests.timing import SLACK
 
 

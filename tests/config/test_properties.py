@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pegboard.config import load_catalog
-from pegboard.config.environment import Environment, typed
 from pegboard.config.parameters import read_parameters
-from pegboard.config.yaml_parser import parse
-from pegboard.config.yaml_tree import At
+from pegboard.config.yaml.environment import Environment, typed
+from pegboard.config.yaml.parser import parse
+from pegboard.config.yaml.tree import At
 from pegboard.model.error import DefinitionError
 
 NAMES = st.from_regex(r"[a-z][a-z_]{0,8}", fullmatch=True)

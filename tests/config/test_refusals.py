@@ -6,7 +6,8 @@ import pytest
 
 from pegboard import DefinitionError
 from pegboard.config import load, load_catalog
-from pegboard.config.unsupported import NOT_YET
+from pegboard.config.forms.main_file import UNUSED_BOUNDS
+from pegboard.config.unsupported import UNSUPPORTED
 from pegboard.model.bounds import Bounds
 from tests.config.project import Project
 
@@ -116,7 +117,11 @@ def test_keys_of_the_main_file_are_refused_in_the_others(project: Project) -> No
     assert project.said()[0].startswith("b.yaml:1:1: limits: unknown key 'limits'. Keys: groups, hooks, ")
 
 
-@pytest.mark.parametrize("spot", sorted(NOT_YET))
+def test_every_bound_that_no_config_may_set_is_refused_by_name() -> None:
+    assert {f"limits.{name}" for name in UNUSED_BOUNDS} <= set(UNSUPPORTED)
+
+
+@pytest.mark.parametrize("spot", sorted(UNSUPPORTED))
 def test_what_is_documented_and_not_there_yet_is_refused_by_name(project: Project, spot: str) -> None:
     path, _, value = spot.partition("=")
     *_, key = path.split(".")
@@ -136,7 +141,7 @@ def test_what_is_documented_and_not_there_yet_is_refused_by_name(project: Projec
     project.write(text)
     said = [problem.message for problem in project.problems()]
     shown = f"{key}: {value}" if value else f"{key}:"
-    assert f"`{shown}` is not supported by this version of Pegboard yet: {NOT_YET[spot]}" in said
+    assert f"`{shown}` is not supported by this version of Pegboard yet: {UNSUPPORTED[spot]}" in said
 
 
 @pytest.mark.parametrize(

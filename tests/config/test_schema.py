@@ -7,9 +7,9 @@ import jsonschema_rs
 import pytest
 
 from pegboard.config import INIT_TEMPLATE, init_files, json_schema, warnings
-from pegboard.config.environment import Environment
-from pegboard.config.yaml_parser import parse
-from pegboard.config.yaml_tree import At
+from pegboard.config.yaml.environment import Environment
+from pegboard.config.yaml.parser import parse
+from pegboard.config.yaml.tree import At
 from tests.config.project import Project
 
 VALIDATOR = jsonschema_rs.Draft202012Validator(json_schema())

@@ -16,7 +16,7 @@ from pegboard.cli.faults import CommandError
 from pegboard.cli.options import Identity, Options
 from pegboard.cli.source_startup import start_needed
 from pegboard.config import Config
-from pegboard.config.files import named_variables
+from pegboard.config.yaml.config_files import named_variables
 from pegboard.core.view import View
 from pegboard.model.consent import Approve
 from pegboard.model.context import ToolContext

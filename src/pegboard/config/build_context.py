@@ -13,9 +13,9 @@ from typing import Any
 
 from pegboard.catalog import Catalog
 from pegboard.config.config import Config
-from pegboard.config.problems import Report
 from pegboard.config.python_modules import registering_on
-from pegboard.config.yaml_tree import At
+from pegboard.config.yaml.problems import Report
+from pegboard.config.yaml.tree import At
 from pegboard.core.names import nearest, nearest_one
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.tool import ToolEntry

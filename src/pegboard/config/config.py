@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from pegboard.config.forms import HookForm, ModelForm, PredicateForm, ProfileForm
-from pegboard.config.identity_forms import IdentityForm
-from pegboard.config.yaml_tree import At
+from pegboard.config.forms.identity_form import IdentityForm
+from pegboard.config.forms.main_file import HookForm, ModelForm
+from pegboard.config.forms.predicate_form import PredicateForm
+from pegboard.config.forms.profile_form import ProfileForm
+from pegboard.config.yaml.tree import At
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
-from pegboard.model.context import ToolContext
 from pegboard.model.error import Problem
 from pegboard.model.json_types import JSONValue
 from pegboard.model.rate_limit import RateLimit
@@ -24,7 +25,7 @@ T_co = TypeVar("T_co", covariant=True)
 class Declared(Generic[T_co]):
     """Something that a file says, and where."""
 
-    said: T_co
+    value: T_co
     at: At
 
 
@@ -71,31 +72,3 @@ class Config:
 
     def __repr__(self) -> str:
         return f"<Config {str(self.path)!r}: {len(self.tools)} tools, {len(self.profiles)} profiles>"
-
-
-def context_for(
-    config: Config,
-    *,
-    user: str | None = None,
-    space: str | None = None,
-    roles: Sequence[str] | frozenset[str] = (),
-    session: str | None = None,
-    context_type: type[ToolContext] = ToolContext,
-    **fields: Any,
-) -> ToolContext:
-    """Return the context of one request, with the settings and secrets of the config.
-
-    `fields` are other fields of the context, e.g. `agent=` or `factories=`; `settings=` and `secrets=`
-    are added to those of the config and win over them.
-    """
-    settings = {**config.settings, **fields.pop("settings", {})}
-    secrets = {**config.secrets, **fields.pop("secrets", {})}
-    return context_type(
-        user_id=user,
-        space_id=space,
-        roles=frozenset(roles),
-        session_id=session,
-        settings=settings,
-        secrets=secrets,
-        **fields,
-    )

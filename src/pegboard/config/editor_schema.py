@@ -6,10 +6,9 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
-from pegboard.config.environment import is_list, is_table
-from pegboard.config.forms import HookForm, MainFile
+from pegboard.config.forms.main_file import HookForm, MainFile
 from pegboard.config.kinds import KINDS
-from pegboard.model.json_types import JSON
+from pegboard.model.json_types import JSON, is_list, is_object
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 TITLE = "pegboard.yaml"
@@ -43,7 +42,7 @@ def _polished(schema: Any) -> Any:
     """Return a part of the schema without made-up titles, and with the environment allowed where values are typed."""
     if is_list(schema):
         return [_polished(item) for item in schema]
-    if not is_table(schema):
+    if not is_object(schema):
         return schema
     kept = {key: _polished_key(key, value) for key, value in schema.items() if key != "title" or value == TITLE}
     if "patternProperties" in kept:

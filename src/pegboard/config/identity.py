@@ -11,8 +11,8 @@ from urllib.parse import unquote, urlsplit
 from pegboard.auth.claim_templates import Template
 from pegboard.auth.rules import AnonymousRule, IdentityRules, MapRule, TokenRules
 from pegboard.config.config import Declared
-from pegboard.config.identity_forms import AnonymousForm, IdentityForm, JwtForm, MapRuleForm
-from pegboard.config.yaml_tree import At, Table
+from pegboard.config.forms.identity_form import AnonymousForm, IdentityForm, JwtForm, MapRuleForm
+from pegboard.config.yaml.tree import At, Table
 from pegboard.core.names import nearest
 from pegboard.model.error import Problem
 
@@ -60,7 +60,7 @@ def _rule(said: MapRuleForm) -> MapRule:
 
 def faults_of(declared: Declared[IdentityForm], profiles: Sequence[str]) -> Iterator[Problem]:
     """Yield what is wrong with a section, in a catalog that has these profiles."""
-    said, at = declared.said, declared.at
+    said, at = declared.value, declared.at
     named = set(at.node.items) if isinstance(at.node, Table) else set[str]()
     # A key that is not ours was meant to be one of these, and is a problem of its own already.
     if not any(name in _WAYS_IN or name not in IdentityForm.model_fields for name in named):

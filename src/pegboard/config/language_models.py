@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pegboard.config.build_context import BuildContext
-from pegboard.config.forms import ModelForm
+from pegboard.config.forms.main_file import ModelForm
 from pegboard.core.ports import Model
 from pegboard.egress.destinations import only_host_of
 from pegboard.model.error import DefinitionError
@@ -20,7 +20,7 @@ def models_of(build: BuildContext) -> Mapping[str, Model]:
     """Return the models by name; what is wrong with one is reported at its place."""
     found: dict[str, Model] = {}
     for name, declared in build.config.models.items():
-        model = _model(declared.said, build.config.secrets)
+        model = _model(declared.value, build.config.secrets)
         try:
             only_host_of(model.base_url)
         except DefinitionError as error:

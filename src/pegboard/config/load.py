@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
-from collections.abc import Iterable, Mapping, MutableMapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from pegboard.config.config import Config, Declared, Refused
-from pegboard.config.environment import Environment, is_table
-from pegboard.config.files import find_files, read_text
-from pegboard.config.forms import Fragment, HookForm, MainFile, ModelForm, PredicateForm
+from pegboard.config.forms.main_file import Fragment, HookForm, MainFile, ModelForm
+from pegboard.config.forms.predicate_form import PredicateForm, secret_names
+from pegboard.config.forms.validation import validated
+from pegboard.config.forms.value_types import as_names, rate_limit
 from pegboard.config.kinds import KINDS, Kind
 from pegboard.config.kinds.plugin import plugin_declare, plugin_form
-from pegboard.config.kinds.unsupported_kinds import TO_COME
-from pegboard.config.problems import Report, explain, keys_of
-from pegboard.config.unsupported import kinds_to_come, refusal
-from pegboard.config.value_types import as_names, rate_limit
-from pegboard.config.yaml_parser import parse
-from pegboard.config.yaml_tree import At, Mark, Node, Scalar, Step, Table
+from pegboard.config.unsupported import UNSUPPORTED_KINDS, refusal
+from pegboard.config.yaml.config_files import find_files, read_text
+from pegboard.config.yaml.environment import Environment
+from pegboard.config.yaml.parser import parse
+from pegboard.config.yaml.problems import Report
+from pegboard.config.yaml.tree import At, Mark, Node, Scalar, Table
 from pegboard.core.names import fold, nearest
 from pegboard.model.bounds import Bounds
 from pegboard.model.error import DefinitionError, Problem
-from pegboard.model.json_types import JSON
+from pegboard.model.json_types import is_object
 from pegboard.sources.plugins import load_plugin
 
 M = TypeVar("M", bound=BaseModel)
@@ -48,19 +47,19 @@ def load(path: Path, *, env: Mapping[str, str]) -> Config:
 
 def read(path: Path, *, env: Mapping[str, str]) -> tuple[Config, Report]:
     """Return what could be read of a config, and the problems of the rest."""
-    reading = _Reading(path=path, environment=Environment(env))
-    main = reading.file(path, MainFile)
+    loading = _Load(path=path, environment=Environment(env))
+    main = loading.file(path, MainFile)
     if main is None:
-        return reading.config(MainFile.model_validate({})), reading.report
-    reading.load_plugins(main)
-    reading.collect(main)
-    for fragment in reading.fragments(main):
-        reading.collect(fragment)
-    return reading.config(main.said, main.at), reading.report
+        return loading.config(MainFile.model_validate({})), loading.report
+    loading.load_plugins(main)
+    loading.collect(main)
+    for fragment in loading.fragments(main):
+        loading.collect(fragment)
+    return loading.config(main.value, main.at), loading.report
 
 
 @dataclass(kw_only=True, slots=True)
-class _Reading:
+class _Load:
     """One load in progress: what has been collected of all files so far."""
 
     path: Path
@@ -74,8 +73,7 @@ class _Reading:
     named: dict[str, dict[str, Declared[Any]]] = field(default_factory=dict[str, dict[str, Declared[Any]]])
     tool_names: dict[str, At] = field(default_factory=dict[str, At])
     refused: Refused = field(default_factory=Refused)
-    # Ours stay unloaded until a tool is of them: a copy would load them all.
-    kinds: MutableMapping[str, Kind[Any]] = field(default_factory=lambda: ChainMap({}, cast("Any", KINDS)))
+    kinds: dict[str, Kind[Any]] = field(default_factory=lambda: dict(KINDS))
     lacks_kinds: bool = False
 
     # ------------------------------------------------------------ files
@@ -89,10 +87,10 @@ class _Reading:
         at = At(root)
         plain = self.environment.plain(at)
         self.report.add(*self.environment.problems)
-        predicates = set(plain["predicates"]) if is_table(plain.get("predicates")) else set[str]()
+        predicates = set(plain["predicates"]) if is_object(plain.get("predicates")) else set[str]()
         file = self._validated(model, plain, at)
         if file is not None:
-            self.refused.predicates.update(predicates - set(file.said.predicates))
+            self.refused.predicates.update(predicates - set(file.value.predicates))
         return file
 
     def _tree(self, path: Path) -> Node | None:
@@ -112,27 +110,13 @@ class _Reading:
         return root
 
     def _validated(self, model: type[M], plain: Any, at: At) -> Declared[M] | None:
-        """Return the form of `plain`, and report its faults.
-
-        Where it has any, the faulty keys are left out, then the entries that hold them, so that the rest is checked
-        too; `None` where nothing remains.
-        """
-        try:
-            return Declared(said=model.model_validate(plain), at=at)
-        except ValidationError as error:
-            self.report.add(*explain(error, at, model))
-            faults = [keys_of(fault["loc"]) for fault in error.errors()]
-        for depth in (3, 2, 1) if is_table(plain) else ():
-            for steps in faults:
-                _drop(plain, steps[:depth])
-            with suppress(ValidationError):
-                return Declared(said=model.model_validate(plain), at=at)
-        return None
+        form = validated(model, plain, at, report=self.report, refusal=refusal)
+        return None if form is None else Declared(value=form, at=at)
 
     def fragments(self, main: Declared[MainFile]) -> Iterable[Declared[Fragment]]:
         """Yield the files that the main one names, each once, in the order of the globs and then of their names."""
         seen = {self.path.resolve()}
-        for index, pattern in enumerate(main.said.files):
+        for index, pattern in enumerate(main.value.files):
             at = main.at / "files" / index
             for path in self._matching(pattern, at):
                 if path.resolve() in seen:
@@ -147,42 +131,42 @@ class _Reading:
 
     def _matching(self, pattern: str, at: At) -> list[Path]:
         try:
-            found = find_files(pattern, beside=self.path)
+            paths = find_files(pattern, beside=self.path)
         except ValueError as error:
             self.report.add(at.problem(str(error)))
             return []
-        if not found:
+        if not paths:
             self.warnings.append(at.problem(f"{pattern!r} matches no file at present"))
-        return found
+        return paths
 
     # ------------------------------------------------------------ content
 
     def collect(self, file: Declared[Fragment]) -> None:
-        """Add what one file says to what the others said."""
-        said, at = file.said, file.at
-        self.python += [Declared(said=name, at=at / "python" / i) for i, name in enumerate(said.python)]
+        """Add what one file declares to what the others declared."""
+        content, at = file.value, file.at
+        self.python += [Declared(value=name, at=at / "python" / i) for i, name in enumerate(content.python)]
         for section in ("predicates", "groups", "profiles", "settings"):
-            entries: Mapping[str, Any] = getattr(said, section)
+            entries: Mapping[str, Any] = getattr(content, section)
             for name, entry in entries.items():
-                self._name(section, name, Declared(said=entry, at=at / section / name))
-        for index, plain in enumerate(said.tools):
+                self._name(section, name, Declared(value=entry, at=at / section / name))
+        for index, plain in enumerate(content.tools):
             self._tool(plain, at / "tools" / index)
-        for index, plain in enumerate(said.hooks):
+        for index, plain in enumerate(content.hooks):
             hook = self._validated(HookForm, plain, at / "hooks" / index)
             if hook is not None:
                 self.hooks.append(hook)
 
     def load_plugins(self, main: Declared[MainFile]) -> None:
         """Let the plugins that the main file names bring their kinds."""
-        taken = dict.fromkeys((*KINDS, *kinds_to_come()), "Pegboard")
-        for index, name in enumerate(main.said.plugins):
+        taken = dict.fromkeys((*KINDS, *UNSUPPORTED_KINDS), "Pegboard")
+        for index, name in enumerate(main.value.plugins):
             try:
-                brought = load_plugin(name, taken=taken)
+                plugin_kinds = load_plugin(name, taken=taken)
             except DefinitionError as error:
                 self.report.add((main.at / "plugins" / index).problem(str(error)))
                 self.lacks_kinds = True
                 continue
-            for kind in brought.values():
+            for kind in plugin_kinds.values():
                 taken[kind.name] = kind.plugin
                 self.kinds[kind.name] = Kind(plugin_form(kind), plugin_declare(kind))
 
@@ -195,24 +179,24 @@ class _Reading:
             known[name] = entry
 
     def _tool(self, plain: Any, at: At) -> None:
-        if not is_table(plain):
+        if not is_object(plain):
             self.report.add(at.problem(f"expected a mapping, such as {{name: …, type: internal}}, not {at.shown}"))
             return
         kind = self._kind(at / "type")
-        if kind is None and (at / "type").text in TO_COME:
-            self._validated(TO_COME[(at / "type").text], plain, at)
+        if kind is None and (at / "type").text in UNSUPPORTED_KINDS:
+            self._validated(UNSUPPORTED_KINDS[(at / "type").text], plain, at)
         tool = None if kind is None else self._validated(kind.form, plain, at)
         if tool is None:
             self.refused.namespaces.add(str(plain.get("name")))
             self.refused.groups.update(map(str, as_names(plain.get("groups"))))
             return
-        first = self.tool_names.setdefault(fold(tool.said.called), at)
+        first = self.tool_names.setdefault(fold(tool.value.called), at)
         if first is at:
             self.tools.append(tool)
-            self.files += tool.said.files_beside(self.path.parent)
+            self.files += tool.value.files_beside(self.path.parent)
             return
         place = at / "name"
-        message = f"the tool {tool.said.called!r} is declared twice: first at {(first / 'name').mark}. Rename one"
+        message = f"the tool {tool.value.called!r} is declared twice: first at {(first / 'name').mark}. Rename one"
         self.report.add(place.problem(message))
 
     def _kind(self, at: At) -> Kind[Any] | None:
@@ -220,13 +204,13 @@ class _Reading:
         if not at.exists:
             self.report.add(at.problem(f"the key 'type' is missing: what kind of tool it is ({known})"))
             return None
-        said = at.text
-        if said in self.kinds:
-            return self.kinds[said]
-        unknown = f"{at.shown} is no type of tool.{nearest(said, self.kinds, label='Types')}"
+        name = at.text
+        if name in self.kinds:
+            return self.kinds[name]
+        unknown = f"{at.shown} is no type of tool.{nearest(name, self.kinds, label='Types')}"
         # A plugin that could not be loaded may have brought it, and was reported.
         if not self.lacks_kinds:
-            self.report.add(at.problem(refusal(at.steps, said) or unknown))
+            self.report.add(at.problem(refusal(at.steps, name) or unknown))
         return None
 
     # ------------------------------------------------------------ whole
@@ -235,20 +219,20 @@ class _Reading:
         """Return the language models, and report those whose key is nowhere."""
         if at is None:
             return {}
-        found: dict[str, Declared[ModelForm | str]] = {}
-        for name, said in main.models.items():
-            found[name] = Declared(said=said, at=at / "models" / name)
-            if _needs_openai_key(said) and not self.environment.take("OPENAI_API_KEY"):
+        models: dict[str, Declared[ModelForm | str]] = {}
+        for name, form in main.models.items():
+            models[name] = Declared(value=form, at=at / "models" / name)
+            if _needs_openai_key(form) and not self.environment.variable("OPENAI_API_KEY"):
                 missing = "the variable 'OPENAI_API_KEY' is not set; set it, or write `api_key`"
-                self.report.add(found[name].at.problem(missing))
-        return found
+                self.report.add(models[name].at.problem(missing))
+        return models
 
     def config(self, main: MainFile, at: At | None = None) -> Config:
         """Return all that was collected."""
         predicates: dict[str, Declared[PredicateForm]] = self.named.get("predicates", {})
         for entry in predicates.values():
-            for name in secret_names(entry.said):
-                self.environment.take(name)
+            for name in secret_names(entry.value):
+                self.environment.variable(name)
         limits = main.limits.model_dump(exclude_none=True) if main.limits is not None else {}
         store = None if main.rate_limits is None else main.rate_limits.store
         return Config(
@@ -257,44 +241,24 @@ class _Reading:
             globs=main.files,
             name=main.name,
             python=tuple(self.python),
-            settings={name: entry.said for name, entry in self.named.get("settings", {}).items()},
+            settings={name: entry.value for name, entry in self.named.get("settings", {}).items()},
             secrets=dict(self.environment.secrets),
             defaulted=dict(self.environment.defaulted),
             predicates=predicates,
-            groups={name: entry.said or "" for name, entry in self.named.get("groups", {}).items()},
+            groups={name: entry.value or "" for name, entry in self.named.get("groups", {}).items()},
             tools=tuple(self.tools),
             profiles=self.named.get("profiles", {}),
             hooks=tuple(self.hooks),
             models=self._models(main, at),
             bounds=Bounds(**limits),
             default_limit=None if main.rate_limits is None else rate_limit(main.rate_limits.default),
-            limit_store=None if store is None or at is None else Declared(said=store, at=at / "rate_limits" / "store"),
-            identity=None if main.identity is None or at is None else Declared(said=main.identity, at=at / "identity"),
+            limit_store=None if store is None or at is None else Declared(value=store, at=at / "rate_limits" / "store"),
+            identity=None if main.identity is None or at is None else Declared(value=main.identity, at=at / "identity"),
             warnings=tuple(self.warnings),
             refused=self.refused,
             kinds=self.kinds,
         )
 
 
-def _needs_openai_key(said: ModelForm | str) -> bool:
-    return isinstance(said, str) or (said.provider == "openai" and said.api_key is None)
-
-
-def _drop(plain: JSON, steps: tuple[Step, ...]) -> None:
-    """Take away what stands at `steps`; a list as a whole, as what comes after would move up."""
-    for position, step in enumerate(steps):
-        inner = plain.get(str(step))
-        if position == len(steps) - 1 or not is_table(inner):
-            plain.pop(str(step), None)
-            return
-        plain = inner
-
-
-def secret_names(form: PredicateForm | str) -> Iterable[str]:
-    """Yield the names of the secrets that a predicate asks for."""
-    if isinstance(form, str):
-        return
-    if form.secret is not None:
-        yield form.secret
-    for part in (*(form.all or ()), *(form.any or ()), *(() if form.not_ is None else (form.not_,))):
-        yield from secret_names(part)
+def _needs_openai_key(model: ModelForm | str) -> bool:
+    return isinstance(model, str) or (model.provider == "openai" and model.api_key is None)

@@ -7,11 +7,10 @@ from typing import Any
 
 import jsonschema_rs
 
-from pegboard.config.environment import is_list, is_table
-from pegboard.config.yaml_tree import At, Step
+from pegboard.config.yaml.tree import At, Step
 from pegboard.core.names import nearest_one
 from pegboard.model.error import Problem
-from pegboard.model.json_types import JSON, JSONValue
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
 # The vocabulary of JSON Schema 2020-12. In the shorthand another key is a slip of the pen: `requierd: true`.
 _KEYWORDS = frozenset(
@@ -59,7 +58,7 @@ def _from_shorthand(said: Mapping[str, Any], at: At, problems: list[Problem]) ->
     required: list[str] = []
     for name, inner in said.items():
         here = at / name
-        if not is_table(inner):
+        if not is_object(inner):
             problems.append(
                 here.problem(
                     f"expected a mapping, such as {{type: string, required: true}}, not {here.shown}; "
@@ -86,7 +85,7 @@ def _property(said: Mapping[str, Any], at: At, problems: list[Problem]) -> JSON:
         problems.append((at / "required").problem(f"expected true or false, not {(at / 'required').shown}"))
     made = {key: value for key, value in said.items() if key != "required" or is_list(value)}
     inner = said.get("properties")
-    if is_table(inner) and not is_list(required):
+    if is_object(inner) and not is_list(required):
         nested = _from_shorthand(inner, at / "properties", problems)
         made["properties"] = nested["properties"]
         if "required" in nested:
@@ -138,7 +137,7 @@ def misfits(schema: JSON, taken: JSON, *, takes_extra: bool, at: At) -> Iterator
     if not _COMPOSED & set(schema):
         given = {
             *schema.get("required", ()),
-            *(name for name, inner in declared.items() if is_table(inner) and "default" in inner),
+            *(name for name, inner in declared.items() if is_object(inner) and "default" in inner),
         }
         for name in taken.get("required", ()):
             if name not in given:
@@ -155,7 +154,7 @@ def _fits(declared: Any, taken: Any) -> bool:
 
 
 def _types(schema: Any) -> set[str]:
-    said = schema.get("type") if is_table(schema) else None
+    said = schema.get("type") if is_object(schema) else None
     return {said} if isinstance(said, str) else set(map(str, said)) if is_list(said) else set()
 
 

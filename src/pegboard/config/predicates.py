@@ -9,8 +9,8 @@ from typing import Any
 
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
-from pegboard.config.forms import PredicateForm, PredicateRef
-from pegboard.config.yaml_tree import At
+from pegboard.config.forms.predicate_form import PredicateForm, PredicateRef
+from pegboard.config.yaml.tree import At
 from pegboard.core.availability import YES, Answer, Availability, compile_availability, predicate
 from pegboard.core.names import nearest
 from pegboard.model.context import ToolContext
@@ -55,7 +55,7 @@ class _Making:
             self._report(declared.at, f"the predicate asks for itself: {chain}", at_key=True)
         elif name not in self._registry.predicates:
             self._open.append(name)
-            form = self._form(declared.said, declared.at)
+            form = self._form(declared.value, declared.at)
             self._open.pop()
             leaf = self._unnamed.get(form) if isinstance(form, str) else None
             self._registry.predicates[name] = leaf._replace(name=name) if leaf else self._composed(name, form)

@@ -11,10 +11,10 @@ from typing import Any, Final, Protocol, runtime_checkable
 from pegboard.catalog import Catalog
 from pegboard.config.build import load_catalog
 from pegboard.config.config import Config
-from pegboard.config.files import find_files
 from pegboard.config.kinds.mcp import LOCK_NAME
 from pegboard.config.load import read
 from pegboard.config.python_modules import brought_files
+from pegboard.config.yaml.config_files import find_files
 from pegboard.core.ports import Source
 from pegboard.model.error import DefinitionError, PegboardError, Problem
 from pegboard.sources.builtin.kind import Lasting
@@ -213,4 +213,4 @@ def _mark(path: Path) -> Mark:
 
 
 def _uri(config: Config) -> object:
-    return None if config.limit_store is None else config.limit_store.said
+    return None if config.limit_store is None else config.limit_store.value

@@ -1,17 +1,26 @@
-"""Not yet: what the contracts describe and this version does not do. Whoever brings a piece deletes its rows."""
+"""Unsupported: keys and kinds of tools that are documented, known, and refused by name in this version.
+
+Whoever brings such a piece deletes its rows here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
-from pegboard.config.yaml_tree import Step
+from pydantic import BeforeValidator, Field, Strict
+
+from pegboard.config.forms.value_types import FilledText, Form, Maybe, PositiveWhole
+from pegboard.config.kinds.described import DescribedForm
+from pegboard.config.kinds.tool_form import ToolForm
+from pegboard.config.yaml.environment import typed
+from pegboard.config.yaml.tree import Step
 
 _SECTIONS_OF_MANY = frozenset({"tools", "profiles", "hooks"})
 
 # A key by its path, or `path=value` for one value of a key; `*` stands for an index or a chosen name.
 # The text says what the piece will bring, so that the reader knows what to do without it.
-NOT_YET: Final[Mapping[str, str]] = {
+UNSUPPORTED: Final[Mapping[str, str]] = {
     "workspace": "there is no document store",
     "audit": "calls are not recorded; observe them with `catalog.observe`",
     "tasks": "no call outlives its request",
@@ -32,13 +41,40 @@ NOT_YET: Final[Mapping[str, str]] = {
 def refusal(steps: Sequence[Step], value: str | None = None) -> str | None:
     """Return why a key, or one value of a key, is refused although it is documented; `None` where it is not."""
     spot = ".".join("*" if i == 1 and steps[0] in _SECTIONS_OF_MANY else str(step) for i, step in enumerate(steps))
-    reason = NOT_YET.get(spot if value is None else f"{spot}={value}")
+    reason = UNSUPPORTED.get(spot if value is None else f"{spot}={value}")
     if reason is None:
         return None
-    said = f"{steps[-1]}: {'' if value is None else value}".strip()
-    return f"`{said}` is not supported by this version of Pegboard yet: {reason}"
+    key = f"{steps[-1]}: {'' if value is None else value}".strip()
+    return f"`{key}` is not supported by this version of Pegboard yet: {reason}"
 
 
-def kinds_to_come() -> list[str]:
-    """Return the types of tools that are documented and not there yet: nobody else may bring them."""
-    return [spot.partition("=")[2] for spot in NOT_YET if spot.startswith("tools.*.type=")]
+# ---- kinds of tools: their other keys are checked all the same
+
+
+Share: TypeAlias = Annotated[float, Strict(), Field(ge=0, le=1), BeforeValidator(typed)]
+
+
+class CollectionForm(Form):
+    """What is searched, and what counts as found."""
+
+    collection: FilledText = Field(description="The collection of documents.")
+    top_k: PositiveWhole = Field(5, description="How many passages are given at most.")
+    score_threshold: Share = Field(0.0, description="What scores lower, of 0 to 1, is left out.")
+
+
+class RagForm(ToolForm):
+    """A tool that searches a collection of documents."""
+
+    rag: CollectionForm = Field(description="The collection.")
+
+
+class AgentForm(DescribedForm):
+    """A tool that is another agent."""
+
+    agent: FilledText = Field(description="The agent, by its name.")
+    context_transform: Maybe[FilledText] = Field(
+        None, description="A template that makes the agent's context of the arguments."
+    )
+
+
+UNSUPPORTED_KINDS: Final[Mapping[str, type[ToolForm]]] = {"rag": RagForm, "agent": AgentForm}

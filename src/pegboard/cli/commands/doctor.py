@@ -17,7 +17,7 @@ from pegboard.cli.options import Given
 from pegboard.cli.project import Project, load
 from pegboard.cli.source_startup import WAIT_S, started
 from pegboard.cli.terminal import Column
-from pegboard.config.load import secret_names
+from pegboard.config.forms.predicate_form import secret_names
 from pegboard.core.ports import Source
 from pegboard.model.json_types import JSON
 from pegboard.model.rate_limit import RateLimit
@@ -132,7 +132,7 @@ def _lock_of(source: Source) -> Any:
 
 def _keys(project: Project) -> Iterator[Finding]:
     config = project.config
-    asked = {name: where for where, form in config.predicates.items() for name in secret_names(form.said)}
+    asked = {name: where for where, form in config.predicates.items() for name in secret_names(form.value)}
     for name in sorted({*config.secrets, *asked}):
         if os.environ.get(name):
             yield Finding(kind="key", name=name, state="set")

@@ -59,7 +59,7 @@ def keys_command(
 def _store(options: Options) -> tuple[Config, KeyStore]:
     path = find_config(options.config, start=Path.cwd())
     config: Config = config_module.load(path, env=os.environ)
-    file = None if config.identity is None else key_store_of(config.identity.said, config.path)
+    file = None if config.identity is None else key_store_of(config.identity.value, config.path)
     if file is None:
         raise CommandError(
             f"{str(path)!r} takes no API keys. Say where they are kept: "
@@ -80,7 +80,7 @@ def _add(store: KeyStore, name: str, days: int | None, config: Config, options: 
         # Alone on the output, so that it can be piped to where it is kept.
         options.terminal.say(text)
         options.terminal.note(f"This is the key {name!r}. Keep it now: it is shown only once, and not stored.")
-    rules = () if config.identity is None else config.identity.said.map
+    rules = () if config.identity is None else config.identity.value.map
     if not any(rule.when.key == name for rule in rules):
         options.terminal.note(
             "No rule names it yet, so it may do nothing. "

@@ -9,10 +9,10 @@ from pydantic import Field, ValidationError
 
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
+from pegboard.config.forms.validation import explain
+from pegboard.config.forms.value_types import Concealed, Maybe, Text, ToolName
 from pegboard.config.kinds.tool_form import ToolForm, check_aliases, check_examples, overlaid
 from pegboard.config.language_models import models_of
-from pegboard.config.problems import explain
-from pegboard.config.value_types import Concealed, Maybe, Text, ToolName
 from pegboard.core.names import nearest
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.sources.builtin.builtins import BUILTINS, builtin_kind
@@ -35,7 +35,7 @@ class BuiltinForm(ToolForm):
 
 def declare(tool: Declared[BuiltinForm], build: BuildContext) -> None:
     """Put the tool into the catalog, once its config can be honoured."""
-    said, at = tool.said, tool.at
+    said, at = tool.value, tool.at
     if said.name not in BUILTINS:
         unknown = f"there is no built-in tool {said.name!r}.{nearest(said.name, BUILTINS, label='Built-in tools')}"
         build.report.add((at / "name").problem(unknown))

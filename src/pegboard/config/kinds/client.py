@@ -6,8 +6,8 @@ from pydantic import Field
 
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
+from pegboard.config.forms.value_types import Flag
 from pegboard.config.kinds.described import DescribedForm, declare_described
-from pegboard.config.value_types import Flag
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.tool import ToolEntry, ToolSpec
 from pegboard.sources.client import client_entry
@@ -25,9 +25,9 @@ def declare(tool: Declared[ClientForm], build: BuildContext) -> None:
     """Put the tool into the catalog."""
 
     def make(spec: ToolSpec) -> ToolEntry:
-        if spec.output_schema is not None and not tool.said.wait:
+        if spec.output_schema is not None and not tool.value.wait:
             text = 'without `wait: true` the result is {"ok": true}. Remove `output`, or wait'
             raise DefinitionError(Problem(path="output", message=text))
-        return client_entry(spec, wait=tool.said.wait)
+        return client_entry(spec, wait=tool.value.wait)
 
     declare_described(tool, build, make, section="")

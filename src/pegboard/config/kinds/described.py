@@ -8,10 +8,10 @@ from pydantic import Field
 
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
+from pegboard.config.forms.value_types import Anything, Maybe, Text
 from pegboard.config.kinds.tool_form import ToolForm, check_aliases, check_examples, overlaid
 from pegboard.config.parameters import read_parameters
-from pegboard.config.value_types import Anything, Maybe, Text
-from pegboard.config.yaml_tree import At
+from pegboard.config.yaml.tree import At
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import ToolEntry, ToolSpec
@@ -29,7 +29,7 @@ def declare_described(
     tool: Declared[DescribedForm], build: BuildContext, make: Callable[[ToolSpec], ToolEntry], *, section: str
 ) -> None:
     """Put what `make` makes of the declaration into the catalog; its problems stand below `section`."""
-    said, at = tool.said, tool.at
+    said, at = tool.value, tool.at
     spec = described_spec(tool, build)
     if spec is None:
         return
@@ -53,12 +53,12 @@ def declare_described(
 def described_spec(tool: Declared[DescribedForm], build: BuildContext) -> ToolSpec | None:
     """Return the declaration as the config has it; `None` where its parameters are no schema."""
     schema: JSON = {"type": "object", "properties": {}}
-    if tool.said.parameters is not None:
-        schema, problems = read_parameters(tool.said.parameters, tool.at / "parameters")
+    if tool.value.parameters is not None:
+        schema, problems = read_parameters(tool.value.parameters, tool.at / "parameters")
         build.report.add(*problems)
         if problems:
             return None
-    return check_aliases(overlaid(ToolSpec(name=tool.said.name, input_schema=schema), tool, build), tool, build)
+    return check_aliases(overlaid(ToolSpec(name=tool.value.name, input_schema=schema), tool, build), tool, build)
 
 
 def _place(at: At, path: str) -> At:

@@ -13,9 +13,9 @@ from pegboard.authoring.function import ToolOptions, function_entry
 from pegboard.authoring.tool_class import Tool
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
+from pegboard.config.forms.value_types import Anything, Flag, Maybe, Reference, Text
 from pegboard.config.kinds.tool_form import ToolForm, check_aliases, check_examples, overlaid
 from pegboard.config.parameters import misfits, read_parameters
-from pegboard.config.value_types import Anything, Flag, Maybe, Reference, Text
 from pegboard.core.names import fold, nearest_one
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.tool import ToolEntry
@@ -41,8 +41,8 @@ def declare(tool: Declared[InternalForm], build: BuildContext) -> None:
     if base is None:
         return
     entry = replace(base, spec=overlaid(base.spec, tool, build), fingerprint="", wire_name="")
-    if tool.said.inline is not None and base.runs != "async":
-        entry = replace(entry, runs="inline" if tool.said.inline else "thread")
+    if tool.value.inline is not None and base.runs != "async":
+        entry = replace(entry, runs="inline" if tool.value.inline else "thread")
     entry = _with_parameters(entry, tool, build)
     if entry is None:
         return
@@ -51,12 +51,12 @@ def declare(tool: Declared[InternalForm], build: BuildContext) -> None:
         build.catalog.registry.add(entry)
         check_examples(entry, tool, build)
     except (DefinitionError, CallError) as error:
-        build.refused(error, tool.at / "parameters" if tool.said.parameters is not None else tool.at)
+        build.refused(error, tool.at / "parameters" if tool.value.parameters is not None else tool.at)
 
 
 def _base(tool: Declared[InternalForm], build: BuildContext) -> ToolEntry | None:
     """Return the function as a tool, still with the words of its own declaration; `None` where there is none."""
-    said, at = tool.said, tool.at
+    said, at = tool.value, tool.at
     registered = build.registered.get(fold(said.name))
     if said.handler is not None:
         if registered is not None:
@@ -105,7 +105,7 @@ def _entry(
 
 def _with_parameters(entry: ToolEntry, tool: Declared[InternalForm], build: BuildContext) -> ToolEntry | None:
     """Return the entry with the declared parameters, once they fit the function; without any it keeps its own."""
-    said, at = tool.said.parameters, tool.at / "parameters"
+    said, at = tool.value.parameters, tool.at / "parameters"
     if said is None:
         return entry
     schema, problems = read_parameters(said, at)

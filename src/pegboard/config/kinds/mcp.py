@@ -10,10 +10,10 @@ from pydantic_core import PydanticCustomError
 
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
-from pegboard.config.environment import concealed
+from pegboard.config.forms.value_types import FilledText, Flag, Form, Maybe, Names, PositiveNumber, Text, ToolName
 from pegboard.config.kinds.tool_form import ToolForm, overlaid
-from pegboard.config.value_types import FilledText, Flag, Form, Maybe, Names, PositiveNumber, Text, ToolName
-from pegboard.config.yaml_tree import At
+from pegboard.config.yaml.environment import concealed
+from pegboard.config.yaml.tree import At
 from pegboard.model.error import DefinitionError
 from pegboard.model.tool import ToolSpec
 from pegboard.sources.mcp.lock_file import LockFile
@@ -98,7 +98,7 @@ class McpForm(ToolForm):
 def declare(tool: Declared[McpForm], build: BuildContext) -> None:
     """Add the server to the catalog as a source of tools; it is reached when the catalog starts."""
     at = tool.at / "mcp"
-    problems = [*_misplaced(tool.said, tool.at), *_unfit(tool.said.mcp, at)]
+    problems = [*_misplaced(tool.value, tool.at), *_unfit(tool.value.mcp, at)]
     build.report.add(*problems)
     if problems:
         return
@@ -109,7 +109,7 @@ def declare(tool: Declared[McpForm], build: BuildContext) -> None:
 
 
 def _settings(tool: Declared[McpForm], build: BuildContext) -> ServerSettings:
-    said, server = tool.said, tool.said.mcp
+    said, server = tool.value, tool.value.mcp
     spec = overlaid(ToolSpec(name=said.name), tool, build)
     folder = build.config.path.absolute().parent
     return ServerSettings(

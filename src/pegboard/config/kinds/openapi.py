@@ -13,11 +13,11 @@ from pydantic_core import PydanticCustomError
 
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
-from pegboard.config.files import read_text
+from pegboard.config.forms.value_types import ConcealedText, FilledText, Form, Maybe, Names
 from pegboard.config.kinds.tool_form import ToolForm, overlaid
-from pegboard.config.value_types import ConcealedText, FilledText, Form, Maybe, Names
-from pegboard.config.yaml_parser import parse
-from pegboard.config.yaml_tree import Items, Node, Table
+from pegboard.config.yaml.config_files import read_text
+from pegboard.config.yaml.parser import parse
+from pegboard.config.yaml.tree import Items, Node, Table
 from pegboard.core.schema import parse_json
 from pegboard.model.bounds import MIB, Bounds
 from pegboard.model.error import CallError, DefinitionError, Problem
@@ -82,11 +82,11 @@ class OpenApiForm(ToolForm):
 
 def declare(tool: Declared[OpenApiForm], build: BuildContext) -> None:
     """Add the API to the catalog as a source of tools; a description behind a URL is fetched when it starts."""
-    at, said = tool.at, tool.said.openapi
+    at, said = tool.at, tool.value.openapi
     misplaced = [
         (at / key).problem("is said of one tool; an API has many. Remove it", at_key=True)
         for key in _OF_ONE_TOOL
-        if getattr(tool.said, key, None) is not None
+        if getattr(tool.value, key, None) is not None
     ]
     if misplaced:
         build.report.add(*misplaced)
@@ -112,11 +112,11 @@ def _is_url(spec: str) -> bool:
 
 
 def _settings(tool: Declared[OpenApiForm], build: BuildContext) -> ApiSettings:
-    said = tool.said.openapi
-    spec = overlaid(ToolSpec(name=tool.said.name), tool, build)
+    said = tool.value.openapi
+    spec = overlaid(ToolSpec(name=tool.value.name), tool, build)
     auth = said.auth or AuthForm.model_validate({})
     return ApiSettings(
-        name=tool.said.name,
+        name=tool.value.name,
         read=lambda text: description_value(text, bounds=build.config.bounds),
         spec=said.spec if _is_url(said.spec) else None,
         operations=tuple(said.operations),

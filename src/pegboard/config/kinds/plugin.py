@@ -10,9 +10,9 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_
 
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
-from pegboard.config.environment import typed
 from pegboard.config.kinds.described import DescribedForm, described_spec
 from pegboard.config.kinds.tool_form import check_examples
+from pegboard.config.yaml.environment import typed
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.tool import ToolEntry
 from pegboard.sources.plugins import Declaration, PluginKind
@@ -50,7 +50,7 @@ def plugin_declare(kind: PluginKind) -> Callable[[Declared[Any], BuildContext], 
             return
         settings: Any = None
         if kind.settings is not None:
-            said = getattr(tool.said, "settings", None)
+            said = getattr(tool.value, "settings", None)
             settings = kind.settings.model_validate({}) if said is None else said
         place = tool.at / kind.name if (tool.at / kind.name).exists else tool.at
         declaration = Declaration(

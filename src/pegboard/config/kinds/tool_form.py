@@ -16,9 +16,8 @@ from pegboard.authoring.aliases import Declared as Name
 from pegboard.authoring.aliases import resolve
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
-from pegboard.config.forms import Available, availability
-from pegboard.config.parameters import read_schema
-from pegboard.config.value_types import (
+from pegboard.config.forms.predicate_form import Available, availability
+from pegboard.config.forms.value_types import (
     Anything,
     FilledText,
     Flag,
@@ -32,6 +31,7 @@ from pegboard.config.value_types import (
     rate_limit,
     reference,
 )
+from pegboard.config.parameters import read_schema
 from pegboard.core.registry import judges
 from pegboard.model.error import DefinitionError
 from pegboard.model.tool import ConsentRule, ToolEntry, ToolSpec
@@ -126,7 +126,7 @@ class ToolForm(Form):
 
 def overlaid(spec: ToolSpec, tool: Declared[ToolForm], build: BuildContext) -> ToolSpec:
     """Return `spec` with what the config says of the tool; what it does not say stays."""
-    said, at = tool.said, tool.at
+    said, at = tool.value, tool.at
     changes: dict[str, Any] = {"name": said.name, "origin": at.origin}
     if said.description is not None:
         changes["description"] = said.description
@@ -162,7 +162,7 @@ def overlaid(spec: ToolSpec, tool: Declared[ToolForm], build: BuildContext) -> T
 def check_examples(entry: ToolEntry, tool: Declared[ToolForm], build: BuildContext) -> None:
     """Report the examples whose arguments a call would refuse."""
     judge, _ = judges(entry, build.config.bounds)
-    for index, example in enumerate(tool.said.examples or ()):
+    for index, example in enumerate(tool.value.examples or ()):
         for problem in judge.problems(judge.with_defaults(dict(example))):
             at = tool.at / "examples" / index
             build.report.add(
@@ -174,7 +174,7 @@ def check_aliases(spec: ToolSpec, tool: Declared[ToolForm], build: BuildContext)
     """Return `spec` with the aliases of the config, each resolved to the parameter it stands for."""
     properties: Mapping[str, Any] = spec.input_schema.get("properties", {})
     own = {alias: target for alias, target in spec.aliases.items() if target in properties}
-    said = tool.said.aliases or {}
+    said = tool.value.aliases or {}
     names = [Name(name) for name in properties]
     try:
         made = resolve([*names, *starmap(Name, own.items()), *starmap(Name, said.items())], where=tool.at.origin)

@@ -9,8 +9,8 @@ from pydantic import Field
 
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
+from pegboard.config.forms.value_types import Concealed, ConcealedText, FilledText, Form, Maybe, PositiveNumber
 from pegboard.config.kinds.described import DescribedForm, declare_described
-from pegboard.config.value_types import Concealed, ConcealedText, FilledText, Form, Maybe, PositiveNumber
 from pegboard.model.tool import ToolEntry, ToolSpec
 from pegboard.sources.webhook import Method, WebhookSettings, webhook_entry
 
@@ -45,7 +45,7 @@ class WebhookForm(DescribedForm):
 
 def declare(tool: Declared[WebhookForm], build: BuildContext) -> None:
     """Put the tool into the catalog, once its request can be made."""
-    said = tool.said.webhook
+    said = tool.value.webhook
 
     def make(spec: ToolSpec) -> ToolEntry:
         return webhook_entry(

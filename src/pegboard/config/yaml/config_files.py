@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from pegboard.config.yaml_tree import Mark
+from pegboard.config.yaml.tree import Mark
 from pegboard.model.bounds import MIB
 from pegboard.model.error import Problem
 

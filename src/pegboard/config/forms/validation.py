@@ -1,23 +1,29 @@
-"""Problems: what is wrong with a config, each at its place in the file, in words that say what would be right."""
+"""Validation: what a file says against the form for it. Unknown keys, missing ones and wrong values are refused here.
+
+Each problem stands at its place in the file, in words that say what would be right.
+"""
 
 from __future__ import annotations
 
 import inspect
 import re
 import typing
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from pegboard.config.unsupported import refusal
-from pegboard.config.value_types import FLAG, MAPPING, TEXT
-from pegboard.config.yaml_tree import At, Step
+from pegboard.config.forms.value_types import FLAG, MAPPING, TEXT
+from pegboard.config.yaml.problems import Report
+from pegboard.config.yaml.tree import At, Step
 from pegboard.core.names import nearest, nearest_one
-from pegboard.core.redaction import Redactor
 from pegboard.model.error import Problem
-from pegboard.model.secret import Secret
+from pegboard.model.json_types import JSON, is_object
+
+M = TypeVar("M", bound=BaseModel)
+Refusal: TypeAlias = Callable[[Sequence[Step], str | None], str | None]
+"""Tells why a key, or one value of it, is refused although it is documented; `None` where it is not."""
 
 # What was expected, for the types of pydantic's errors.
 _EXPECTED = {
@@ -45,37 +51,88 @@ _ASIDE = frozenset({_KEY, MAPPING, TEXT, FLAG})
 _QUOTED = re.compile(r"'([^']*)'")
 
 
-def explain(error: ValidationError, at: At, model: type[BaseModel]) -> Iterator[Problem]:
+def _nothing_refused(_steps: Sequence[Step], _value: str | None) -> None:
+    return None
+
+
+def validated(model: type[M], plain: Any, at: At, *, report: Report, refusal: Refusal = _nothing_refused) -> M | None:
+    """Return the form of `plain`, and report its faults.
+
+    Where it has any, the faulty keys are left out, then the entries that hold them, so that the rest is checked
+    too; `None` where nothing remains.
+    """
+    try:
+        return model.model_validate(plain)
+    except ValidationError as error:
+        report.add(*explain(error, at, model, refusal=refusal))
+        faults = [_keys_of(fault["loc"]) for fault in error.errors()]
+    for depth in (3, 2, 1) if is_object(plain) else ():
+        for steps in faults:
+            _drop(plain, steps[:depth])
+        with suppress(ValidationError):
+            return model.model_validate(plain)
+    return None
+
+
+def _drop(plain: JSON, steps: tuple[Step, ...]) -> None:
+    """Take away what stands at `steps`; a list as a whole, as what comes after would move up."""
+    for position, step in enumerate(steps):
+        inner = plain.get(str(step))
+        if position == len(steps) - 1 or not is_object(inner):
+            plain.pop(str(step), None)
+            return
+        plain = inner
+
+
+def explain(
+    error: ValidationError, at: At, model: type[BaseModel], *, refusal: Refusal = _nothing_refused
+) -> Iterator[Problem]:
     """Yield a problem for each error that `model` found in what stands at `at`."""
     for fault in error.errors(include_url=False, include_input=False):
-        loc = keys_of(fault["loc"])
+        loc = _keys_of(fault["loc"])
         if fault["loc"][-1:] == (_KEY,):
             yield at.under(loc).problem(
                 f"the key {str(loc[-1])!r}: {_KEY_FAULTS.get(fault['type'], fault['msg'])}", at_key=True
             )
             continue
-        yield _explain(fault["type"], fault.get("ctx", {}), fault["msg"], at.under(loc), _keys(model, loc))
+        here = at.under(loc)
+        documented = _documented(fault["type"], fault["msg"], here, refusal)
+        yield documented or _explain(fault["type"], fault.get("ctx", {}), fault["msg"], here, _keys(model, loc))
 
 
-def keys_of(loc: tuple[Step, ...]) -> tuple[Step, ...]:
+def _keys_of(loc: tuple[Step, ...]) -> tuple[Step, ...]:
     """Return the steps of a fault that stand in the file, without what pydantic says of its own alternatives."""
     return tuple(step for step in loc if step not in _ASIDE)
 
 
-def _explain(kind: str, ctx: Mapping[str, Any], said: str, at: At, keys: Mapping[str, str]) -> Problem:
+def _documented(kind: str, message: str, at: At, refusal: Refusal) -> Problem | None:
+    """Return the problem of a key or a value that is documented and not supported."""
+    match kind:
+        case "extra_forbidden":
+            value = None
+        case "not_yet":
+            value = message
+        case "literal_error" | "enum":
+            value = at.text
+        case _:
+            return None
+    reason = refusal(at.steps, value)
+    return None if reason is None else at.problem(reason, at_key=value is None)
+
+
+def _explain(kind: str, ctx: Mapping[str, Any], message: str, at: At, keys: Mapping[str, str]) -> Problem:
     name = str(at.steps[-1]) if at.steps else ""
     match kind:
         case "extra_forbidden":
-            message = refusal(at.steps) or f"unknown key {name!r}.{nearest(name, keys, label='Keys')}"
-            return at.problem(message, at_key=True)
+            return at.problem(f"unknown key {name!r}.{nearest(name, keys, label='Keys')}", at_key=True)
         case "missing":
             return at.problem(f"the key {name!r} is missing{': ' + keys[name] if keys.get(name) else ''}")
         case "literal_error" | "enum":
             return at.problem(_choice(at, _QUOTED.findall(str(ctx.get("expected", "")))))
         case "not_yet":
-            return at.problem(refusal(at.steps, said) or f"expected `python:module:function`, not {at.shown}")
+            return at.problem(f"expected `python:module:function`, not {at.shown}")
         case "definition" | "one_key" | "null":
-            return at.problem(said)
+            return at.problem(message)
         case _ if kind in _EXPECTED:
             return at.problem(f"expected {_EXPECTED[kind]}, not {at.shown}")
         case _ if kind in _COMPARED:
@@ -88,13 +145,12 @@ def _explain(kind: str, ctx: Mapping[str, Any], said: str, at: At, keys: Mapping
         case "value_error":
             return at.problem(str(ctx["error"]))
         case _:
-            return at.problem(f"{said}, not {at.shown}")
+            return at.problem(f"{message}, not {at.shown}")
 
 
 def _choice(at: At, choices: list[str]) -> str:
     near = nearest_one(at.text, choices)
-    unknown = f"{at.shown} is none of {', '.join(choices)}." + (f" Did you mean {near!r}?" if near else "")
-    return refusal(at.steps, at.text) or unknown
+    return f"{at.shown} is none of {', '.join(choices)}." + (f" Did you mean {near!r}?" if near else "")
 
 
 def _keys(model: type[BaseModel], loc: tuple[Step, ...]) -> Mapping[str, str]:
@@ -122,42 +178,3 @@ def _forms(annotation: Any) -> Iterator[type[BaseModel]]:
         yield annotation
     for part in typing.get_args(annotation):
         yield from _forms(part)
-
-
-class Report:
-    """The problems of one load, as they are found. At one place only the first counts: the rest follows from it."""
-
-    def __init__(self) -> None:
-        self._found: dict[tuple[str, str], Problem] = {}
-
-    def add(self, *problems: Problem) -> None:
-        for problem in problems:
-            self._found.setdefault((problem.where or problem.message, problem.path), problem)
-
-    def __bool__(self) -> bool:
-        return bool(self._found)
-
-    def sorted(self, files: Iterable[Path], secrets: Mapping[str, Secret]) -> list[Problem]:
-        """Return the problems by file, in the order of `files`, and by line; without any secret."""
-        order = {str(file): index for index, file in enumerate(files)}
-        redactor = Redactor(secrets.values())
-
-        def key(problem: Problem) -> tuple[int, str, int, int]:
-            file, line, column = _split(problem.where)
-            return order.get(file, len(order)), file, line, column
-
-        return [
-            Problem(where=problem.where, path=problem.path, message=redactor.text(problem.message))
-            for problem in sorted(self._found.values(), key=key)
-        ]
-
-
-def _split(where: str) -> tuple[str, int, int]:
-    """Split `file:line:column`, `module:line` or a bare file."""
-    numbers: list[int] = []
-    rest = where
-    while len(numbers) < 2 and rest.rpartition(":")[2].isdigit():
-        rest, _, digits = rest.rpartition(":")
-        numbers.insert(0, int(digits))
-    line, column = (*numbers, 0, 0)[:2]
-    return rest, line, column

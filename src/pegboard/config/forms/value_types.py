@@ -20,10 +20,10 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from pegboard.config.environment import Expanded, concealed, is_list, typed
+from pegboard.config.yaml.environment import Expanded, concealed, typed
 from pegboard.core.names import check_namespace, check_tool_name
 from pegboard.model.error import DefinitionError
-from pegboard.model.json_types import JSONValue
+from pegboard.model.json_types import JSONValue, is_list
 from pegboard.model.rate_limit import LimitScope, RateLimit, WhenStoreIsDown
 from pegboard.model.secret import Secret
 

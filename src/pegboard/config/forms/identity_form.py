@@ -9,7 +9,7 @@ from pydantic import AfterValidator, ConfigDict, Field, StrictBool, StrictInt, m
 from pydantic_core import PydanticCustomError
 
 from pegboard.auth.claim_templates import Template
-from pegboard.config.value_types import FilledText, Form, Maybe, Names, Text, checked
+from pegboard.config.forms.value_types import FilledText, Form, Maybe, Names, Text, checked
 
 _WHEN = "exactly one of the keys key, claim"
 

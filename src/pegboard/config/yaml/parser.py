@@ -21,7 +21,7 @@ from ruamel.yaml.events import (
 )
 from ruamel.yaml.reader import ReaderError
 
-from pegboard.config.yaml_tree import Items, Mark, Node, Scalar, ScalarValue, Table
+from pegboard.config.yaml.tree import Items, Mark, Node, Scalar, ScalarValue, Table
 from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.error import Problem
 

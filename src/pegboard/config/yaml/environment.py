@@ -1,15 +1,14 @@
-"""Interpolate: put the values of environment variables into what an operator's file says, once, when it is loaded."""
+"""Environment: put the values of its variables into what an operator's file says, once, when it is loaded."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TypeGuard
 
-from pegboard.config.yaml_parser import scalar_value
-from pegboard.config.yaml_tree import At, Items, Scalar, ScalarValue, Table
+from pegboard.config.yaml.parser import scalar_value
+from pegboard.config.yaml.tree import At, Items, Scalar, ScalarValue, Table
 from pegboard.model.error import Problem
-from pegboard.model.json_types import JSON, JSONValue
+from pegboard.model.json_types import JSONValue, is_list, is_object
 from pegboard.model.secret import Secret
 
 # `$$` · `${NAME}` · `${NAME:-default}` · and what looks like one of them but is none.
@@ -25,9 +24,9 @@ class Expanded(str):
     is_plain: bool
 
     def __new__(cls, text: str, *, is_plain: bool) -> Expanded:
-        made = super().__new__(cls, text)
-        made.is_plain = is_plain
-        return made
+        expanded = super().__new__(cls, text)
+        expanded.is_plain = is_plain
+        return expanded
 
     def typed(self) -> ScalarValue:
         """Return what it means where any value may stand: without quotes the YAML value, with quotes the text."""
@@ -47,7 +46,7 @@ class Environment:
         self.defaulted: dict[str, str] = {}
         self.problems: list[Problem] = []
 
-    def take(self, name: str) -> str | None:
+    def variable(self, name: str) -> str | None:
         """Return the value of a variable and remember it as a secret; `None` when it is not set."""
         value = self._env.get(name)
         if value:
@@ -88,7 +87,7 @@ class Environment:
 
     def _value(self, match: re.Match[str], at: At) -> str:
         name, default = match["name"], match["default"]
-        value = self.take(name)
+        value = self.variable(name)
         if default is not None and not value:
             self.defaulted.setdefault(name, at.origin)
             return default
@@ -100,16 +99,6 @@ class Environment:
 
 
 # ---------------------------------------------------------------- plain values
-
-
-def is_table(value: object) -> TypeGuard[JSON]:
-    """Tell whether a plain value is a mapping."""
-    return isinstance(value, dict)
-
-
-def is_list(value: object) -> TypeGuard[list[JSONValue]]:
-    """Tell whether a plain value is a list."""
-    return isinstance(value, list)
 
 
 def typed(value: JSONValue) -> JSONValue:
@@ -125,7 +114,7 @@ def concealed(value: JSONValue) -> JSONValue:
 def _changed(value: JSONValue, change: Callable[[Expanded], JSONValue]) -> JSONValue:
     if isinstance(value, Expanded):
         return change(value)
-    if is_table(value):
+    if is_object(value):
         return {key: _changed(item, change) for key, item in value.items()}
     if is_list(value):
         return [_changed(item, change) for item in value]

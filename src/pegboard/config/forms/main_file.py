@@ -1,0 +1,156 @@
+"""Main file: the top-level keys of pegboard.yaml, and of the files that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+
+from pydantic import AfterValidator, Discriminator, Field, Tag, create_model, model_validator
+from pydantic_core import PydanticCustomError
+
+from pegboard.config.forms.identity_form import IdentityForm
+from pegboard.config.forms.predicate_form import PredicateForm
+from pegboard.config.forms.profile_form import ProfileForm
+from pegboard.config.forms.value_types import (
+    MAPPING,
+    TEXT,
+    Anything,
+    ConcealedText,
+    FilledText,
+    Flag,
+    Form,
+    Limit,
+    Maybe,
+    ModuleName,
+    Namespace,
+    PositiveNumber,
+    PositiveWhole,
+    ProfileName,
+    Reference,
+    Text,
+)
+from pegboard.model.bounds import Bounds
+from pegboard.model.hook import HookKind
+
+# Bounds that nothing obeys in this version; `unsupported` says why a config may not set them.
+UNUSED_BOUNDS: Final = frozenset({"agent_timeout_s", "upload_bytes"})
+
+
+class HookForm(Form):
+    """A function of yours at one point of every call that it matches."""
+
+    on: HookKind = Field(description="When it runs. One that fails refuses the call when it stands before.")
+    match: FilledText = Field("*", description="A glob over tool names.")
+    use: Reference = Field(description="The function, as `python:module:function`.")
+    required: Flag = Field(False, description="Whether a hook after the call that fails makes the call fail.")
+
+
+class RateLimits(Form):
+    """How calls are limited where a tool says nothing, and where they are counted."""
+
+    store: Maybe[ConcealedText] = Field(
+        None,
+        description="A Redis or Valkey by URI, such as redis://localhost:6379, to share counts between processes; "
+        "without it they are counted in this process.",
+    )
+    default: Maybe[Limit] = Field(
+        None, description="The limit of every tool that has none of its own, such as 100/60s."
+    )
+
+
+def _limits() -> type[Form]:
+    """Return a form with one key for each bound of core, of the type that the bound has."""
+    defaults = Bounds()
+    keys: dict[str, Any] = {}
+    for item in fields(Bounds):
+        if item.name in UNUSED_BOUNDS:
+            continue
+        value: int | float = getattr(defaults, item.name)
+        words = item.name.removesuffix("_s").removesuffix("_bytes").replace("_", " ")
+        unit = " in seconds" if item.name.endswith("_s") else " in bytes" if item.name.endswith("_bytes") else ""
+        kind: Any = PositiveWhole if isinstance(value, int) else PositiveNumber
+        keys[item.name] = (
+            Maybe[kind],
+            Field(None, description=f"The limit {words}{unit}; {value:,} by default."),
+        )
+    return create_model(
+        "Limits", __base__=Form, __doc__="The limits of this process, by the names in `pegboard.Bounds`.", **keys
+    )
+
+
+if TYPE_CHECKING:
+    LimitsForm: TypeAlias = Form
+else:
+    LimitsForm = _limits()
+
+
+class ModelForm(Form):
+    """A language model behind an endpoint that speaks OpenAI's chat completions."""
+
+    provider: Literal["openai", "openai_compatible"] = Field(description="Whose it is; the second needs a base_url.")
+    name: FilledText = Field(description="What the provider calls it.")
+    base_url: Maybe[FilledText] = Field(None, description="Where it is, such as http://127.0.0.1:8000/v1.")
+    api_key: Maybe[ConcealedText] = Field(None, description="The key; OPENAI_API_KEY of the environment without it.")
+    timeout_seconds: PositiveNumber = Field(60.0, description="How long one answer may take, in seconds.")
+
+    @model_validator(mode="after")
+    def _says_where(self) -> ModelForm:
+        if self.provider == "openai_compatible" and self.base_url is None:
+            raise PydanticCustomError("definition", "{said}", {"said": "openai_compatible needs `base_url`"})
+        return self
+
+
+def _model_text(value: str) -> str:
+    provider, _, name = value.partition(":")
+    if provider != "openai" or not name:
+        text = "expected `openai:name`, or a mapping with provider, name and base_url"
+        raise PydanticCustomError("definition", "{said}", {"said": text})
+    return value
+
+
+ModelRef: TypeAlias = Annotated[
+    Annotated[ModelForm, Tag(MAPPING)] | Annotated[Text, AfterValidator(_model_text), Tag(TEXT)],
+    Discriminator(lambda value: MAPPING if isinstance(value, dict) else TEXT),
+]
+
+
+class Fragment(Form):
+    """What any file may hold: the main file, and those that it names under `files:`.
+
+    Tools and hooks are validated one by one, by their own forms.
+    """
+
+    python: tuple[ModuleName, ...] = Field(
+        (), description="Modules to import; what they register on pegboard.default_catalog is collected."
+    )
+    settings: Mapping[Text, Anything] = Field(
+        default_factory=dict[str, Any], description="Values for your code, as `ctx.settings`, and for predicates."
+    )
+    predicates: Mapping[FilledText, PredicateForm] = Field(
+        default_factory=dict[str, PredicateForm], description="Named yes/no questions, for `available:` of tools."
+    )
+    groups: Mapping[FilledText, Text | None] = Field(
+        default_factory=dict[str, str | None], description="Groups of tools and what each is for."
+    )
+    tools: tuple[Any, ...] = Field((), description="The tools, each of a `type`.")
+    profiles: Mapping[ProfileName, ProfileForm] = Field(
+        default_factory=dict[str, ProfileForm], description="Named slices of the catalog, one for each kind of caller."
+    )
+    hooks: tuple[Any, ...] = Field((), description="Functions that run before, around or after calls.")
+
+
+class MainFile(Fragment):
+    """pegboard.yaml: every tool once, and who may use it."""
+
+    name: Namespace = Field("pegboard", description="The name of this catalog, shown to clients.")
+    plugins: tuple[FilledText, ...] = Field(
+        (), description="Plugins to load, by the names of their entry points: they bring more types of tools."
+    )
+    files: tuple[FilledText, ...] = Field((), description="More files, as globs relative to this one.")
+    models: Mapping[FilledText, ModelRef] = Field(
+        default_factory=dict[str, Any], description="Language models by name; tools that name none use `default`."
+    )
+    limits: Maybe[LimitsForm] = Field(None, description="Limits of this process.")
+    rate_limits: Maybe[RateLimits] = Field(None, description="Limits on calls.")
+    identity: Maybe[IdentityForm] = Field(None, description="Who may come in over HTTP, and as whom.")

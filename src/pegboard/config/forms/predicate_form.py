@@ -1,0 +1,105 @@
+"""Predicates: the keys of a yes/no question under `predicates:`, and of `available:` of a tool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic_core import PydanticCustomError
+
+from pegboard.config.forms.value_types import (
+    FLAG,
+    MAPPING,
+    TEXT,
+    FilledText,
+    Flag,
+    Form,
+    Maybe,
+    Reference,
+    Variable,
+    tag_of,
+)
+
+ONE_KEY = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+
+
+def one_key(said: Form, what: str) -> None:
+    """Refuse a form that says nothing, or more than one thing."""
+    if len(said.model_fields_set) != 1:
+        known = ", ".join(field.alias or name for name, field in type(said).model_fields.items())
+        raise PydanticCustomError(
+            "one_key", "{what} has exactly one of the keys {known}", {"what": what, "known": known}
+        )
+
+
+class PredicateForm(Form):
+    """One yes/no question on the context: exactly one key."""
+
+    model_config = ONE_KEY
+
+    secret: Maybe[Variable] = Field(
+        None,
+        description="The secret of this name is present and not empty; it may come from the environment.",
+    )
+    context: Maybe[FilledText] = Field(None, description="This field of the context is set, such as space_id.")
+    setting: Maybe[FilledText] = Field(None, description="This entry of `settings:` is on.")
+    python: Maybe[Reference] = Field(None, description="This function `(ctx) -> bool` says yes, sync or async.")
+    all: Maybe[tuple[PredicateRef, ...]] = Field(None, description="All of these say yes.")
+    any: Maybe[tuple[PredicateRef, ...]] = Field(None, description="At least one of these says yes.")
+    not_: Maybe[PredicateRef] = Field(None, alias="not", description="This says no.")
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> PredicateForm:
+        one_key(self, "a predicate")
+        return self
+
+
+PredicateRef: TypeAlias = Annotated[
+    Annotated[PredicateForm, Tag(MAPPING)] | Annotated[FilledText, Tag(TEXT)],
+    Discriminator(lambda value: MAPPING if isinstance(value, dict) else TEXT),
+]
+
+
+class AvailableForm(Form):
+    """Several questions as one: exactly one key."""
+
+    model_config = ONE_KEY
+
+    all: Maybe[tuple[Available, ...]] = Field(None, description="All of these hold.")
+    any: Maybe[tuple[Available, ...]] = Field(None, description="At least one of these holds.")
+    not_: Maybe[Available] = Field(None, alias="not", description="This does not hold.")
+    source: Maybe[FilledText] = Field(None, description="The source of this name is up.")
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> AvailableForm:
+        one_key(self, "available")
+        return self
+
+    def spelled(self) -> dict[str, object]:
+        """Return the form in which core reads availability."""
+        parts = {"all": self.all, "any": self.any, "not": self.not_, "source": self.source}
+        return {key: availability(part) for key, part in parts.items() if part is not None}
+
+
+Available: TypeAlias = Annotated[
+    Annotated[AvailableForm, Tag(MAPPING)] | Annotated[FilledText, Tag(TEXT)] | Annotated[Flag, Tag(FLAG)],
+    Discriminator(tag_of),
+]
+
+
+def availability(said: Any) -> object:
+    """Return what core reads for a validated `Available`."""
+    if isinstance(said, AvailableForm):
+        return said.spelled()
+    return [availability(part) for part in said] if isinstance(said, tuple) else said  # pyright: ignore[reportUnknownVariableType] - Available
+
+
+def secret_names(form: PredicateForm | str) -> Iterable[str]:
+    """Yield the names of the secrets that a predicate asks for."""
+    if isinstance(form, str):
+        return
+    if form.secret is not None:
+        yield form.secret
+    for part in (*(form.all or ()), *(form.any or ()), *(() if form.not_ is None else (form.not_,))):
+        yield from secret_names(part)

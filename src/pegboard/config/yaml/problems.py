@@ -1,0 +1,49 @@
+"""Problems: what is wrong with a config, collected as it is found, and put in the order of its files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from pegboard.core.redaction import Redactor
+from pegboard.model.error import Problem
+from pegboard.model.secret import Secret
+
+
+class Report:
+    """The problems of one load, as they are found. At one place only the first counts: the rest follows from it."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], Problem] = {}
+
+    def add(self, *problems: Problem) -> None:
+        for problem in problems:
+            self._found.setdefault((problem.where or problem.message, problem.path), problem)
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def sorted(self, files: Iterable[Path], secrets: Mapping[str, Secret]) -> list[Problem]:
+        """Return the problems by file, in the order of `files`, and by line; without any secret."""
+        order = {str(file): index for index, file in enumerate(files)}
+        redactor = Redactor(secrets.values())
+
+        def key(problem: Problem) -> tuple[int, str, int, int]:
+            file, line, column = _split(problem.where)
+            return order.get(file, len(order)), file, line, column
+
+        return [
+            Problem(where=problem.where, path=problem.path, message=redactor.text(problem.message))
+            for problem in sorted(self._found.values(), key=key)
+        ]
+
+
+def _split(where: str) -> tuple[str, int, int]:
+    """Split `file:line:column`, `module:line` or a bare file."""
+    numbers: list[int] = []
+    rest = where
+    while len(numbers) < 2 and rest.rpartition(":")[2].isdigit():
+        rest, _, digits = rest.rpartition(":")
+        numbers.insert(0, int(digits))
+    line, column = (*numbers, 0, 0)[:2]
+    return rest, line, column
