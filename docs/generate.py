@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pegboard
+from pegboard.authoring.option_table import OPTIONS, Option
 from pegboard.authoring.options import ToolKeywords
 from pegboard.cli import main as run_command
 from pegboard.cli.app import COMMANDS
@@ -223,11 +224,21 @@ def python_page() -> Iterator[str]:
     yield "`catalog.observe(observer)` sends them to any object that has methods of these names, each taking an `Event`.\n"
     yield from _table(("Event", "When"), [(f"`{name}`", EVENTS[name]) for name in EVENTS])
     yield "## Options of a tool\n"
-    yield "Keywords of `@catalog.tool(…)`, `@catalog.builder(…)` and of class tools, `class X(Tool, …)`.\n"
+    yield "Keywords of `@catalog.tool(…)` and of class tools, `class X(Tool, …)`. `@catalog.builder(…)` has what is marked."
+    yield "A subclass inherits what is not *own*; *merged* mappings are joined. In a config each tool has a `name` as well.\n"
     rows = [
-        (f"`{name}`", f"`{_escaped(str(_annotation(kind)))}`") for name, kind in ToolKeywords.__annotations__.items()
+        (
+            f"`{option.name}`",
+            f"`{_escaped(str(_annotation(ToolKeywords.__annotations__[option.name])))}`",
+            "" if option.default is None else f"`{option.default!r}`",
+            "yes" if option.of_builder else "",
+            "" if option.inheritance == "inherited" else option.inheritance,
+            _yaml_key(option),
+            _escaped(option.meaning),
+        )
+        for option in OPTIONS
     ]
-    yield from _table(("Option", "Type"), rows)
+    yield from _table(("Option", "Type", "Default", "Builder", "Subclass", "In a config", "Meaning"), rows)
     for name in pegboard.__all__:
         yield from _described(name, getattr(pegboard, name))
 
@@ -429,6 +440,13 @@ def _parameter(item: inspect.Parameter) -> str:
 def _annotation(kind: Any) -> Any:
     found = getattr(kind, "__forward_arg__", kind)
     return found if isinstance(found, str) else getattr(found, "__name__", found)
+
+
+def _yaml_key(option: Option) -> str:
+    """Return where a config says an option; ``""`` where it cannot."""
+    if option.yaml is None:
+        return ""
+    return f"`{option.yaml.within}.{option.yaml_key}`" if option.yaml.within else f"`{option.yaml_key}`"
 
 
 def _spaced(name: str) -> str:

@@ -10,22 +10,22 @@ from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.json_types import JSON
 
 
-class Declared(NamedTuple):
+class ParameterName(NamedTuple):
     """A property, or an alias and what it was said to stand for, in the order of their declaration."""
 
     name: str
     stands_for: str | None = None
 
 
-def declared(fields: Mapping[str, FieldSpec], aliases: Mapping[str, str]) -> Iterator[Declared]:
+def declared(fields: Mapping[str, FieldSpec], aliases: Mapping[str, str]) -> Iterator[ParameterName]:
     """Yield properties, each with the aliases of its field, then the aliases that were declared apart."""
     for name, field in fields.items():
-        yield Declared(name)
-        yield from (Declared(alias, name) for alias in field.aliases)
-    yield from (Declared(alias, said) for alias, said in aliases.items())
+        yield ParameterName(name)
+        yield from (ParameterName(alias, name) for alias in field.aliases)
+    yield from (ParameterName(alias, said) for alias, said in aliases.items())
 
 
-def resolve(items: Iterable[Declared], *, where: str) -> dict[str, str]:
+def resolve(items: Iterable[ParameterName], *, where: str) -> dict[str, str]:
     """Return every alias with the property it stands for; an alias of an alias resolves to the property.
 
     Raises:

@@ -1,26 +1,22 @@
-"""Built: declare the tools that a builder makes for each context, and read what it made."""
+"""Builder: declare the tools that a builder makes for each context, and read what it built."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from pegboard.authoring.function import function_entry
-from pegboard.authoring.options import ToolOptions, origin_of
+from pegboard.authoring.option_table import OPTIONS, value_at, with_values
+from pegboard.authoring.options import ToolOptions
+from pegboard.authoring.signature import origin_of
 from pegboard.authoring.tool_class import Tool
 from pegboard.model.error import DefinitionError, Problem
-from pegboard.model.tool import Annotations, BuilderRef, ToolEntry, ToolSpec
+from pegboard.model.tool import BuilderRef, ToolEntry, ToolSpec
 
 log = logging.getLogger("pegboard")
-# A builder has no parameters of its own for these to speak of; what it builds says them.
-_OF_THE_BUILT = ("name", "inline", "output", "aliases", "additional_properties")
-# These are judged on the declaration, before anything is built.
-_OF_THE_DECLARATION = ("available", "factory", "internal_only", "full_names")
-_SMALLER_WINS = ("timeout_s", "max_concurrency", "max_result_bytes")
-_SAID_ONCE = ("consent", "rate_limit")
-_UNSAID = ToolSpec(name="unsaid")
+_DEFAULTS = ToolSpec(name="default")
 
 
 def builder_entries(
@@ -32,17 +28,19 @@ def builder_entries(
         DefinitionError: no name at all, an option that only a built tool can have.
     """
     where = origin_of(build)
-    unsaid = ToolOptions()
-    faults = [f"a builder cannot have {key}=; say it of the tool it builds." for key in _OF_THE_BUILT
-              if getattr(options, key) != getattr(unsaid, key)]  # fmt: skip
+    faults = [
+        f"a builder cannot have {option.name}=; say it of the tool it builds."
+        for option in OPTIONS
+        if (option.of_code or option.name == "name") and options[option.name] != option.default
+    ]
     if not names:
         faults.append("a builder needs the names of what it builds: a name, a list, or a function that gives a list.")
     if faults:
         raise DefinitionError([Problem(where=where, message=fault) for fault in faults])
-    ref = BuilderRef(build=build, names=tuple(names), is_bundle=options.full_names == [])
-    words = {name: description if isinstance(description, str) else description.get(name, "") for name in names}
+    ref = BuilderRef(build=build, names=tuple(names), is_bundle=options["full_names"] == [])
+    described = {name: description if isinstance(description, str) else description.get(name, "") for name in names}
     return [
-        ToolEntry(spec=options.base_spec(name=name, description=words[name], origin=where), builder=ref)
+        ToolEntry(spec=options.base_spec(name=name, description=described[name], origin=where), builder=ref)
         for name in names
     ]
 
@@ -70,50 +68,44 @@ def read_built(built: Any, declared: ToolEntry | None) -> list[ToolEntry]:
     if isinstance(built, list | tuple):
         return [entry for item in cast("Sequence[object]", built) for entry in read_built(item, declared)]
     if isinstance(built, ToolEntry):
-        made = built
+        entry = built
     elif isinstance(built, type) and issubclass(built, Tool) and not built.is_abstract:
-        made = built.tool_entry
+        entry = built.tool_entry
     elif callable(cast("object", built)):
-        made = function_entry(cast("Callable[..., Any]", built), ToolOptions())
+        entry = function_entry(cast("Callable[..., Any]", built), ToolOptions())
     else:
         raise DefinitionError(f"{built!r} is no tool: give a function, a Tool class or ToolSpec(…).bind(handler).")
-    return [made] if declared is None else [replace(made, spec=_merged(made.spec, declared.spec), fingerprint="")]
+    if declared is None:
+        return [entry]
+    return [replace(entry, spec=_joined(entry.spec, declared.spec), fingerprint="")]
 
 
-def _merged(made: ToolSpec, declared: ToolSpec) -> ToolSpec:
-    """Return the built declaration under the guards of its builder's: a guard that either has holds."""
-    said = [name for name in _OF_THE_DECLARATION if getattr(made, name) != getattr(_UNSAID, name)]
-    twice = [name for name in _SAID_ONCE if _differ(name, made, declared)]
-    if said or twice:
+def _joined(built: ToolSpec, declared: ToolSpec) -> ToolSpec:
+    """Return the built declaration under the guards of its builder's: a guard that either has holds.
+
+    Raises:
+        DefinitionError: the built tool says what only its builder may say, or another guard than it.
+    """
+    values: dict[tuple[str, ...], Any] = {}
+    refused: list[str] = []
+    differing: list[str] = []
+    for option in OPTIONS:
+        if not option.path or option.built == "built":
+            continue
+        default, own, lent = (value_at(spec, option.path) for spec in (_DEFAULTS, built, declared))
+        if option.built == "declaration" and own != default:
+            refused.append(option.name)
+        elif option.built == "same" and default not in (own, lent) and own != lent:
+            differing.append(option.name)
+        elif option.built == "builder" or (option.built in ("lent", "same") and own == default):
+            values[option.path] = lent
+        elif option.built == "merged":
+            values[option.path] = {**lent, **own}
+        elif option.built == "smaller" and (limits := [limit for limit in (own, lent) if limit is not None]):
+            values[option.path] = min(limits)
+    if refused or differing:
         raise DefinitionError(
-            f"the built tool {made.name!r} says {', '.join(said + twice)}: say it in one place, at the builder "
+            f"the built tool {built.name!r} says {', '.join(refused + differing)}: say it in one place, at the builder "
             f"({declared.origin})."
         )
-    kept = ("name", "input_schema", "output_schema", "aliases", "allow_unknown", "origin", *_OF_THE_DECLARATION)
-    lent = {
-        item.name: getattr(declared, item.name)
-        for item in fields(ToolSpec)
-        if item.name not in kept and getattr(made, item.name) == getattr(_UNSAID, item.name)
-    }
-    smaller = {
-        name: min(limits)
-        for name in _SMALLER_WINS
-        if (limits := [limit for limit in (getattr(made, name), getattr(declared, name)) if limit is not None])
-    }
-    hints = _hints(made.annotations, declared.annotations)
-    own = {"namespace": declared.namespace, "groups": declared.groups, "annotations": hints}
-    return replace(made, **{**lent, **smaller, **own})
-
-
-def _differ(name: str, made: ToolSpec, declared: ToolSpec) -> bool:
-    one, other, unsaid = getattr(made, name), getattr(declared, name), getattr(_UNSAID, name)
-    return unsaid not in (one, other) and one != other
-
-
-def _hints(made: Annotations, declared: Annotations) -> Annotations:
-    lent = {
-        item.name: getattr(declared, item.name)
-        for item in fields(Annotations)
-        if item.name != "extra" and getattr(made, item.name) is None
-    }
-    return replace(made, **lent, extra={**declared.extra, **made.extra})
+    return with_values(built, values)

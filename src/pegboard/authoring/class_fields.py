@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from inspect import get_annotations
 from typing import Any, ClassVar, get_args, get_origin
 
-from pegboard.authoring.aliases import Declared, published, resolve
+from pegboard.authoring.aliases import ParameterName, published, resolve
 from pegboard.authoring.field import MISSING, FieldSpec
 from pegboard.authoring.json_schema import draw_parameters, parameter
 from pegboard.authoring.signature import docstring, own_hints
@@ -151,17 +151,17 @@ def _is_bare_collection(annotation: Any) -> bool:
     return is_wrapper and any(_is_bare_collection(part) for part in args)
 
 
-def _declared(cls: type, base: type, fields: Mapping[str, FieldSpec]) -> Iterator[Declared]:
+def _declared(cls: type, base: type, fields: Mapping[str, FieldSpec]) -> Iterator[ParameterName]:
     """Yield fields and aliases in the order of their declaration: those of the bases first."""
     told: set[str] = set()
     for owner in _owners(cls, base):
         own = [name for name in get_annotations(owner) if name in fields and name not in told]
         for name in own:
             told.add(name)
-            yield Declared(name)
-            yield from (Declared(alias, name) for alias in fields[name].aliases)
+            yield ParameterName(name)
+            yield from (ParameterName(alias, name) for alias in fields[name].aliases)
         aliases: Mapping[str, str] = owner.__dict__.get("own_aliases", {})
-        yield from (Declared(alias, said) for alias, said in aliases.items())
+        yield from (ParameterName(alias, said) for alias, said in aliases.items())
 
 
 # ---------------------------------------------------------------- required means present, not null and not blank

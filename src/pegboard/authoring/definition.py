@@ -1,4 +1,4 @@
-"""Declaring: read what a catalog is given as entries."""
+"""Definition: what a catalog is given to declare, as entries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 
 from pegboard.authoring.builder import builder_entries, named_later, read_built
 from pegboard.authoring.function import function_entry
-from pegboard.authoring.options import ToolOptions, as_groups, origin_of
+from pegboard.authoring.options import ToolOptions
+from pegboard.authoring.signature import origin_of
 from pegboard.authoring.tool_class import Tool
 from pegboard.model.call_context import CallContext
 from pegboard.model.context import ToolContext
@@ -18,9 +19,14 @@ from pegboard.model.json_types import JSON
 from pegboard.model.tool import Handler, Runs, ToolEntry, ToolSpec
 
 __all__ = [
-    "ToolOptions", "as_groups", "builder_entries", "function_entry", "named_later", "origin_of", "read_built",
+    "ToolOptions",
+    "builder_entries",
+    "function_entry",
+    "named_later",
+    "origin_of",
+    "read_built",
     "read_registered",
-]  # fmt: skip
+]
 
 
 def read_registered(

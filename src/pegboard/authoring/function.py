@@ -11,14 +11,13 @@ from pegboard.authoring import signature
 from pegboard.authoring.aliases import declared, published, resolve
 from pegboard.authoring.field import MISSING
 from pegboard.authoring.json_schema import output_schema, output_writer
-from pegboard.authoring.options import ToolKeywords, ToolOptions, as_groups, origin_of, underlying
+from pegboard.authoring.options import ToolOptions
+from pegboard.authoring.signature import origin_of, underlying
 from pegboard.core.names import snake_case
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError, DefinitionError, Problem
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import Handler, Runs, ToolEntry
-
-__all__ = ["ToolKeywords", "ToolOptions", "as_groups", "function_entry", "origin_of"]
 
 
 def function_entry(fn: Callable[..., Any], options: ToolOptions) -> ToolEntry:
@@ -31,9 +30,9 @@ def function_entry(fn: Callable[..., Any], options: ToolOptions) -> ToolEntry:
     _refuse_what_is_no_function(fn, where)
     reading = signature.read_function(fn, where=where)
     spec = options.base_spec(name=_name(fn, options, where), description=reading.description, origin=where)
-    returns = reading.returns if options.output is None else options.output
+    returns = reading.returns if options["output"] is None else options["output"]
     fields = reading.drawing.fields
-    aliases = resolve(declared(fields, options.aliases or {}), where=where)
+    aliases = resolve(declared(fields, options["aliases"] or {}), where=where)
     spec = replace(
         spec,
         input_schema=published(_with_extra(reading, options, where), fields, aliases),
@@ -42,7 +41,7 @@ def function_entry(fn: Callable[..., Any], options: ToolOptions) -> ToolEntry:
         allow_unknown=reading.extra is not MISSING,
     )
     is_async: bool = signature.is_async(fn)
-    runs: Runs = "async" if is_async else "inline" if options.inline else "thread"
+    runs: Runs = "async" if is_async else "inline" if options["inline"] else "thread"
     handler = _handler(fn, reading)
     writer = output_writer(returns)
     if writer is not None:
@@ -65,7 +64,7 @@ def _refuse_what_is_no_function(fn: Any, where: str) -> None:
 def _name(fn: Any, options: ToolOptions, where: str) -> str:
     bare = underlying(fn)
     name = bare.__name__ if inspect.isroutine(fn) or bare.__name__ != "__call__" else snake_case(type(fn).__name__)
-    if name == "<lambda>" and options.name is None:
+    if name == "<lambda>" and options["name"] is None:
         raise DefinitionError(Problem(where=where, message="a lambda has no name: say name='…'."))
     return name
 
@@ -73,7 +72,7 @@ def _name(fn: Any, options: ToolOptions, where: str) -> str:
 def _with_extra(reading: Any, options: ToolOptions, where: str) -> JSON:
     """Return the input schema; `**kwargs` takes further arguments, of its annotation or of `additional_properties`."""
     schema: JSON = reading.drawing.schema
-    said = options.additional_properties
+    said = options["additional_properties"]
     if reading.extra is MISSING:
         if said is not False:
             message = "additional_properties: the function has no **kwargs to take them."

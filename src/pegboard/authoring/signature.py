@@ -8,11 +8,10 @@ import sys
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any, cast, get_args, get_origin
 
 from pegboard.authoring.field import MISSING
 from pegboard.authoring.json_schema import Drawing, Parameter, draw_parameters, parameter
-from pegboard.authoring.options import underlying
 from pegboard.lazy import LazyModule
 from pegboard.model.call_context import CallContext
 from pegboard.model.context import ToolContext
@@ -196,3 +195,24 @@ def is_generator(fn: Callable[..., Any]) -> bool:
     """Tell whether calling gives a generator, which is no result."""
     bare = underlying(fn)
     return inspect.isgeneratorfunction(bare) or inspect.isasyncgenfunction(bare)
+
+
+# ---------------------------------------------------------------- where a declaration stands
+
+
+def underlying(fn: Callable[..., Any]) -> Any:
+    """Return the function behind a partial, a static method or an object that can be called."""
+    bare: Any = fn
+    while isinstance(bare, functools.partial | staticmethod):
+        bare = bare.func if isinstance(bare, functools.partial) else bare.__func__  # pyright: ignore[reportUnknownMemberType] - any function
+    if inspect.isroutine(bare) or isinstance(bare, type):
+        return bare
+    return getattr(cast("Any", type(bare)), "__call__", bare)
+
+
+def origin_of(fn: Callable[..., Any]) -> str:
+    """Return where a function stands, as `module:line`; without a line for code that has none."""
+    bare = inspect.unwrap(underlying(fn))
+    module = getattr(bare, "__module__", None) or "?"
+    line = getattr(getattr(bare, "__code__", None), "co_firstlineno", None)
+    return module if line is None else f"{module}:{line}"

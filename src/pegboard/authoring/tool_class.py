@@ -1,4 +1,4 @@
-"""Class: make a tool of a class whose fields are its parameters."""
+"""Tool class: make a tool of a class whose fields are its parameters."""
 
 from __future__ import annotations
 
@@ -60,10 +60,11 @@ class Tool(Rendering):
         where = _standing(cls)
         inherited: ToolOptions = getattr(cls, "tool_options", None) or ToolOptions()
         cls.tool_options = inherited.extended(keywords, where=where)
-        cls.own_aliases = cls.tool_options.aliases or {}
+        cls.own_aliases = cls.tool_options["aliases"] or {}
         cls.is_abstract, cls.is_registered = abstract, register and not abstract
         if not abstract:
-            cls.tool_fields = read_class(cls, base=Tool, additional=cls.tool_options.additional_properties, where=where)
+            additional = cls.tool_options["additional_properties"]
+            cls.tool_fields = read_class(cls, base=Tool, additional=additional, where=where)
             cls.tool_entry = class_entry(cls, where=where)
             cls._announce(None)
 
@@ -83,7 +84,7 @@ class Tool(Rendering):
         before = cls.tool_options, cls.tool_entry
         if check_tool_name(name) == cls.tool_entry.spec.name:
             return
-        cls.tool_options = replace(cls.tool_options, name=name)
+        cls.tool_options = cls.tool_options.replaced(name=name)
         cls.tool_entry = replace(cls.tool_entry, spec=replace(cls.tool_entry.spec, name=name))
         try:
             cls._announce(before[1].qualified_id)
@@ -128,26 +129,29 @@ def class_entry(cls: type[Tool], *, where: str) -> ToolEntry:
     Raises:
         DefinitionError: keywords, hooks or a `perform` that cannot be honoured.
     """
-    said, fields = cls.tool_options, cls.tool_fields
+    options, fields = cls.tool_options, cls.tool_fields
+    output = options["output"]
     if cls.perform is Tool.perform:
         message = f"{cls.__name__} has no perform(); write one, or say abstract=True."
         raise DefinitionError(Problem(where=where, message=message))
-    spec = said.base_spec(name=snake_case(cls.__name__), description=_words(cls), origin=where)
     spec = replace(
-        spec, input_schema=fields.schema, aliases=fields.aliases, allow_unknown=fields.takes_extra,
-        output_schema=None if said.output is None else output_schema(said.output, where=where),
-    )  # fmt: skip
+        options.base_spec(name=snake_case(cls.__name__), description=_description(cls), origin=where),
+        input_schema=fields.schema,
+        aliases=fields.aliases,
+        allow_unknown=fields.takes_extra,
+        output_schema=None if output is None else output_schema(output, where=where),
+    )
     instances = class_hooks.Instances(cls, fields)
-    write = None if said.output is None else output_writer(said.output)
+    write = None if output is None else output_writer(output)
     return ToolEntry(
         spec=spec,
         handler=class_hooks.perform_handler(cls, instances, write=write, where=where),
         hooks=class_hooks.class_hooks(cls, Tool, instances, where=where),
-        runs=class_hooks.runs_of(cls.perform, inline=said.inline),
+        runs=class_hooks.runs_of(cls.perform, inline=options["inline"]),
     )
 
 
-def _words(cls: type[Tool]) -> str:
+def _description(cls: type[Tool]) -> str:
     """Return the class's own docstring, or else the description of the nearest concrete base."""
     if cls.__doc__:
         return docstring(cls)[0]

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from pegboard.authoring.function import function_entry, origin_of
-from pegboard.authoring.options import ToolOptions
+from pegboard.authoring.definition import ToolOptions, function_entry, origin_of
 from pegboard.core.judge import Selection
 from pegboard.core.ports import Caller
 from pegboard.core.registry import Registry
@@ -228,7 +226,7 @@ class Offers:
 def _entry(fn: Callable[..., Any], namespace: str, said: Mapping[str, Any]) -> ToolEntry:
     options = ToolOptions.of(said, where=origin_of(fn))
     # What it returns is no structured value with a schema: it becomes contents, messages or words.
-    return function_entry(fn, replace(options, namespace=namespace, output=Any))
+    return function_entry(fn, options.replaced(namespace=namespace, output=Any))
 
 
 def _words(entry: ToolEntry) -> dict[str, Any]:

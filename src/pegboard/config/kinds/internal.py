@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
-from pegboard.authoring.function import ToolOptions, function_entry
+from pegboard.authoring.definition import ToolOptions, function_entry
 from pegboard.authoring.tool_class import Tool
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared

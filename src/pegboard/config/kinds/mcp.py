@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
 from pegboard.config.forms.value_types import FilledText, Flag, Form, Maybe, Names, PositiveNumber, Text, ToolName
-from pegboard.config.kinds.tool_form import ToolForm, overlaid
+from pegboard.config.kinds.tool_form import ToolForm, guards_of_each_tool, keys_of_one_tool, overlaid
 from pegboard.config.yaml.environment import concealed
 from pegboard.config.yaml.tree import At
 from pegboard.model.error import DefinitionError
@@ -29,9 +29,6 @@ _OF_ONE_TRANSPORT = {
     "url": "http",
     "headers": "http",
 }
-# What is said of one tool, and so cannot be said of all tools of a server.
-_OF_ONE_TOOL = ("annotations", "aliases", "output", "examples", "renamed_from", "deprecated", "replaced_by")
-_OF_EACH = ("available", "rate_limit", "consent", "internal_only", "repair")
 
 
 def _text(value: object) -> object:
@@ -126,7 +123,7 @@ def _settings(tool: Declared[McpForm], build: BuildContext) -> ServerSettings:
         rename=server.tools.rename,
         groups=spec.groups,
         tool_groups=server.tools.groups,
-        own={key: getattr(spec, key) for key in _OF_EACH},
+        own={key: getattr(spec, key) for key in guards_of_each_tool()},
         timeout_s=spec.timeout_s or server.timeout,
         start=server.start,
         grace_s=server.grace,
@@ -148,7 +145,7 @@ def _misplaced(said: McpForm, at: At) -> list[Any]:
         (at / key).problem(
             "is said of one tool; an MCP server has its own for each of its tools. Remove it", at_key=True
         )
-        for key in _OF_ONE_TOOL
+        for key in keys_of_one_tool()
         if getattr(said, key) is not None
     ]
 

@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
 from pegboard.config.forms.value_types import ConcealedText, FilledText, Form, Maybe, Names
-from pegboard.config.kinds.tool_form import ToolForm, overlaid
+from pegboard.config.kinds.tool_form import ToolForm, guards_of_each_tool, keys_of_one_tool, overlaid
 from pegboard.config.yaml.config_files import read_text
 from pegboard.config.yaml.parser import parse
 from pegboard.config.yaml.tree import Items, Node, Table
@@ -28,8 +28,8 @@ from pegboard.sources.openapi.openapi_source import ApiSettings, OpenApiSource
 
 # YAML is read by a slow and careful reader: what is larger comes as JSON.
 MAX_YAML_BYTES = 4 * MIB
-_OF_ONE_TOOL = ("annotations", "aliases", "output", "examples", "renamed_from", "replaced_by")
-_OF_EACH = ("available", "rate_limit", "consent", "internal_only", "repair", "deprecated")
+# Of an API it can be said: all of its operations end with it.
+_DEPRECATED = "deprecated"
 
 
 class BasicForm(Form):
@@ -85,8 +85,8 @@ def declare(tool: Declared[OpenApiForm], build: BuildContext) -> None:
     at, said = tool.at, tool.value.openapi
     misplaced = [
         (at / key).problem("is said of one tool; an API has many. Remove it", at_key=True)
-        for key in _OF_ONE_TOOL
-        if getattr(tool.value, key, None) is not None
+        for key in keys_of_one_tool()
+        if key != _DEPRECATED and getattr(tool.value, key) is not None
     ]
     if misplaced:
         build.report.add(*misplaced)
@@ -124,7 +124,7 @@ def _settings(tool: Declared[OpenApiForm], build: BuildContext) -> ApiSettings:
         headers=_headers(auth),
         query=auth.query,
         groups=spec.groups,
-        own={key: getattr(spec, key) for key in _OF_EACH},
+        own={key: getattr(spec, key) for key in (*guards_of_each_tool(), _DEPRECATED)},
         timeout_s=spec.timeout_s or build.config.bounds.tool_timeout_s,
         origin=tool.at.origin,
         bounds=build.config.bounds,

@@ -1,19 +1,19 @@
-"""Tool: the keys that tools of every kind may have, and what becomes of them."""
+"""Tool form: the keys that tools of every kind may have, made of the table of options, and what becomes of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from itertools import starmap
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, create_model
 from pydantic_core import PydanticCustomError
 
-from pegboard.authoring.aliases import Declared as Name
-from pegboard.authoring.aliases import resolve
+from pegboard.authoring.aliases import ParameterName, resolve
+from pegboard.authoring.option_table import BY_NAME, OPTIONS, YamlForm, with_options
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
 from pegboard.config.forms.predicate_form import Available, availability
@@ -32,8 +32,10 @@ from pegboard.config.forms.value_types import (
     reference,
 )
 from pegboard.config.parameters import read_schema
+from pegboard.config.yaml.tree import At
 from pegboard.core.registry import judges
 from pegboard.model.error import DefinitionError
+from pegboard.model.json_types import JSON
 from pegboard.model.tool import ConsentRule, ToolEntry, ToolSpec
 
 
@@ -61,58 +63,87 @@ def _day(value: str) -> str:
 Day: TypeAlias = Annotated[Text, AfterValidator(_day), Field(json_schema_extra={"format": "date"})]
 
 
-class AnnotationsForm(Form):
-    """Hints about a tool, in the words of Python or of MCP."""
-
-    title: Maybe[Text] = Field(None, description="A name for people.")
-    read_only: Maybe[Flag] = Field(None, description="It changes nothing.")
-    destructive: Maybe[Flag] = Field(None, description="What it changes may be lost.")
-    idempotent: Maybe[Flag] = Field(None, description="Twice is the same as once.")
-    open_world: Maybe[Flag] = Field(None, description="It reaches beyond what this catalog knows.")
-    readOnlyHint: Maybe[Flag] = Field(None, description="The same as read_only.")  # noqa: N815 - the wire's word
-    destructiveHint: Maybe[Flag] = Field(None, description="The same as destructive.")  # noqa: N815 - the wire's word
-    idempotentHint: Maybe[Flag] = Field(None, description="The same as idempotent.")  # noqa: N815 - the wire's word
-    openWorldHint: Maybe[Flag] = Field(None, description="The same as open_world.")  # noqa: N815 - the wire's word
-
-    def hints(self) -> dict[str, bool]:
-        """Return the hints that are said, by their names in Python."""
-        pairs = {
-            "read_only": (self.read_only, self.readOnlyHint),
-            "destructive": (self.destructive, self.destructiveHint),
-            "idempotent": (self.idempotent, self.idempotentHint),
-            "open_world": (self.open_world, self.openWorldHint),
-        }
-        said = {name: own if own is not None else wire for name, (own, wire) in pairs.items()}
-        return {name: value for name, value in said.items() if value is not None}
+def _consent(value: Any, at: At, build: BuildContext) -> ConsentRule:
+    if value in ("never", "always", "destructive"):
+        return value
+    rule = build.resolve(value, at)
+    return "always" if rule is None else rule
 
 
-class ToolForm(Form):
-    """What may be said of any tool."""
+def _schema(value: Any, at: At, build: BuildContext) -> JSON | None:
+    schema, problems = read_schema(value, at)
+    build.report.add(*problems)
+    return None if problems else schema
 
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _ValueForm:
+    """What may stand at a key, and how it is read as the value of its option; as it is without `read`."""
+
+    type: Any
+    read: Callable[[Any, At, BuildContext], Any] = lambda value, at, build: value
+
+
+# The forms that the table of options names.
+_VALUE_FORMS: Final[Mapping[YamlForm, _ValueForm]] = {
+    "aliases": _ValueForm(type=Maybe[Mapping[FilledText, FilledText]]),
+    "availability": _ValueForm(type=Maybe[Available], read=lambda value, at, build: availability(value)),
+    "consent": _ValueForm(type=Maybe[Consent], read=_consent),
+    "day": _ValueForm(type=Maybe[Day]),
+    "examples": _ValueForm(
+        type=Maybe[tuple[Mapping[Text, Anything], ...]], read=lambda value, at, build: tuple(map(dict, value))
+    ),
+    "filled text": _ValueForm(type=Maybe[FilledText]),
+    "flag": _ValueForm(type=Maybe[Flag]),
+    "limit": _ValueForm(type=Maybe[Limit], read=lambda value, at, build: rate_limit(value)),
+    "names": _ValueForm(type=Maybe[Names]),
+    "positive number": _ValueForm(type=Maybe[PositiveNumber]),
+    "schema": _ValueForm(type=Maybe[Mapping[Text, Anything]], read=_schema),
+    "text": _ValueForm(type=Maybe[Text]),
+}
+# In Python each hint is an option; in a config they stand together, under the name that MCP gives them.
+_HINTS = "annotations"
+
+
+def _yaml_keys(within: str) -> dict[str, Any]:
+    """Return the fields of a form for the options that the table says in `within`; MCP's spellings come last."""
+    hints = None if within else (Maybe[_AnnotationsForm], Field(None, description="Hints about what it does."))
+    keys: dict[str, Any] = {}
+    wire_keys: dict[str, Any] = {}
+    for option in OPTIONS:
+        yaml = option.yaml
+        if yaml is None:
+            continue
+        value = _VALUE_FORMS[yaml.form].type
+        if yaml.within == within:
+            keys[option.yaml_key] = (value, Field(None, description=yaml.meaning or option.meaning))
+            if yaml.wire_key:
+                wire_keys[yaml.wire_key] = (value, Field(None, description=f"The same as {option.yaml_key}."))
+        elif not within:
+            keys.setdefault(yaml.within, hints)
+    return {**keys, **wire_keys}
+
+
+_AnnotationsForm: Any = create_model(
+    "AnnotationsForm",
+    __base__=Form,
+    __module__=__name__,
+    __doc__="Hints about a tool, in the words of Python or of MCP.",
+    **_yaml_keys(_HINTS),
+)
+
+
+class _NamedForm(Form):
     name: ToolName = Field(description="How it is called: 1 to 64 of A-Z a-z 0-9 _ -.")
     type: FilledText = Field(description="What kind of tool it is.")
-    description: Maybe[Text] = Field(None, description="What it does and when to use it: the model reads this.")
-    groups: Maybe[Names] = Field(None, description="The groups it belongs to; `core` without this key.")
-    available: Maybe[Available] = Field(
-        None, description="When it is there: a predicate, true, false, or several as one."
-    )
-    rate_limit: Maybe[Limit] = Field(None, description="How often it may be called, such as 10/60s.")
-    timeout_seconds: Maybe[PositiveNumber] = Field(None, description="How long one call may take, in seconds.")
-    consent: Maybe[Consent] = Field(
-        None, description="Whether a person must say yes to a call; or a function of the arguments that tells."
-    )
-    internal_only: Maybe[Flag] = Field(None, description="It is for host code alone, and no caller sees it.")
-    annotations: Maybe[AnnotationsForm] = Field(None, description="Hints about what it does.")
-    repair: Maybe[Flag] = Field(None, description="Mend arguments that are slightly wrong, such as numbers in text.")
-    aliases: Maybe[Mapping[FilledText, FilledText]] = Field(
-        None, description="Other names that arguments are accepted under: `alias: parameter`."
-    )
-    output: Maybe[Mapping[Text, Anything]] = Field(None, description="The JSON Schema of its result.")
-    examples: Maybe[tuple[Mapping[Text, Anything], ...]] = Field(None, description="Arguments of example calls.")
 
-    renamed_from: Maybe[Names] = Field(None, description="Names that it had before; calls under them still work.")
-    deprecated: Maybe[Day] = Field(None, description="The day on which it ends, such as 2027-01-01.")
-    replaced_by: Maybe[FilledText] = Field(None, description="The tool to use instead.")
+
+# A new option is a row of the table: the keys come from there.
+_OptionsForm = create_model("_OptionsForm", __base__=_NamedForm, __module__=__name__, **_yaml_keys(""))
+
+
+class ToolForm(_OptionsForm):
+    """What may be said of any tool: its name, its type, and every option of the table that has a YAML key."""
 
     @property
     def called(self) -> str:
@@ -123,46 +154,54 @@ class ToolForm(Form):
         """Return the files that it is made of beside the config, in `folder`; they are watched too."""
         return ()
 
+    def option(self, name: str) -> Any:
+        """Return what the form says of an option, in the form of its key; `None` where it says nothing."""
+        option = BY_NAME[name]
+        yaml = option.yaml
+        holder = getattr(self, yaml.within) if yaml is not None and yaml.within else self
+        if yaml is None or holder is None:
+            return None
+        value = getattr(holder, option.yaml_key)
+        return getattr(holder, yaml.wire_key) if value is None and yaml.wire_key else value
+
+
+def keys_of_one_tool() -> list[str]:
+    """Return the keys that say something of one tool, so that a source of many tools cannot have them."""
+    keyed = [(option.yaml_key, option.yaml) for option in OPTIONS if option.yaml is not None]
+    return list(dict.fromkeys(yaml.within or key for key, yaml in keyed if yaml.of_one_tool))
+
+
+def guards_of_each_tool() -> list[str]:
+    """Return the fields of a `ToolSpec` that a source hands on to each of its tools, as it stands."""
+    return [
+        option.name
+        for option in OPTIONS
+        if option.yaml is not None and not option.yaml.of_one_tool and option.name not in _OF_THE_SOURCE
+    ]
+
+
+# A source has words and a time limit of its own, and groups for some of its tools.
+_OF_THE_SOURCE = ("description", "groups", "timeout_s")
+
 
 def overlaid(spec: ToolSpec, tool: Declared[ToolForm], build: BuildContext) -> ToolSpec:
-    """Return `spec` with what the config says of the tool; what it does not say stays."""
-    said, at = tool.value, tool.at
-    changes: dict[str, Any] = {"name": said.name, "origin": at.origin}
-    if said.description is not None:
-        changes["description"] = said.description
-    if said.groups is not None:
-        changes["groups"] = said.groups or ("core",)
-    if said.available is not None:
-        changes["available"] = availability(said.available)
-    if said.rate_limit is not None:
-        changes["rate_limit"] = rate_limit(said.rate_limit)
-    if said.timeout_seconds is not None:
-        changes["timeout_s"] = said.timeout_seconds
-    if said.consent is not None:
-        changes["consent"] = _consent(said.consent, tool, build)
-    if said.internal_only is not None:
-        changes["internal_only"] = said.internal_only
-    if said.repair is not None:
-        changes["repair"] = said.repair
-    if said.annotations is not None:
-        changes["annotations"] = replace(spec.annotations, **said.annotations.hints())
-        changes["title"] = said.annotations.title or spec.title
-    if said.output is not None:
-        schema, problems = read_schema(said.output, at / "output")
-        build.report.add(*problems)
-        changes["output_schema"] = None if problems else schema
-    for name in ("renamed_from", "deprecated", "replaced_by"):
-        if getattr(said, name) is not None:
-            changes[name] = getattr(said, name)
-    if said.examples is not None:
-        changes["examples"] = tuple(dict(example) for example in said.examples)
-    return replace(spec, **changes)
+    """Return `spec` with what the config says of the tool; what it does not say stays.
+
+    Aliases are left to `check_aliases`, which needs the parameters.
+    """
+    values: dict[str, Any] = {"name": tool.value.name}
+    for option in OPTIONS:
+        value = tool.value.option(option.name)
+        if option.yaml is not None and value is not None and option.name != "aliases":
+            at = tool.at / option.yaml.within if option.yaml.within else tool.at
+            values[option.name] = _VALUE_FORMS[option.yaml.form].read(value, at / option.yaml_key, build)
+    return replace(with_options(spec, values), origin=tool.at.origin)
 
 
 def check_examples(entry: ToolEntry, tool: Declared[ToolForm], build: BuildContext) -> None:
     """Report the examples whose arguments a call would refuse."""
     judge, _ = judges(entry, build.config.bounds)
-    for index, example in enumerate(tool.value.examples or ()):
+    for index, example in enumerate(tool.value.option("examples") or ()):
         for problem in judge.problems(judge.with_defaults(dict(example))):
             at = tool.at / "examples" / index
             build.report.add(
@@ -174,27 +213,20 @@ def check_aliases(spec: ToolSpec, tool: Declared[ToolForm], build: BuildContext)
     """Return `spec` with the aliases of the config, each resolved to the parameter it stands for."""
     properties: Mapping[str, Any] = spec.input_schema.get("properties", {})
     own = {alias: target for alias, target in spec.aliases.items() if target in properties}
-    said = tool.value.aliases or {}
-    names = [Name(name) for name in properties]
+    declared: Mapping[str, str] = tool.value.option("aliases") or {}
+    names = [ParameterName(name) for name in properties]
+    aliases = [*starmap(ParameterName, own.items()), *starmap(ParameterName, declared.items())]
     try:
-        made = resolve([*names, *starmap(Name, own.items()), *starmap(Name, said.items())], where=tool.at.origin)
+        return replace(spec, aliases=resolve([*names, *aliases], where=tool.at.origin))
     except DefinitionError as error:
         for problem in error.problems:
             meant = next(
                 (
                     alias
-                    for alias, to in said.items()
-                    if f"{alias!r}" in problem.message or f"{to!r}" in problem.message
+                    for alias, target in declared.items()
+                    if f"{alias!r}" in problem.message or f"{target!r}" in problem.message
                 ),
                 "",
             )
             build.report.add((tool.at / "aliases" / meant).problem(problem.message, at_key=True))
         return spec
-    return replace(spec, aliases=made)
-
-
-def _consent(said: str, tool: Declared[ToolForm], build: BuildContext) -> ConsentRule:
-    if said in ("never", "always", "destructive"):
-        return said
-    found = build.resolve(said, tool.at / "consent")
-    return "always" if found is None else found

@@ -1,0 +1,470 @@
+"""The table of options: all that can be said of a tool beside its parameters, one row an option.
+
+Whatever else knows options reads this table: the keywords of the decorators and of class tools are judged by it and
+become a `ToolSpec` by it, a subclass inherits by it, a built tool joins its builder by it, `config/kinds/tool_form.py`
+makes the keys of YAML of it and docs/generate.py the reference. Type checkers cannot read it: for them the keywords
+stand once more in `options`, and a test holds the two equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any, Final, Literal, TypeAlias, cast
+
+import orjson
+
+from pegboard.core.names import check_namespace, check_tool_name
+from pegboard.model.error import DefinitionError
+from pegboard.model.rate_limit import RateLimit
+from pegboard.model.tool import ToolSpec
+
+Strings: TypeAlias = str | Sequence[str]
+Check: TypeAlias = Callable[[str, Any], str]
+Inheritance = Literal["inherited", "merged", "own"]
+Joining = Literal["lent", "merged", "smaller", "same", "builder", "built", "declaration"]
+YamlForm = Literal[
+    "aliases", "availability", "consent", "day", "examples", "filled text", "flag", "limit", "names",
+    "positive number", "schema", "text",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class YamlKey:
+    """The key under which a config says an option.
+
+    `form` is what may stand there, by its name in `config/kinds/tool_form.py`. `key` is the option's name unless said,
+    `within` the mapping that it stands in, `wire_key` MCP's spelling of it. `meaning` stands in for the option's where
+    a config says something else. `of_one_tool` keys cannot be said of a source, which has many tools.
+    """
+
+    form: YamlForm
+    key: str = ""
+    within: str = ""
+    wire_key: str = ""
+    meaning: str = ""
+    of_one_tool: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Option:
+    """One row.
+
+    `default` holds where nothing is said, `check` tells what is wrong with a value. `lands` is the path of the value
+    in a `ToolSpec`, in the form that `convert` gives it; `()` where it is no part of the declaration. `of_code` options
+    join what the code says of itself, its signature or class: they do not land unread, and a builder, which has no
+    parameters, cannot have them.
+
+    `inheritance` is what a subclass takes over: the value, both values as one mapping, or nothing, as with all that
+    makes one tool this tool. `built` is how the value of a built tool joins its builder's: it goes before it ("lent"
+    where it has none), is one mapping with it, the smaller limit holds, both must say the same, only one of the two
+    has it, or it is judged on the "declaration", before anything is built, so that a built tool must not say it.
+    """
+
+    name: str
+    meaning: str
+    default: Any = None
+    check: Check = lambda key, value: ""
+    lands: tuple[str, ...] | None = None
+    convert: Callable[[Any], Any] | None = None
+    of_code: bool = False
+    inheritance: Inheritance = "inherited"
+    built: Joining = "lent"
+    yaml: YamlKey | None = None
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Where the value stands in a `ToolSpec`."""
+        return (self.name,) if self.lands is None else self.lands
+
+    @property
+    def of_builder(self) -> bool:
+        """Whether `@catalog.builder` takes it as an option."""
+        return not self.of_code and self.name not in ("name", "description")
+
+    @property
+    def yaml_key(self) -> str:
+        """The key in a config, and ``""`` where it cannot be said there."""
+        return "" if self.yaml is None else self.yaml.key or self.name
+
+
+# ---------------------------------------------------------------- what a value may be
+
+
+def _of_type(types: type | tuple[type, ...], wanted: str) -> Check:
+    return lambda key, value: "" if isinstance(value, types) else f"{key}={value!r} must be {wanted}."
+
+
+def _all_of(*checks: Check) -> Check:
+    """Return the check that tells the first fault: what is no text needs no look at its letters."""
+    return lambda key, value: next(filter(None, (check(key, value) for check in checks)), "")
+
+
+def _one_of(*words: str) -> Check:
+    return lambda key, value: "" if value in words else f"{key}={value!r}: say {', '.join(words[:-1])} or {words[-1]}."
+
+
+def _by_definition(check: Callable[[str], object], *, label: str = "") -> Check:
+    """Return the check for texts that another part of the core judges, in its words."""
+
+    def fault(key: str, value: Any) -> str:
+        if isinstance(value, str):
+            try:
+                check(value)
+            except DefinitionError as error:
+                return f"{label}{error}"
+        return ""
+
+    return fault
+
+
+def _json(key: str, value: Any) -> str:
+    try:
+        orjson.dumps(value)
+    except TypeError as error:
+        return f"{key}={value!r} is no JSON ({error})."
+    return ""
+
+
+def _positive(*types: type) -> Check:
+    def fault(key: str, value: Any) -> str:
+        is_number = isinstance(value, types) and not isinstance(value, bool)
+        return "" if value is None or (is_number and value > 0) else f"{key}={value!r} must be a number more than 0."
+
+    return fault
+
+
+def _day(key: str, value: Any) -> str:
+    try:
+        if value is not None:
+            date.fromisoformat(value)
+    except ValueError:
+        return f"{key}={value!r} is no date; write for example '2027-01-01'."
+    return ""
+
+
+def _consent(key: str, value: Any) -> str:
+    is_known = callable(value) or value in ("never", "always", "destructive")
+    return "" if is_known else f"{key}={value!r}: say never, always, destructive, or give a function."
+
+
+def _ui(key: str, value: Any) -> str:
+    return "" if value is None or str(value).startswith("ui://") else f"{key}={value!r} must start with 'ui://'."
+
+
+def _visibility(key: str, value: Any) -> str:
+    return f"{key}={value!r}: only 'model' and 'app' are known." if set(as_names(value)) - {"model", "app"} else ""
+
+
+_FLAG = _of_type(bool, "true or false")
+_MAYBE_FLAG = _of_type((bool, type(None)), "true, false or None")
+_TEXT = _of_type(str, "text")
+_MAYBE_TEXT = _of_type((str, type(None)), "text")
+_MAPPING = _of_type((Mapping, type(None)), "a dict")
+_LIST = _of_type((str, list, tuple), "a list")
+
+
+# ---------------------------------------------------------------- what becomes of it
+
+
+def as_names(names: Strings) -> tuple[str, ...]:
+    """Return names as a tuple; a single string is one name, not letters."""
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def as_groups(groups: Strings) -> tuple[str, ...]:
+    """Return groups as a tuple; no group at all means `core`."""
+    return as_names(groups) or ("core",)
+
+
+def _as_mapping(value: Mapping[str, Any] | None) -> dict[str, Any]:
+    return dict(value or {})
+
+
+def _as_limit(value: str | RateLimit | None) -> RateLimit | None:
+    return RateLimit.parse(value) if isinstance(value, str) else value
+
+
+# ---------------------------------------------------------------- the table
+
+
+def _hint(name: str, meaning: str, wire_key: str) -> Option:
+    return Option(
+        name=name,
+        meaning=meaning,
+        check=_MAYBE_FLAG,
+        lands=("annotations", name),
+        yaml=YamlKey(form="flag", within="annotations", wire_key=wire_key, of_one_tool=True),
+    )
+
+
+OPTIONS: Final[tuple[Option, ...]] = (
+    Option(
+        name="name",
+        meaning="How it is called: 1 to 64 of A-Z a-z 0-9 _ -. Else the name of the function or class.",
+        check=_all_of(_MAYBE_TEXT, _by_definition(check_tool_name)),
+        inheritance="own",
+        built="built",
+    ),
+    Option(
+        name="namespace",
+        meaning="What sets it apart from other tools of its name.",
+        default="main",
+        check=_all_of(_TEXT, _by_definition(check_namespace)),
+        built="builder",
+    ),
+    Option(
+        name="description",
+        meaning="What it does and when to use it: the model reads this.",
+        check=_MAYBE_TEXT,
+        inheritance="own",
+        yaml=YamlKey(form="text"),
+    ),
+    Option(
+        name="groups",
+        meaning="The groups it belongs to; `core` where none is said.",
+        default=(),
+        check=_LIST,
+        convert=as_groups,
+        built="builder",
+        yaml=YamlKey(form="names", meaning="The groups it belongs to; `core` without this key."),
+    ),
+    Option(
+        name="available",
+        meaning="When it is there: a predicate, true, false, or several as one.",
+        built="declaration",
+        yaml=YamlKey(form="availability"),
+    ),
+    Option(
+        name="rate_limit",
+        meaning="How often it may be called, such as 10/60s.",
+        check=_all_of(
+            _of_type((str, RateLimit, type(None)), 'like "10/60s", or a RateLimit'),
+            _by_definition(RateLimit.parse, label="rate_limit: "),
+        ),
+        convert=_as_limit,
+        built="same",
+        yaml=YamlKey(form="limit"),
+    ),
+    Option(
+        name="timeout_s",
+        meaning="How long one call may take, in seconds.",
+        check=_positive(int, float),
+        built="smaller",
+        yaml=YamlKey(form="positive number", key="timeout_seconds"),
+    ),
+    Option(
+        name="max_concurrency",
+        meaning="How many calls of it may run at once.",
+        check=_positive(int),
+        built="smaller",
+    ),
+    Option(
+        name="max_result_bytes",
+        meaning="How long its result may be, in bytes.",
+        check=_positive(int),
+        built="smaller",
+    ),
+    Option(
+        name="consent",
+        meaning="Whether a person must say yes to a call; or a function of the arguments that tells.",
+        default="never",
+        check=_consent,
+        built="same",
+        yaml=YamlKey(form="consent"),
+    ),
+    Option(
+        name="task",
+        meaning="Whether a call may, or must, be started as a task that is asked for later.",
+        default="forbidden",
+        check=_one_of("forbidden", "optional", "required"),
+    ),
+    Option(
+        name="internal_only",
+        meaning="It is for host code alone, and no caller sees it.",
+        default=False,
+        check=_FLAG,
+        built="declaration",
+        yaml=YamlKey(form="flag"),
+    ),
+    Option(
+        name="title",
+        meaning="A name for people.",
+        check=_MAYBE_TEXT,
+        convert=lambda value: value or None,
+        yaml=YamlKey(form="text", within="annotations", of_one_tool=True),
+    ),
+    _hint("read_only", "It changes nothing.", "readOnlyHint"),
+    _hint("destructive", "What it changes may be lost.", "destructiveHint"),
+    _hint("idempotent", "Twice is the same as once.", "idempotentHint"),
+    _hint("open_world", "It reaches beyond what this catalog knows.", "openWorldHint"),
+    Option(
+        name="annotations",
+        meaning="Further hints, which clients get as they are.",
+        check=_all_of(_MAPPING, _json),
+        lands=("annotations", "extra"),
+        convert=_as_mapping,
+        inheritance="merged",
+        built="merged",
+    ),
+    Option(
+        name="repair",
+        meaning="Mend arguments that are slightly wrong, such as numbers in text.",
+        default=False,
+        check=_FLAG,
+        yaml=YamlKey(form="flag"),
+    ),
+    Option(
+        name="aliases",
+        meaning="Other names that arguments are accepted under: `alias: parameter`.",
+        check=_MAPPING,
+        of_code=True,
+        inheritance="own",
+        built="built",
+        yaml=YamlKey(form="aliases", of_one_tool=True),
+    ),
+    Option(
+        name="additional_properties",
+        meaning="Whether it takes arguments beyond its parameters, or the JSON Schema of those.",
+        default=False,
+        check=_of_type((bool, dict), "True, False or a JSON Schema"),
+        lands=(),
+        of_code=True,
+        built="built",
+    ),
+    Option(
+        name="output",
+        meaning="The type of its result, or the JSON Schema; else what the function says it returns.",
+        lands=("output_schema",),
+        of_code=True,
+        built="built",
+        yaml=YamlKey(form="schema", meaning="The JSON Schema of its result.", of_one_tool=True),
+    ),
+    Option(
+        name="inline",
+        meaning="Run a plain function in the event loop: for those that never wait.",
+        default=False,
+        check=_FLAG,
+        lands=(),
+        of_code=True,
+        built="built",
+    ),
+    Option(
+        name="examples",
+        meaning="Arguments of example calls.",
+        default=(),
+        check=_all_of(_LIST, _json),
+        convert=tuple,
+        inheritance="own",
+        yaml=YamlKey(form="examples", of_one_tool=True),
+    ),
+    Option(
+        name="renamed_from",
+        meaning="Names that it had before; calls under them still work.",
+        default=(),
+        check=_LIST,
+        convert=as_names,
+        inheritance="own",
+        yaml=YamlKey(form="names", of_one_tool=True),
+    ),
+    Option(
+        name="deprecated",
+        meaning="The day on which it ends, such as 2027-01-01.",
+        check=_all_of(_MAYBE_TEXT, _day),
+        inheritance="own",
+        yaml=YamlKey(form="day", of_one_tool=True),
+    ),
+    Option(
+        name="replaced_by",
+        meaning="The tool to use instead.",
+        check=_MAYBE_TEXT,
+        inheritance="own",
+        yaml=YamlKey(form="filled text", of_one_tool=True),
+    ),
+    Option(
+        name="icons",
+        meaning="Its pictures, as MCP has them: `[{'src': …}]`.",
+        default=(),
+        check=_all_of(_LIST, _json),
+        convert=tuple,
+    ),
+    Option(
+        name="meta",
+        meaning="What clients get under `_meta`.",
+        check=_all_of(_MAPPING, _json),
+        convert=_as_mapping,
+        inheritance="merged",
+    ),
+    # Both are part of `meta`, which a built tool has or is lent as a whole.
+    Option(
+        name="ui",
+        meaning="The address of its interface, `ui://…`.",
+        check=_ui,
+        lands=("meta", "ui", "resourceUri"),
+        built="built",
+    ),
+    Option(
+        name="ui_visibility",
+        meaning="Who sees it where there is an interface: `model`, `app`, or both.",
+        default=(),
+        check=_all_of(_LIST, _visibility),
+        lands=("meta", "ui", "visibility"),
+        convert=lambda value: list(as_names(value)),
+        built="built",
+    ),
+    Option(
+        name="factory",
+        meaning="The factory of the context that it needs; without that it is not there.",
+        check=_MAYBE_TEXT,
+        built="declaration",
+    ),
+    Option(
+        name="full_names",
+        meaning="The names that stand for it in a list of names; `[]` makes a builder a bundle of any tools.",
+        inheritance="own",
+        built="declaration",
+    ),
+)
+BY_NAME: Final[Mapping[str, Option]] = {option.name: option for option in OPTIONS}
+
+
+# ---------------------------------------------------------------- in a declaration
+
+
+def value_at(spec: ToolSpec, path: tuple[str, ...]) -> Any:
+    """Return what stands at a path: a field of the declaration, of a record in it, or a key of a mapping in it."""
+    value: Any = spec
+    for key in path:
+        value = cast("Mapping[str, Any]", value).get(key) if isinstance(value, Mapping) else getattr(value, key, None)
+    return value
+
+
+def with_options(spec: ToolSpec, values: Mapping[str, Any]) -> ToolSpec:
+    """Return the declaration with these options said, each judged already; what they do not say stays."""
+    said = {
+        option.path: values[option.name] if option.convert is None else option.convert(values[option.name])
+        for option in OPTIONS
+        if option.name in values
+    }
+    return with_values(spec, said)
+
+
+def with_values(spec: ToolSpec, values: Mapping[tuple[str, ...], Any]) -> ToolSpec:
+    """Return the declaration with a value at each path; one within a mapping is left out when it is empty."""
+    changes: dict[str, Any] = {}
+    for path, value in values.items():
+        if len(path) == 1:
+            changes[path[0]] = value
+        elif path:
+            changes[path[0]] = _placed(changes.get(path[0], getattr(spec, path[0])), path[1:], value)
+    return replace(spec, **changes) if changes else spec
+
+
+def _placed(inside: Any, path: tuple[str, ...], value: Any) -> Any:
+    if not isinstance(inside, Mapping):
+        return replace(inside, **{path[0]: value})
+    mapping = cast("Mapping[str, Any]", inside)
+    if value in (None, [], ()):
+        return mapping
+    return {**mapping, path[0]: value if len(path) == 1 else _placed(mapping.get(path[0], {}), path[1:], value)}
