@@ -10,9 +10,10 @@ from typing import Any
 import jwt
 import pytest
 
-from pegboard.auth.jwks import FRESH_S, PAUSE_S, STALE_S, KeySet
+from pegboard.auth.jwks import KeySet
 from pegboard.auth.rejections import BadCredentialError, InsufficientScopeError, UnavailableError
 from pegboard.auth.tokens import TokenReader
+from pegboard.model.bounds import JWKS_FRESH_S, JWKS_PAUSE_S, JWKS_STALE_S
 from tests.auth.parts import AUDIENCE, EC_ONE, ISSUER, RSA_ONE, RSA_TWO, Issuer, jwk_of, part, pem_of
 
 
@@ -184,7 +185,7 @@ async def test_a_new_key_is_found_when_its_first_token_comes(issuer: Issuer) -> 
     judge = reader(issuer, clock)
     await judge.credential(issuer.token())
     issuer.keys.append(jwk_of(RSA_TWO, "two"))
-    clock.now += PAUSE_S
+    clock.now += JWKS_PAUSE_S
     assert await judge.credential(issuer.token(key=RSA_TWO, kid="two"))
     assert await judge.credential(issuer.token())
     assert issuer.asked == 2
@@ -196,7 +197,7 @@ async def test_a_new_key_without_an_id_of_its_own_is_found_too(issuer: Issuer, k
     judge = reader(issuer, clock)
     await judge.credential(issuer.token(kid=kid))
     issuer.keys = [jwk_of(RSA_TWO, "one")]
-    clock.now += PAUSE_S
+    clock.now += JWKS_PAUSE_S
     assert await judge.credential(issuer.token(key=RSA_TWO, kid=kid))
     with pytest.raises(BadCredentialError):
         await judge.credential(issuer.token(kid=kid))
@@ -208,7 +209,7 @@ async def test_a_key_that_was_taken_back_is_soon_good_for_nothing(issuer: Issuer
     judge = reader(issuer, clock)
     await judge.credential(issuer.token())
     issuer.keys = [jwk_of(RSA_TWO, "two")]
-    clock.now += FRESH_S
+    clock.now += JWKS_FRESH_S
     with pytest.raises(BadCredentialError):
         await judge.credential(issuer.token())
 
@@ -219,7 +220,7 @@ async def test_invented_key_ids_do_not_make_us_ask_again_and_again(issuer: Issue
     for number in range(50):
         with pytest.raises(BadCredentialError):
             await judge.credential(issuer.token(key=RSA_TWO, kid=f"made-up-{number}"))
-        clock.now += PAUSE_S / 10
+        clock.now += JWKS_PAUSE_S / 10
     assert issuer.asked <= 6
 
 
@@ -243,7 +244,7 @@ async def test_without_the_issuers_keys_nobody_can_tell(issuer: Issuer, fault: t
             await judge.credential(issuer.token())
     assert issuer.asked == 1
     issuer.status, issuer.raw = 200, None
-    clock.now += PAUSE_S
+    clock.now += JWKS_PAUSE_S
     assert await judge.credential(issuer.token())
 
 
@@ -252,9 +253,9 @@ async def test_known_keys_serve_while_the_issuer_is_away_but_not_for_ever(issuer
     judge = reader(issuer, clock)
     await judge.credential(issuer.token())
     issuer.status = 503
-    clock.now += FRESH_S + 1
+    clock.now += JWKS_FRESH_S + 1
     assert await judge.credential(issuer.token())
-    clock.now += STALE_S
+    clock.now += JWKS_STALE_S
     with pytest.raises(UnavailableError):
         await judge.credential(issuer.token())
 
@@ -270,10 +271,10 @@ async def test_those_who_wait_for_a_slow_issuer_do_not_ask_it_one_after_the_othe
     clock = Clock()
     judge = reader(issuer, clock)
     await judge.credential(issuer.token())
-    clock.now += PAUSE_S
+    clock.now += JWKS_PAUSE_S
 
     async def slow() -> None:
-        clock.now += PAUSE_S
+        clock.now += JWKS_PAUSE_S
 
     issuer.on_asked = slow
     tokens = [issuer.token(key=RSA_TWO, kid=f"made-up-{number}") for number in range(10)]
@@ -286,7 +287,7 @@ async def test_known_keys_serve_while_new_ones_are_on_their_way(issuer: Issuer) 
     clock, asked, answer = Clock(), asyncio.Event(), asyncio.Event()
     judge = reader(issuer, clock)
     await judge.credential(issuer.token())
-    clock.now += FRESH_S
+    clock.now += JWKS_FRESH_S
 
     async def hang() -> None:
         asked.set()

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
+from pegboard.model.bounds import CLAIM_CHARS
 from pegboard.model.error import DefinitionError
 
 _PLACE = re.compile(r"\{([^{}]*)\}")
-_MAX_CHARS = 256
 
 
 class MissingClaimError(Exception):
@@ -71,6 +71,6 @@ def _text(value: object) -> str:
 
 
 def _checked(text: str) -> str:
-    if len(text) > _MAX_CHARS or not text.isprintable():
+    if len(text) > CLAIM_CHARS or not text.isprintable():
         raise MissingClaimError
     return text

@@ -15,18 +15,10 @@ from pegboard.egress.destinations import Destinations
 from pegboard.egress.failures import EgressError
 from pegboard.egress.http import GuardedClient
 from pegboard.egress.urls import parse_url
+from pegboard.model.bounds import JWKS_BYTES, JWKS_FETCH_S, JWKS_FRESH_S, JWKS_KEYS, JWKS_PAUSE_S, JWKS_STALE_S
 from pegboard.model.json_types import JSON
 
 log = logging.getLogger("pegboard.auth")
-FRESH_S = 600.0
-"""So long keys are used without asking again; a key that was taken back is good for no longer."""
-STALE_S = 3_600.0
-"""So long keys are used while the issuer does not answer."""
-PAUSE_S = 5.0
-"""Between two fetches: tokens with invented key ids must not make us ask again and again."""
-_FETCH_S = 5.0
-_MAX_BYTES = 256 * 1024
-_MAX_KEYS = 100
 
 
 class KeySet:
@@ -50,7 +42,7 @@ class KeySet:
         Raises:
             UnavailableError: the issuer does not answer, and what is known of it is too old.
         """
-        await self._refresh(FRESH_S)
+        await self._refresh(JWKS_FRESH_S)
         return self._matching(kid, key_type, algorithm)
 
     async def newer(self, kid: str | None, key_type: str, algorithm: str) -> list[JSON]:
@@ -60,7 +52,7 @@ class KeySet:
             UnavailableError: as `candidates`.
         """
         known = self._keys
-        await self._refresh(PAUSE_S)
+        await self._refresh(JWKS_PAUSE_S)
         return [] if self._keys is known else self._matching(kid, key_type, algorithm)
 
     def _matching(self, kid: str | None, key_type: str, algorithm: str) -> list[JSON]:
@@ -81,16 +73,16 @@ class KeySet:
         loop = asyncio.get_running_loop()
         if self._fetching is None or self._loop is not loop:
             self._fetching, self._loop = asyncio.Lock(), loop
-        if self._fetching.locked() and FRESH_S <= age_s <= STALE_S:
+        if self._fetching.locked() and JWKS_FRESH_S <= age_s <= JWKS_STALE_S:
             # Somebody asks already; what is known will do until they have an answer.
             return
         async with self._fetching:
             # Another request may have done it meanwhile.
-            if self._clock() - max(self._fetched, self._tried) >= min(after_s, PAUSE_S):
+            if self._clock() - max(self._fetched, self._tried) >= min(after_s, JWKS_PAUSE_S):
                 await self._fetch()
                 # Counted from the end: whoever waited for a slow issuer must not begin anew, one after the other.
                 self._tried = self._clock()
-        if self._clock() - self._fetched > STALE_S:
+        if self._clock() - self._fetched > JWKS_STALE_S:
             raise UnavailableError
 
     async def _fetch(self) -> None:
@@ -116,11 +108,13 @@ async def _fetched(url: str) -> list[JSON]:
     host = f"[{place.host}]" if ":" in place.host else place.host
     there = Destinations(allow_private=True, allow_hosts=(f"{host}:{port}",))
     async with GuardedClient(there) as client:
-        answer = await client.request("GET", url, timeout_s=_FETCH_S, max_response_bytes=_MAX_BYTES, max_redirects=0)
+        answer = await client.request(
+            "GET", url, timeout_s=JWKS_FETCH_S, max_response_bytes=JWKS_BYTES, max_redirects=0
+        )
     document: Any = orjson.loads(answer.body)
     if answer.status_code != 200 or not isinstance(document, dict):
         raise ValueError(answer.status_code)
     keys = cast("JSON", document).get("keys")
     if not isinstance(keys, list):
         raise ValueError(answer.status_code)
-    return [cast("JSON", key) for key in cast("list[object]", keys)[:_MAX_KEYS] if isinstance(key, dict)]
+    return [cast("JSON", key) for key in cast("list[object]", keys)[:JWKS_KEYS] if isinstance(key, dict)]

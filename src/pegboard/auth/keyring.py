@@ -12,11 +12,10 @@ from pathlib import Path
 from pegboard.auth.keys import ApiKey, KeyStore, KeyStoreError, digest_of, id_of
 from pegboard.auth.rejections import BadCredentialError, UnavailableError
 from pegboard.auth.rules import Credential
+from pegboard.model.bounds import KEY_FILE_SETTLED_S
 
 log = logging.getLogger("pegboard.auth")
 _NO_KEY = bytes(32)
-_SETTLED_S = 2.5
-"""A file written within this time may change again without showing it: clocks of file systems are that coarse."""
 
 _Mark = tuple[tuple[int, int, int, int] | None, ...]
 
@@ -72,7 +71,7 @@ class Keyring:
 
     def _is_settled(self, mark: _Mark) -> bool:
         now = time.time_ns()
-        return all(abs(now - one[0]) > _SETTLED_S * 1e9 for one in mark if one is not None)
+        return all(abs(now - one[0]) > KEY_FILE_SETTLED_S * 1e9 for one in mark if one is not None)
 
     def _tell(self, text: str) -> None:
         if text != self._told:

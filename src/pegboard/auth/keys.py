@@ -14,12 +14,12 @@ from typing import Any
 
 import apsw
 
+from pegboard.model.bounds import KEY_FILE_BUSY_MS
 from pegboard.model.error import PegboardError
 
 PREFIX = "pgb_"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _FORM = re.compile(r"pgb_([0-9a-f]{16})_[A-Za-z0-9_-]{43}")
-_BUSY_MS = 2_000
 _TABLE = """
 CREATE TABLE IF NOT EXISTS api_keys (
   id TEXT PRIMARY KEY, name TEXT NOT NULL, digest BLOB NOT NULL,
@@ -141,7 +141,7 @@ class KeyStore:
             if writing and not self.path.exists():
                 self.path.touch(mode=0o600)
             with closing(apsw.Connection(str(self.path), flags=flags)) as connection:
-                connection.set_busy_timeout(_BUSY_MS)
+                connection.set_busy_timeout(KEY_FILE_BUSY_MS)
                 if writing:
                     _run(connection, _TABLE)
                 yield connection

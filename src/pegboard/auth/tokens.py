@@ -12,13 +12,10 @@ from pegboard.auth.rejections import BadCredentialError, InsufficientScopeError
 from pegboard.auth.rules import ALGORITHMS, Credential, TokenRules
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.digests import digest
+from pegboard.model.bounds import TOKEN_CHARS, TOKEN_KEYS_REMEMBERED, TOKEN_KEYS_TRIED, TOKEN_LEEWAY_S
 from pegboard.model.json_types import JSON
 
-MAX_CHARS = 16 * 1024
-LEEWAY_S = 30
 _TYPES = frozenset({"jwt", "at+jwt", "application/at+jwt"})
-_MAX_CANDIDATES = 4
-_MAX_MADE = 64
 
 
 class TokenReader:
@@ -31,7 +28,7 @@ class TokenReader:
 
     def __init__(self, rules: TokenRules, keys: KeySet) -> None:
         self._rules, self._keys = rules, keys
-        self._public_keys = BoundedCache[bytes, jwt.PyJWK](max_entries=_MAX_MADE)
+        self._public_keys = BoundedCache[bytes, jwt.PyJWK](max_entries=TOKEN_KEYS_REMEMBERED)
         self._judge = jwt.PyJWT(options={"enforce_minimum_key_length": True})
 
     async def credential(self, token: str) -> Credential:
@@ -44,7 +41,7 @@ class TokenReader:
         algorithm, kid = _head(token)
         # The issuer may have a new key since, with or without another id.
         for known in (self._keys.candidates, self._keys.newer):
-            for key in (await known(kid, _key_type(algorithm), algorithm))[:_MAX_CANDIDATES]:
+            for key in (await known(kid, _key_type(algorithm), algorithm))[:TOKEN_KEYS_TRIED]:
                 claims = self._claims(token, key, algorithm)
                 if claims is not None:
                     return self._credential(claims)
@@ -59,7 +56,7 @@ class TokenReader:
                 algorithms=[algorithm],
                 audience=self._rules.audience,
                 issuer=self._rules.issuer,
-                leeway=LEEWAY_S,
+                leeway=TOKEN_LEEWAY_S,
                 options={"require": ["exp", "iss", "aud", "sub"]},
             )
         except (jwt.InvalidSignatureError, jwt.InvalidKeyError, jwt.PyJWKError):
@@ -88,7 +85,7 @@ class TokenReader:
 
 def _head(token: str) -> tuple[str, str | None]:
     """Return (algorithm, key id) of a token that may be looked at any further."""
-    if len(token) > MAX_CHARS or token.count(".") != 2:
+    if len(token) > TOKEN_CHARS or token.count(".") != 2:
         raise BadCredentialError("form")
     try:
         head = jwt.get_unverified_header(token)

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 import orjson
 
+from pegboard.model.bounds import BATCH_ROOM_BYTES
 from pegboard.model.error import ToolError
 from pegboard.model.json_types import JSON
 from pegboard.model.result import Content, TextContent, ToolResult
 from pegboard.providers.mcp import mcp_error
-
-_ROOM_BYTES = 4_096  # for what stands around the results
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +37,7 @@ def shown_outcomes(done: Sequence[Outcome], *, cap_bytes: int) -> ToolResult:
 
     A result that does not fit any more is left out, and says so: what the call did is done.
     """
-    left = cap_bytes - _ROOM_BYTES
+    left = cap_bytes - BATCH_ROOM_BYTES
     items: list[JSON] = []
     media: list[Content] = []
     for outcome in done:

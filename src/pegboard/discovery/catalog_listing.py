@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from pegboard.core.names import fold, nearest_one
 from pegboard.core.view import View
+from pegboard.model.bounds import LISTED_LINE_CHARS
 from pegboard.model.tool import ToolEntry
-
-_LINE_CHARS = 200
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,10 +67,10 @@ def one_line(text: str) -> str:
     """Return the first line of a description, at most 200 characters of it."""
     lines = text.strip().splitlines()
     line = lines[0].strip() if lines else ""
-    return line if len(line) <= _LINE_CHARS else line[: _LINE_CHARS - 1] + "…"
+    return line if len(line) <= LISTED_LINE_CHARS else line[: LISTED_LINE_CHARS - 1] + "…"
 
 
-def told_back(said: object, *, chars: int = _LINE_CHARS) -> str:
+def told_back(said: object, *, chars: int = LISTED_LINE_CHARS) -> str:
     """Return what a model wrote as far as an answer may repeat it: cut, and `?` for halves of characters."""
     text = str(said)
     cut = text if len(text) <= chars else text[: chars - 1] + "…"

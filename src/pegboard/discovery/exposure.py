@@ -29,7 +29,7 @@ from pegboard.discovery.search.finder import Finder
 from pegboard.discovery.search_tools import search_tools
 from pegboard.discovery.token_budget import estimated_tokens
 from pegboard.discovery.use_tools import use_tools
-from pegboard.model.bounds import Bounds
+from pegboard.model.bounds import EXPOSED_LISTS, SEARCH_DIGEST_TOKENS, TWO_TOOL_DIGEST_TOKENS, Bounds
 from pegboard.model.context import ToolContext
 from pegboard.model.decision import Decision
 from pegboard.model.error import AsyncPredicateError
@@ -42,9 +42,8 @@ Mode = Literal["direct", "two_tool", "search"]
 NAMESPACE = "pegboard__meta"
 """No tool can be declared in it: a namespace has no double underscore."""
 
-_MAX_LISTS = 256
 _Lists = BoundedCache[Any, tuple[Any, tuple[ToolEntry, ...]]]
-_DIGEST_TOKENS = {"two_tool": 2_000, "search": 400}
+_DIGEST_TOKENS = {"two_tool": TWO_TOOL_DIGEST_TOKENS, "search": SEARCH_DIGEST_TOKENS}
 _ANY_OBJECT: JSON = {"type": "object"}
 
 
@@ -129,7 +128,7 @@ class ExposedView(View):
         visible = super().tools()
         if self.mode == "direct":
             return visible
-        lists: _Lists = self.snapshot.cache.setdefault("exposed", BoundedCache(max_entries=_MAX_LISTS))
+        lists: _Lists = self.snapshot.cache.setdefault("exposed", BoundedCache(max_entries=EXPOSED_LISTS))
         key = (self._profile, self.mode, id(visible))
         cached = lists.get(key)
         if cached is not None and cached[0] is visible:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pegboard.discovery.catalog_listing import told_back
+from pegboard.model.bounds import INTENT_CHARS
 from pegboard.model.context import ToolContext
 from pegboard.model.json_types import JSON, JSONValue, is_object
 
@@ -28,7 +29,6 @@ _EXAMPLE = (
     '"context": {"workspaceId": "default", "sessionId": "release notes", "memory": "the user wants short notes", '
     '"goal": "list what changed since 1.2"}'
 )
-_MAX_CHARS = 4_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +47,7 @@ class CallIntent:
         given: Mapping[str, Any] = said if is_object(said) else {}
         texts = (given.get(name) for name in FIELDS)
         workspace, session, memory, goal, constraints = (
-            text.strip()[:_MAX_CHARS] if isinstance(text, str) else "" for text in texts
+            text.strip()[:INTENT_CHARS] if isinstance(text, str) else "" for text in texts
         )
         return cls(workspace=workspace, session=session, memory=memory, goal=goal, constraints=constraints)
 

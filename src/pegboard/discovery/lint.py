@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pegboard.core.view import View
 from pegboard.discovery.search.finder import Finder
 from pegboard.discovery.search.terms import terms_of, words_of
-from pegboard.model.bounds import Bounds
+from pegboard.model.bounds import LINT_QUERY_CHARS, Bounds
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.tool import ToolEntry
 from pegboard.providers.compile.refusals import problems
@@ -19,7 +19,6 @@ _LEAST_WORDS = 3
 _DEEP = 5
 _NEARLY_AS_GOOD = 0.85
 _AS_GOOD = 0.95
-_ASKED_CHARS = 300
 
 
 class Finding(NamedTuple):
@@ -137,7 +136,7 @@ async def competing(view: View, finder: Finder) -> list[Finding]:
     Every tool's own name and description are asked for; a pair is told once, at the tool that loses.
     """
     tools = [entry for entry in view.tools() if entry.spec.description.strip()]
-    asked = [f"{entry.spec.name} {entry.spec.description[:_ASKED_CHARS]}" for entry in tools]
+    asked = [f"{entry.spec.name} {entry.spec.description[:LINT_QUERY_CHARS]}" for entry in tools]
     shares: dict[tuple[str, str], float] = {}
     for entry, found in zip(tools, await finder.search(view, asked, limit=4), strict=True):
         scores = {one.entry.wire_name: one.score for one in found.tools}

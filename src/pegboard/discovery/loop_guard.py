@@ -6,11 +6,8 @@ import threading
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.digests import digest
+from pegboard.model.bounds import LOOP_NUDGE_CALLS, LOOP_QUESTIONS, LOOP_SESSIONS
 from pegboard.model.context import ToolContext
-
-_NUDGE_FROM = 3
-_MAX_SESSIONS = 2_000
-_MAX_QUESTIONS = 50
 
 Session = tuple[str | None, ...]
 
@@ -22,7 +19,7 @@ class LoopGuard:
     """
 
     def __init__(self) -> None:
-        self._asked = BoundedCache[Session, BoundedCache[str, int]](max_entries=_MAX_SESSIONS)
+        self._asked = BoundedCache[Session, BoundedCache[str, int]](max_entries=LOOP_SESSIONS)
         self._lock = threading.Lock()
 
     def nudges(self, ctx: ToolContext, profile: str | None, tool: str, request: object) -> bool:
@@ -32,9 +29,9 @@ class LoopGuard:
             session = _session(ctx, profile)
             asked = self._asked.get(session)
             if asked is None:
-                asked = BoundedCache[str, int](max_entries=_MAX_QUESTIONS)
+                asked = BoundedCache[str, int](max_entries=LOOP_QUESTIONS)
             self._asked.remember(session, asked)
-            return asked.remember(key, asked.get(key, 0) + 1) >= _NUDGE_FROM
+            return asked.remember(key, asked.get(key, 0) + 1) >= LOOP_NUDGE_CALLS
 
     def went_on(self, ctx: ToolContext, profile: str | None) -> None:
         """Forget what a session has asked: it has called a tool."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from pegboard.discovery.intent import CONTEXT_SCHEMA
+from pegboard.model.bounds import SEARCH_QUERIES
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import Annotations, ToolSpec
 
@@ -61,7 +62,7 @@ def spec_of(
 
 def search_schema() -> JSON:
     """Return what `searchTools` takes."""
-    queries = _array({"type": "string"}, minItems=1, maxItems=5, description="One capability each")
+    queries = _array({"type": "string"}, minItems=1, maxItems=SEARCH_QUERIES, description="One capability each")
     detail = {"enum": ["name", "brief", "full"], "default": "brief"}
     limit = {"type": "integer", "minimum": 1, "maximum": 50, "default": 8}
     return _object({"queries": queries, "limit": limit, "detail": detail}, ["queries"])

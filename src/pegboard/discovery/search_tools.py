@@ -10,14 +10,11 @@ from pegboard.discovery.catalog_listing import told_back
 from pegboard.discovery.get_tools import brief, full
 from pegboard.discovery.meta_tools import MetaTools
 from pegboard.discovery.search.finder import Finder, Found
+from pegboard.model.bounds import SEARCH_ECHO_CHARS, SEARCH_HITS, SEARCH_QUERIES, SEARCH_USUAL_HITS
 from pegboard.model.call_context import CallContext
 from pegboard.model.json_types import JSON, JSONValue, is_list
 
 Detail = Literal["name", "brief", "full"]
-MAX_QUERIES = 5
-MAX_LIMIT = 50
-_TOLD_CHARS = 4_000  # of a query; as many as the index reads
-DEFAULT_LIMIT = 8
 _EXAMPLE = '{ "queries": ["create an issue", "send an email"] }'
 
 
@@ -29,10 +26,10 @@ async def search_tools(meta: MetaTools, ctx: CallContext, args: JSON) -> JSON:
         return {"success": False, "error": f"queries array is required. Example: {_EXAMPLE}."}
     limit, detail = _limit(args.get("limit")), args.get("detail", "brief")
     problems = [] if detail in get_args(Detail) else [f'detail "{told_back(detail)}" is none of name, brief, full']
-    if len(said) > MAX_QUERIES:
-        problems.append(f"{len(said)} queries were given and {MAX_QUERIES} answered: ask the others apart")
-    asked = [query for query in said[:MAX_QUERIES] if isinstance(query, str) and query.strip()]
-    if len(asked) < len(said[:MAX_QUERIES]):
+    if len(said) > SEARCH_QUERIES:
+        problems.append(f"{len(said)} queries were given and {SEARCH_QUERIES} answered: ask the others apart")
+    asked = [query for query in said[:SEARCH_QUERIES] if isinstance(query, str) and query.strip()]
+    if len(asked) < len(said[:SEARCH_QUERIES]):
         problems.append("a query must be a text that says what is needed")
     shown = await answers(
         meta.finder, meta.view, asked, limit=limit, detail=detail if detail in get_args(Detail) else "brief"
@@ -44,7 +41,7 @@ async def search_tools(meta: MetaTools, ctx: CallContext, args: JSON) -> JSON:
 
 
 async def answers(
-    finder: Finder, view: View, queries: Sequence[str], *, limit: int = DEFAULT_LIMIT, detail: Detail = "brief"
+    finder: Finder, view: View, queries: Sequence[str], *, limit: int = SEARCH_USUAL_HITS, detail: Detail = "brief"
 ) -> list[JSON]:
     """Return the answer to each request in wire form: `{query, hits, nearest?}`, from the view's tools alone.
 
@@ -63,7 +60,7 @@ def _shown(found: Found, detail: Detail) -> JSON:
         else:
             drawn = {"agent": one.entry.spec.namespace, "tool": one.entry.spec.name}
         hits.append({"agent": drawn.pop("agent"), "tool": drawn.pop("tool"), "score": one.score, **drawn})
-    shown: JSON = {"query": told_back(found.query, chars=_TOLD_CHARS), "hits": hits}
+    shown: JSON = {"query": told_back(found.query, chars=SEARCH_ECHO_CHARS), "hits": hits}
     if not hits:
         shown["nearest"] = list(found.near_namespaces)
     return shown
@@ -71,5 +68,5 @@ def _shown(found: Found, detail: Detail) -> JSON:
 
 def _limit(said: Any) -> int:
     if isinstance(said, bool) or not isinstance(said, int | float):
-        return DEFAULT_LIMIT
-    return max(1, min(int(said), MAX_LIMIT))
+        return SEARCH_USUAL_HITS
+    return max(1, min(int(said), SEARCH_HITS))

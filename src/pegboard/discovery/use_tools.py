@@ -12,13 +12,13 @@ from pegboard.discovery.batch_results import Outcome, shown_outcomes
 from pegboard.discovery.catalog_listing import CatalogListing, find, told_back
 from pegboard.discovery.intent import SERVICE, CallIntent, fault_of, filled, without_intent
 from pegboard.discovery.meta_tools import MetaTools
+from pegboard.model.bounds import BATCH_CALLS_AT_ONCE
 from pegboard.model.call_context import CallContext
 from pegboard.model.context import ToolContext
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.result import ToolResult, call_error
 from pegboard.model.tool import ToolEntry
 
-AT_ONCE = 8
 _REQUIRED = 'calls array is required. Structure: calls: [{ agent: "…", tool: "…", params: {…} }]'
 _PARAMS = ("params", "parameters", "arguments")
 _KEYS = frozenset(("agent", "namespace", "tool", "name", "continueOnFailure", *_PARAMS))
@@ -133,7 +133,7 @@ class _Batch:
 
     def __init__(self, meta: MetaTools, ctx: CallContext, intent: CallIntent, items: Sequence[_Item]) -> None:
         self._meta, self._ctx, self._intent, self._items = meta, ctx, intent, items
-        self._lanes = asyncio.Semaphore(AT_ONCE)
+        self._lanes = asyncio.Semaphore(BATCH_CALLS_AT_ONCE)
         self._fractions = [0.0] * len(items)
         self._inner = _inner_context(ctx, intent, is_alone=len(items) == 1)
 

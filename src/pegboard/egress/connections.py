@@ -13,13 +13,13 @@ from httpcore2 import SOCKET_OPTION
 
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.failures import EgressError
+from pegboard.model.bounds import ADDRESSES_TRIED, NAME_LOOKUPS
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Looks a host name up: `(host, port)` to literal addresses, in the order to try them. Raises OSError."""
 
 # Threads of our own: a name server that hangs must not use up the pool in which tools run.
-_LOOKUPS = ThreadPoolExecutor(max_workers=8, thread_name_prefix="pegboard-lookup")
-_ADDRESSES_TRIED = 4
+_LOOKUPS = ThreadPoolExecutor(max_workers=NAME_LOOKUPS, thread_name_prefix="pegboard-lookup")
 Connection = TypeVar("Connection")
 
 
@@ -98,7 +98,7 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
         addresses = await self._look_up(host, port, timeout_s)
         self._destinations.check_addresses(host, port, addresses)
         # The first ones only, each with a fair share of the time: a dead address must not eat all of it.
-        tried = addresses[:_ADDRESSES_TRIED]
+        tried = addresses[:ADDRESSES_TRIED]
         for position, address in enumerate(tried):
             share = None
             if timeout_s is not None:

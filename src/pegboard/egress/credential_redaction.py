@@ -10,18 +10,16 @@ import re
 from collections.abc import Awaitable, Iterable, Iterator
 from dataclasses import replace
 from itertools import takewhile
-from typing import Any, Final
+from typing import Any
 
 from pegboard.core.redaction import REDACTED, Redactor
+from pegboard.model.bounds import GIVEN_AWAY_SECRET_CHARS
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_awaitable, is_list, is_object
 from pegboard.model.result import call_error
 from pegboard.model.secret import Secret
 from pegboard.model.tool import Handler
-
-# The beginning of a secret that is as long as this gives it away: the other side's text may have been cut in it.
-_TELLING_CHARS: Final = 8
 
 
 class CredentialRedactor:
@@ -32,18 +30,18 @@ class CredentialRedactor:
         self._redactor = Redactor(known)
         # No text with spaces or the address of something: much that is no secret begins like those.
         keys = {text for text in (secret.reveal() for secret in known) if not re.search(r"\s|://|^/", text)}
-        self._keys = sorted(text for text in keys if len(text) > _TELLING_CHARS)
+        self._keys = sorted(text for text in keys if len(text) > GIVEN_AWAY_SECRET_CHARS)
 
     def text(self, text: str) -> str:
         """Return a text without them."""
         clean = self._redactor.text(text)
         for key in self._keys:
-            start = clean.find(key[:_TELLING_CHARS])
+            start = clean.find(key[:GIVEN_AWAY_SECRET_CHARS])
             while start >= 0:
                 same = takewhile(lambda pair: pair[0] == pair[1], zip(clean[start:], key, strict=False))
                 end = start + len(list(same))
                 clean = clean[:start] + REDACTED + clean[end:]
-                start = clean.find(key[:_TELLING_CHARS], start + len(REDACTED))
+                start = clean.find(key[:GIVEN_AWAY_SECRET_CHARS], start + len(REDACTED))
         return clean
 
     def value(self, value: Any) -> Any:

@@ -6,7 +6,7 @@ import codecs
 from dataclasses import dataclass
 
 from pegboard.egress.files import Root
-from pegboard.model.bounds import DEFAULT_BOUNDS
+from pegboard.model.bounds import DEFAULT_BOUNDS, READ_TEXT_CHARS
 from pegboard.model.error import CallError
 
 _CHUNK_BYTES = 64 * 1024
@@ -29,7 +29,7 @@ def read_text(
     *,
     encoding: str = "utf-8",
     start: int = 0,
-    max_chars: int = 50_000,
+    max_chars: int = READ_TEXT_CHARS,
     max_scanned_bytes: int = DEFAULT_BOUNDS.upload_bytes,
 ) -> TextPart:
     """Read at most `max_chars` characters from character `start` on, holding no more than that in memory.

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Literal
 
+from pegboard.model.bounds import LISTED_FILES, PATH_CHARS
 from pegboard.model.error import CallError, DefinitionError
 
 FileKind = Literal["file", "folder", "symlink", "special"]
 WriteMode = Literal["overwrite", "append", "create"]
 
-_PATH_CHARS = 4096
 _MARK = ".pegboard-"
 _LEFT_OVER = re.compile(r"\.pegboard-[0-9a-f]{16}\.tmp")
 _LOCK_TRIES, _LOCK_PAUSE_S = 100, 0.02
@@ -112,7 +112,7 @@ class Root:
         with self._parent(path) as (folder, name), _explained(path):
             return _entry("/".join(_parts(path)), os.stat(name, dir_fd=folder, follow_symlinks=False))
 
-    def listing(self, path: str = ".", *, max_entries: int = 1_000) -> tuple[FileEntry, ...]:
+    def listing(self, path: str = ".", *, max_entries: int = LISTED_FILES) -> tuple[FileEntry, ...]:
         """Describe what is in a folder, by name, at most `max_entries`.
 
         Raises:
@@ -204,7 +204,7 @@ def _parts(path: str) -> tuple[str, ...]:
     """Split a relative path, or refuse it before the file system sees it."""
     if "\0" in path:
         raise _refusal(path, "has a NUL character")
-    if len(path) > _PATH_CHARS:
+    if len(path) > PATH_CHARS:
         raise _refusal(path[:80] + "…", "is too long")
     if path.startswith("/"):
         raise _refusal(path, "is outside the folders that this tool may use")

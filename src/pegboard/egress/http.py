@@ -23,7 +23,7 @@ from pegboard.egress.failures import EgressError, Exchange, timed_out
 from pegboard.egress.responses import Response
 from pegboard.egress.transport import CAP_EXTENSION, EXCHANGE_EXTENSION, GuardedTransport, origin_of
 from pegboard.egress.urls import join_url, parse_url
-from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
+from pegboard.model.bounds import CONNECT_S, DEFAULT_BOUNDS, Bounds
 
 OnOverflow = Literal["raise", "truncate"]
 
@@ -126,7 +126,7 @@ class GuardedClient:
         *,
         headers: Mapping[str, str] | None = None,
         bounds: Bounds = DEFAULT_BOUNDS,
-        connect_s: float = 10.0,
+        connect_s: float = CONNECT_S,
         read_s: float | None = None,
         resolve: Resolve = system_resolve,
         ssl_context: ssl.SSLContext | None = None,

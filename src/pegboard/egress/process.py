@@ -18,13 +18,12 @@ from typing import Self
 
 from pegboard.egress.process_pipes import ProcessPipes
 from pegboard.egress.process_tree import ProcessId, find_tree, living, reap, signal_all
-from pegboard.model.bounds import DEFAULT_BOUNDS
+from pegboard.model.bounds import DEFAULT_BOUNDS, KILL_S, STOP_GRACE_S
 from pegboard.model.error import CallError
 
 _log = logging.getLogger(__name__)
 _INHERITED = ("PATH", "HOME", "LANG", "TERM")
 _POLL_S = 0.02
-_LAST_RESORT_S = 2.0
 # Reading the process table takes milliseconds; a thread of our own cannot be starved by tools that hang.
 _TABLE_READERS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="pegboard-process-table")
 
@@ -192,7 +191,7 @@ class Process:
         await self._pipes.exited.wait()
         return self.returncode or 0
 
-    async def stop(self, *, grace_s: float = 2.0) -> None:
+    async def stop(self, *, grace_s: float = STOP_GRACE_S) -> None:
         """End the program and all its descendants: close stdin, wait, SIGTERM, wait, SIGKILL.
 
         Each wait lasts at most `grace_s`; with 0 everything is killed at once. May be called again, with 0 to cut the
@@ -218,7 +217,7 @@ class Process:
                 self._signal(tree, signal.SIGTERM)
                 await self._until_gone(tree, grace_s, is_grace=True)
                 tree = await self._find_tree(tree, inodes)
-        ended_at = asyncio.get_running_loop().time() + _LAST_RESORT_S
+        ended_at = asyncio.get_running_loop().time() + KILL_S
         everyone = tree
         while tree or self.returncode is None:
             self._signal(tree, signal.SIGKILL)

@@ -8,13 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import IO
 
+from pegboard.model.bounds import PIPE_LINE_COST_BYTES, PIPE_LINGER_S, PIPE_WAITING_BYTES
 from pegboard.model.error import CallError
-
-# Complete lines that wait for their reader; past this the program has to wait. Each line costs memory of its own.
-_WAITING_BYTES = 1024 * 1024
-_LINE_COST_BYTES = 64
-# What the program wrote before it died is still in the pipe; a descendant that keeps the pipe open gets this long.
-_LINGER_S = 0.25
 
 
 class ProcessPipes:
@@ -64,8 +59,8 @@ class ProcessPipes:
             self._changed.clear()
             await self._changed.wait()
         line = self._lines.popleft()
-        self._waiting_bytes -= len(line) + _LINE_COST_BYTES
-        if self._is_paused and self._fault is None and self._waiting_bytes <= _WAITING_BYTES // 2:
+        self._waiting_bytes -= len(line) + PIPE_LINE_COST_BYTES
+        if self._is_paused and self._fault is None and self._waiting_bytes <= PIPE_WAITING_BYTES // 2:
             self._is_paused = False
             if not self._is_ended:
                 self._stdout.resume_reading()
@@ -105,7 +100,7 @@ class ProcessPipes:
         """Take note that the program is gone."""
         self.exited.set()
         self._writable.set()
-        asyncio.get_running_loop().call_later(_LINGER_S, self._hang_up)
+        asyncio.get_running_loop().call_later(PIPE_LINGER_S, self._hang_up)
 
     def on_pipe_open(self, transport: asyncio.BaseTransport) -> None:
         """Take note of a pipe that has to be closed in the end."""
@@ -149,7 +144,7 @@ class ProcessPipes:
             self._unfinished_line[:] = part
         if len(self._unfinished_line) > self._line_bytes:
             self._refuse_line()
-        if self._waiting_bytes > _WAITING_BYTES and not self._is_paused:
+        if self._waiting_bytes > PIPE_WAITING_BYTES and not self._is_paused:
             self._pause()
 
     def _add_line(self, line: bytes) -> None:
@@ -157,7 +152,7 @@ class ProcessPipes:
             self._refuse_line()
         elif self._fault is None:
             self._lines.append(line.removesuffix(b"\r"))
-            self._waiting_bytes += len(self._lines[-1]) + _LINE_COST_BYTES
+            self._waiting_bytes += len(self._lines[-1]) + PIPE_LINE_COST_BYTES
 
     def _refuse_line(self) -> None:
         text = f"The program {self._command!r} wrote a line of more than {self._line_bytes} bytes. Stop and replace it."

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final
+from typing import Any
 
 import orjson
 
+from pegboard.model.bounds import LONGEST_RETRY_AFTER_S
 from pegboard.model.error import CallError
 
 _CHARSET = re.compile(r"charset\s*=\s*\"?([\w.:-]{1,40})", re.IGNORECASE)
@@ -20,7 +21,6 @@ _NO_CHARSETS = frozenset({
     "base64-codec", "bz2-codec", "hex-codec", "idna", "punycode", "zlib-codec", "undefined", "unicode-escape",
     "raw-unicode-escape",
 })  # fmt: skip
-_LONGEST_WAIT_S: Final = 999_999.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,15 +81,14 @@ def retry_after_s(response: Response) -> float | None:
     """Return the seconds that the answer asks to wait, given in seconds or as a date; `None` where it does not say."""
     header = response.headers.get("retry-after", "").strip()
     if header.isascii() and header.isdigit():
-        return min(float(header[:20]), _LONGEST_WAIT_S)
+        return min(float(header[:20]), LONGEST_RETRY_AFTER_S)
     try:
         date = parsedate_to_datetime(header)
     except ValueError:
         return None
     now = datetime.now(UTC)
-    return min(
-        max((date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now.timestamp(), 0.0), _LONGEST_WAIT_S
-    )
+    at = date if date.tzinfo else date.replace(tzinfo=UTC)
+    return min(max(at.timestamp() - now.timestamp(), 0.0), LONGEST_RETRY_AFTER_S)
 
 
 def check_status(response: Response, who: str) -> None:

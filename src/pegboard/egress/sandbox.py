@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from pegboard.egress.process import Process, launch
+from pegboard.model.bounds import SANDBOX_MEMORY_BYTES, SANDBOX_OUTPUT_BYTES
 from pegboard.model.error import CallError
 
 _CHILD = Path(__file__).with_name("sandbox_child.py")
-_MIB = 1024 * 1024
 
 
 class SandboxError(CallError):
@@ -32,8 +32,8 @@ async def run_sandboxed(
     *,
     payload: bytes | None = None,
     timeout_s: float,
-    memory_bytes: int = 256 * _MIB,
-    output_bytes: int = 1 * _MIB,
+    memory_bytes: int = SANDBOX_MEMORY_BYTES,
+    output_bytes: int = SANDBOX_OUTPUT_BYTES,
 ) -> Any:
     """Call `module:function` with a JSON value in a fresh Python, and return the JSON value that it returns.
 

@@ -20,7 +20,7 @@ import httpx2
 from pegboard.egress.connections import GuardedBackend, Resolve, system_resolve
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.failures import EgressError, Exchange, translate
-from pegboard.model.bounds import DEFAULT_BOUNDS
+from pegboard.model.bounds import CONNECTIONS, DEFAULT_BOUNDS, IDLE_CONNECTION_S, IDLE_CONNECTIONS
 
 CAP_EXTENSION = "pegboard.max_response_bytes"
 EXCHANGE_EXTENSION = "pegboard.exchange"
@@ -63,7 +63,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         max_response_bytes: int | None = DEFAULT_BOUNDS.http_response_bytes,
         cap_event_streams: bool = True,
         headers_s: float | None = None,
-        max_connections: int = 100,
+        max_connections: int = CONNECTIONS,
     ) -> None:
         self._max_response_bytes = max_response_bytes
         self._cap_event_streams = cap_event_streams
@@ -105,8 +105,8 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             self._connections = self._connections or httpcore2.AsyncConnectionPool(
                 ssl_context=self._ssl_context or _shared_ssl_context(),
                 max_connections=self._max_connections,
-                max_keepalive_connections=20,
-                keepalive_expiry=5.0,
+                max_keepalive_connections=IDLE_CONNECTIONS,
+                keepalive_expiry=IDLE_CONNECTION_S,
                 network_backend=self._backend,
             )
         return self._connections

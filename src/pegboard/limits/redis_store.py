@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
@@ -19,17 +19,14 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
+from pegboard.model.bounds import LIMIT_STORE_QUESTIONS, LIMIT_STORE_SILENCE_S, LIMIT_STORE_SOCKET_S
 from pegboard.model.error import DefinitionError
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.secret import Secret
 
 Hits = Sequence[tuple[tuple[str | None, ...], RateLimit]]
 
-PATIENCE_S: Final = 0.03
-"""How long the store may be silent; with what else a decision takes, that stays below 50 ms."""
 _STEPS = 10
-_LANES = 4
-_SOCKET_S = 1.0
 _SCHEMES = ("redis", "rediss", "redis+unix")
 
 # Each key is a list of times, newest first: full while its `limit`th is younger than the window. All windows or none.
@@ -79,9 +76,9 @@ class RedisLimitStore:
 
     def _open(self) -> None:
         options: dict[str, Any] = {
-            "max_connections": 2 * _LANES,
-            "socket_timeout": _SOCKET_S,
-            "socket_connect_timeout": _SOCKET_S,
+            "max_connections": 2 * LIMIT_STORE_QUESTIONS,
+            "socket_timeout": LIMIT_STORE_SOCKET_S,
+            "socket_connect_timeout": LIMIT_STORE_SOCKET_S,
             "retry": Retry(NoBackoff(), 0),
         }
         try:
@@ -92,7 +89,7 @@ class RedisLimitStore:
         self._ask_all = bridge.get_connection().register_script(_ASK_ALL)
         self._key: Callable[[str], str] = bridge.prefixed_key
         # More callers than lanes wait for their turn here, and not for a connection: what waits for us is no silence.
-        self._lanes = asyncio.Semaphore(_LANES)
+        self._lanes = asyncio.Semaphore(LIMIT_STORE_QUESTIONS)
 
     async def wait_s(self, hits: Hits, *, charge: bool) -> float | None:
         """Return seconds until one more call fits all windows, 0.0 if now, `None` if never; see `ports.LimitStore`.
@@ -118,13 +115,14 @@ class RedisLimitStore:
                 raise ConnectionError(f"{self._place} refused: {error}") from error
             except (RedisError, OSError) as error:
                 self._failed = time.monotonic()
-                why = f" within {PATIENCE_S * 1000:g} ms" if isinstance(error, TimeoutError) else f": {error}"
+                is_silent = isinstance(error, TimeoutError)
+                why = f" within {LIMIT_STORE_SILENCE_S * 1000:g} ms" if is_silent else f": {error}"
                 raise ConnectionError(f"{self._place} did not answer{why}") from error
             self._answers += 1
             return wait_s
 
     async def _patiently(self, asked: Awaitable[float]) -> float:
-        """Return the answer, or give up after `PATIENCE_S` in which the store answered nobody.
+        """Return the answer, or give up after `LIMIT_STORE_SILENCE_S` in which the store answered nobody.
 
         Waits in steps: a loop that was held up loses one step by it and still reads the answer that came meanwhile.
 
@@ -136,7 +134,7 @@ class RedisLimitStore:
         silent, answers = 0, self._answers
         try:
             while silent < _STEPS:
-                await asyncio.wait({asking}, timeout=PATIENCE_S / _STEPS)
+                await asyncio.wait({asking}, timeout=LIMIT_STORE_SILENCE_S / _STEPS)
                 if asking.done():
                     return asking.result()
                 silent = silent + 1 if answers == self._answers else 0

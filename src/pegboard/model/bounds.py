@@ -55,3 +55,175 @@ class Bounds:
 
 
 DEFAULT_BOUNDS = Bounds()
+
+# ---- What nobody needs to change: no config names it. Room by room, innermost first; units stand in the names
+
+# -- sources: the tools of a client
+CONSENT_ARGUMENTS_CHARS = 1_000  # arguments of a client's tool that its person is shown
+
+# -- sources: HTTP services (webhook, openapi)
+# What the executor waits past a request's own deadline, so that the tool tells what ran out of time.
+SERVICE_GRACE_S = 1.0
+SERVICE_EXCERPT_CHARS = 500  # of an answer that is an error, shown to the model
+SERVICE_EXCERPT_READ_CHARS = 65_536  # of such an answer, searched for secrets
+WEBHOOK_RESULT_S = 1.0  # for the expression that picks the result out of an answer
+WEBHOOK_INLINE_RESULT_BYTES = 16_384  # a larger answer is picked from in a thread, where it holds up nobody
+OPENAPI_FETCH_S = 30.0  # for fetching a description
+OPENAPI_SOON_FAILURES = 5  # so many failed fetches in, its tools are still called `soon there`
+OPENAPI_RETRY_WAITS_S = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0)  # between failed fetches; the last again and again
+OPENAPI_REF_HOPS = 20  # references that lead to references
+OPENAPI_NAME_BYTES = 256  # of an operation, before it is made a tool's name
+OPENAPI_DOCUMENT_KEYS = 1_000_000  # of a whole description, where `json_keys` is for a message
+OPENAPI_SCHEMA_LEVELS = 60  # of one schema with its references followed
+
+# -- sources: MCP servers
+MCP_FIRST_RETRY_S = 0.2  # the first wait before a lost server is tried again; doubled each time
+MCP_LONGEST_RETRY_S = 30.0  # and the longest
+MCP_BREAKER_FAILURES = 5  # so many failures ...
+MCP_BREAKER_WINDOW_S = 60.0  # ... within this time, and the longest wait comes at once
+MCP_STEADY_S = 10.0  # a connection that lived this long ends the series of failures
+MCP_NUDGE_S = 1.0  # between two tries that a call asked for
+MCP_CONNECT_S = 15.0  # for connecting and the first lists, where a call's time is shorter
+MCP_SHORTEST_RELIST_S = 0.05  # between two listings while a server says again and again that its lists changed; doubled
+MCP_LONGEST_RELIST_S = 5.0  # and the longest
+MCP_CALL_WAITS_S = 0.9  # a call's wait for a connection that is being taken up again
+MCP_REFRESH_S = (30.0, 300.0, 3_600.0)  # between two listings of a server that tells of no changes; then longer ones
+MCP_INPUT_ROUNDS = 10  # in which one call may ask for input
+MCP_MUTE_CALLS = 5  # given up in a row without an answer to anything: the server is out of reach, not busy
+MCP_PROGRESS_S = 0.1  # between two steps of progress that are passed on; a person sees ten a second
+MCP_LISTEN_AGAIN_S = 5.0  # before a subscription that ended is taken up again
+MCP_STREAM_SILENCE_S = 3_600.0  # that a stream may be silent
+# Before a stream that broke off is taken up again, however soon the server asks (`retry: 0`).
+MCP_RESUME_WAITS_S = (0.5, 1.0, 2.0, 5.0)
+MCP_RESUMES = 100  # so often for one answer; the SDK counts those in vain alone, and calls itself for each
+MCP_EVENT_BYTES = 1 * MIB  # of one server-sent event; as much as the SDK takes in an SSE session
+MCP_MESSAGES_IN_HAND = 16  # read from a program, and not yet taken by the SDK
+MCP_REMEMBERED_FAILURES = 1_000  # that wait for the call they belong to
+MCP_BAD_LINES = 1_000  # in a row that are no messages, before a program is given up
+MCP_EXACT_LINE_BYTES = 2 * MIB  # a longer line is not searched for long integers: no result of more is passed on
+MCP_PROGRESSING_CALLS = 1_000  # of one program, whose last progress is remembered
+MCP_TOOLS_JUDGED_AT_ONCE = 50  # of one list, before other servers get their turn
+MCP_SIGN_IN_REQUESTS = 40  # of one sign-in
+MCP_COMPLETIONS = 100  # of one answer
+MCP_COMPLETION_BYTES = 1_000  # of one completion
+MCP_RESULT_BLOCKS = 1_000  # of one result
+MCP_MESSAGE_BYTES = 1_000  # of an error or a step of progress, passed on
+MCP_QUESTION_BYTES = 2_000  # of what a server asks a person
+MCP_TITLE_BYTES = 256  # of a foreign tool
+MCP_NAME_SHOWN_BYTES = 128  # of a foreign tool that is refused
+MCP_RESOURCE_ERROR_BYTES = 500  # of an error in place of lists
+MCP_URI_CHARS = 2_000  # of a foreign resource
+MCP_PROMPT_ARGUMENTS = 50  # of a foreign prompt
+MCP_ARGUMENT_CHARS = 64  # of the name of such an argument
+MCP_LOCK_STRICT_BYTES = 4_000_000  # a larger lock, which we wrote ourselves, is read without the bounds of a message
+
+# -- sources: built-in tools
+BUILTIN_GRACE_S = 1.0  # what the executor waits past a tool's own deadline, so that the tool tells what ran out of time
+CACHE_ENTRY_BYTES = 1 * KIB  # what a cached value costs beside its key and its text, at most
+SEARCH_HIT_CHARS = 4_000  # of each text of a search hit
+SEARCH_SNIPPET_BYTES = 4_000  # of a search hit
+SEARCH_LINK_FIELDS = 20  # of the query of a search engine's own link
+HTTP_RESULT_ROOM_BYTES = 128 * KIB  # of a result, left for what stands beside the body
+TRANSFORM_INLINE_S = 0.01  # what takes longer is begun again in a thread, where it holds up nobody
+TRANSFORM_START_S = 4.0  # what the child may need to start, on a busy machine
+SCRAPE_EXTRACT_S = 15.0  # for the reading of a page, past the fetching; importing the reader is most of it
+SCRAPE_CHARS = 400_000  # of a page's text ...
+SCRAPE_OUTPUT_BYTES = 4 * MIB  # ... and what the reader writes of it
+EMAIL_RECIPIENTS = 50  # of one mail
+SMTP_GOODBYE_S = 2.0  # for the end of a session whose mail is sent
+SLACK_PLAIN_WORD_CHARS = 8  # a longer part of a webhook's URL is taken for a key, and kept out of results
+WEBHOOK_RESPONSE_BYTES = 64 * KIB  # of the answer to a sent webhook, unless its config says otherwise
+POSTGRES_MESSAGE_BYTES = 16 * MIB  # of one row or message
+POSTGRES_GRACE_S = 0.5  # the server stops a query at its deadline; one that hangs is left alone this much later
+POSTGRES_CONNECT_S = 5  # for connecting; whole seconds, as libpq has it
+SQL_ROWS_AHEAD = 10  # of one statement, held beside those of the answer
+SQLITE_MEMORY_BYTES = 256 * MIB  # of all statements of the process together: SQLite does not count them apart
+SQLITE_VALUE_BYTES = 4 * MIB  # that one function may make
+SQLITE_TRIM_CHARS = 1_000  # different ones to trim
+
+# -- egress: files
+PATH_CHARS = 4096  # of a path, as Linux has it
+LISTED_FILES = 1_000  # of one folder
+READ_TEXT_CHARS = 50_000  # of one file, unless the reader says otherwise
+
+# -- egress: processes
+KILL_S = 2.0  # for what was killed to be gone
+STOP_GRACE_S = 2.0  # for a program that was asked to end, before it is killed
+PIPE_WAITING_BYTES = 1 * MIB  # complete lines that wait for their reader; past this the program has to wait
+PIPE_LINE_COST_BYTES = 64  # the memory that each line costs beside its text
+PIPE_LINGER_S = 0.25  # for what a program wrote before it died; a descendant that keeps the pipe open gets this long
+SANDBOX_MEMORY_BYTES = 256 * MIB  # of a child that runs one function, unless the caller says otherwise ...
+SANDBOX_OUTPUT_BYTES = 1 * MIB  # ... and of what it answers
+
+# -- egress: HTTP
+GIVEN_AWAY_SECRET_CHARS = 8  # the beginning of a secret that gives it away; foreign text may have been cut in it
+ADDRESSES_TRIED = 4  # of one host name
+NAME_LOOKUPS = 8  # at once, in threads of their own
+CONNECT_S = 10.0  # for one connection
+CONNECTIONS = 100  # of one client, at once ...
+IDLE_CONNECTIONS = 20  # ... and of them, kept for the next request ...
+IDLE_CONNECTION_S = 5.0  # ... for this long
+LONGEST_RETRY_AFTER_S = 999_999.0  # that `Retry-After` is believed
+
+# -- providers: compilation of schemas
+PROVIDER_LISTS = 256  # lists of visible tools as bytes, remembered for one snapshot
+RULE_CHARS = 200  # of a rule that a target cannot have and a description tells instead
+COMPILED_PLACES = 2_000  # of a schema with all references followed
+INLINED_BYTES = 256 * KIB  # of definitions written out; one that is referred to often would fill the request
+UNROLLED_LEVELS = 2  # of a schema that contains itself
+
+# -- providers: repair of arguments
+REPAIRED_BYTES = 64 * KIB  # larger arguments are refused as they are: each guess looks at all of them
+REPAIR_TRIES = 200  # of one call ...
+REPAIR_LEAST_TRIES = 8  # ... and of one with large arguments
+GUESSED_KEYS = 50  # of one object, compared with its properties
+REPAIRED_FAULTS = 100  # more are not repaired
+REPAIR_LOOKED_AT_BYTES = 256 * KIB  # by all tries together: the larger the arguments, the fewer tries
+REPAIR_STEPS_IN_A_BRANCH = 8  # of one alternative of a schema
+REPAIRED_FENCE_CHARS = 1 << 16  # a longer text is not looked at for a fence around JSON
+
+# -- auth
+CLAIM_CHARS = 256  # of what a template makes of claims
+JWKS_FRESH_S = 600.0  # that keys are used without asking again; one that was taken back is good for no longer
+JWKS_STALE_S = 3_600.0  # that keys are used while the issuer does not answer
+JWKS_PAUSE_S = 5.0  # between two fetches: invented key ids must not make us ask again and again
+JWKS_FETCH_S = 5.0  # for one fetch
+JWKS_BYTES = 256 * KIB  # of one answer
+JWKS_KEYS = 100  # of one issuer
+KEY_FILE_SETTLED_S = 2.5  # a file written within this time may change again unseen: clocks of file systems are coarse
+KEY_FILE_BUSY_MS = 2_000  # that the file of API keys may be locked by somebody else
+TOKEN_CHARS = 16 * KIB  # of a JWT
+TOKEN_LEEWAY_S = 30  # by which the issuer's clock may differ
+TOKEN_KEYS_TRIED = 4  # of one token's key id
+TOKEN_KEYS_REMEMBERED = 64  # ready for use
+
+# -- limits: the shared store
+LIMIT_STORE_SILENCE_S = 0.03  # of the store; with what else a decision takes, that stays below 50 ms
+LIMIT_STORE_QUESTIONS = 4  # asked at once
+LIMIT_STORE_SOCKET_S = 1.0  # for connecting, and for one answer
+
+# -- discovery
+BATCH_ROOM_BYTES = 4_096  # of an answer to useTools, left for what stands around the results
+LISTED_LINE_CHARS = 200  # of one tool in a listing
+EXPOSED_LISTS = 256  # lists with meta tools, remembered for one snapshot
+TWO_TOOL_DIGEST_TOKENS = 2_000  # of the digest of what is there, in exposure `two_tool` ...
+SEARCH_DIGEST_TOKENS = 400  # ... and in exposure `search`
+INTENT_CHARS = 4_000  # of each text of an intent
+LINT_QUERY_CHARS = 300  # of a description, asked as a query
+LOOP_NUDGE_CALLS = 3  # equal questions of one session, and the answer nudges
+LOOP_SESSIONS = 2_000  # whose questions are remembered
+LOOP_QUESTIONS = 50  # of one session that are remembered
+SEARCH_QUERIES = 5  # of one searchTools
+SEARCH_HITS = 50  # of one query, at most
+SEARCH_USUAL_HITS = 8  # of one query, unless it says otherwise
+SEARCH_ECHO_CHARS = 4_000  # of a query that its answer repeats; as many as the index reads
+BATCH_CALLS_AT_ONCE = 8  # of one useTools
+
+# -- discovery: the search engine
+SEARCH_FUSED_HITS = 100  # of each ranking that are fused with the other's
+SEARCH_VISIBLE_SETS = 256  # of callers, remembered for one snapshot
+SEARCH_NEAR_NAMESPACES = 3  # told when nothing was found
+SEARCH_QUERY_CHARS = 4_000  # that the index reads
+SEARCH_QUERY_WORDS = 64  # different ones of one query
+SEARCH_WORDS_REMEMBERED = 1 << 16  # cut and stemmed
+SEARCH_LANGUAGES_REMEMBERED = 1 << 8  # sets of them, with their stop words

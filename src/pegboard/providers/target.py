@@ -11,12 +11,12 @@ from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.registry import Snapshot
 from pegboard.core.schema import parse_json
 from pegboard.core.view import View
+from pegboard.model.bounds import PROVIDER_LISTS
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.tool import ToolEntry
 from pegboard.providers.compile import Rewritten, dialect, rewritten, target_name
 
-_MAX_LISTS = 256
 Draw = Callable[[ToolEntry, str, JSON], JSON]
 
 
@@ -46,7 +46,7 @@ class Target:
         # A list that nothing changed for this caller is the snapshot's own: one id stands for all of it.
         is_kept = tools is snapshot.selected(view.selection, view.ctx.policy)
         key = (self.name, id(tools) if is_kept else tuple(map(id, tools)))
-        lists: _Lists = snapshot.cache.setdefault("lists", BoundedCache(max_entries=_MAX_LISTS))
+        lists: _Lists = snapshot.cache.setdefault("lists", BoundedCache(max_entries=PROVIDER_LISTS))
         cached = lists.get(key)
         if cached is not None:
             return cached[1]

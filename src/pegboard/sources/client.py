@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any, Final
 
+from pegboard.model.bounds import CONSENT_ARGUMENTS_CHARS
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_awaitable
@@ -14,7 +15,6 @@ from pegboard.model.tool import ToolEntry, ToolSpec
 SERVICE: Final = "client_tools"
 _DONE: Final[JSON] = {"ok": True}
 _DONE_SCHEMA: Final[JSON] = {"type": "object", "properties": {"ok": {"const": True}}, "required": ["ok"]}
-_SHOWN_CHARS: Final = 1_000
 
 
 def client_entry(spec: ToolSpec, *, wait: bool = False) -> ToolEntry:
@@ -53,6 +53,6 @@ def _tell(ctx: CallContext, name: str, args: JSON, *, wait: bool) -> None:
 
 def _question(spec: ToolSpec, args: JSON) -> str:
     arguments = json.dumps(args, ensure_ascii=False)
-    if len(arguments) > _SHOWN_CHARS:
-        arguments = arguments[:_SHOWN_CHARS] + "…"
+    if len(arguments) > CONSENT_ARGUMENTS_CHARS:
+        arguments = arguments[:CONSENT_ARGUMENTS_CHARS] + "…"
     return f"{spec.name}: {spec.description or 'please run this'}. With: {arguments}. What is the result?"

@@ -15,19 +15,20 @@ from pegboard.egress.credential_redaction import CredentialRedactor, credentials
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.http import GuardedClient
 from pegboard.egress.responses import Response, is_json, media_type, retry_after_s, text_of
-from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
+from pegboard.model.bounds import (
+    DEFAULT_BOUNDS,
+    SERVICE_EXCERPT_CHARS,
+    SERVICE_EXCERPT_READ_CHARS,
+    Bounds,
+)
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSONValue, is_list
 from pegboard.model.secret import Secret
 from pegboard.sources.json_text import json_bytes
 
-# What an executor waits on top of a request's own deadline, so that the tool tells what ran out of time.
-GRACE_S: Final = 1.0
 # These change nothing over there, so that one which failed has certainly done no harm.
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_EXCERPT_CHARS: Final = 500
-_READ_CHARS: Final = 65_536
 _TRY_LATER: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
@@ -96,11 +97,11 @@ class Service:
 
     def _excerpt(self, response: Response, ctx: CallContext) -> str:
         """Return the beginning of the body in one line. Secrets go first: a cut one would not be known any more."""
-        clean = CredentialRedactor(self.secrets()).text(text_of(response)[:_READ_CHARS])
+        clean = CredentialRedactor(self.secrets()).text(text_of(response)[:SERVICE_EXCERPT_READ_CHARS])
         if ctx.redactor is not None:
             clean = ctx.redactor.text(clean)
         line = " ".join("".join(char if char.isprintable() else " " for char in clean).split())
-        return line if len(line) <= _EXCERPT_CHARS else line[: _EXCERPT_CHARS - 1] + "…"
+        return line if len(line) <= SERVICE_EXCERPT_CHARS else line[: SERVICE_EXCERPT_CHARS - 1] + "…"
 
 
 def plain(headers: Mapping[str, str | Secret]) -> dict[str, str]:

@@ -18,14 +18,14 @@ from pegboard.egress.http import checked_headers
 from pegboard.egress.responses import Response
 from pegboard.egress.urls import expand_path, parse_url, placeholders_of
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
+from pegboard.model.bounds import DEFAULT_BOUNDS, SERVICE_GRACE_S, WEBHOOK_INLINE_RESULT_BYTES, WEBHOOK_RESULT_S, Bounds
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError, DefinitionError, Problem
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.secret import Secret
 from pegboard.model.tool import ToolEntry, ToolSpec
 from pegboard.sources.body_template import Template
-from pegboard.sources.http_service import GRACE_S, Order, Service, plain, query_of, scalar, value_of, with_query
+from pegboard.sources.http_service import Order, Service, plain, query_of, scalar, value_of, with_query
 from pegboard.sources.json_text import json_bytes
 
 if TYPE_CHECKING:
@@ -38,8 +38,6 @@ Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 # Without a body of their own: arguments go into the query string.
 _IN_QUERY: Final = frozenset({"GET", "DELETE"})
 _OUR_HEADERS = frozenset({"content-type"})
-_RESULT_S: Final = 1.0
-_SMALL_BYTES: Final = 16_384
 # `['key']` of a JSON path, which JMESPath writes `."key"`.
 _KEY_STEP = re.compile(r"\[\s*(?:'([^'\\]*)'|\"([^\"\\]*)\")\s*\]")
 
@@ -96,7 +94,7 @@ def webhook_entry(spec: ToolSpec, settings: WebhookSettings) -> ToolEntry:
         )
         return found if path is None else await _part(found, path, settings, service, response)
 
-    entry_spec = replace(spec, timeout_s=timeout_s + GRACE_S)
+    entry_spec = replace(spec, timeout_s=timeout_s + SERVICE_GRACE_S)
     secrets = list(service.secrets())
     return ToolEntry(spec=entry_spec, handler=without_credentials(call, secrets) if secrets else call)
 
@@ -206,10 +204,11 @@ async def _part(found: Any, path: str, settings: WebhookSettings, service: Servi
     """Return what the path leads to in the answer; of a large one in a thread."""
 
     def evaluate() -> JSONValue:
-        return expressions.evaluate(path, found, timeout_s=_RESULT_S, max_size=settings.bounds.http_response_bytes)
+        most = settings.bounds.http_response_bytes
+        return expressions.evaluate(path, found, timeout_s=WEBHOOK_RESULT_S, max_size=most)
 
     try:
-        part = evaluate() if len(response.body) <= _SMALL_BYTES else await asyncio.to_thread(evaluate)
+        part = evaluate() if len(response.body) <= WEBHOOK_INLINE_RESULT_BYTES else await asyncio.to_thread(evaluate)
     except CallError:
         part = None
     if part is None:

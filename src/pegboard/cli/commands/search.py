@@ -11,7 +11,8 @@ from pegboard.cli.options import Given
 from pegboard.cli.project import opened
 from pegboard.cli.terminal import Column
 from pegboard.cli.tool_page import first_line
-from pegboard.discovery.search_tools import DEFAULT_LIMIT, answers
+from pegboard.discovery.search_tools import answers
+from pegboard.model.bounds import SEARCH_USUAL_HITS
 from pegboard.model.json_types import JSON
 
 _COLUMNS = (
@@ -24,7 +25,7 @@ _COLUMNS = (
 
 async def search_command(
     *words: Annotated[str, Parameter(name="query", help="What is needed, in any language.")],
-    limit: Annotated[int, Parameter(help="The most tools to show; 8 by default.")] = DEFAULT_LIMIT,
+    limit: Annotated[int, Parameter(help="The most tools to show; 8 by default.")] = SEARCH_USUAL_HITS,
     options: Given,
 ) -> None:
     """Find tools by what is needed.

@@ -8,10 +8,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from pegboard.model.bounds import SEARCH_FUSED_HITS
+
 Vectors = NDArray[np.floating[Any]]
 
 _RECIPROCAL_OFFSET = 60  # Source: Cormack, Clarke, Büttcher, "Reciprocal Rank Fusion", 2009
-_FUSED_DEPTH = 100
 
 
 class Embedder(Protocol):
@@ -48,7 +49,7 @@ def fused_ranks(*rankings: Vectors) -> Vectors:
     """Return one score per tool from several by reciprocal rank, the best 1.0; a score of 0 or less is no rank."""
     fused = np.zeros(len(rankings[0]), dtype=np.float32)
     for scores in rankings:
-        best = np.argsort(-scores, kind="stable")[:_FUSED_DEPTH]
+        best = np.argsort(-scores, kind="stable")[:SEARCH_FUSED_HITS]
         best = best[scores[best] > 0]
         fused[best] += 1.0 / (_RECIPROCAL_OFFSET + np.arange(len(best)))
     return fused / max(float(fused.max()), 1e-12)

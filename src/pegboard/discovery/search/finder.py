@@ -15,6 +15,7 @@ from pegboard.core.ports import Embedder
 from pegboard.core.registry import Registry, Snapshot
 from pegboard.core.view import View
 from pegboard.lazy import LazyModule
+from pegboard.model.bounds import SEARCH_USUAL_HITS, SEARCH_VISIBLE_SETS
 from pegboard.model.json_types import is_object
 from pegboard.model.tool import ToolEntry
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from pegboard.discovery.search.index import Index, ToolText, VisibleTools
 else:
     indexing = LazyModule("pegboard.discovery.search.index")
-
-_MAX_VISIBLE_SETS = 256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +51,7 @@ class _Built:
     known: frozenset[str]
     index: Index
     visible: BoundedCache[int, tuple[Sequence[ToolEntry], VisibleTools]] = field(
-        default_factory=lambda: BoundedCache(max_entries=_MAX_VISIBLE_SETS)
+        default_factory=lambda: BoundedCache(max_entries=SEARCH_VISIBLE_SETS)
     )
 
 
@@ -68,7 +67,7 @@ class Finder:
         self._lock = threading.Lock()
         self.builds = 0
 
-    async def search(self, view: View, queries: Iterable[str], *, limit: int = 8) -> list[Found]:
+    async def search(self, view: View, queries: Iterable[str], *, limit: int = SEARCH_USUAL_HITS) -> list[Found]:
         """Return what the view's tools answer to each request. Hidden tools change nothing in it."""
         await view.prepare()
         built, snapshot = self._built, self._registry.snapshot()

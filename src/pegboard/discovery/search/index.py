@@ -15,10 +15,9 @@ from pegboard.discovery.search.query import Vocabulary, read_request
 from pegboard.discovery.search.ranking import Ranking, Scope, Vector, rank, scope_of
 from pegboard.discovery.search.terms import LANGUAGES, Languages
 from pegboard.discovery.search.tool_text import Entry, ToolText, read_tool
+from pegboard.model.bounds import SEARCH_NEAR_NAMESPACES, SEARCH_USUAL_HITS
 
 __all__ = ["Embedder", "Hit", "Hits", "Index", "ToolText", "VisibleTools"]
-
-_NEAR_NAMESPACES = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -150,7 +149,9 @@ class Index:
             postings=self._postings,
         )
 
-    def search(self, query: str, *, visible: Collection[str] | VisibleTools | None = None, limit: int = 8) -> Hits:
+    def search(
+        self, query: str, *, visible: Collection[str] | VisibleTools | None = None, limit: int = SEARCH_USUAL_HITS
+    ) -> Hits:
         """Return the visible tools that answer a request, or none when nothing seems to.
 
         Args:
@@ -186,5 +187,5 @@ class Index:
         if ranking is None:
             return ()
         scores = ranking.namespace_scores
-        order = [place for place in np.argsort(-scores, kind="stable")[:_NEAR_NAMESPACES] if scores[place] > 0]
+        order = [place for place in np.argsort(-scores, kind="stable")[:SEARCH_NEAR_NAMESPACES] if scores[place] > 0]
         return tuple(self._namespaces[self._namespace_of[tools.seen[tools.scope.starts[place]]]] for place in order)

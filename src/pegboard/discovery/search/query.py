@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from pegboard.discovery.search.postings import Postings, spellings_near
 from pegboard.discovery.search.synonyms import SYNONYMS
 from pegboard.discovery.search.terms import ENGLISH, Languages, languages_of, stem, stems, word_parts, words_of
-
-MAX_REQUEST_CHARS = 4_000
-MAX_GROUPS = 64
+from pegboard.model.bounds import SEARCH_QUERY_CHARS, SEARCH_QUERY_WORDS
 
 # Words of asking rather than of what is asked for: they say nothing about a tool. Forms, not stems: who is currently
 # planning something asks for neither the current weather nor a plan.
@@ -77,7 +75,7 @@ class Vocabulary:
 
 def read_request(text: str, vocabulary: Vocabulary) -> Request:
     """Read a search text; what follows its first 4,000 characters and its first 64 different words is ignored."""
-    text = text[:MAX_REQUEST_CHARS]
+    text = text[:SEARCH_QUERY_CHARS]
     request = _read(text, vocabulary, silent=_ASKING)
     if request.groups:
         return request
@@ -98,7 +96,7 @@ def _read(text: str, vocabulary: Vocabulary, *, silent: frozenset[str]) -> Reque
             # A capital inside a sentence marks a proper name; capitals throughout (PDF, SQL) do not.
             is_argument = word in arguments or (n > 0 and word.istitle())
             for part in _asked_parts(word, spoken, vocabulary, silent):
-                if stem(part) not in places and len(groups) < MAX_GROUPS:
+                if stem(part) not in places and len(groups) < SEARCH_QUERY_WORDS:
                     places[stem(part)] = len(groups)
                     groups.append(
                         _group(part, following, spoken, vocabulary, is_argument=is_argument or part.isdigit())

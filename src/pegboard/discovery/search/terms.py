@@ -16,6 +16,8 @@ from typing import Any, Protocol
 import Stemmer
 from bm25s import stopwords  # pyright: ignore[reportMissingTypeStubs] - it has none
 
+from pegboard.model.bounds import SEARCH_LANGUAGES_REMEMBERED, SEARCH_WORDS_REMEMBERED
+
 ENGLISH = "english"
 Languages = tuple[str, ...]
 
@@ -100,7 +102,7 @@ def terms_of(words: Iterable[str], languages: Languages = (ENGLISH,)) -> list[st
     return [term for word in words for term in _word_terms(word, languages)]
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=SEARCH_WORDS_REMEMBERED)
 def _word_terms(word: str, languages: Languages) -> tuple[str, ...]:
     spoken = (ENGLISH, *languages)
     return tuple(stem for part in word_parts(word, languages) for stem in stems(part, spoken))
@@ -143,12 +145,12 @@ def split_identifier(word: str) -> list[str]:
     return [word[start:end].lower() for start, end in pairwise([*cuts, len(word)])]
 
 
-@lru_cache(maxsize=1 << 8)
+@lru_cache(maxsize=SEARCH_LANGUAGES_REMEMBERED)
 def _stop_words(languages: Languages) -> frozenset[str]:
     return frozenset(word for language in (ENGLISH, *languages) for word in _STOP_WORDS.get(language, ()))
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=SEARCH_WORDS_REMEMBERED)
 def _stem(word: str, language: str) -> str:
     cut = _STEMMERS[language].stemWord(word)
     if cut.isascii():

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from pegboard.model.bounds import RULE_CHARS
 from pegboard.model.json_types import JSON, JSONValue, is_list
 from pegboard.providers.compile.nodes import Node, Place, Work, written
 from pegboard.providers.dialect import is_annotation
 
-_MAX_CHARS = 200
 _WORDS = {
     "default": "default: {}",
     "example": "for example {}",
@@ -45,7 +45,7 @@ def said(keyword: str, value: JSONValue) -> str:
     if keyword == "examples" and is_list(value) and value:
         value = value[0]
     text = form.format(value if isinstance(value, str) and keyword in ("format", "pattern") else written(value))
-    return "" if len(text) > _MAX_CHARS else text
+    return "" if len(text) > RULE_CHARS else text
 
 
 def described(node: Node, words: JSON, notes: list[str]) -> Node:

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from pegboard.model.bounds import COMPILED_PLACES, INLINED_BYTES, UNROLLED_LEVELS
 from pegboard.model.json_types import JSON, JSONValue, is_object
 from pegboard.providers.compile.arrays import array_node
 from pegboard.providers.compile.descriptions import described, drop
@@ -23,10 +24,6 @@ from pegboard.providers.compile.strict_limits import without_largest_enums
 from pegboard.providers.compile.unions import alternatives, chooser, only_together, together, union_node
 from pegboard.providers.dialect import Dialect, Effect, Loss, is_annotation
 
-MAX_NODES = 2_000
-# A large definition that is referred to often would fill the request, and a hostile one the memory.
-MAX_INLINED_BYTES = 256 * 1024
-MAX_UNROLLED = 2
 # They judge a value beside its properties or items; no provider takes them all, and rewriting would change their sense.
 _BESIDE = (
     "not", "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", "propertyNames", "contains",
@@ -78,15 +75,16 @@ class Compilation:
             schema = {}
         self._nodes += 1
         ref: Any = schema.get("$ref")
-        if self._nodes > MAX_NODES:
-            return self._cut(schema, place, f"there are more than {MAX_NODES} places with all references followed")
+        if self._nodes > COMPILED_PLACES:
+            text = f"there are more than {COMPILED_PLACES} places with all references followed"
+            return self._cut(schema, place, text)
         if isinstance(ref, str) and ref in self._circular:
             if self._keeps_circles:
                 return self._definition(ref, schema, place)
-            if place.trail.count(ref) >= MAX_UNROLLED:
+            if place.trail.count(ref) >= UNROLLED_LEVELS:
                 found = resolved(self.root, ref)
                 cut = found if is_object(found) else {}
-                return self._cut(cut, place, f"{ref!r} contains itself; {MAX_UNROLLED} levels are described")
+                return self._cut(cut, place, f"{ref!r} contains itself; {UNROLLED_LEVELS} levels are described")
         core, words, place = self._opened(schema, place)
         notes: list[str] = []
         return self._worded(self._plain(core, place, notes), words, place, notes)
@@ -126,7 +124,7 @@ class Compilation:
         if ref not in self._sizes:
             self._sizes[ref] = 16 + len(orjson.dumps(found))
         self._inlined += self._sizes[ref]
-        if found is not None and place.trail.count(ref) <= MAX_UNROLLED and self._inlined <= MAX_INLINED_BYTES:
+        if found is not None and place.trail.count(ref) <= UNROLLED_LEVELS and self._inlined <= INLINED_BYTES:
             return found
         self.lose(place, "$ref", "widened", f"{ref!r} cannot be followed here")
         kind: Any = found.get("type") if is_object(found) else None
@@ -240,7 +238,8 @@ def _free_name(ref: str, taken: set[str]) -> str:
     bare = re.sub(r"[^A-Za-z0-9_-]", "_", ref.rsplit("/", 1)[-1])[:40] or "root"
     if bare == "_" or bare.startswith("#"):
         bare = "root"
-    return next(name for name in (bare, *(f"{bare}_{number}" for number in range(2, MAX_NODES))) if name not in taken)
+    numbered = (f"{bare}_{number}" for number in range(2, COMPILED_PLACES))
+    return next(name for name in (bare, *numbered) if name not in taken)
 
 
 def _later(way: Callable[[], Restore | None]) -> Restore:

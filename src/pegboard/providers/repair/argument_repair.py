@@ -12,14 +12,12 @@ import orjson
 
 from pegboard.core.call.stages import Call, unaliased
 from pegboard.core.schema import check_bounds, parse_json
+from pegboard.model.bounds import REPAIRED_BYTES
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_object
 from pegboard.providers.repair.guesses import Repair
 from pegboard.providers.repair.mending import mended
 from pegboard.providers.repair.text_forms import unfenced
-
-# Guessing costs a look at all arguments each time, so that large ones are refused as they are.
-MAX_BYTES = 64 * 1024
 
 
 def repair(call: Call, judge: Callable[[object], JSON]) -> bool:
@@ -36,7 +34,7 @@ def repair(call: Call, judge: Callable[[object], JSON]) -> bool:
             return False
         check_bounds(whole)
         size = len(orjson.dumps(whole))
-        if size > MAX_BYTES:
+        if size > REPAIRED_BYTES:
             return False
         aliases = call.entry.spec.aliases
         found = mended(call.plan.arguments, unaliased(whole, aliases) if aliases else whole, aliases, size=size)

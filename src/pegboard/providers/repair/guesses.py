@@ -10,11 +10,11 @@ from typing import Any, Literal, NamedTuple
 import jsonschema_rs
 
 from pegboard.core.schema import Compiled, json_path
+from pegboard.model.bounds import GUESSED_KEYS
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.providers.repair.argument_keys import meant
 from pegboard.providers.repair.text_forms import NotJSON, looks_structured, unfenced, value_in
 
-MAX_KEYS = 50
 Kind = jsonschema_rs.ValidationErrorKind
 Steps = list[str | int]
 What = Literal[
@@ -52,14 +52,14 @@ def guesses(error: Any, args: JSON, compiled: Compiled, aliases: Mapping[str, st
             yield from _listed(value, [only], args, steps)
         case Kind.Required(property=name):
             own = _declared(error, compiled)
-            strays = [key for key in islice(value, MAX_KEYS) if key not in own]
+            strays = [key for key in islice(value, GUESSED_KEYS) if key not in own]
             found = meant(name, strays)
             if found is not None:
                 yield _renamed(args, steps, found, name)
         case Kind.AdditionalProperties(unexpected=names) | Kind.UnevaluatedProperties(unexpected=names):
             own = _declared(error, compiled)
             known = {name: name for name in own} | ({} if steps else dict(aliases))
-            for key in names[:MAX_KEYS]:
+            for key in names[:GUESSED_KEYS]:
                 found = meant(key, known)
                 if found is not None and known[found] not in value:
                     yield _renamed(args, steps, key, known[found])

@@ -9,14 +9,16 @@ from typing import Any, NamedTuple
 import jsonschema_rs
 
 from pegboard.core.schema import Compiled
+from pegboard.model.bounds import (
+    REPAIR_LEAST_TRIES,
+    REPAIR_LOOKED_AT_BYTES,
+    REPAIR_STEPS_IN_A_BRANCH,
+    REPAIR_TRIES,
+    REPAIRED_FAULTS,
+)
 from pegboard.model.json_types import JSON
 from pegboard.providers.repair.guesses import Guess, Repair, guesses
 
-MAX_TRIES, MIN_TRIES = 200, 8
-MAX_FAULTS = 100
-# Each try looks at all arguments: the larger they are, the fewer.
-MAX_BYTES_LOOKED_AT = 256 * 1024
-_MAX_STEPS_IN_A_BRANCH = 8
 Kind = jsonschema_rs.ValidationErrorKind
 # Which rule, and where.
 Fault = tuple[str, tuple[str | int, ...], str]
@@ -37,10 +39,10 @@ class _State(NamedTuple):
 
 def mended(compiled: Compiled, args: JSON, aliases: Mapping[str, str], *, size: int) -> Mended | None:
     """Return the arguments, `size` bytes of JSON, mended until they are valid; `None` when no guesses do that."""
-    tries = min(MAX_TRIES, max(MIN_TRIES, MAX_BYTES_LOOKED_AT // max(size, 1)))
+    tries = min(REPAIR_TRIES, max(REPAIR_LEAST_TRIES, REPAIR_LOOKED_AT_BYTES // max(size, 1)))
     work = _Mending(compiled, aliases, tries)
     faulty = work.errors(args)
-    if len(faulty) >= MAX_FAULTS:
+    if len(faulty) >= REPAIRED_FAULTS:
         # There may be more than are listed, and with each that is mended another would come into sight.
         return None
     state: _State | None = _State(args, (), faulty)
@@ -59,7 +61,7 @@ class _Mending:
     def errors(self, args: JSON) -> list[Any]:
         """Return the faults, of which there may be more."""
         self._tries_left -= 1
-        return list(islice(self._compiled.validator.iter_errors(args), MAX_FAULTS))
+        return list(islice(self._compiled.validator.iter_errors(args), REPAIRED_FAULTS))
 
     def step(self, state: _State) -> _State | None:
         """Return the arguments with one fault less, `None` when no guess mends any."""
@@ -84,7 +86,7 @@ class _Mending:
         for number in range(len(branches)):
             args, repairs = state.args, state.repairs
             inner: list[Any] = branches[number]
-            for _ in range(_MAX_STEPS_IN_A_BRANCH):
+            for _ in range(REPAIR_STEPS_IN_A_BRANCH):
                 guess = next((item for fault in inner for item in self._guesses(fault, _State(args, (), []))), None)
                 if guess is None or self._tries_left <= 0:
                     break

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 from pegboard.core.schema import parse_json
+from pegboard.model.bounds import REPAIRED_FENCE_CHARS
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSONValue
 
 _FENCED = re.compile(r"\s*```[\w+-]*[ \t]*\n?(.*?)\n?\s*```\s*", re.DOTALL)
 # As Python and YAML write them; JSON's own are lower case.
 _WORDS: dict[str, JSONValue] = {"true": True, "false": False, "null": None, "none": None}
-_MAX_FENCE = 1 << 16
 
 
 class NotJSON:
@@ -20,7 +20,7 @@ class NotJSON:
 
 def unfenced(text: str) -> str:
     """Return the text inside a Markdown code fence; text that is not fenced as it is."""
-    if len(text) > _MAX_FENCE or not text.lstrip().startswith("```"):
+    if len(text) > REPAIRED_FENCE_CHARS or not text.lstrip().startswith("```"):
         return text
     found = _FENCED.fullmatch(text)
     return text if found is None else found[1].strip()

@@ -5,20 +5,17 @@ from __future__ import annotations
 import sys
 from collections import Counter, OrderedDict
 from collections.abc import Callable
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import orjson
 from pydantic import Field
 
-from pegboard.model.bounds import KIB, MIB
+from pegboard.model.bounds import CACHE_ENTRY_BYTES, MIB
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, tool_spec
-
-# What a value costs beside its key and its text, at most: that of one which is alone in its scope.
-_ENTRY_BYTES: Final = 1 * KIB
 
 
 class CacheConfig(BuiltinConfig):
@@ -163,7 +160,7 @@ def make(config: CacheConfig, services: Services) -> Handler:
 
 def _cost(key: str, text: bytes) -> int:
     """Return the memory that a value takes with all that belongs to it."""
-    return sys.getsizeof(key) + sys.getsizeof(text) + _ENTRY_BYTES
+    return sys.getsizeof(key) + sys.getsizeof(text) + CACHE_ENTRY_BYTES
 
 
 def _scope(ctx: CallContext, scope: str) -> Scope:

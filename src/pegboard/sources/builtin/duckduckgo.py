@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-_MOST_CHARS = 4_000
+from pegboard.model.bounds import SEARCH_HIT_CHARS, SEARCH_LINK_FIELDS
 
 
 def hits(order: dict[str, Any], payload: bytes) -> list[dict[str, str]]:
@@ -15,7 +15,7 @@ def hits(order: dict[str, Any], payload: bytes) -> list[dict[str, str]]:
     page.feed(payload.decode("utf-8", "replace"))
     page.close()
     most: int = order["max_hits"]
-    return [{name: text[:_MOST_CHARS] for name, text in hit.items()} for hit in page.hits[:most]]
+    return [{name: text[:SEARCH_HIT_CHARS] for name, text in hit.items()} for hit in page.hits[:most]]
 
 
 class _Page(HTMLParser):
@@ -56,7 +56,7 @@ def _target(href: str) -> str:
     """Return where a link of theirs leads; they go through `/l/?uddg=…`."""
     try:
         split = urlsplit(href)
-        wrapped = parse_qs(split.query, max_num_fields=20).get("uddg") if split.path == "/l/" else None
+        wrapped = parse_qs(split.query, max_num_fields=SEARCH_LINK_FIELDS).get("uddg") if split.path == "/l/" else None
     except ValueError:
         return ""
     return wrapped[0] if wrapped else href

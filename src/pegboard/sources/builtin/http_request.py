@@ -7,7 +7,7 @@ import base64
 import orjson
 
 from pegboard.egress.responses import Response, text_of
-from pegboard.model.bounds import KIB
+from pegboard.model.bounds import HTTP_RESULT_ROOM_BYTES
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
@@ -16,8 +16,6 @@ from pegboard.sources.builtin.kind import BuiltinKind, Services, tool_spec
 from pegboard.sources.builtin.outbound import HeaderConfig, fitting, size_of, web
 from pegboard.sources.json_text import json_bytes
 
-# What the rest of the result may need beside the body.
-_ROOM_BYTES = 128 * KIB
 _CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization"})
 
 
@@ -53,7 +51,7 @@ def make(config: HeaderConfig, services: Services) -> Handler:
     async def request(ctx: CallContext, args: JSON) -> JSON:
         headers, body = _message(args)
         response = await out.request(args["method"], args["url"], headers=headers, body=body, on_overflow="truncate")
-        return result(response, max_bytes=services.bounds.result_bytes - _ROOM_BYTES)
+        return result(response, max_bytes=services.bounds.result_bytes - HTTP_RESULT_ROOM_BYTES)
 
     return request
 

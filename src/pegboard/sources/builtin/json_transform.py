@@ -12,7 +12,7 @@ from pydantic import Field
 
 from pegboard.egress.sandbox import SandboxError, run_sandboxed
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import MIB
+from pegboard.model.bounds import MIB, TRANSFORM_INLINE_S, TRANSFORM_START_S
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
@@ -25,10 +25,6 @@ else:
     expressions = LazyModule("pegboard.sources.expressions")
 
 
-# What takes longer than this is begun again in a thread, where it does not hold up anybody.
-_INLINE_S = 0.01
-# What the child may need to start, on a busy machine.
-_START_S = 4.0
 _RENDER = "pegboard.sources.builtin.jinja_rendering:render"
 
 
@@ -71,7 +67,9 @@ def make(config: TransformConfig, services: Services) -> Handler:
         data, expression = args["data"], args["expression"]
         try:
             return {
-                "result": expressions.evaluate(expression, data, timeout_s=_INLINE_S, max_size=config.max_output_bytes)
+                "result": expressions.evaluate(
+                    expression, data, timeout_s=TRANSFORM_INLINE_S, max_size=config.max_output_bytes
+                )
             }
         except CallError as exc:
             if exc.error.kind != "timeout":
@@ -103,7 +101,7 @@ async def _rendered(config: TransformConfig, args: JSON) -> JSON:
         text = await run_sandboxed(
             _RENDER,
             order,
-            timeout_s=config.timeout_seconds + _START_S,
+            timeout_s=config.timeout_seconds + TRANSFORM_START_S,
             memory_bytes=config.max_memory_bytes,
             # Every character may be six in JSON (a \\u escape).
             output_bytes=6 * config.max_output_bytes + 100,
@@ -134,7 +132,7 @@ def adapt(config: TransformConfig, spec: ToolSpec, services: Services) -> ToolSp
     """Return the declaration; the choice of a language is in it where there is one."""
     if not config.template:
         return spec
-    longer = replace(spec, timeout_s=(spec.timeout_s or 0.0) + _START_S)
+    longer = replace(spec, timeout_s=(spec.timeout_s or 0.0) + TRANSFORM_START_S)
     return longer.extended(extra_properties={"language": _LANGUAGE})
 
 

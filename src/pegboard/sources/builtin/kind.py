@@ -15,14 +15,11 @@ from pydantic import BaseModel, ConfigDict, PlainValidator, WithJsonSchema, mode
 from pegboard.core.ports import Model
 from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.credential_redaction import without_credentials
-from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
+from pegboard.model.bounds import BUILTIN_GRACE_S, DEFAULT_BOUNDS, Bounds
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.secret import Secret
 from pegboard.model.tool import Annotations, Handler, Runs, ToolEntry, ToolSpec
-
-# What the executor waits on top of the tool's own deadline, so that the tool tells what ran out of time.
-_GRACE_S = 1.0
 
 
 def _secret(value: object) -> Secret:
@@ -146,7 +143,7 @@ class BuiltinKind(Generic[C]):
                 text = f"{self.spec.name!r} needs the package {package!r}, which is not installed"
                 raise DefinitionError(f"{text}; install `pegboard[{extra}]`")
         deadline_s = config.deadline_s()
-        spec = self.spec if deadline_s is None else replace(self.spec, timeout_s=deadline_s + _GRACE_S)
+        spec = self.spec if deadline_s is None else replace(self.spec, timeout_s=deadline_s + BUILTIN_GRACE_S)
         if self.adapt is not None:
             spec = self.adapt(config, spec, services)
         handler = self.make(config, services)

@@ -14,14 +14,10 @@ import psycopg
 from psycopg.abc import PQGen
 from psycopg.waiting import Ready, Wait
 
-from pegboard.model.bounds import KIB, MIB
+from pegboard.model.bounds import KIB, POSTGRES_GRACE_S, POSTGRES_MESSAGE_BYTES
 from pegboard.model.error import CallError
 from pegboard.sources.builtin.sql_statement import Query
 
-# Of one row or message.
-_MAX_HELD_BYTES: Final = 16 * MIB
-# The server stops the query at its deadline; one that is gone or hangs is left alone this much later.
-_GRACE_S: Final = 0.5
 _LOOK_S: Final = 0.1
 # What a pipe has room for, whatever the system.
 _PIECE_BYTES: Final = 32 * KIB
@@ -96,7 +92,7 @@ class Relay:
                 return Ready.R
             if _polled(self._server.fileno(), select.POLLIN | (select.POLLOUT if self._outgoing else 0), _LOOK_S):
                 self._receive()
-            if time.monotonic() > self._query.until_s + _GRACE_S:
+            if time.monotonic() > self._query.until_s + POSTGRES_GRACE_S:
                 raise self._query.too_slow()
 
     def send_rest(self) -> None:
@@ -116,8 +112,8 @@ class Relay:
         except OSError:
             piece = b""
         self.held_bytes += len(piece)
-        if self.held_bytes > _MAX_HELD_BYTES:
-            text = f"The query gives a value or message of more than {_MAX_HELD_BYTES} bytes. Select less."
+        if self.held_bytes > POSTGRES_MESSAGE_BYTES:
+            text = f"The query gives a value or message of more than {POSTGRES_MESSAGE_BYTES} bytes. Select less."
             raise CallError("result_too_large", text)
         if piece:
             self._inner.send(piece)

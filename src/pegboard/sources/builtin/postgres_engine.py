@@ -10,13 +10,13 @@ from typing import Any, Final, cast
 import psycopg
 from psycopg import errors
 
+from pegboard.model.bounds import POSTGRES_CONNECT_S
 from pegboard.model.error import CallError
 from pegboard.sources.builtin.postgres_connection import Link
 from pegboard.sources.builtin.postgres_names import Word, words_of
 from pegboard.sources.builtin.postgres_placeholders import numbered
 from pegboard.sources.builtin.sql_statement import Answer, Query, collected, one_statement_only, read_only_refusal
 
-_CONNECT_S = 5
 # What may stand first, beside WITH and EXPLAIN: the rest changes the session, or copies to files and programs.
 _QUERIES: Final = frozenset({"select", "values", "table", "show"})
 # Volatile, but they only make values.
@@ -62,7 +62,7 @@ def run(url: str, query: Query) -> Answer:
 def _opened(url: str, query: Query) -> Generator[Link]:
     """Connect, with the deadlines as settings of the transaction, and roll back what may only read."""
     try:
-        connection = Link.connect(url, connect_timeout=_CONNECT_S, application_name="pegboard")
+        connection = Link.connect(url, connect_timeout=POSTGRES_CONNECT_S, application_name="pegboard")
     except psycopg.OperationalError as exc:
         if "password" in str(exc) or "authentication" in str(exc):
             text = "The database refused our login. The operator must correct the connection string."

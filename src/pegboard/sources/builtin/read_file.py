@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pegboard.egress.file_text import read_text
 from pegboard.egress.files import locate
+from pegboard.model.bounds import READ_TEXT_CHARS
 from pegboard.model.call_context import CallContext
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import Annotations, Handler
@@ -24,7 +25,7 @@ SPEC = tool_spec(
         "path": {"type": "string", "minLength": 1, "description": "The file, relative to the root folder."},
         "encoding": {"type": "string", "default": "utf-8"},
         "start": {"type": "integer", "minimum": 0, "default": 0, "description": "The first character to read."},
-        "max_chars": {"type": "integer", "minimum": 1, "maximum": 200_000, "default": 50_000},
+        "max_chars": {"type": "integer", "minimum": 1, "maximum": 200_000, "default": READ_TEXT_CHARS},
     },
     required=("path",),
     result={
@@ -51,7 +52,7 @@ def make(config: ReadConfig, services: Services) -> Handler:
             path,
             encoding=args.get("encoding", "utf-8"),
             start=args.get("start", 0),
-            max_chars=args.get("max_chars", 50_000),
+            max_chars=args.get("max_chars", READ_TEXT_CHARS),
         )
         return {
             "content": part.content,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import MIB
+from pegboard.model.bounds import EMAIL_RECIPIENTS, MIB
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
@@ -35,7 +35,6 @@ _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _ADDRESS = re.compile(
     rf"(?!.*=\?)(?=[^@]{{1,64}}@.{{1,253}}\Z){_ATOM}(?:\.{_ATOM})*@{_LABEL}(?:\.{_LABEL})*", re.DOTALL
 )
-_MAX_RECIPIENTS = 50
 # Control characters, and those that begin a line or paragraph.
 _BREAKING = frozenset({"Cc", "Zl", "Zp"})
 
@@ -71,7 +70,7 @@ class EmailConfig(BuiltinConfig):
 _TO: JSON = {
     "anyOf": [
         {"type": "string", "minLength": 3},
-        {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": _MAX_RECIPIENTS},
+        {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": EMAIL_RECIPIENTS},
     ]
 }
 SPEC = tool_spec(
@@ -115,8 +114,8 @@ def make(config: EmailConfig, services: Services) -> Handler:
     async def send(ctx: CallContext, args: JSON) -> JSON:
         to, cc = _addresses(args["to"], "to"), _addresses(args.get("cc", []), "cc")
         recipients = list(dict.fromkeys([*to, *cc]))
-        if len(recipients) > _MAX_RECIPIENTS:
-            raise CallError("invalid_arguments", f"At most {_MAX_RECIPIENTS} recipients at once. Send several mails.")
+        if len(recipients) > EMAIL_RECIPIENTS:
+            raise CallError("invalid_arguments", f"At most {EMAIL_RECIPIENTS} recipients at once. Send several mails.")
         message = _message(config, services, args, to, cc)
         content = message.as_bytes()
         if len(content) > config.max_bytes:

@@ -10,6 +10,7 @@ import orjson
 from pydantic import Field, field_validator, model_validator
 
 from pegboard.egress.responses import Response, check_status, json_of, text_of
+from pegboard.model.bounds import SLACK_PLAIN_WORD_CHARS
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_object
@@ -19,8 +20,6 @@ from pegboard.sources.builtin.kind import BuiltinKind, SecretText, Services, too
 from pegboard.sources.builtin.outbound import HttpUrl, NetworkConfig, http_url, web
 
 _WHO = "Slack"
-# What is longer in a webhook's URL is taken for a key, and kept out of results.
-_WORD = 8
 _JSON = {"content-type": "application/json; charset=utf-8"}
 _AUTH = frozenset({"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired", "missing_scope"})
 
@@ -56,7 +55,8 @@ class SlackConfig(NetworkConfig):
             yield self.webhook_url
             split = urlsplit(self.webhook_url.reveal())
             parts = [split.path, *split.path.split("/"), *(value for _, value in parse_qsl(split.query))]
-            yield from (Secret(each) for part in parts if len(part) > _WORD for each in {part, unquote(part)})
+            keys = (part for part in parts if len(part) > SLACK_PLAIN_WORD_CHARS)
+            yield from (Secret(each) for key in keys for each in {key, unquote(key)})
 
 
 SPEC = tool_spec(

@@ -10,7 +10,7 @@ import secrets
 
 from pydantic import Field, field_validator
 
-from pegboard.model.bounds import KIB
+from pegboard.model.bounds import WEBHOOK_RESPONSE_BYTES
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
@@ -21,14 +21,13 @@ from pegboard.sources.builtin.kind import BuiltinKind, SecretText, Services, too
 from pegboard.sources.builtin.outbound import NetworkConfig, check_headers, web
 from pegboard.sources.json_text import json_bytes
 
-_RESPONSE_BYTES = 64 * KIB
 _NOT_FROM_ARGUMENTS = frozenset({"authorization", "cookie", "proxy-authorization", "idempotency-key"})
 
 
 class WebhookConfig(NetworkConfig):
     """Where events may go, and the key that they are signed with."""
 
-    max_response_bytes: int = Field(_RESPONSE_BYTES, gt=0, description="How much of the answer is read.")
+    max_response_bytes: int = Field(WEBHOOK_RESPONSE_BYTES, gt=0, description="How much of the answer is read.")
     secret: SecretText | None = Field(None, description="Signs each event (HMAC-SHA256); `whsec_…` is read as base64.")
     idempotency_header: str = Field(
         "Idempotency-Key", min_length=1, description="The header that names the event, the same for each repetition."
@@ -78,7 +77,7 @@ def make(config: WebhookConfig, services: Services) -> Handler:
         response = await out.request(
             "POST", args["url"], headers=headers, body=body, max_redirects=0, on_overflow="truncate"
         )
-        answer = result(response, max_bytes=2 * _RESPONSE_BYTES)
+        answer = result(response, max_bytes=2 * WEBHOOK_RESPONSE_BYTES)
         return {
             "status_code": response.status_code,
             "ok": response.status_code < 300,

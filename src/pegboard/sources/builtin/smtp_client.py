@@ -14,12 +14,12 @@ import aiosmtplib
 
 from pegboard.egress.connections import GuardedBackend, Resolve
 from pegboard.egress.destinations import Destinations
+from pegboard.model.bounds import SMTP_GOODBYE_S
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.model.secret import Secret
 
 _WHO = "The mail server"
-_GOODBYE_S = 2.0
 _DOUBT = " The mail may have been sent; check before you repeat it."
 
 
@@ -55,7 +55,7 @@ async def send(server: MailServer, recipients: Sequence[str], content: bytes, *,
         refused = await _hand_over(client, server.sender, recipients, content)
         with suppress(aiosmtplib.SMTPException, OSError):
             # The mail is taken, whatever becomes of the good-bye.
-            await client.quit(timeout=_GOODBYE_S)
+            await client.quit(timeout=SMTP_GOODBYE_S)
         return refused
     finally:
         client.close()

@@ -10,6 +10,7 @@ from typing import Any, Final
 import sqlalchemy
 from sqlalchemy import exc as sqlalchemy_errors
 
+from pegboard.model.bounds import SQL_ROWS_AHEAD
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.sources.builtin.sql_statement import Answer, Query, collected
 
@@ -26,8 +27,6 @@ _DEADLINE: Final = {
 }
 # Until the statement is over; one that had not begun yet when it was stopped must not go on.
 _STOP_AGAIN_S: Final = 0.1
-# Of one statement, that are held beside those of the answer.
-_ROWS_AHEAD: Final = 10
 
 
 def check(url: str, *, read_only: bool) -> None:
@@ -118,7 +117,7 @@ def _stopper(connection: sqlalchemy.Connection) -> Callable[[], object] | None:
 
 def _answer(connection: sqlalchemy.Connection, query: Query) -> Answer:
     params: Any = dict(query.params) if isinstance(query.params, Mapping) else tuple(query.params or ())
-    streaming = connection.execution_options(stream_results=True, max_row_buffer=_ROWS_AHEAD)
+    streaming = connection.execution_options(stream_results=True, max_row_buffer=SQL_ROWS_AHEAD)
     found = streaming.exec_driver_sql(query.text, params or None)
     if not found.returns_rows:
         return Answer(affected_rows=max(found.rowcount, 0))

@@ -13,10 +13,10 @@ from urllib.parse import unquote, urlsplit
 
 import apsw
 
-from pegboard.model.bounds import MIB
+from pegboard.model.bounds import MIB, SQLITE_MEMORY_BYTES, SQLITE_VALUE_BYTES
 from pegboard.model.error import CallError
 from pegboard.sources.builtin.sql_statement import Answer, Query, collected, one_statement_only, read_only_refusal
-from pegboard.sources.builtin.sqlite_functions import ENDLESS, MAX_VALUE_BYTES, replace_endless
+from pegboard.sources.builtin.sqlite_functions import ENDLESS, replace_endless
 
 # Steps of SQLite's machine between two looks at the clock.
 _PROGRESS_STEPS = 5_000
@@ -28,11 +28,9 @@ _FUNCTIONS: Final = frozenset({
     "load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "fsdir", "sqlar_compress", "zipfile",
     "sqlite_log", "rtreecheck", *ENDLESS,
 })  # fmt: skip
-# Of all statements of this process together: SQLite does not count them apart. What is sorted goes to the disk.
-_MAX_MEMORY_BYTES: Final = 256 * MIB
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?(?:\*/|$)", re.DOTALL)
 _LIMITS: Final = {
-    apsw.SQLITE_LIMIT_LENGTH: MAX_VALUE_BYTES,
+    apsw.SQLITE_LIMIT_LENGTH: SQLITE_VALUE_BYTES,
     # Each may go through a whole value, and nothing stops SQLite in the middle of a call.
     apsw.SQLITE_LIMIT_FUNCTION_ARG: 127,
     apsw.SQLITE_LIMIT_SQL_LENGTH: 200_000,
@@ -90,7 +88,7 @@ def _limit(connection: apsw.Connection, query: Query) -> None:
     connection.set_progress_handler(lambda: query.left_s() <= 0, _PROGRESS_STEPS)
     # Not where the application has set a limit of its own.
     if not apsw.hard_heap_limit(-1):
-        apsw.hard_heap_limit(_MAX_MEMORY_BYTES)
+        apsw.hard_heap_limit(SQLITE_MEMORY_BYTES)
 
 
 @contextmanager
@@ -175,7 +173,7 @@ def _explained(query: Query, refused: list[str]) -> Generator[None]:
     except apsw.InterruptError:
         raise query.too_slow() from None
     except (apsw.NoMemError, MemoryError):
-        text = f"The query needs more than {_MAX_MEMORY_BYTES // MIB} MiB of memory. Ask for less."
+        text = f"The query needs more than {SQLITE_MEMORY_BYTES // MIB} MiB of memory. Ask for less."
         raise CallError("result_too_large", text) from None
     except apsw.BusyError:
         raise CallError("busy", "Another writer holds the database. Try again in a moment.") from None

@@ -11,12 +11,10 @@ from typing import Any, Final, cast
 
 import apsw
 
-from pegboard.model.bounds import MIB
+from pegboard.model.bounds import SQLITE_TRIM_CHARS, SQLITE_VALUE_BYTES
 
-MAX_VALUE_BYTES: Final = 4 * MIB
 # Those that are refused: nobody has missed them yet.
 ENDLESS: Final = frozenset({"jsonb_patch", "geopoly_overlap", "geopoly_within"})
-_MAX_SET_CHARS: Final = 1_000
 
 
 def replace_endless(connection: apsw.Connection) -> None:
@@ -40,7 +38,7 @@ def _replace(text: Any, old: Any, new: Any) -> str | None:
     whole, part, other = _as_text(text), _as_text(old), _as_text(new)
     if not part:
         return whole
-    if len(whole) + whole.count(part) * (len(other) - len(part)) > MAX_VALUE_BYTES:
+    if len(whole) + whole.count(part) * (len(other) - len(part)) > SQLITE_VALUE_BYTES:
         raise ValueError("string or blob too big")
     return whole.replace(part, other)
 
@@ -56,8 +54,8 @@ def _trimming(strip: Callable[[str, str], str]) -> Callable[[Any, Any], str | No
 
 def _few(chars: Any) -> set[str]:
     found = set(_as_text(chars))
-    if len(found) > _MAX_SET_CHARS:
-        raise ValueError(f"more than {_MAX_SET_CHARS} different characters")
+    if len(found) > SQLITE_TRIM_CHARS:
+        raise ValueError(f"more than {SQLITE_TRIM_CHARS} different characters")
     return found
 
 

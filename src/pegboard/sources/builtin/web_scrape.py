@@ -7,7 +7,7 @@ from pydantic import Field
 
 from pegboard.egress.responses import Response, text_of
 from pegboard.egress.sandbox import run_sandboxed
-from pegboard.model.bounds import MIB
+from pegboard.model.bounds import MIB, SCRAPE_CHARS, SCRAPE_EXTRACT_S, SCRAPE_OUTPUT_BYTES
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_object
@@ -17,8 +17,6 @@ from pegboard.sources.builtin.outbound import NetworkConfig, fitting, web
 
 _EXTRACT = "pegboard.sources.builtin.page_text:extract"
 _MARKUP = frozenset({"text/html", "application/xhtml+xml", "application/xml", "text/xml", ""})
-# What the reading of a page may take on top of fetching it; importing the reader is most of it.
-_EXTRACT_S = 15.0
 
 
 class ScrapeConfig(NetworkConfig):
@@ -28,7 +26,7 @@ class ScrapeConfig(NetworkConfig):
 
     def deadline_s(self) -> float:
         """Return the time for fetching and reading."""
-        return self.timeout_seconds + _EXTRACT_S
+        return self.timeout_seconds + SCRAPE_EXTRACT_S
 
 
 SPEC = tool_spec(
@@ -87,11 +85,11 @@ async def _read(response: Response, form: str, config: ScrapeConfig) -> tuple[st
         return "", ""
     found = await run_sandboxed(
         _EXTRACT,
-        {"format": form, "url": response.url, "max_chars": 400_000},
+        {"format": form, "url": response.url, "max_chars": SCRAPE_CHARS},
         payload=text_of(response).encode(),
-        timeout_s=_EXTRACT_S,
+        timeout_s=SCRAPE_EXTRACT_S,
         memory_bytes=config.max_memory_bytes,
-        output_bytes=4 * MIB,
+        output_bytes=SCRAPE_OUTPUT_BYTES,
     )
     if not is_object(found):
         raise CallError("tool_error", f"The page could not be read: {orjson.dumps(found)[:80]!r}.")

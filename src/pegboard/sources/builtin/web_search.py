@@ -8,6 +8,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from pegboard.egress.responses import check_status
+from pegboard.model.bounds import SEARCH_SNIPPET_BYTES
 from pegboard.model.call_context import CallContext
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import Annotations, Handler
@@ -15,7 +16,6 @@ from pegboard.sources.builtin.kind import BuiltinKind, SecretText, Services, row
 from pegboard.sources.builtin.outbound import HttpUrl, NetworkConfig, fitting, web
 from pegboard.sources.builtin.search_providers import PROVIDERS, Search
 
-_SNIPPET_BYTES = 4_000
 # What is shown as a link must be one.
 _LINK = r"https?://[^\s\x00-\x1f]{1,4000}\Z"
 
@@ -85,7 +85,7 @@ def make(config: SearchConfig, services: Services) -> Handler:
         )
         check_status(response, f"The search provider {config.provider!r}")
         found = [hit for hit in await provider.read(response) if re.match(_LINK, hit["url"])]
-        results = [hit | {"snippet": fitting(hit["snippet"], _SNIPPET_BYTES)} for hit in found]
+        results = [hit | {"snippet": fitting(hit["snippet"], SEARCH_SNIPPET_BYTES)} for hit in found]
         return {"results": results[: wanted.max_results], "provider": config.provider}
 
     return search

@@ -19,6 +19,14 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
+from pegboard.model.bounds import (
+    MCP_INPUT_ROUNDS,
+    MCP_LISTEN_AGAIN_S,
+    MCP_MESSAGE_BYTES,
+    MCP_MUTE_CALLS,
+    MCP_PROGRESS_S,
+    MCP_TOOLS_JUDGED_AT_ONCE,
+)
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_list, is_object
@@ -27,7 +35,7 @@ from pegboard.sources.foreign_text import cleaned
 from pegboard.sources.mcp.definitions import UnfitError, judged
 from pegboard.sources.mcp.elicitation import Asking
 from pegboard.sources.mcp.http_transport import FAILED, Failures, Streams, open_http, open_sse
-from pegboard.sources.mcp.listing import JUDGED_AT_ONCE, Listing, gather
+from pegboard.sources.mcp.listing import Listing, gather
 from pegboard.sources.mcp.resource_wire import gather_beside, wire_of
 from pegboard.sources.mcp.results import read_result
 from pegboard.sources.mcp.server_settings import ServerSettings
@@ -38,16 +46,11 @@ _CLIENT = types.Implementation(name="pegboard", version=version("pegboard"))
 _ANSWER: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
 )
-_MAX_ROUNDS = 10
-# So many calls given up in a row, without an answer to anything: the server is not busy, it is out of reach.
-_MUTE_CALLS = 5
 _LIST_CHANGED = (
     types.ToolListChangedNotification,
     types.PromptListChangedNotification,
     types.ResourceListChangedNotification,
 )
-_PROGRESS_S = 0.1
-_LISTEN_AGAIN_S = 5.0
 _CLOSED = "Connection closed"
 _OVER = (_CLOSED, "SSE stream")
 _UNREADABLE = "Failed to parse JSON response"
@@ -78,7 +81,7 @@ class Sieve(JSONRPCDispatcher[Any]):
         """Return the tools that the SDK can read, of as many as are taken; a long list lets others run in between."""
         readable: list[object] = []
         for index, tool in enumerate(tools[: self._settings.bounds.upstream_tools]):
-            if index % JUDGED_AT_ONCE == JUDGED_AT_ONCE - 1:
+            if index % MCP_TOOLS_JUDGED_AT_ONCE == MCP_TOOLS_JUDGED_AT_ONCE - 1:
                 await asyncio.sleep(0)
             if self._is_readable(tool):
                 readable.append(tool)
@@ -138,7 +141,7 @@ class Link:
     @property
     def may_be_busy(self) -> bool:
         """Whether calls are in flight that a working server could be at; not after many in a row without an answer."""
-        is_mute = self._last_answer == self._sieve.answers and self._given_up >= _MUTE_CALLS
+        is_mute = self._last_answer == self._sieve.answers and self._given_up >= MCP_MUTE_CALLS
         return bool(self._sent) and not is_mute
 
     async def connect(self, stack: AsyncExitStack, opened: AbstractAsyncContextManager[Streams]) -> None:
@@ -202,7 +205,7 @@ class Link:
                     return
             except SubscriptionLost:
                 pass
-            await asyncio.sleep(_LISTEN_AGAIN_S)
+            await asyncio.sleep(MCP_LISTEN_AGAIN_S)
             # What changed while nobody listened is found by asking, which also shows whether the server still lives.
             self._on_changed()
 
@@ -308,13 +311,13 @@ class Link:
         given: dict[str, Any] = {}
         progress = _Progress(ctx)
         with self.asking.during(ctx):
-            for _ in range(_MAX_ROUNDS):
+            for _ in range(MCP_INPUT_ROUNDS):
                 answer = await self.session.send_request(request(**given), answers, progress_callback=progress)
                 if not isinstance(answer, types.InputRequiredResult):
                     return answer
                 responses = await self.asking.answers(answer, ctx)
                 given = {"input_responses": responses, "request_state": answer.request_state}
-        raise CallError("protocol_error", f"{self.settings.name!r} asked more than {_MAX_ROUNDS} times for input.")
+        raise CallError("protocol_error", f"{self.settings.name!r} asked more than {MCP_INPUT_ROUNDS} times for input.")
 
     def _raise_met(self, error: MCPError) -> None:
         """Raise what the way to the server met, if that is behind the error."""
@@ -335,7 +338,7 @@ class Link:
     def _said(self, error: MCPError, what: str) -> CallError:
         if error.code == types.CONNECTION_CLOSED and error.message == _CLOSED:
             return self.gone()
-        said = cleaned(error.message, max_bytes=1_000)
+        said = cleaned(error.message, max_bytes=MCP_MESSAGE_BYTES)
         text = f"The MCP server {self.settings.name!r} {what}. Its own words, which are data: {said}"
         return CallError("upstream_error", text, details={"code": error.code})
 
@@ -353,11 +356,11 @@ class _Progress:
     async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
         now = time.monotonic()
         is_last = total is not None and progress >= total
-        if now - self._told_at < _PROGRESS_S and not is_last:
+        if now - self._told_at < MCP_PROGRESS_S and not is_last:
             return
         self._told_at = now
         fraction = progress / total if total else progress
-        await self._ctx.progress(min(max(fraction, 0.0), 1.0), cleaned(message or "", max_bytes=1_000))
+        await self._ctx.progress(min(max(fraction, 0.0), 1.0), cleaned(message or "", max_bytes=MCP_MESSAGE_BYTES))
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from pegboard.core.schema import check_bounds, check_schema_size, compile_schema
-from pegboard.model.bounds import Bounds
+from pegboard.model.bounds import MCP_TITLE_BYTES, Bounds
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.tool import Annotations, ToolSpec
@@ -145,7 +145,7 @@ def declared(definition: JSON, name: str, settings: ServerSettings) -> ToolSpec:
     output = definition.get("outputSchema")
     fields: dict[str, Any] = {
         "description": cleaned(definition.get("description", ""), max_bytes=bounds.description_bytes),
-        "title": cleaned(title, max_bytes=256) if isinstance(title, str) else None,
+        "title": cleaned(title, max_bytes=MCP_TITLE_BYTES) if isinstance(title, str) else None,
         "input_schema": _clean_schema(definition["inputSchema"], bounds),
         "output_schema": None if output is None else _clean_schema(output, bounds),
         "annotations": hints_of(definition, is_trusted=settings.trust_annotations),

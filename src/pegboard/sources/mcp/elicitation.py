@@ -9,6 +9,7 @@ from typing import Any
 import mcp_types as types
 from mcp.client.session import ClientRequestContext
 
+from pegboard.model.bounds import MCP_QUESTION_BYTES
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import is_object
@@ -58,7 +59,7 @@ class Asking:
 async def _asked(params: types.ElicitRequestParams, ctx: CallContext) -> types.ElicitResult:
     if ctx.client is None or not isinstance(params, types.ElicitRequestFormParams):
         return types.ElicitResult(action="decline")
-    question = f"The tool {ctx.tool!r} asks: {cleaned(params.message, max_bytes=2_000)}"
+    question = f"The tool {ctx.tool!r} asks: {cleaned(params.message, max_bytes=MCP_QUESTION_BYTES)}"
     try:
         content: Any = await ctx.client.elicit(question, params.requested_schema)
     except CallError as error:

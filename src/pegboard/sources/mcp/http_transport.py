@@ -19,22 +19,21 @@ from pegboard.core.bounded_cache import BoundedCache
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.failures import EgressError
 from pegboard.egress.transport import GuardedTransport, guarded_client
+from pegboard.model.bounds import (
+    MCP_EVENT_BYTES,
+    MCP_REMEMBERED_FAILURES,
+    MCP_RESUME_WAITS_S,
+    MCP_RESUMES,
+    MCP_STREAM_SILENCE_S,
+)
 from pegboard.model.error import CallError
 from pegboard.sources.mcp.oauth import SigningTransport
 from pegboard.sources.mcp.server_settings import ServerSettings, revealed
 
 FAILED = -32098
-_STREAM_READ_S = 3_600.0
 _GONE = frozenset({"upstream_unavailable", "upstream_auth"})
 _BROKEN = frozenset({"upstream_lost", "timeout", "protocol_error"})
 _REFUSED = {401: "401 Unauthorized", 403: "403 Forbidden"}
-# A stream that broke off is taken up again: after these waits, however soon the server asks for it (`retry: 0`) ...
-_RESUMED_AFTER_S = (0.5, 1.0, 2.0, 5.0)
-# ... and so often for one answer; the SDK counts those in vain alone, and calls itself for each.
-_RESUMED_TIMES = 100
-# As much as the SDK takes in one event of an SSE session.
-_EVENT_BYTES = 1024 * 1024
-_MAX_FAILURES = 1_000
 Streams = Any  # the SDK's pair of message streams, whose classes differ from transport to transport
 
 
@@ -47,7 +46,7 @@ class Failures:
     def __init__(self, on_lost: Callable[[CallError], None], on_doubt: Callable[[], None]) -> None:
         self.on_lost, self.on_doubt = on_lost, on_doubt
         self.last_status = 0
-        self._met = BoundedCache[str, CallError](max_entries=_MAX_FAILURES)
+        self._met = BoundedCache[str, CallError](max_entries=MCP_REMEMBERED_FAILURES)
 
     def remember(self, error: CallError) -> str:
         """Keep an error for the call that it belongs to; returns the token that finds it again."""
@@ -73,10 +72,10 @@ class Resumption:
         Raises:
             EgressError: `upstream_lost`, there were too many of them without an answer.
         """
-        if self._times >= _RESUMED_TIMES and not self._is_endless:
+        if self._times >= MCP_RESUMES and not self._is_endless:
             text = f"{server!r} broke its answer off {self._times} times. The action may have happened."
             raise EgressError("upstream_lost", text, outcome_unknown=True)
-        gap_s = _RESUMED_AFTER_S[min(self._times, len(_RESUMED_AFTER_S) - 1)]
+        gap_s = MCP_RESUME_WAITS_S[min(self._times, len(MCP_RESUME_WAITS_S) - 1)]
         self._times += 1
         await asyncio.sleep(max(0.0, self._began_at + gap_s - time.monotonic()))
         self._began_at = time.monotonic()
@@ -167,8 +166,8 @@ class Events(httpx2.AsyncByteStream):
             seen = (tail + piece).replace(b"\r", b"")
             tail, end = piece[-3:], seen.rfind(b"\n\n")
             size = len(seen) - end if end >= 0 else size + len(piece)
-            if size > _EVENT_BYTES:
-                text = f"{self._server!r} sent a message of more than {_EVENT_BYTES} bytes."
+            if size > MCP_EVENT_BYTES:
+                text = f"{self._server!r} sent a message of more than {MCP_EVENT_BYTES} bytes."
                 error = EgressError("upstream_lost", text, outcome_unknown=True)
                 self._on_lost(error)
                 raise error
@@ -219,7 +218,7 @@ def _client(settings: ServerSettings, failures: Failures, *, is_shared: bool) ->
     return guarded_client(
         cast("GuardedTransport", AnsweringTransport(transport, failures, settings, is_shared=is_shared)),
         headers=revealed(settings.headers),
-        timeout=httpx2.Timeout(settings.timeout_s, read=_STREAM_READ_S),
+        timeout=httpx2.Timeout(settings.timeout_s, read=MCP_STREAM_SILENCE_S),
     )
 
 

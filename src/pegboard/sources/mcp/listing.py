@@ -9,15 +9,12 @@ from dataclasses import dataclass, field, replace
 import orjson
 
 from pegboard.core.names import fold
-from pegboard.model.bounds import Bounds
+from pegboard.model.bounds import MCP_NAME_SHOWN_BYTES, MCP_TOOLS_JUDGED_AT_ONCE, Bounds
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_list, is_object
 from pegboard.sources.foreign_text import cleaned
 from pegboard.sources.mcp.definitions import Rejected, UnfitError, judged
 from pegboard.sources.mcp.server_settings import ServerSettings
-
-# A long list must not keep the other servers waiting.
-JUDGED_AT_ONCE = 50
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,10 +102,10 @@ async def _judged(
     named = {raw.get("name") for raw in found if is_object(raw) and isinstance(raw.get("name"), str)}
     owners = {fold(name): name for name in known if name in named}
     for index, raw in enumerate(found):
-        if index % JUDGED_AT_ONCE == JUDGED_AT_ONCE - 1:
+        if index % MCP_TOOLS_JUDGED_AT_ONCE == MCP_TOOLS_JUDGED_AT_ONCE - 1:
             await asyncio.sleep(0)
         name = raw.get("name") if is_object(raw) else None
-        shown = cleaned(str(name), max_bytes=128)
+        shown = cleaned(str(name), max_bytes=MCP_NAME_SHOWN_BYTES)
         try:
             definition = judged(raw, bounds=settings.bounds)
         except UnfitError as error:

@@ -12,6 +12,7 @@ import orjson
 
 from pegboard.core.digests import digest
 from pegboard.core.schema import parse_json
+from pegboard.model.bounds import MCP_LOCK_STRICT_BYTES
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
@@ -132,7 +133,7 @@ def _read(text: bytes) -> dict[str, dict[str, JSON]]:
 
 
 def _loaded(text: bytes) -> JSONValue:
-    return parse_json(text) if len(text) < 4_000_000 else orjson.loads(text)
+    return parse_json(text) if len(text) < MCP_LOCK_STRICT_BYTES else orjson.loads(text)
 
 
 def _pin(server: str, tool: str, entry: JSONValue) -> JSON:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pegboard.lazy import LazyModule
+from pegboard.model.bounds import MCP_CALL_WAITS_S, MCP_CONNECT_S, MCP_REFRESH_S
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
@@ -33,8 +34,6 @@ else:
     connection = LazyModule("pegboard.sources.mcp.connection")
 
 log = logging.getLogger("pegboard")
-_CALL_WAITS_S = 0.9
-_REFRESH_S = (30.0, 300.0, 3_600.0)
 _AWAY = frozenset({"upstream_unavailable", "upstream_auth", "upstream_lost", "timeout"})
 
 
@@ -181,7 +180,7 @@ class McpSource:
         # Loaded before the clock starts: that the SDK takes its time is not the server's fault.
         open_link = connection.open_link
         try:
-            async with asyncio.timeout(max(self.settings.timeout_s, 15.0)) as limit:
+            async with asyncio.timeout(max(self.settings.timeout_s, MCP_CONNECT_S)) as limit:
                 async with open_link(self.settings, on_changed=self._changed, on_lost=self._news.set) as link:
                     assert link is not None
                     await self._refresh(link)
@@ -205,7 +204,7 @@ class McpSource:
 
     async def _stay(self, link: Link) -> None:
         """List anew whenever there is a reason to, until the connection is lost."""
-        least, usual, most = _REFRESH_S
+        least, usual, most = MCP_REFRESH_S
         while not link.is_lost:
             told = self.listing.ttl_s if self.listing else None
             await self._pause(link, min(max(told, least), most) if told else usual, for_news=True)
@@ -418,7 +417,7 @@ class McpSource:
             self._wake.set()
         if not is_failing:
             # One that was never tried may take as long as the call; later ones must be definite within a second.
-            within_s = self.settings.timeout_s if self.listing is None and self._fault is None else _CALL_WAITS_S
+            within_s = self.settings.timeout_s if self.listing is None and self._fault is None else MCP_CALL_WAITS_S
             with suppress(TimeoutError):
                 async with asyncio.timeout(within_s):
                     while self._link is None or self._link is but or self._link.is_lost:

@@ -9,9 +9,8 @@ import httpx2  # noqa: TID251 - the SDK's flows are written for it; each request
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.failures import EgressError
 from pegboard.egress.transport import GuardedTransport
+from pegboard.model.bounds import MCP_SIGN_IN_REQUESTS
 from pegboard.sources.mcp.server_settings import ServerSettings
-
-_MAX_STEPS = 40
 
 
 class SigningTransport(httpx2.AsyncBaseTransport):
@@ -49,7 +48,7 @@ class SigningTransport(httpx2.AsyncBaseTransport):
 
     async def _through(self, flow: AsyncGenerator[httpx2.Request, httpx2.Response]) -> httpx2.Response:
         request = await anext(flow)
-        for _ in range(_MAX_STEPS):
+        for _ in range(MCP_SIGN_IN_REQUESTS):
             response = await self._way(request.url).handle_async_request(request)
             response.request = request
             try:
@@ -58,7 +57,8 @@ class SigningTransport(httpx2.AsyncBaseTransport):
                 return response
             await response.aclose()
             request = following
-        raise EgressError("upstream_auth", f"Signing in to {self._server!r} did not end after {_MAX_STEPS} requests.")
+        text = f"Signing in to {self._server!r} did not end after {MCP_SIGN_IN_REQUESTS} requests."
+        raise EgressError("upstream_auth", text)
 
     def _way(self, url: httpx2.URL) -> GuardedTransport:
         if _place(url) == self._own:

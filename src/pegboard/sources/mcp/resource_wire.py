@@ -11,6 +11,7 @@ from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
+from pegboard.model.bounds import MCP_COMPLETION_BYTES, MCP_COMPLETIONS, MCP_RESOURCE_ERROR_BYTES
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.model.result import ResourceContent, ToolResult
@@ -24,8 +25,6 @@ log = logging.getLogger("pegboard")
 _READ: TypeAdapter[Any] = TypeAdapter(types.ReadResourceResult | types.InputRequiredResult)
 _PROMPT: TypeAdapter[Any] = TypeAdapter(types.GetPromptResult | types.InputRequiredResult)
 _COMPLETE: TypeAdapter[Any] = TypeAdapter(types.CompleteResult)
-_MAX_WORDS = 100
-_MAX_WORD_BYTES = 1_000
 Page = Callable[..., Awaitable[Any]]
 Read = Callable[[Any], ToolResult]
 
@@ -70,7 +69,7 @@ async def _pages(page: Page, key: str, settings: ServerSettings) -> list[JSON]:
         if error.code in (FAILED, types.CONNECTION_CLOSED):
             raise CallError("upstream_lost", f"{settings.name!r} was lost while it listed its {key}.") from None
         if error.code != types.METHOD_NOT_FOUND:
-            text = cleaned(error.message, max_bytes=500)
+            text = cleaned(error.message, max_bytes=MCP_RESOURCE_ERROR_BYTES)
             log.warning("MCP server %r did not list its %s: %s", settings.name, key, text)
     except ValidationError:
         log.warning("MCP server %r sent a list of %s that breaks the protocol.", settings.name, key)
@@ -120,5 +119,5 @@ def _messages(answer: types.GetPromptResult, tool: str) -> ToolResult:
 
 
 def _words(answer: types.CompleteResult) -> ToolResult:
-    words = [cleaned(word, max_bytes=_MAX_WORD_BYTES) for word in answer.completion.values[:_MAX_WORDS]]
+    words = [cleaned(word, max_bytes=MCP_COMPLETION_BYTES) for word in answer.completion.values[:MCP_COMPLETIONS]]
     return ToolResult((), words, has_structured=True)

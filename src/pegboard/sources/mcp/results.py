@@ -11,6 +11,7 @@ import mcp_types as types
 import orjson
 
 from pegboard.core.schema import check_bounds
+from pegboard.model.bounds import MCP_RESULT_BLOCKS
 from pegboard.model.error import CallError, ToolError
 from pegboard.model.json_types import is_list, is_object
 from pegboard.model.result import (
@@ -23,7 +24,6 @@ from pegboard.model.result import (
     ToolResult,
 )
 
-_MAX_BLOCKS = 1_000
 _OF_ARGUMENTS = "The arguments were refused unread: "
 
 
@@ -82,8 +82,8 @@ def read_blocks(blocks: Sequence[object], tool: str) -> tuple[Content, ...]:
     Raises:
         CallError: `protocol_error` or `result_too_large`, when they cannot be passed on.
     """
-    if len(blocks) > _MAX_BLOCKS:
-        text = f"{tool!r} ran, but its result has {len(blocks)} blocks, more than {_MAX_BLOCKS}. Ask for less."
+    if len(blocks) > MCP_RESULT_BLOCKS:
+        text = f"{tool!r} ran, but its result has {len(blocks)} blocks, more than {MCP_RESULT_BLOCKS}. Ask for less."
         raise CallError("result_too_large", text, outcome_unknown=True)
     return tuple(_block(block, tool) for block in blocks)
 

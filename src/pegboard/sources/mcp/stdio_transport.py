@@ -21,17 +21,18 @@ from pydantic import ValidationError
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.egress.process import Process, launch
+from pegboard.model.bounds import (
+    MCP_BAD_LINES,
+    MCP_EXACT_LINE_BYTES,
+    MCP_MESSAGES_IN_HAND,
+    MCP_PROGRESS_S,
+    MCP_PROGRESSING_CALLS,
+)
 from pegboard.model.error import CallError
 from pegboard.sources.mcp.server_settings import ServerSettings, revealed
 
 log = logging.getLogger("pegboard")
-_BAD_LINES = 1_000
-# No result of more is passed on, and to look for a number in all of a long list takes longer than to read it.
-_EXACT_BYTES = 2 * 1024 * 1024
 _LONG_NUMBER = re.compile(rb"\d{19}")
-# A person sees ten steps a second; a flood of them must not keep the loop from anything else.
-_PROGRESS_S = 0.1
-_MAX_PROGRESSED = 1_000  # calls of one connection
 Messages = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
 
 
@@ -62,7 +63,7 @@ async def open_pipe(settings: ServerSettings, tally: Tally) -> AsyncGenerator[Me
         line_bytes=bounds.message_line_bytes,
         stderr_bytes=bounds.stderr_ring_bytes,
     )
-    incoming, received = anyio.create_memory_object_stream[SessionMessage | Exception](16)
+    incoming, received = anyio.create_memory_object_stream[SessionMessage | Exception](MCP_MESSAGES_IN_HAND)
     sending, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
     tasks = [
         asyncio.create_task(_read(process, incoming, tally, settings.name), name=f"mcp-read-{settings.name}"),
@@ -90,7 +91,7 @@ async def _read(
 ) -> None:
     """Pass on the messages among the lines until the program has no more."""
     bad_in_a_row = 0
-    progressed = BoundedCache[Any, float](max_entries=_MAX_PROGRESSED)
+    progressed = BoundedCache[Any, float](max_entries=MCP_PROGRESSING_CALLS)
     try:
         async for line in process.lines():
             try:
@@ -98,8 +99,8 @@ async def _read(
             except (ValueError, ValidationError):
                 tally.bad_lines += bool(line.strip())
                 bad_in_a_row += 1
-                if bad_in_a_row > _BAD_LINES:
-                    tally.fault = f"it wrote more than {_BAD_LINES} lines in a row that are no messages"
+                if bad_in_a_row > MCP_BAD_LINES:
+                    tally.fault = f"it wrote more than {MCP_BAD_LINES} lines in a row that are no messages"
                     return
                 continue
             bad_in_a_row = 0
@@ -120,7 +121,7 @@ def _message(line: bytes, tally: Tally, progressed: BoundedCache[Any, float]) ->
         ValueError: the line is no JSON.
         ValidationError: it is no message.
     """
-    raw: Any = _exact(line) if len(line) <= _EXACT_BYTES and _LONG_NUMBER.search(line) else orjson.loads(line)
+    raw: Any = _exact(line) if len(line) <= MCP_EXACT_LINE_BYTES and _LONG_NUMBER.search(line) else orjson.loads(line)
     if isinstance(raw, dict):
         said = cast("dict[str, Any]", raw)
         if said.get("method") == "notifications/progress" and not _is_due(said, progressed):
@@ -154,7 +155,7 @@ def _is_due(said: dict[str, Any], progressed: BoundedCache[Any, float]) -> bool:
     if not isinstance(token, int | str):
         return False
     now = time.monotonic()
-    if now - progressed.get(token, -1.0) < _PROGRESS_S:
+    if now - progressed.get(token, -1.0) < MCP_PROGRESS_S:
         return False
     progressed.remember(token, now)
     return True

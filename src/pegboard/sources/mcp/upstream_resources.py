@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Literal
 from urllib.parse import quote
 
+from pegboard.model.bounds import MCP_ARGUMENT_CHARS, MCP_PROMPT_ARGUMENTS, MCP_URI_CHARS
 from pegboard.model.call_context import CallContext
 from pegboard.model.json_types import JSON
 from pegboard.model.result import ToolResult
@@ -19,8 +20,6 @@ from pegboard.sources.tool_names import own_names
 
 Kind = Literal["resource", "template", "prompt"]
 _VARIABLE = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)\}")
-_MAX_URI_CHARS = 2_000
-_MAX_ARGUMENTS = 50
 _SEGMENT = "-._~!$'()*,;:@&=+"
 
 
@@ -94,7 +93,7 @@ def _slug(each: JSON) -> str:
 
 def _is_fit(each: JSON, key: str) -> bool:
     said = each.get(key)
-    if not isinstance(said, str) or not 0 < len(said) <= _MAX_URI_CHARS or has_hidden(said):
+    if not isinstance(said, str) or not 0 < len(said) <= MCP_URI_CHARS or has_hidden(said):
         return False
     rest = _VARIABLE.sub("", said)
     is_simple = "{" not in rest and "}" not in rest
@@ -108,7 +107,7 @@ def _made(
     (name,) = own_names([name], rename={}, namespace=space).values()
     words = _words(each, settings, name)
     if kind == "prompt":
-        arguments = [one for one in each.get("arguments") or () if _is_argument(one)][:_MAX_ARGUMENTS]
+        arguments = [one for one in each.get("arguments") or () if _is_argument(one)][:MCP_PROMPT_ARGUMENTS]
         variables = [one["name"] for one in arguments]
         required = [one["name"] for one in arguments if one.get("required")]
         told = [(one["name"], _clean(one.get("description"), settings), bool(one.get("required"))) for one in arguments]
@@ -173,7 +172,7 @@ def _clean(said: object, settings: ServerSettings) -> str:
 
 def _is_argument(one: Any) -> bool:
     name: Any = one.get("name") if isinstance(one, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - JSON
-    return isinstance(name, str) and 0 < len(name) <= 64 and not has_hidden(name)
+    return isinstance(name, str) and 0 < len(name) <= MCP_ARGUMENT_CHARS and not has_hidden(name)
 
 
 def _expanded(template: str, args: Mapping[str, Any]) -> str:

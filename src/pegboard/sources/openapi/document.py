@@ -11,15 +11,13 @@ from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 from pegboard.core.schema import check_bounds
 from pegboard.egress.failures import EgressError
 from pegboard.egress.urls import parse_url
-from pegboard.model.bounds import Bounds
+from pegboard.model.bounds import OPENAPI_DOCUMENT_KEYS, OPENAPI_REF_HOPS, Bounds
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
 METHODS: Final = ("get", "head", "options", "post", "put", "patch", "delete")
 _VERSION = re.compile(r"3\.[01](\.\d+)?(-.+)?")
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
-_MAX_HOPS = 20
-_MAX_KEYS = 1_000_000
 
 
 class UnfitError(Exception):
@@ -48,7 +46,7 @@ class Document:
         if not isinstance(version, str) or not _VERSION.fullmatch(version):
             raise DefinitionError(f"is no OpenAPI 3.0 or 3.1: it says `openapi: {str(version)[:20]}`")
         try:
-            check_bounds(value, bounds=replace(bounds, json_keys=_MAX_KEYS))
+            check_bounds(value, bounds=replace(bounds, json_keys=OPENAPI_DOCUMENT_KEYS))
         except CallError as error:
             raise DefinitionError(f"cannot be taken: {error.error.message}") from None
         if not is_object(value.get("paths", {})):
@@ -61,7 +59,7 @@ class Document:
         Raises:
             UnfitError: it refers to something outside of the document, to nothing, or to itself.
         """
-        for _ in range(_MAX_HOPS):
+        for _ in range(OPENAPI_REF_HOPS):
             if not is_object(value):
                 raise UnfitError(f"{what} is no object")
             reference = value.get("$ref")

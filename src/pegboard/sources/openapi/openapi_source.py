@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from pegboard.core.names import matches
 from pegboard.egress.connections import Resolve, system_resolve
@@ -15,7 +15,15 @@ from pegboard.egress.credential_redaction import credentials_in, without_credent
 from pegboard.egress.destinations import Destinations, only_host_of
 from pegboard.egress.http import GuardedClient
 from pegboard.egress.responses import text_of
-from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
+from pegboard.model.bounds import (
+    DEFAULT_BOUNDS,
+    OPENAPI_FETCH_S,
+    OPENAPI_NAME_BYTES,
+    OPENAPI_RETRY_WAITS_S,
+    OPENAPI_SOON_FAILURES,
+    SERVICE_GRACE_S,
+    Bounds,
+)
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue
@@ -23,16 +31,13 @@ from pegboard.model.secret import Secret
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry, ToolSpec
 from pegboard.sources.foreign_text import cleaned
-from pegboard.sources.http_service import GRACE_S, Service, value_of
+from pegboard.sources.http_service import Service, value_of
 from pegboard.sources.openapi.document import Document, UnfitError, checked_base, origin_of, server_of
 from pegboard.sources.openapi.operation_call import order_of
 from pegboard.sources.openapi.operations import Operation, Reader, raw_name
 from pegboard.sources.tool_names import own_names
 
 log = logging.getLogger("pegboard")
-_FETCH_S: Final = 30.0
-_WAITS_S: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0)
-_SOON: Final = 5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,7 +115,7 @@ class OpenApiSource:
 
     def is_starting(self) -> bool:
         """Tell whether its operations are still to come, soon: its server has not failed to give them often."""
-        return self._task is not None and not self._is_read and self._failures < _SOON
+        return self._task is not None and not self._is_read and self._failures < OPENAPI_SOON_FAILURES
 
     async def start(self) -> None:
         """Begin to fetch the description, if it is not here yet. Returns at once."""
@@ -141,7 +146,7 @@ class OpenApiSource:
                 self._failed(error)
             finally:
                 self._tried.set()
-            await self._sleep(_WAITS_S[min(attempt, len(_WAITS_S) - 1)])
+            await self._sleep(OPENAPI_RETRY_WAITS_S[min(attempt, len(OPENAPI_RETRY_WAITS_S) - 1)])
 
     async def _fetched(self) -> str:
         settings = self.settings
@@ -153,7 +158,7 @@ class OpenApiSource:
                 "GET",
                 settings.spec,
                 headers={"accept": "application/json, application/yaml;q=0.9, */*;q=0.5"},
-                timeout_s=_FETCH_S,
+                timeout_s=OPENAPI_FETCH_S,
                 max_response_bytes=settings.bounds.upstream_list_bytes,
             )
         if response.status_code != 200:
@@ -222,7 +227,7 @@ class OpenApiSource:
         rejected: list[Rejected] = []
         most = self.settings.bounds.upstream_tools
         for method, path, item, said in document.operations():
-            raw = cleaned(raw_name(method, path, said), max_bytes=256)
+            raw = cleaned(raw_name(method, path, said), max_bytes=OPENAPI_NAME_BYTES)
             spellings = (raw, f"{method.upper()} {path}")
             if not any(matches(glob, spellings) for glob in self.settings.operations):
                 continue
@@ -282,7 +287,7 @@ class OpenApiSource:
             "output_schema": operation.output_schema,
             "annotations": operation.annotations,
             "groups": settings.groups,
-            "timeout_s": settings.timeout_s + GRACE_S,
+            "timeout_s": settings.timeout_s + SERVICE_GRACE_S,
             "origin": settings.origin or f"API {settings.name!r}",
         }
         spec = ToolSpec(name=name, namespace=settings.name, **(fields | dict(settings.own)))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from pegboard.core.names import legal
-from pegboard.model.bounds import Bounds
+from pegboard.model.bounds import OPENAPI_SCHEMA_LEVELS, Bounds
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.sources.foreign_text import cleaned, has_hidden
 from pegboard.sources.openapi.document import Document, UnfitError
@@ -23,7 +23,6 @@ _KEPT = frozenset(
 # They change what a reference means; an API that needs them is none that we can read.
 _BASES = frozenset({"$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef"})
 _PROSE = frozenset({"title", "description"})
-MAX_DEPTH: Final = 60
 
 
 class Drawing:
@@ -58,7 +57,7 @@ class Drawing:
             UnfitError: it cannot be used.
         """
         self._left -= 1
-        if self._left < 0 or depth > MAX_DEPTH:
+        if self._left < 0 or depth > OPENAPI_SCHEMA_LEVELS:
             raise UnfitError("its schemas are too large, or nested too deep")
         if isinstance(schema, bool):
             return schema
