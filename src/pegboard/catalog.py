@@ -33,7 +33,7 @@ from pegboard.core.registry import Registry, Snapshot
 from pegboard.core.view import Selection, View, ViewParts
 from pegboard.discovery import exposure as exposing
 from pegboard.discovery.exposure import Discovery
-from pegboard.discovery.search.finder import Found
+from pegboard.discovery.finder import Found
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError

@@ -110,7 +110,7 @@ def test_tokens_counts_with_a_vocabulary_that_is_there(tmp_path: Path) -> None:
     pytest.importorskip("tiktoken")
     (tmp_path / "tiktoken_ext").mkdir()
     (tmp_path / "tiktoken_ext" / "tiny.py").write_text(PLUGIN)
-    code = "from pegboard.discovery.tokenizer import tokenizer; t = tokenizer(); print(t.name, t.count('four'))"
+    code = "from pegboard.discovery.token_count import tokenizer; t = tokenizer(); print(t.name, t.count('four'))"
     ran = subprocess.run(
         [sys.executable, "-c", code], env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=True
     )

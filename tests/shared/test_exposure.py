@@ -13,7 +13,7 @@ import pytest
 from pegboard import Catalog, Profile, ToolContext, ToolSpec
 from pegboard.core.names import legal
 from pegboard.core.registry import seal
-from pegboard.discovery.token_budget import estimated_tokens
+from pegboard.discovery.token_count import estimated_tokens
 from pegboard.model.tool import ToolEntry
 from tests.core.parts import FakeSource, echo
 

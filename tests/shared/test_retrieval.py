@@ -8,7 +8,7 @@ import pytest
 from bench.discovery import Score, ToolSet, measured, pegboard, tool_sets, tool_text
 from pegboard.discovery.search.abstention import enough_among, evidence_of
 from pegboard.discovery.search.index import Index, VisibleTools
-from pegboard.discovery.search.query import read_request
+from pegboard.discovery.search.query import parse_query
 from pegboard.discovery.search.ranking import rank
 
 pytestmark = [
@@ -71,7 +71,7 @@ def test_words_alone_cannot_tell_most_refused_requests_from_those_that_no_tool_s
 
 
 def strength(tools: VisibleTools, query: str) -> float:
-    request = read_request(query, tools.vocabulary())
+    request = parse_query(query, tools.vocabulary())
     found = evidence_of(request, rank(request, tools.postings, tools.scope), tools.scope)
     return found / enough_among(len(tools.seen))
 

@@ -12,7 +12,7 @@ from pegboard.config.forms.value_types import rate_limit
 from pegboard.config.yaml.tree import At
 from pegboard.core.globs import unmatched
 from pegboard.core.names import fold, nearest
-from pegboard.discovery.meta_tool_schemas import MetaNames
+from pegboard.discovery.meta_tools.specs import MetaNames
 from pegboard.model.policy import Policy
 from pegboard.model.profile import Profile
 

@@ -1,1 +1,1 @@
-"""Discovery: find the right tool among thousands."""
+"""discovery: how a caller finds the right tool among thousands: exposure, meta tools, search, and checks."""

@@ -18,17 +18,15 @@ from pegboard.core.judge import applies
 from pegboard.core.registry import Plan, Registry, Snapshot
 from pegboard.core.schema import compile_schema
 from pegboard.core.view import View
-from pegboard.discovery import meta_tool_schemas as wording
-from pegboard.discovery.catalog_digest import digest_of
-from pegboard.discovery.catalog_listing import CatalogListing
-from pegboard.discovery.get_tools import get_tools
-from pegboard.discovery.loop_guard import LoopGuard
-from pegboard.discovery.meta_tool_schemas import MetaNames
-from pegboard.discovery.meta_tools import MetaTools
-from pegboard.discovery.search.finder import Finder
-from pegboard.discovery.search_tools import search_tools
-from pegboard.discovery.token_budget import estimated_tokens
-from pegboard.discovery.use_tools import use_tools
+from pegboard.discovery.finder import Finder
+from pegboard.discovery.meta_tools.catalog_listing import CatalogListing
+from pegboard.discovery.meta_tools.get_tools import get_tools
+from pegboard.discovery.meta_tools.loop_guard import LoopGuard
+from pegboard.discovery.meta_tools.search_tools import search_tools
+from pegboard.discovery.meta_tools.shared import MetaTools
+from pegboard.discovery.meta_tools.specs import MetaNames, spec_of
+from pegboard.discovery.meta_tools.use_tools import use_tools
+from pegboard.discovery.token_count import estimated_tokens
 from pegboard.model.bounds import EXPOSED_LISTS, SEARCH_DIGEST_TOKENS, TWO_TOOL_DIGEST_TOKENS, Bounds
 from pegboard.model.context import ToolContext
 from pegboard.model.decision import Decision
@@ -102,10 +100,10 @@ class ExposedView(View):
     @property
     def snapshot(self) -> Snapshot:
         newest = super().snapshot
-        found = newest.cache.get(_MetaSnapshot)
-        if found is None:
-            found = newest.cache[_MetaSnapshot] = _MetaSnapshot(newest)
-        return found
+        cached = newest.cache.get(_MetaSnapshot)
+        if cached is None:
+            cached = newest.cache[_MetaSnapshot] = _MetaSnapshot(newest)
+        return cached
 
     @property
     def mode(self) -> Mode:
@@ -133,7 +131,7 @@ class ExposedView(View):
         cached = lists.get(key)
         if cached is not None and cached[0] is visible:
             return cached[1]
-        digest = digest_of(CatalogListing.of(visible), budget_tokens=_DIGEST_TOKENS[self.mode])
+        digest = CatalogListing.of(visible).digest(budget_tokens=_DIGEST_TOKENS[self.mode])
         listed = (*(self._entry(name, digest=digest) for name in self.meta_tools), *self._pinned(visible))
         if visible is self.snapshot.selected(self.selection, self.ctx.policy):
             lists.remember(key, (visible, listed))
@@ -153,7 +151,7 @@ class ExposedView(View):
 
     def _entry(self, name: str, *, digest: str = "", run: Handler | None = None) -> ToolEntry:
         """Return a meta tool: with what is there, to be listed; or with what runs it, for this caller."""
-        spec = wording.spec_of(
+        spec = spec_of(
             name,
             self.meta_names,
             namespace=NAMESPACE,
@@ -207,11 +205,11 @@ class ExposedView(View):
         return super().why(name)
 
     def hint(self, name: str) -> str:
-        said = super().hint(name)
+        hint = super().hint(name)
         with suppress(AsyncPredicateError):
-            if said.startswith(" List") and self.mode != "direct":
+            if hint.startswith(" List") and self.mode != "direct":
                 return f" Call {self.meta_names.get} to see what is available."
-        return said
+        return hint
 
     async def afind(self, name: str) -> ToolEntry | None:
         if name in self.meta_names:

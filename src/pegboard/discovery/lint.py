@@ -7,7 +7,7 @@ from datetime import date
 from typing import NamedTuple
 
 from pegboard.core.view import View
-from pegboard.discovery.search.finder import Finder
+from pegboard.discovery.finder import Finder
 from pegboard.discovery.search.terms import terms_of, words_of
 from pegboard.model.bounds import LINT_QUERY_CHARS, Bounds
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
@@ -33,16 +33,16 @@ async def lint(view: View, finder: Finder, *, bounds: Bounds, today: date) -> li
     """Return everything that is wrong with the tools of a view, by tool."""
     await view.prepare()
     tools = view.tools()
-    found = [finding for entry in tools for check in _CHECKS for finding in check(entry)]
-    found += [finding for entry in tools for finding in _lifecycle(entry, view, today)]
-    found += [
+    findings = [finding for entry in tools for check in _CHECKS for finding in check(entry)]
+    findings += [finding for entry in tools for finding in _lifecycle(entry, view, today)]
+    findings += [
         Finding(entry.wire_name, "long description", f"the description is cut at {bounds.description_bytes} bytes")
         for entry in tools
         if len(entry.spec.description.encode()) > bounds.description_bytes
     ]
-    found += await competing(view, finder)
+    findings += await competing(view, finder)
     order = {entry.wire_name: place for place, entry in enumerate(tools)}
-    return sorted(found, key=lambda finding: order[finding.tool])
+    return sorted(findings, key=lambda finding: order[finding.tool])
 
 
 # ---------------------------------------------------------------- words
@@ -53,17 +53,17 @@ def _description(entry: ToolEntry) -> Iterator[Finding]:
     if not spec.description.strip():
         yield Finding(entry.wire_name, "no description", "say what it does and when to use it")
         return
-    said = words_of(spec.description)
+    words = words_of(spec.description)
     # Scripts without spaces say much in one word.
-    is_short = len(said) < _LEAST_WORDS and spec.description.isascii()
-    if is_short or not set(terms_of(said)) - set(terms_of(words_of(spec.name))):
+    is_short = len(words) < _LEAST_WORDS and spec.description.isascii()
+    if is_short or not set(terms_of(words)) - set(terms_of(words_of(spec.name))):
         yield Finding(entry.wire_name, "weak description", f"{spec.description.strip()!r} says no more than the name")
 
 
 def _parameters(entry: ToolEntry) -> Iterator[Finding]:
     properties = entry.spec.input_schema.get("properties")
-    drawn: Mapping[str, JSONValue] = properties if is_object(properties) else {}
-    silent = [name for name, schema in drawn.items() if is_object(schema) and _says_nothing(schema)]
+    parameters: Mapping[str, JSONValue] = properties if is_object(properties) else {}
+    silent = [name for name, schema in parameters.items() if is_object(schema) and _says_nothing(schema)]
     if silent:
         yield Finding(entry.wire_name, "silent parameters", f"no description: {', '.join(silent)}")
 
@@ -103,8 +103,8 @@ def _refused(entry: ToolEntry) -> Iterator[Finding]:
     for target in TARGETS:
         for refused in problems(target, entry.wire_name, entry.spec.input_schema)[:1]:
             refusals.setdefault(f"{refused.path}: {refused.text}", []).append(target)
-    for told, targets in refusals.items():
-        text = f"{', '.join(targets)} would refuse it as it is: {told}; an export for it rewrites that"
+    for refusal, targets in refusals.items():
+        text = f"{', '.join(targets)} would refuse it as it is: {refusal}; an export for it rewrites that"
         yield Finding(entry.wire_name, "refused schema", text)
 
 
@@ -133,21 +133,21 @@ _CHECKS: Sequence[Callable[[ToolEntry], Iterator[Finding]]] = (_description, _pa
 async def competing(view: View, finder: Finder) -> list[Finding]:
     """Return the pairs of tools that compete: asked for in the words of the one, the index finds the other as well.
 
-    Every tool's own name and description are asked for; a pair is told once, at the tool that loses.
+    Every tool's own name and description are asked for; a pair is reported once, at the tool that loses.
     """
     tools = [entry for entry in view.tools() if entry.spec.description.strip()]
     asked = [f"{entry.spec.name} {entry.spec.description[:LINT_QUERY_CHARS]}" for entry in tools]
     shares: dict[tuple[str, str], float] = {}
-    for entry, found in zip(tools, await finder.search(view, asked, limit=4), strict=True):
-        scores = {one.entry.wire_name: one.score for one in found.tools}
+    for entry, answer in zip(tools, await finder.search(view, asked, limit=4), strict=True):
+        scores = {one.entry.wire_name: one.score for one in answer.tools}
         own = scores.pop(entry.wire_name, 0.0)
         for other, score in scores.items():
             shares[entry.wire_name, other] = score / own if own else 1.0
     pairs: list[Finding] = []
     for (tool, other), share in shares.items():
         back = shares.get((other, tool), 0.0)
-        is_told_there = (back, other) > (share, tool)
-        if not is_told_there and (share >= _AS_GOOD or min(share, back) >= _NEARLY_AS_GOOD):
+        is_reported_there = (back, other) > (share, tool)
+        if not is_reported_there and (share >= _AS_GOOD or min(share, back) >= _NEARLY_AS_GOOD):
             text = f"asked for in its own words, {other!r} is found as well; say in both when to use which"
             pairs.append(Finding(tool, "competing", text))
     return pairs

@@ -11,8 +11,8 @@ from cyclopts import Parameter
 from pegboard.cli.faults import CommandError, Exit
 from pegboard.cli.options import Given
 from pegboard.cli.project import Project, opened
-from pegboard.discovery.meta_tool_schemas import MetaNames
-from pegboard.discovery.references import KnownNames, Reference, dead_references
+from pegboard.discovery.dead_references import KnownNames, Reference, dead_references
+from pegboard.discovery.meta_tools.specs import MetaNames
 from pegboard.model.json_types import JSON
 
 _MAX_BYTES = 2 * 1024 * 1024

@@ -11,7 +11,7 @@ from pegboard.cli.options import Given
 from pegboard.cli.project import opened
 from pegboard.cli.terminal import Column
 from pegboard.cli.tool_page import first_line
-from pegboard.discovery.search_tools import answers
+from pegboard.discovery.meta_tools.search_tools import answers
 from pegboard.model.bounds import SEARCH_USUAL_HITS
 from pegboard.model.json_types import JSON
 

@@ -9,7 +9,7 @@ from pegboard.cli.project import Project, opened
 from pegboard.cli.terminal import Column
 from pegboard.core.view import View
 from pegboard.discovery.exposure import ExposedView, exposed_as
-from pegboard.discovery.tokenizer import Tokenizer, tokenizer
+from pegboard.discovery.token_count import Tokenizer, tokenizer
 from pegboard.model.json_types import JSON
 from pegboard.model.profile import Profile
 

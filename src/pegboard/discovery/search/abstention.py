@@ -13,7 +13,7 @@ from math import log
 
 import numpy as np
 
-from pegboard.discovery.search.query import Request
+from pegboard.discovery.search.query import ParsedQuery
 from pegboard.discovery.search.ranking import Matrix, Ranking, Scope, Vector
 
 # Fitted on the requests of `bench/discovery.py`, rounded; evidence of `enough_among` or more is answered. What it gives
@@ -38,7 +38,7 @@ def enough_among(tools: int) -> float:
     return _ENOUGH_EACH_TIME * log(tools + 1)
 
 
-def evidence_of(request: Request, ranking: Ranking, scope: Scope) -> float:
+def evidence_of(request: ParsedQuery, ranking: Ranking, scope: Scope) -> float:
     """Return how much speaks for an answer; below `enough_among`, nothing that was found should be shown."""
     trust = np.array([1.0 if group.is_known else _GUESS_SHARE for group in request.groups], dtype=np.float32)
     share = np.array([_ARGUMENT_SHARE if group.is_argument else 1.0 for group in request.groups], dtype=np.float32)
@@ -67,7 +67,7 @@ def _namespace_about(ranking: Ranking, trust: Vector, scope: Scope) -> float:
     return float((shares * (trust * (ranking.rarity > _TELLING))[:, None]).max())
 
 
-def _pairs_found(request: Request, found: Matrix) -> float:
+def _pairs_found(request: ParsedQuery, found: Matrix) -> float:
     """Return what the best tool has of words that stand next to each other in the request."""
     pairs = [pair for clause in request.clauses for pair in pairwise(clause)]
     if not pairs:

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pegboard.core.ports import Embedder
 from pegboard.model.bounds import SEARCH_FUSED_HITS
 
 Vectors = NDArray[np.floating[Any]]
 
 _RECIPROCAL_OFFSET = 60  # Source: Cormack, Clarke, Büttcher, "Reciprocal Rank Fusion", 2009
-
-
-class Embedder(Protocol):
-    """Turns texts into vectors of one dimension."""
-
-    @property
-    def model_id(self) -> str: ...
-
-    @property
-    def dimension(self) -> int: ...
-
-    def embed(self, texts: Sequence[str]) -> list[list[float]]: ...
 
 
 def embedded(texts: Sequence[str], embedder: Embedder) -> Vectors:

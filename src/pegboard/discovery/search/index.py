@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pegboard.discovery.search.abstention import enough_among, evidence_of
 from pegboard.discovery.search.embedding import Embedder, embedded, fused_ranks
 from pegboard.discovery.search.postings import Postings, post
-from pegboard.discovery.search.query import Vocabulary, read_request
+from pegboard.discovery.search.query import Vocabulary, parse_query
 from pegboard.discovery.search.ranking import Ranking, Scope, Vector, rank, scope_of
 from pegboard.discovery.search.terms import LANGUAGES, Languages
 from pegboard.discovery.search.tool_text import Entry, ToolText, read_tool
@@ -118,16 +118,16 @@ class Index:
             ValueError: two changed texts share an id, or the embedder does not keep to its dimension.
         """
         entries = {id_: entry for id_, entry in self._entries.items() if id_ not in removed}
-        given: set[str] = set()
+        changed_ids: set[str] = set()
         fresh: list[ToolText] = []
         for text in changed:
-            if text.id in given:
+            if text.id in changed_ids:
                 raise ValueError(f"Two tools have the id {text.id!r}. Give each tool an id of its own.")
-            given.add(text.id)
-            kept = self._entries.get(text.id)
-            if kept is None or kept.text != text:
+            changed_ids.add(text.id)
+            before = self._entries.get(text.id)
+            if before is None or before.text != text:
                 fresh.append(text)
-            entries[text.id] = kept if kept is not None and kept.text == text else read_tool(text)
+            entries[text.id] = before if before is not None and before.text == text else read_tool(text)
         vectors = {id_: vector for id_, vector in self._vectors.items() if id_ in entries}
         if self._embedder is not None:
             rows = embedded([f"{text.title or text.name}: {text.description}" for text in fresh], self._embedder)
@@ -167,7 +167,7 @@ class Index:
             raise ValueError("The visible tools belong to another index. Call `among` of the index that is searched.")
         if not len(tools.seen):
             return Hits(abstained=True)
-        request = read_request(query, tools.vocabulary())
+        request = parse_query(query, tools.vocabulary())
         ranking = rank(request, self._postings, tools.scope) if request.groups else None
         evidence = evidence_of(request, ranking, tools.scope) if ranking is not None else 0.0
         scores = ranking.scores if ranking is not None else np.zeros(tools.scope.count, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Request: what a search text asks for, as groups of interchangeable terms and the clauses they stand in."""
+"""Query: what a search text asks for, as groups of interchangeable terms and the clauses they stand in."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class TermGroup:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Request:
+class ParsedQuery:
     """A search text, read: its groups and, for each clause, the positions of its groups."""
 
     groups: tuple[TermGroup, ...]
@@ -73,7 +73,7 @@ class Vocabulary:
     languages: Languages
 
 
-def read_request(text: str, vocabulary: Vocabulary) -> Request:
+def parse_query(text: str, vocabulary: Vocabulary) -> ParsedQuery:
     """Read a search text; what follows its first 4,000 characters and its first 64 different words is ignored."""
     text = text[:SEARCH_QUERY_CHARS]
     request = _read(text, vocabulary, silent=_ASKING)
@@ -83,9 +83,9 @@ def read_request(text: str, vocabulary: Vocabulary) -> Request:
     return _read(text, vocabulary, silent=frozenset(word for word in _ASKING if not vocabulary.known(stem(word))))
 
 
-def _read(text: str, vocabulary: Vocabulary, *, silent: frozenset[str]) -> Request:
+def _read(text: str, vocabulary: Vocabulary, *, silent: frozenset[str]) -> ParsedQuery:
     spoken = languages_of(words_of(text), among=vocabulary.languages)
-    arguments = {word for found in _ARGUMENT.finditer(text) for word in words_of(found.group())}
+    arguments = {word for match in _ARGUMENT.finditer(text) for word in words_of(match.group())}
     places: dict[str, int] = {}
     groups: list[TermGroup] = []
     clauses: list[tuple[int, ...]] = []
@@ -105,7 +105,7 @@ def _read(text: str, vocabulary: Vocabulary, *, silent: frozenset[str]) -> Reque
                     members[places[stem(part)]] = None
         if members:
             clauses.append(tuple(members))
-    return Request(groups=tuple(groups), clauses=tuple(clauses))
+    return ParsedQuery(groups=tuple(groups), clauses=tuple(clauses))
 
 
 def _asked_parts(word: str, spoken: Languages, vocabulary: Vocabulary, silent: frozenset[str]) -> Iterator[str]:

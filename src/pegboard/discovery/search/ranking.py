@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pegboard.discovery.search.postings import Postings
-from pegboard.discovery.search.query import Request
+from pegboard.discovery.search.query import ParsedQuery
 
 Floats = NDArray[np.floating[Any]]
 Vector = Floats
@@ -64,13 +64,13 @@ class Ranking:
     rarity: Vector
 
 
-def rank(request: Request, postings: Postings, scope: Scope) -> Ranking:
+def rank(request: ParsedQuery, postings: Postings, scope: Scope) -> Ranking:
     """Rank the visible tools for a request that has at least one group."""
     exact = _frequencies([group.exact for group in request.groups], postings, scope)
     similar = _frequencies([tuple((t, 1.0) for t in group.similar) for group in request.groups], postings, scope)
     holders = np.where((exact > 0).any(axis=1), _holders(exact), _holders(similar))
-    said, meant = _saturated(exact, _SATURATION), _saturated(similar, _SATURATION)
-    cells = np.maximum(said, np.float32(_SIMILAR_SHARE) * meant) * _idf(holders, scope.count)[:, None]
+    exactly, nearly = _saturated(exact, _SATURATION), _saturated(similar, _SATURATION)
+    cells = np.maximum(exactly, np.float32(_SIMILAR_SHARE) * nearly) * _idf(holders, scope.count)[:, None]
 
     sizes = np.diff(np.append(scope.starts, scope.count))
     damping = 1 - _NAMESPACE_LENGTH + _NAMESPACE_LENGTH * sizes / sizes.mean()
@@ -82,7 +82,7 @@ def rank(request: Request, postings: Postings, scope: Scope) -> Ranking:
     return Ranking(
         scores=_fused(cells_of_both, request.clauses),
         namespace_scores=namespace_cells.sum(axis=0),
-        matched=np.minimum(np.maximum(said, np.float32(_SIMILAR_TRUST) * meant), np.float32(1.0)),
+        matched=np.minimum(np.maximum(exactly, np.float32(_SIMILAR_TRUST) * nearly), np.float32(1.0)),
         rarity=_rarity(holders, scope.count),
     )
 

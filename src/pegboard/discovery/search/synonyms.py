@@ -74,12 +74,12 @@ _SAME: tuple[str, ...] = (
 
 
 def _table() -> dict[str, tuple[str, ...]]:
-    found: dict[str, list[str]] = {}
+    table: dict[str, list[str]] = {}
     for line in _SAME:
         terms = [stem(word) for word in line.split()]
         for term in terms:
-            found.setdefault(term, []).extend(other for other in terms if other != term)
-    return {term: tuple(dict.fromkeys(others)) for term, others in found.items()}
+            table.setdefault(term, []).extend(other for other in terms if other != term)
+    return {term: tuple(dict.fromkeys(others)) for term, others in table.items()}
 
 
 SYNONYMS: dict[str, tuple[str, ...]] = _table()

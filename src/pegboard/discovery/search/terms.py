@@ -1,4 +1,4 @@
-"""Words: turn any text, in any script, into the terms that are indexed and searched.
+"""Terms: turn any text, in any script, into the terms that are indexed and searched.
 
 An identifier is split on case, `_`, `-` and digits and kept whole besides (`createIssue` → creat, issu, createissu);
 scripts that put no spaces between words become overlapping pairs of characters; the rest is stemmed by its languages.
@@ -83,13 +83,13 @@ def languages_of(words: Iterable[str], *, among: Collection[str] | None = None) 
         words: of sentences, not of identifiers.
         among: the only languages to consider beside English; all when omitted.
     """
-    said = {word.lower() for word in words}
-    foreign = "".join(word for word in said if not word.isascii())
+    lowered = {word.lower() for word in words}
+    foreign = "".join(word for word in lowered if not word.isascii())
     for letters, language in _SCRIPTS:
         if foreign and letters.search(foreign):
             return (language,)
     hits = {
-        language: len(said & stop_words)
+        language: len(lowered & stop_words)
         for language, stop_words in _STOP_WORDS.items()
         if among is None or language in among or language == ENGLISH
     }

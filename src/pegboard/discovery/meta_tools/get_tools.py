@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from pegboard.discovery.catalog_listing import CatalogListing, find, one_line
-from pegboard.discovery.intent import without_intent, workspaces_of
-from pegboard.discovery.meta_tools import MetaTools
+from pegboard.discovery.meta_tools.catalog_listing import CatalogListing, find, one_line
+from pegboard.discovery.meta_tools.intent import without_intent, workspaces_of
+from pegboard.discovery.meta_tools.shared import MetaTools
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError, PegboardError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
@@ -28,7 +28,7 @@ async def get_tools(meta: MetaTools, ctx: CallContext, args: JSON) -> JSON:
         raise
     except Exception as error:  # boundary: foreign code; builders and predicates of the host run in here
         log.warning("%s failed in call %s.", meta.names.get, ctx.call_id, exc_info=error)
-        return {"success": False, "error": f"Error getting tools: {_told(error, ctx)}"}
+        return {"success": False, "error": f"Error getting tools: {_safe_message(error, ctx)}"}
     return meta.answer(ctx, "get", {"request": request}, answered)
 
 
@@ -48,15 +48,15 @@ async def _answered(meta: MetaTools, request: list[JSONValue]) -> JSON:
 async def _answer_item(
     item: JSONValue, meta: MetaTools, listing: CatalogListing, shown: list[JSON], problems: list[str]
 ) -> None:
-    said: JSON = item if is_object(item) else {}
-    agent: Any = said.get("agent", said.get("namespace"))
+    wanted: JSON = item if is_object(item) else {}
+    agent: Any = wanted.get("agent", wanted.get("namespace"))
     if not isinstance(agent, str) or not agent.strip():
         problems.append('Missing or invalid "agent" field in request item')
         return
     if agent not in listing.agents:
         problems.append(listing.no_agent(agent))
         return
-    tools = said.get("tools", _ALL)
+    tools = wanted.get("tools", _ALL)
     if not is_list(tools) or not tools:
         problems.append(f'Agent "{agent}" requires "tools" array with at least one tool name')
         return
@@ -64,11 +64,11 @@ async def _answer_item(
         shown.extend(brief(entry) for entry in listing.agents[agent].values())
         return
     for tool in tools:
-        found = await find(meta.view, tool, agent) if isinstance(tool, str) else None
-        if found is None:
+        match = await find(meta.view, tool, agent) if isinstance(tool, str) else None
+        if match is None:
             problems.append(listing.no_tool(str(tool), agent))
         else:
-            shown.append(full(found[1]))
+            shown.append(full(match[1]))
 
 
 def brief(entry: ToolEntry) -> JSON:
@@ -88,7 +88,7 @@ def _request_required(meta: MetaTools) -> str:
     return f"Request array is required. Example: {example}. See tool description for available agents and tools."
 
 
-def _told(error: Exception, ctx: CallContext) -> str:
+def _safe_message(error: Exception, ctx: CallContext) -> str:
     """Return what may be said of an error: its text when it is one of ours, without secrets."""
     if not isinstance(error, PegboardError):
         return f"An unexpected error occurred (call {ctx.call_id})."

@@ -1,4 +1,4 @@
-"""References: names of tools in prompts, code and configs, and which of them do not exist."""
+"""Dead references: names of tools in prompts, code and configs, and which of them do not exist."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class KnownNames:
 def dead_references(text: str, known: KnownNames) -> Iterator[Reference]:
     """Yield the names in a text that mean a tool and are none, and those that tools went by before."""
     for number, line in enumerate(text.splitlines(), start=1):
-        yield from sorted(_in_line(line, number, known), key=lambda found: found.column)
+        yield from sorted(_in_line(line, number, known), key=lambda reference: reference.column)
 
 
 def _in_line(line: str, number: int, known: KnownNames) -> Iterator[Reference]:

@@ -1,4 +1,4 @@
-"""Tokenizer: count tokens with a real vocabulary where there is one on this machine, else by bytes."""
+"""Token count: what a list costs in the prompt of a model, by its bytes, or by a real vocabulary that is here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pegboard.discovery.token_budget import BYTES_A_TOKEN, estimated_tokens
 from pegboard.lazy import LazyModule
 
 if TYPE_CHECKING:
@@ -18,8 +17,15 @@ else:
     tiktoken = LazyModule("tiktoken")
 
 
+BYTES_A_TOKEN = 4.3
+"""Measured over the lists of real tools; what decides an exposure must not depend on an installed tokenizer."""
 _PREFERRED = "o200k_base"
 _HOME = "https://openaipublic.blob.core.windows.net/encodings"  # as tiktoken names what it keeps; nothing is fetched
+
+
+def estimated_tokens(size_bytes: int) -> int:
+    """Return about how many tokens that many bytes of tool definitions are."""
+    return round(size_bytes / BYTES_A_TOKEN)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,11 +48,11 @@ def tokenizer() -> Tokenizer:
     except ImportError:
         return Tokenizer(name=f"{by_bytes} (install tiktoken to count tokens)", count=_by_bytes)
     name = next((known_name for known_name in known if known_name.endswith("_offline")), None)
-    if name is None and _is_kept(_PREFERRED):
+    if name is None and _is_cached(_PREFERRED):
         name = _PREFERRED
     if name is None:
-        told = f"{by_bytes} (tiktoken has no vocabulary here; TIKTOKEN_CACHE_DIR names where it keeps them)"
-        return Tokenizer(name=told, count=_by_bytes)
+        without = f"{by_bytes} (tiktoken has no vocabulary here; TIKTOKEN_CACHE_DIR names where it keeps them)"
+        return Tokenizer(name=without, count=_by_bytes)
     encoding: Any = tiktoken.get_encoding(name)
     return Tokenizer(name=f"tiktoken {name}", count=lambda text: len(encoding.encode(text, disallowed_special=())))
 
@@ -55,7 +61,7 @@ def _by_bytes(text: str) -> int:
     return estimated_tokens(len(text.encode()))
 
 
-def _is_kept(encoding: str) -> bool:
+def _is_cached(encoding: str) -> bool:
     folder = os.environ.get("TIKTOKEN_CACHE_DIR")
-    kept_as = hashlib.sha1(f"{_HOME}/{encoding}.tiktoken".encode(), usedforsecurity=False).hexdigest()
-    return bool(folder) and Path(str(folder), kept_as).is_file()
+    file_name = hashlib.sha1(f"{_HOME}/{encoding}.tiktoken".encode(), usedforsecurity=False).hexdigest()
+    return bool(folder) and Path(str(folder), file_name).is_file()

@@ -1,4 +1,4 @@
-"""MetaTools: what the three meta tools share for one caller."""
+"""Shared: what the three meta tools need to answer one caller."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from pegboard.core.view import View
-from pegboard.discovery.loop_guard import LoopGuard
-from pegboard.discovery.meta_tool_schemas import MetaNames
-from pegboard.discovery.search.finder import Finder
+from pegboard.discovery.finder import Finder
+from pegboard.discovery.meta_tools.loop_guard import LoopGuard
+from pegboard.discovery.meta_tools.specs import MetaNames
 from pegboard.model.bounds import Bounds
 from pegboard.model.call_context import CallContext
 from pegboard.model.context import ToolContext

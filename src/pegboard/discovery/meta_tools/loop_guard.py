@@ -1,4 +1,4 @@
-"""Loops: notice a session that asks the same discovery question again and again."""
+"""Loop guard: notice a session that asks the same discovery question again and again."""
 
 from __future__ import annotations
 

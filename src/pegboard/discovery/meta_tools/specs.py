@@ -1,4 +1,4 @@
-"""Wording: what the three meta tools are called, and the schemas that clients are shown.
+"""Specs: what the three meta tools are called, and the descriptions and schemas that clients are shown.
 
 The schemas are strict, so that a model knows what to send. What it sends instead is judged by the tools themselves.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from pegboard.discovery.intent import CONTEXT_SCHEMA
+from pegboard.discovery.meta_tools.intent import CONTEXT_SCHEMA
 from pegboard.model.bounds import SEARCH_QUERIES
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import Annotations, ToolSpec

@@ -1,14 +1,18 @@
-"""CatalogListing: the tools that one caller sees, by namespace, and what a wrong name was meant to be."""
+"""Catalog listing: the tools that one caller sees, by namespace, and what a wrong name was meant to be."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pegboard.core.names import fold, nearest_one
 from pegboard.core.view import View
+from pegboard.discovery.token_count import estimated_tokens
 from pegboard.model.bounds import LISTED_LINE_CHARS
 from pegboard.model.tool import ToolEntry
+
+# With how many tools a namespace is shown, the most that a budget has room for.
+_SHARES = (1_000, 60, 30, 20, 12, 8, 5, 3, 2, 1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,18 +24,38 @@ class CatalogListing:
     @classmethod
     def of(cls, entries: Iterable[ToolEntry]) -> CatalogListing:
         """Sort tools that are visible already; nothing is judged here."""
-        found: dict[str, dict[str, ToolEntry]] = {}
+        agents: dict[str, dict[str, ToolEntry]] = {}
         for entry in sorted(entries, key=lambda entry: (entry.spec.namespace, entry.spec.name)):
-            found.setdefault(entry.spec.namespace, {})[entry.spec.name] = entry
-        return cls(agents=found)
+            agents.setdefault(entry.spec.namespace, {})[entry.spec.name] = entry
+        return cls(agents=agents)
+
+    def digest(self, *, budget_tokens: int) -> str:
+        """Return one line a namespace, `name: [tool,tool]`; over the budget fewer tools each, then fewer namespaces.
+
+        It depends on the names alone, so that prompt caches hold.
+        """
+        for text in self._shorter_and_shorter():
+            if estimated_tokens(len(text.encode())) <= budget_tokens:
+                return text
+        return f"Agents: {len(self.agents)}"
+
+    def _shorter_and_shorter(self) -> Iterator[str]:
+        names = {agent: list(tools) for agent, tools in self.agents.items()}
+        for share in _SHARES:
+            yield "\n".join(["Agents:", *(f"{agent}: {_tools(tools, share)}" for agent, tools in names.items())])
+        # Without room for tools: the namespaces alone, with how many tools each has.
+        counted = [f"{agent}({len(tools)})" for agent, tools in names.items()]
+        yield f"Agents: {','.join(counted)}"
+        for shown in range(len(counted) - 1, 0, -1):
+            yield f"Agents: {','.join(counted[:shown])}, +{len(counted) - shown} more"
 
     def no_agent(self, agent: str) -> str:
         """Return the text for a namespace of which this caller sees no tool."""
-        return f'Agent "{told_back(agent)}" not found{did_you_mean(agent, self.agents)}'
+        return f'Agent "{echoed(agent)}" not found{did_you_mean(agent, self.agents)}'
 
     def no_tool(self, tool: str, agent: str) -> str:
         """Return the text for a name that this caller does not see in a namespace that it does see."""
-        return f'Tool "{told_back(tool)}" not found in agent "{agent}"{did_you_mean(tool, self.agents[agent])}'
+        return f'Tool "{echoed(tool)}" not found in agent "{agent}"{did_you_mean(tool, self.agents[agent])}'
 
     def no_name(self, name: str) -> str:
         """Return the text for a name given without its namespace."""
@@ -39,8 +63,14 @@ class CatalogListing:
         known = whole | {entry.wire_name: None for tools in self.agents.values() for entry in tools.values()}
         owners = [agent for agent, tools in self.agents.items() if name in tools]
         if owners:
-            return f'Tool "{told_back(name)}" needs its agent: "{owners[0]}"'
-        return f'Tool "{told_back(name)}" not found{did_you_mean(name, known)}'
+            return f'Tool "{echoed(name)}" needs its agent: "{owners[0]}"'
+        return f'Tool "{echoed(name)}" not found{did_you_mean(name, known)}'
+
+
+def _tools(tools: list[str], share: int) -> str:
+    if len(tools) <= share:
+        return f"[{','.join(tools)}]"
+    return f"[{','.join(tools[:share])}, +{len(tools) - share} more]"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -70,8 +100,8 @@ def one_line(text: str) -> str:
     return line if len(line) <= LISTED_LINE_CHARS else line[: LISTED_LINE_CHARS - 1] + "…"
 
 
-def told_back(said: object, *, chars: int = LISTED_LINE_CHARS) -> str:
+def echoed(value: object, *, chars: int = LISTED_LINE_CHARS) -> str:
     """Return what a model wrote as far as an answer may repeat it: cut, and `?` for halves of characters."""
-    text = str(said)
+    text = str(value)
     cut = text if len(text) <= chars else text[: chars - 1] + "…"
     return cut.encode(errors="replace").decode()

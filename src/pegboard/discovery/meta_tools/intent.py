@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pegboard.discovery.catalog_listing import told_back
+from pegboard.discovery.meta_tools.catalog_listing import echoed
 from pegboard.model.bounds import INTENT_CHARS
 from pegboard.model.context import ToolContext
 from pegboard.model.json_types import JSON, JSONValue, is_object
@@ -42,17 +42,17 @@ class CallIntent:
     constraints: str = ""
 
     @classmethod
-    def of(cls, said: object) -> CallIntent:
+    def of(cls, context: object) -> CallIntent:
         """Read `context` as far as it holds texts."""
-        given: Mapping[str, Any] = said if is_object(said) else {}
-        texts = (given.get(name) for name in FIELDS)
+        fields: Mapping[str, Any] = context if is_object(context) else {}
+        texts = (fields.get(name) for name in FIELDS)
         workspace, session, memory, goal, constraints = (
             text.strip()[:INTENT_CHARS] if isinstance(text, str) else "" for text in texts
         )
         return cls(workspace=workspace, session=session, memory=memory, goal=goal, constraints=constraints)
 
-    def said(self) -> JSON:
-        """Return what was said, in the words of the wire."""
+    def as_json(self) -> JSON:
+        """Return the fields that the model filled, in the words of the wire."""
         values = (self.workspace, self.session, self.memory, self.goal, self.constraints)
         return {name: value for name, value in zip(FIELDS, values, strict=True) if value}
 
@@ -66,11 +66,11 @@ def fault_of(intent: CallIntent, ctx: ToolContext, *, is_required: bool) -> str 
     """Return what is wrong with an intent, all of it in one text; `None` when a batch may go on."""
     known = workspaces_of(ctx)
     if intent.workspace and intent.workspace not in known and not _is_placeholder(intent.workspace):
-        return f'Workspace "{told_back(intent.workspace)}" is not available. Available: {", ".join(known)}.'
+        return f'Workspace "{echoed(intent.workspace)}" is not available. Available: {", ".join(known)}.'
     if not is_required:
         return None
-    said = intent.said()
-    missing = [name for name in _REQUIRED if _is_placeholder(said.get(name, ""))]
+    fields = intent.as_json()
+    missing = [name for name in _REQUIRED if _is_placeholder(fields.get(name, ""))]
     if not missing:
         return None
     return f"context needs real values for: {', '.join(missing)}. Example: {_EXAMPLE}"
@@ -86,23 +86,24 @@ def _is_placeholder(text: str) -> bool:
 def marked(schema: JSON) -> dict[str, str]:
     """Return the properties that take their value from the intent, with the field of each; `context` is all of it."""
     properties: Mapping[str, JSONValue] = schema.get("properties") or {}
-    found: dict[str, str] = {}
-    for name, drawn in properties.items():
-        mark = drawn.get(MARK) if is_object(drawn) else None
+    fields: dict[str, str] = {}
+    for name, inner in properties.items():
+        mark = inner.get(MARK) if is_object(inner) else None
         field = name if mark is True else mark
         if isinstance(field, str) and (field in FIELDS or field == "context"):
-            found[name] = field
-    return found
+            fields[name] = field
+    return fields
 
 
 def without_intent(schema: JSON) -> JSON:
     """Return a schema as a model needs it: a copy without the properties that the intent fills."""
-    gone = marked(schema)
-    if not gone:
+    hidden = marked(schema)
+    if not hidden:
         return schema
-    shown = {**schema, "properties": {name: drawn for name, drawn in schema["properties"].items() if name not in gone}}
+    properties = {name: inner for name, inner in schema["properties"].items() if name not in hidden}
+    shown = {**schema, "properties": properties}
     if "required" in shown:
-        shown["required"] = [name for name in shown["required"] if name not in gone]
+        shown["required"] = [name for name in shown["required"] if name not in hidden]
         if not shown["required"]:
             del shown["required"]
     return shown
@@ -110,6 +111,6 @@ def without_intent(schema: JSON) -> JSON:
 
 def filled(params: JSON, schema: JSON, intent: CallIntent) -> JSON:
     """Return arguments with what the intent knows of the marked properties; what the model gave itself stays."""
-    said = intent.said()
-    found = {name: said if field == "context" else said.get(field) for name, field in marked(schema).items()}
-    return {**{name: value for name, value in found.items() if value}, **params}
+    context = intent.as_json()
+    known = {name: context if field == "context" else context.get(field) for name, field in marked(schema).items()}
+    return {**{name: value for name, value in known.items() if value}, **params}

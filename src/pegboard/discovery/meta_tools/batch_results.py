@@ -1,4 +1,4 @@
-"""Outcomes: what became of the calls of a batch, in wire form and within the size that a model is shown."""
+"""Batch results: what became of the calls of a batch, in wire form and within the size that a model is shown."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def _head(outcome: Outcome) -> JSON:
 
 
 def _left_out(outcome: Outcome) -> JSON:
-    told = "left out: the results of this batch are too large together. Call it alone, or ask it for less."
-    return {**_head(outcome), "data": None, "note": told}
+    note = "left out: the results of this batch are too large together. Call it alone, or ask it for less."
+    return {**_head(outcome), "data": None, "note": note}
 
 
 def _error(error: ToolError | None, result: ToolResult) -> JSON:

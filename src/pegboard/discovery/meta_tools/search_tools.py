@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 from pegboard.core.view import View
-from pegboard.discovery.catalog_listing import told_back
-from pegboard.discovery.get_tools import brief, full
-from pegboard.discovery.meta_tools import MetaTools
-from pegboard.discovery.search.finder import Finder, Found
+from pegboard.discovery.finder import Finder, Found
+from pegboard.discovery.meta_tools.catalog_listing import echoed
+from pegboard.discovery.meta_tools.get_tools import brief, full
+from pegboard.discovery.meta_tools.shared import MetaTools
 from pegboard.model.bounds import SEARCH_ECHO_CHARS, SEARCH_HITS, SEARCH_QUERIES, SEARCH_USUAL_HITS
 from pegboard.model.call_context import CallContext
 from pegboard.model.json_types import JSON, JSONValue, is_list
@@ -20,16 +20,16 @@ _EXAMPLE = '{ "queries": ["create an issue", "send an email"] }'
 
 async def search_tools(meta: MetaTools, ctx: CallContext, args: JSON) -> JSON:
     """Answer up to five requests, each with what serves it or with nothing."""
-    given: JSONValue = args.get("queries", args.get("query"))
-    said = [given] if isinstance(given, str) else given
-    if not is_list(said) or not said:
+    raw: JSONValue = args.get("queries", args.get("query"))
+    queries = [raw] if isinstance(raw, str) else raw
+    if not is_list(queries) or not queries:
         return {"success": False, "error": f"queries array is required. Example: {_EXAMPLE}."}
     limit, detail = _limit(args.get("limit")), args.get("detail", "brief")
-    problems = [] if detail in get_args(Detail) else [f'detail "{told_back(detail)}" is none of name, brief, full']
-    if len(said) > SEARCH_QUERIES:
-        problems.append(f"{len(said)} queries were given and {SEARCH_QUERIES} answered: ask the others apart")
-    asked = [query for query in said[:SEARCH_QUERIES] if isinstance(query, str) and query.strip()]
-    if len(asked) < len(said[:SEARCH_QUERIES]):
+    problems = [] if detail in get_args(Detail) else [f'detail "{echoed(detail)}" is none of name, brief, full']
+    if len(queries) > SEARCH_QUERIES:
+        problems.append(f"{len(queries)} queries were given and {SEARCH_QUERIES} answered: ask the others apart")
+    asked = [query for query in queries[:SEARCH_QUERIES] if isinstance(query, str) and query.strip()]
+    if len(asked) < len(queries[:SEARCH_QUERIES]):
         problems.append("a query must be a text that says what is needed")
     shown = await answers(
         meta.finder, meta.view, asked, limit=limit, detail=detail if detail in get_args(Detail) else "brief"
@@ -47,26 +47,26 @@ async def answers(
 
     A request that no tool serves has no hits; `nearest` then names the namespaces that come closest.
     """
-    return [_shown(found, detail) for found in await finder.search(view, queries, limit=limit)]
+    return [_shown(answer, detail) for answer in await finder.search(view, queries, limit=limit)]
 
 
-def _shown(found: Found, detail: Detail) -> JSON:
+def _shown(answer: Found, detail: Detail) -> JSON:
     hits: list[JSON] = []
-    for one in found.tools:
+    for one in answer.tools:
         if detail == "full":
-            drawn = full(one.entry)
+            tool = full(one.entry)
         elif detail == "brief":
-            drawn = brief(one.entry)
+            tool = brief(one.entry)
         else:
-            drawn = {"agent": one.entry.spec.namespace, "tool": one.entry.spec.name}
-        hits.append({"agent": drawn.pop("agent"), "tool": drawn.pop("tool"), "score": one.score, **drawn})
-    shown: JSON = {"query": told_back(found.query, chars=SEARCH_ECHO_CHARS), "hits": hits}
+            tool = {"agent": one.entry.spec.namespace, "tool": one.entry.spec.name}
+        hits.append({"agent": tool.pop("agent"), "tool": tool.pop("tool"), "score": one.score, **tool})
+    shown: JSON = {"query": echoed(answer.query, chars=SEARCH_ECHO_CHARS), "hits": hits}
     if not hits:
-        shown["nearest"] = list(found.near_namespaces)
+        shown["nearest"] = list(answer.near_namespaces)
     return shown
 
 
-def _limit(said: Any) -> int:
-    if isinstance(said, bool) or not isinstance(said, int | float):
+def _limit(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return SEARCH_USUAL_HITS
-    return max(1, min(int(said), SEARCH_HITS))
+    return max(1, min(int(value), SEARCH_HITS))

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pegboard.discovery.batch_results import Outcome, shown_outcomes
-from pegboard.discovery.catalog_listing import CatalogListing, find, told_back
-from pegboard.discovery.intent import SERVICE, CallIntent, fault_of, filled, without_intent
-from pegboard.discovery.meta_tools import MetaTools
+from pegboard.discovery.meta_tools.batch_results import Outcome, shown_outcomes
+from pegboard.discovery.meta_tools.catalog_listing import CatalogListing, echoed, find
+from pegboard.discovery.meta_tools.intent import SERVICE, CallIntent, fault_of, filled, without_intent
+from pegboard.discovery.meta_tools.shared import MetaTools
 from pegboard.model.bounds import BATCH_CALLS_AT_ONCE
 from pegboard.model.call_context import CallContext
 from pegboard.model.context import ToolContext
@@ -40,18 +40,18 @@ class _Item:
 
 async def use_tools(meta: MetaTools, ctx: CallContext, args: JSON) -> JSON | ToolResult:
     """Run the calls in order or in parallel; tell of each what became of it."""
-    said: JSONValue = args.get("calls")
-    if not is_list(said) or not said:
+    calls: JSONValue = args.get("calls")
+    if not is_list(calls) or not calls:
         return {"success": False, "error": _REQUIRED}
-    fault = _batch_fault(meta, args, len(said))
+    fault = _batch_fault(meta, args, len(calls))
     if fault:
         return {"success": False, "error": fault}
     meta.loop_guard.went_on(meta.view.ctx, meta.profile)
-    items = [await _read(index, call, meta) for index, call in enumerate(said)]
+    items = [await _read(index, call, meta) for index, call in enumerate(calls)]
     strategy = "parallel" if args.get("strategy") == "parallel" else "serial"
     intent = CallIntent.of(args.get("context"))
     about = {"batch_id": ctx.call_id, "strategy": strategy}
-    await ctx.emitter("on_batch_started", {**about, "calls": len(items), "context": intent.said()}, None)
+    await ctx.emitter("on_batch_started", {**about, "calls": len(items), "context": intent.as_json()}, None)
     batch = _Batch(meta, ctx, intent, items)
     done = await (batch.in_parallel() if strategy == "parallel" else batch.in_order())
     failed = sum(outcome.has_failed for outcome in done)
@@ -66,32 +66,30 @@ def _batch_fault(meta: MetaTools, args: JSON, count: int) -> str | None:
         return f"{meta.names.use} runs at most {most} calls in a batch; this one has {count}. Split it."
     strategy = args.get("strategy", "serial")
     if strategy not in ("serial", "parallel"):
-        return f'strategy "{told_back(strategy)}" is none of serial, parallel.'
+        return f'strategy "{echoed(strategy)}" is none of serial, parallel.'
     return fault_of(CallIntent.of(args.get("context")), meta.view.ctx, is_required=meta.require_context)
 
 
 # ---------------------------------------------------------------- what the model wrote
 
 
-async def _read(index: int, said: JSONValue, meta: MetaTools) -> _Item:
-    if not is_object(said):
+async def _read(index: int, call: JSONValue, meta: MetaTools) -> _Item:
+    if not is_object(call):
         return _Item(index=index, fault=f"call {index} is no object. {_correct('…', '…')}")
-    agent: Any = said.get("agent", said.get("namespace"))
-    tool: Any = said.get("tool", said.get("name"))
+    agent: Any = call.get("agent", call.get("namespace"))
+    tool: Any = call.get("tool", call.get("name"))
     named = agent if isinstance(agent, str) and agent.strip() else None
     if not isinstance(tool, str) or not tool.strip():
-        agent = told_back(named or "")
+        agent = echoed(named or "")
         return _Item(index=index, agent=agent, fault=f"call {index} names no tool. {_correct(agent or '…', '…')}")
     asked, entry = await find(meta.view, tool, named) or (f"{named}.{tool}" if named else tool, None)
-    agent, tool = (
-        (told_back(named or ""), told_back(tool)) if entry is None else (entry.spec.namespace, entry.spec.name)
-    )
-    given = [said[key] for key in _PARAMS if key in said]
+    agent, tool = (echoed(named or ""), echoed(tool)) if entry is None else (entry.spec.namespace, entry.spec.name)
+    params = [call[key] for key in _PARAMS if key in call]
     fault = ""
-    if len(given) > 1:
+    if len(params) > 1:
         fault = f"call {index} has its parameters twice. {_correct(agent, tool)}"
-    elif not said.keys() <= _KEYS:
-        strange = told_back(next(key for key in said if key not in _KEYS), chars=80)
+    elif not call.keys() <= _KEYS:
+        strange = echoed(next(key for key in call if key not in _KEYS), chars=80)
         # What the model meant as parameters must not be lost, and the tool run without them.
         fault = f'call {index} has the unknown key "{strange}"; parameters go into params. {_correct(agent, tool)}'
     return _Item(
@@ -99,8 +97,8 @@ async def _read(index: int, said: JSONValue, meta: MetaTools) -> _Item:
         agent=agent,
         tool=tool,
         asked=asked,
-        params=given[0] if given else {},
-        goes_on=said.get("continueOnFailure") is True,
+        params=params[0] if params else {},
+        goes_on=call.get("continueOnFailure") is True,
         entry=entry,
         fault=fault,
     )
@@ -111,10 +109,10 @@ async def _not_found(meta: MetaTools, tool: str, agent: str | None) -> str:
         return f"{tool} cannot be called through {meta.names.use}: put the calls of all tools into one batch."
     listing = CatalogListing.of((await meta.view.prepare()).tools())
     if agent is None:
-        told = listing.no_name(tool)
+        text = listing.no_name(tool)
     else:
-        told = listing.no_tool(tool, agent) if agent in listing.agents else listing.no_agent(agent)
-    return f"{told}. Call {meta.names.get} to see what is available."
+        text = listing.no_tool(tool, agent) if agent in listing.agents else listing.no_agent(agent)
+    return f"{text}. Call {meta.names.get} to see what is available."
 
 
 def _correct(agent: str, tool: str, entry: ToolEntry | None = None) -> str:

@@ -141,9 +141,9 @@ def text_of(entry: ToolEntry) -> ToolText:
 
 def _parameters(schema: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     properties: Any = schema.get("properties")
-    for name, drawn in properties.items() if is_object(properties) else ():
-        said: Any = drawn.get("description") if is_object(drawn) else None
-        yield name, said if isinstance(said, str) else ""
+    for name, inner in properties.items() if is_object(properties) else ():
+        description: Any = inner.get("description") if is_object(inner) else None
+        yield name, description if isinstance(description, str) else ""
 
 
 def _example(example: Any) -> str:
