@@ -12,7 +12,7 @@ import pegboard
 from tests.docs.blocks import Runner, blocks_of
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
 CODE = sorted((ROOT / "src" / "pegboard").rglob("*.py"))
 RUN = ("python", "console")
 PUBLIC = {name: getattr(pegboard, name) for name in pegboard.__all__}

@@ -1,0 +1,65 @@
+"""What a page names is there: every file and folder that the pages for contributors speak of exists."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / name for name in ("docs/explanation/architecture.md", "CONTRIBUTING.md", "SECURITY.md")]
+# A path in back quotes has a slash, or is a file of Python or of the project itself; `<name>` stands for anything.
+_PATH = re.compile(r"`([\w.<>*-]+(?:/[\w.<>*-]*)+|[\w<>-]+\.(?:py|md|toml))`")
+_TREE = re.compile(r"^## The tree$.*?^```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# Below which a page may leave out the beginning of a path.
+_ROOTS = (ROOT, ROOT / "src" / "pegboard")
+
+
+def paths_of(text: str) -> list[str]:
+    """Return the paths that a page names in back quotes or draws as a tree of folders."""
+    drawn = [line.split()[0] for tree in _TREE.findall(text) for line in tree.splitlines() if line.strip()]
+    return [path for path in (*_PATH.findall(text), *drawn) if "<" not in path]
+
+
+def is_there(path: str) -> bool:
+    """Tell whether a path, which may have `*` in it, names something in the repository."""
+    return any(any(root.glob(path.rstrip("/"))) for root in _ROOTS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_file_and_folder_that_a_page_names_exists(page: Path) -> None:
+    named = paths_of(page.read_text(encoding="utf-8"))
+
+    assert len(named) > 10
+    assert [path for path in named if not is_there(path)] == []
+
+
+def test_every_folder_of_the_package_is_drawn_in_the_architecture() -> None:
+    text = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    drawn = {path.rstrip("/") for path in paths_of(text)}
+    package = ROOT / "src" / "pegboard"
+    folders = {path.parent.relative_to(package).as_posix() for path in package.glob("*/__init__.py")}
+
+    assert folders <= drawn
+
+
+def test_a_path_that_is_not_there_is_found() -> None:
+    assert paths_of("see `core/judge.py`, `a/b`, `name` and `sources/<kind>.py`") == ["core/judge.py", "a/b"]
+    assert [is_there(path) for path in ("core/judge.py", "tests/", "a/b")] == [True, True, False]
+
+
+def test_the_readme_names_every_figure_that_is_not_held() -> None:
+    rows = (ROOT / "bench" / "RESULTS.md").read_text(encoding="utf-8").splitlines()
+    short = {row.split("|")[1].strip() for row in rows if row.rstrip().endswith("| short |")}
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    admitted = {name for line in lines if line.startswith("* Not held") for name in re.findall(r"`([^`]+)`", line)}
+
+    assert admitted == short
+
+
+def test_every_make_target_that_a_page_names_exists() -> None:
+    targets = set(re.findall(r"^([\w-]+):(?!=)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    pages = [ROOT / "README.md", *PAGES]
+    named = {name for page in pages for name in re.findall(r"(?:`|^)make ([\w-]+)", page.read_text("utf-8"), re.M)}
+
+    assert {"setup", "test", "demo", "bench"} <= named
+    assert named <= targets
