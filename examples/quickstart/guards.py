@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from pegboard import ToolResult, Verdict
-from pegboard.model.hook_call import HookCall
+from pegboard import HookCall, ToolResult, Verdict
 
 calls_by_tool: Counter[str] = Counter()
 
