@@ -1,6 +1,7 @@
 """What a page names is there: every file and folder that the pages for contributors speak of exists."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,35 @@ def test_every_folder_of_the_package_is_drawn_in_the_architecture() -> None:
     folders = {path.parent.relative_to(package).as_posix() for path in package.glob("*/__init__.py")}
 
     assert folders <= drawn
+
+
+def layers() -> list[list[str]]:
+    """Return the layers of the contract, lowest first, as far as they exist."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    contracts = project["importlinter"]["contracts"]
+    declared = next(contract["layers"] for contract in contracts if contract["id"] == "layers")
+    package = ROOT / "src" / "pegboard"
+    named = [re.findall(r"\w+", layer) for layer in reversed(declared)]
+    return [
+        [name for name in layer if (package / name).is_dir() or (package / f"{name}.py").exists()] for layer in named
+    ]
+
+
+def test_the_architecture_draws_the_layers_of_the_contract_from_both_ends() -> None:
+    text = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    picture = re.search(r"^flowchart TB$.*?^```$", text, re.MULTILINE | re.DOTALL)
+    assert picture is not None
+    boxes = [re.findall(r"\w+", label) for label in re.findall(r'\["([^"]+)"\]', picture[0])]
+    place = {name: height for height, layer in enumerate(layers()) for name in layer}
+    not_drawn = {"serve", "lazy", "version"}
+
+    assert {name for box in boxes for name in box} == set(place) - not_drawn
+    assert all(len({place[name] for name in box}) == 1 for box in boxes)
+    heights = [place[box[0]] for box in boxes]
+    assert heights == sorted(heights, reverse=True)
+    tree = _TREE.findall(text)[0].splitlines()
+    from_below = [place[re.split(r"[/.]", line)[0]] for line in tree]
+    assert from_below == sorted(from_below)
 
 
 def test_every_file_of_security_tests_stands_beside_a_promise() -> None:
