@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pegboard.config.unsupported import UNSUPPORTED
+
 ROOT = Path(__file__).parents[2]
 NAMES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/explanation/architecture.md", "docs/explanation/why.md")
 PAGES = [ROOT / name for name in NAMES]
@@ -101,3 +103,14 @@ def test_every_make_target_that_a_page_names_exists() -> None:
 
     assert {"setup", "test", "demo", "bench"} <= named
     assert named <= targets
+
+
+def test_what_the_readme_says_is_refused_is_refused_and_the_sections_and_kinds_are_all_of_them() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    line = next(line for line in lines if line.startswith("**What does not exist yet"))
+    keys = [re.sub(r"^type: ", "tools.*.type=", name).rstrip(":") for name in re.findall(r"`([^`]+)`", line)]
+    said = {{"task": "tools.*.task"}.get(key, key) for key in keys}
+
+    assert said <= set(UNSUPPORTED)
+    of_agent_files = {"apiVersion", "kind", "metadata", "spec"}
+    assert {key for key in UNSUPPORTED if "." not in key or "type=" in key} - of_agent_files <= said
