@@ -109,7 +109,7 @@ def test_a_server_that_fails_or_hangs_is_told_of_and_holds_nobody_up(
     tools, _, rest = text.partition("profiles:")
     more = MORE.format(python=sys.executable, evil=EVIL)
     (servers / "pegboard.yaml").write_text(f"{tools}{more}profiles:{rest}")
-    monkeypatch.setattr("pegboard.cli.source_startup.WAIT_S", 3.0 * SLACK)
+    monkeypatch.setattr("pegboard.cli.source_startup.CLI_SOURCE_WAIT_S", 3.0 * SLACK)
     ran = run("list", "--json", "--all")
     shown = {tool["name"] for tool in json.loads(ran.out)["tools"]}
     assert {*OF_ONE, "two__echo"} <= shown

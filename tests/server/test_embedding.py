@@ -95,7 +95,7 @@ async def test_names_of_ones_own_are_let_in_and_no_others() -> None:
 
 
 async def test_a_long_silent_call_keeps_its_connection_warm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "PING_EVERY_S", 0.1)
+    monkeypatch.setattr(watch, "STREAM_PING_S", 0.1)
     catalog, seen = workshop()
     async with served(http_app(catalog)) as url, httpx2.AsyncClient(base_url=url) as client:
         params = {"name": "wait", "arguments": {}}

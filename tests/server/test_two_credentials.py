@@ -293,7 +293,7 @@ async def test_the_http_api_asks_callers_who_they_are_as_mcp_does(tmp_path: Path
 async def test_one_cannot_take_the_room_for_sessions_from_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "MAX_SESSIONS_OF_ONE", 3)
+    monkeypatch.setattr(sessions, "SESSIONS_OF_ONE", 3)
     catalog, _, ann, bob = both_in_one_profile(tmp_path)
     begin = {
         "id": 1,

@@ -10,10 +10,9 @@ from typing import cast
 import orjson
 
 from pegboard.cli.faults import CommandError
+from pegboard.model.bounds import CLI_REF_STEPS
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.tool import ToolSpec
-
-_MAX_REF_STEPS = 32
 
 
 def read_arguments(pairs: Sequence[str], text: str | None, *, spec: ToolSpec | None) -> JSON | bytes:
@@ -115,7 +114,7 @@ def _object_or_empty(value: JSONValue) -> JSON:
 def _resolved(schema: JSONValue, root: JSON) -> JSON:
     """Return a schema with its local `$ref` followed; empty where it leads nowhere."""
     found = _object_or_empty(schema)
-    for _ in range(_MAX_REF_STEPS):
+    for _ in range(CLI_REF_STEPS):
         ref = found.get("$ref")
         if not isinstance(ref, str) or not ref.startswith("#/"):
             return found
@@ -136,7 +135,7 @@ def _types(schema: JSONValue, root: JSON, *, depth: int = 0) -> frozenset[str]:
     values = found.get("enum") or ([found["const"]] if "const" in found else [])
     if values:
         return frozenset(_type_of(value) for value in values)
-    if depth >= _MAX_REF_STEPS:
+    if depth >= CLI_REF_STEPS:
         return frozenset()
     options = [item for key in ("anyOf", "oneOf", "allOf") for item in found.get(key, ())]
     return frozenset(name for option in options for name in _types(option, root, depth=depth + 1))

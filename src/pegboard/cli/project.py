@@ -18,6 +18,7 @@ from pegboard.cli.source_startup import start_needed
 from pegboard.config import Config
 from pegboard.config.yaml.config_files import named_variables
 from pegboard.core.view import View
+from pegboard.model.bounds import CLI_STOP_GRACE_S
 from pegboard.model.consent import Approve
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError, Problem
@@ -25,7 +26,6 @@ from pegboard.model.json_types import JSONValue
 from pegboard.model.secret import Secret
 
 CONFIG_NAME = "pegboard.yaml"
-_STOP_GRACE_S = 1.0
 
 
 def find_config(named: Path | None, *, start: Path) -> Path:
@@ -142,4 +142,4 @@ async def opened(
             ctx = project.context(options.identity, approve=approve)
             yield project, catalog.view(ctx, profile=options.chosen_profile)
         finally:
-            await catalog.close(grace_s=_STOP_GRACE_S)
+            await catalog.close(grace_s=CLI_STOP_GRACE_S)

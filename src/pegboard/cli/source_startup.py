@@ -10,9 +10,8 @@ from pegboard.catalog import Catalog
 from pegboard.cli.terminal import Terminal
 from pegboard.core.names import fold
 from pegboard.core.ports import Source
+from pegboard.model.bounds import CLI_SOURCE_WAIT_S
 from pegboard.model.json_types import is_list, is_object
-
-WAIT_S = 15.0
 
 
 @runtime_checkable
@@ -29,7 +28,7 @@ async def start_needed(
 ) -> None:
     """Start the sources that `tool` comes from, or those that may have tools for `profile`; then wait for their lists.
 
-    A source that takes longer than `WAIT_S` is told of on stderr, and is no reason to fail.
+    A source that takes longer than `CLI_SOURCE_WAIT_S` is told of on stderr, and is no reason to fail.
     """
     sources = catalog.registry.sources
     if not sources:
@@ -53,7 +52,7 @@ async def started(
         return {}
     waiting = [asyncio.create_task(_listed(sources[name], afresh=afresh), name=name) for name in names]
     try:
-        _, late = await asyncio.wait(waiting, timeout=WAIT_S)
+        _, late = await asyncio.wait(waiting, timeout=CLI_SOURCE_WAIT_S)
     finally:
         for task in waiting:
             task.cancel()
@@ -65,7 +64,9 @@ async def started(
             faults[task.get_name()] = fault = f"{type(error).__name__}: {error}"
             terminal.note(f"{task.get_name()!r} did not tell its tools, and they may be missing here. {fault}")
         elif task in late:
-            text = f"{task.get_name()!r} is still connecting after {WAIT_S:g} s: its tools may be missing here."
+            text = (
+                f"{task.get_name()!r} is still connecting after {CLI_SOURCE_WAIT_S:g} s: its tools may be missing here."
+            )
             terminal.note(f"{text} `pegboard doctor` tells more.")
     return faults
 

@@ -33,7 +33,7 @@ _UNSAFE = re.compile(
     "\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
 _LINES = re.compile("[\t\n]")
-WIDTH_WITHOUT_TERMINAL = 120
+WIDTH_WITHOUT_TERMINAL = 120  # not a limit: how wide text is drawn
 
 
 def safe(text: object, *, lines: bool = False) -> str:

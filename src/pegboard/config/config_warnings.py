@@ -10,9 +10,8 @@ from pegboard.config.forms.profile_form import ProfileForm
 from pegboard.config.profiles import globs_of, place_of, unmatched_globs
 from pegboard.core.judge import applies
 from pegboard.core.names import nearest
+from pegboard.model.bounds import LEFT_OUT_SHOWN
 from pegboard.model.error import Problem
-
-_MAX_LEFT_OUT = 20
 
 
 def warnings(config: Config, catalog: Catalog) -> list[Problem]:
@@ -26,9 +25,9 @@ def warnings(config: Config, catalog: Catalog) -> list[Problem]:
         problems += _idle_pins(declared, catalog)
     for tool in config.tools:
         left_out: Sequence[tuple[str, str]] = getattr(catalog.registry.sources.get(tool.value.name), "rejected", ())
-        problems += [tool.at.problem(f"{name!r} was left out: {reason}") for name, reason in left_out[:_MAX_LEFT_OUT]]
-        if len(left_out) > _MAX_LEFT_OUT:
-            problems.append(tool.at.problem(f"{len(left_out) - _MAX_LEFT_OUT} more were left out"))
+        problems += [tool.at.problem(f"{name!r} was left out: {reason}") for name, reason in left_out[:LEFT_OUT_SHOWN]]
+        if len(left_out) > LEFT_OUT_SHOWN:
+            problems.append(tool.at.problem(f"{len(left_out) - LEFT_OUT_SHOWN} more were left out"))
     return problems + list(_unreachable_tools(catalog))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
@@ -23,14 +23,13 @@ from pegboard.config.yaml.parser import parse
 from pegboard.config.yaml.problems import Report
 from pegboard.config.yaml.tree import At, Mark, Node, Scalar, Table
 from pegboard.core.names import fold, nearest
-from pegboard.model.bounds import Bounds
+from pegboard.model.bounds import CONFIG_FILES, Bounds
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.json_types import is_object
 from pegboard.sources.plugins import load_plugin
 
 M = TypeVar("M", bound=BaseModel)
 F = TypeVar("F", bound=Fragment)
-MAX_FILES: Final = 1_000
 
 
 def load(path: Path, *, env: Mapping[str, str]) -> Config:
@@ -122,8 +121,8 @@ class _Load:
                 if path.resolve() in seen:
                     continue
                 seen.add(path.resolve())
-                if len(seen) > MAX_FILES:
-                    self.report.add(at.problem(f"{pattern!r} leads to more than {MAX_FILES} files"))
+                if len(seen) > CONFIG_FILES:
+                    self.report.add(at.problem(f"{pattern!r} leads to more than {CONFIG_FILES} files"))
                     return
                 fragment = self.file(path, Fragment)
                 if fragment is not None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from pegboard.catalog import Catalog
 from pegboard.config.build import load_catalog
@@ -16,12 +16,11 @@ from pegboard.config.load import read
 from pegboard.config.python_modules import brought_files
 from pegboard.config.yaml.config_files import find_files
 from pegboard.core.ports import Source
+from pegboard.model.bounds import RELOAD_INTERVAL_S, RELOAD_RETIRE_S
 from pegboard.model.error import DefinitionError, PegboardError, Problem
 from pegboard.sources.builtin.kind import Lasting
 
 log = logging.getLogger("pegboard")
-INTERVAL_S: Final = 0.25
-_RETIRE_S: Final = 60.0
 # What tells two contents of a file apart without reading it; `None` where there is none.
 Mark = tuple[int, int, int, int] | None
 
@@ -69,7 +68,7 @@ class Reloader:
         check: Callable[[Catalog], object] = lambda _: None,
         on_reload: Callable[[Config], object] = lambda _: None,
         on_refused: Callable[[Sequence[Problem]], object] = lambda _: None,
-        interval_s: float = INTERVAL_S,
+        interval_s: float = RELOAD_INTERVAL_S,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self.config = config
@@ -153,7 +152,7 @@ class Reloader:
     async def _retire(self, sources: Sequence[Source], calls: set[str]) -> None:
         """Stop sources that are no longer declared when the calls that may use them have ended."""
         try:
-            for _ in range(int(_RETIRE_S / self._interval_s)):
+            for _ in range(int(RELOAD_RETIRE_S / self._interval_s)):
                 if calls.isdisjoint(self._catalog.guards.in_flight):
                     break
                 await self._sleep(self._interval_s)

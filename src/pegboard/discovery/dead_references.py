@@ -96,7 +96,8 @@ def _misspelt(name: str, known: Iterable[str]) -> str | None:
     if near is None:
         return None
     plain, meant = (re.sub(r"[_-]", "", word).casefold() for word in (name, near))
-    return near if plain == meant or _distance(plain, meant) <= (1 if len(meant) < 8 else 2) else None
+    slips = 1 if len(meant) < 8 else 2  # not a limit: a longer name may be more mistyped
+    return near if plain == meant or _distance(plain, meant) <= slips else None
 
 
 def _distance(one: str, other: str) -> int:

@@ -9,7 +9,7 @@ from pegboard.egress.files import Root
 from pegboard.model.bounds import DEFAULT_BOUNDS, READ_TEXT_CHARS
 from pegboard.model.error import CallError
 
-_CHUNK_BYTES = 64 * 1024
+_CHUNK_BYTES = 64 * 1024  # not a limit: how much is read at once
 # Files are not written in these, and they are slow on purpose-made input.
 _NO_ENCODINGS = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined"})
 

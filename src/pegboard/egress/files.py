@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from pegboard.model.bounds import LISTED_FILES, PATH_CHARS
+from pegboard.model.bounds import FILE_LOCK_PAUSE_S, FILE_LOCK_TRIES, LISTED_FILES, PATH_CHARS
 from pegboard.model.error import CallError, DefinitionError
 
 FileKind = Literal["file", "folder", "symlink", "special"]
@@ -23,7 +23,6 @@ WriteMode = Literal["overwrite", "append", "create"]
 
 _MARK = ".pegboard-"
 _LEFT_OVER = re.compile(r"\.pegboard-[0-9a-f]{16}\.tmp")
-_LOCK_TRIES, _LOCK_PAUSE_S = 100, 0.02
 # Never follow, never wait for the other end of a FIFO, never become anyone's terminal.
 _SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _REASONS = {
@@ -276,11 +275,11 @@ def _put(folder: int, name: str, content: bytes, *, permissions: int | None, is_
 @contextmanager
 def _locked(folder: int, path: str) -> Generator[None]:
     """Hold the folder against other writers of ours, so that two appends both arrive."""
-    for _ in range(_LOCK_TRIES):
+    for _ in range(FILE_LOCK_TRIES):
         with suppress(BlockingIOError):
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break
-        time.sleep(_LOCK_PAUSE_S)
+        time.sleep(FILE_LOCK_PAUSE_S)
     else:
         raise CallError("busy", f"The folder of {path!r} is being written to. Try again.")
     try:

@@ -23,7 +23,7 @@ from pegboard.model.error import CallError
 
 _log = logging.getLogger(__name__)
 _INHERITED = ("PATH", "HOME", "LANG", "TERM")
-_POLL_S = 0.02
+_POLL_S = 0.02  # not a limit: how often it is looked
 # Reading the process table takes milliseconds; a thread of our own cannot be starved by tools that hang.
 _TABLE_READERS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="pegboard-process-table")
 

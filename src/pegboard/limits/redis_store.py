@@ -26,7 +26,7 @@ from pegboard.model.secret import Secret
 
 Hits = Sequence[tuple[tuple[str | None, ...], RateLimit]]
 
-_STEPS = 10
+_STEPS = 10  # not a limit: how often it is looked
 _SCHEMES = ("redis", "rediss", "redis+unix")
 
 # Each key is a list of times, newest first: full while its `limit`th is younger than the window. All windows or none.

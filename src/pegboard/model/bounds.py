@@ -120,12 +120,22 @@ MCP_LOCK_STRICT_BYTES = 4_000_000  # a larger lock, which we wrote ourselves, is
 # -- sources: built-in tools
 BUILTIN_GRACE_S = 1.0  # what the executor waits past a tool's own deadline, so that the tool tells what ran out of time
 CACHE_ENTRY_BYTES = 1 * KIB  # what a cached value costs beside its key and its text, at most
+SEARCH_PAGE_HITS = 100  # read of one answer of a search engine
+SEARCH_PAGE_S = 6.0  # for reading a page of hits
+SEARCH_TEXT_CHARS = 20_000  # of each text of a hit, before it is made plain
+SEARCH_TITLE_CHARS = 500  # of a hit
+SEARCH_DATE_CHARS = 100  # of a hit
 SEARCH_HIT_CHARS = 4_000  # of each text of a search hit
 SEARCH_SNIPPET_BYTES = 4_000  # of a search hit
 SEARCH_LINK_FIELDS = 20  # of the query of a search engine's own link
+WIKIPEDIA_TITLE_CHARS = 500  # of an article
+WIKIPEDIA_EXTRACT_BYTES = 200_000  # of its text
+WIKIPEDIA_GUESSES = 5  # where an article is not found
 HTTP_RESULT_ROOM_BYTES = 128 * KIB  # of a result, left for what stands beside the body
 TRANSFORM_INLINE_S = 0.01  # what takes longer is begun again in a thread, where it holds up nobody
 TRANSFORM_START_S = 4.0  # what the child may need to start, on a busy machine
+TEMPLATE_EXPONENT = 100  # of a power in a template ...
+TEMPLATE_POWER_BASE = 10**12  # ... and its base
 SCRAPE_EXTRACT_S = 15.0  # for the reading of a page, past the fetching; importing the reader is most of it
 SCRAPE_CHARS = 400_000  # of a page's text ...
 SCRAPE_OUTPUT_BYTES = 4 * MIB  # ... and what the reader writes of it
@@ -143,6 +153,8 @@ SQLITE_TRIM_CHARS = 1_000  # different ones to trim
 
 # -- egress: files
 PATH_CHARS = 4096  # of a path, as Linux has it
+FILE_LOCK_TRIES = 100  # for a file that somebody else has locked ...
+FILE_LOCK_PAUSE_S = 0.02  # ... with so long between them
 LISTED_FILES = 1_000  # of one folder
 READ_TEXT_CHARS = 50_000  # of one file, unless the reader says otherwise
 
@@ -225,5 +237,72 @@ SEARCH_VISIBLE_SETS = 256  # of callers, remembered for one snapshot
 SEARCH_NEAR_NAMESPACES = 3  # told when nothing was found
 SEARCH_QUERY_CHARS = 4_000  # that the index reads
 SEARCH_QUERY_WORDS = 64  # different ones of one query
+SEARCH_SPELLINGS = 3  # near one unknown word
 SEARCH_WORDS_REMEMBERED = 1 << 16  # cut and stemmed
 SEARCH_LANGUAGES_REMEMBERED = 1 << 8  # sets of them, with their stop words
+
+# -- server: what is common to its doors
+SHUTDOWN_GRACE_S = 10.0  # for calls that run when the server is told to stop
+AFTER_GRACE_S = 2.0  # what stopped calls get to write their last answer
+EXIT_THREAD_S = 0.5  # for a thread that still runs when the process ends
+CREDENTIAL_CHARS = 16 * KIB  # of a bearer credential
+ENVELOPE_LEVELS = 4  # of JSON that the protocol itself puts around arguments
+HOSTS_REMEMBERED = 256  # pairs of Host and Origin that were let in
+HEADER_BYTES = 128 * KIB  # of one request's headers
+CONTEXTS_REMEMBERED = 1_024  # contexts that new ones are copied from, one a principal
+STREAM_EVENTS = 1_000  # that wait for one listener; the oldest go
+STREAM_BYTES = 4 * MIB  # of them
+
+# -- server: the HTTP API
+QUERY_FIELDS = 20  # of one URL
+# A call refused within this time, before its first progress, is answered with its own HTTP status.
+API_OPEN_STREAM_S = 0.05
+API_CURSOR_CHARS = 200  # of a cursor that is looked at
+CHANGES_SETTLE_S = 0.02  # changes within this time are told as one: a module declares its tools one by one
+API_STREAMS = 1_000  # open at once, of everybody ...
+API_STREAMS_OF_ONE = 20  # ... and of one caller
+API_TYPED_TOOLS = 500  # with more, the document has one path for all of them
+STREAM_PING_S = 15.0  # a stream silent for this long sends a comment, so that nothing on the way closes it
+API_PAGE_TOOLS = 100  # of one page, unless the request says otherwise ...
+API_MOST_PAGE_TOOLS = 1_000  # ... and at most
+API_FOUND_TOOLS = 50  # of one search, at most
+API_QUERY_CHARS = 1_000  # of one search
+
+# -- server: MCP
+WATCHED_AFTER_S = 0.02  # a call that still runs after this long gets a watcher; most are done by then
+RECONNECT_MS = 500  # that a client shall wait before it takes up a stream again
+HEADER_SETS_REMEMBERED = 2_048  # that were let in ...
+HEADERS_REMEMBERED = 24  # ... of no more headers than this
+MCP_LISTENING_STREAMS_OF_ONE = 100  # caller
+META_REMEMBERED = KIB  # forms of `_meta` that were accepted
+META_REMEMBERED_BYTES = 4_096  # of such a form
+MCP_PAGE_RESOURCES = 1_000  # of one page
+MCP_SUGGESTIONS = 100  # of one completion; the protocol's own limit
+MCP_PAGE_TOOLS = 2_000  # of one page
+SDK_MESSAGES_IN_HAND = 16  # between a transport of ours and the SDK
+SAMPLED_TOKENS = 1_000  # that a client's model is asked for, unless the tool says otherwise
+REQUEST_STATE_S = 600.0  # that an answer to a question may take
+USED_STATES = 100_000  # remembered, so that none is used twice
+SESSION_TELL_S = 1.0  # for telling one session of a change
+SESSION_MESSAGES = 256  # of one session, to be sent again to a client that lost them ...
+SESSION_BYTES = 2 * MIB  # ... and their size
+SESSION_SUBSCRIPTIONS = 1_000  # to resources
+SESSIONS_OF_ONE = 1_000  # a tenth of the sessions that the SDK keeps: one credential must leave room for the others
+LIST_TTL_MS = 60_000  # that a client may go on using a list
+STARTING_TTL_MS = 1_000  # while a source has yet to give its first lists
+STDIO_END_GRACE_S = 0.5  # for answers after the end of input (`printf … | pegboard serve --stdio`)
+
+# -- config
+LEFT_OUT_SHOWN = 20  # operations of one API, each as a problem of its own
+CONFIG_FILE_BYTES = 1 * MIB  # of one file
+CONFIG_FILES = 1_000  # that one config leads to
+YAML_NODES = 100_000  # as if every alias were written out: a few aliases of aliases can mean billions
+OPENAPI_YAML_BYTES = 4 * MIB  # YAML is read by a slow and careful reader: what is larger comes as JSON
+RELOAD_INTERVAL_S = 0.25  # between two looks at the files
+RELOAD_RETIRE_S = 60.0  # for calls of a source that a reload took away
+
+# -- cli
+CLI_REF_STEPS = 32  # references that lead to references, in a schema that options are made of
+REFS_FILE_BYTES = 2 * MIB  # of a file that is searched for names of tools
+CLI_STOP_GRACE_S = 1.0  # for calls that run when a command ends
+CLI_SOURCE_WAIT_S = 15.0  # for a source to connect; then the command goes on without it

@@ -11,6 +11,7 @@ from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
 from pegboard.catalog import Catalog
+from pegboard.model.bounds import SHUTDOWN_GRACE_S
 from pegboard.server.authenticator import Authenticator
 from pegboard.server.event_hub import EventHub
 from pegboard.server.gateway import gateway_of
@@ -22,8 +23,6 @@ from pegboard.server.listener import listen
 from pegboard.server.mcp.endpoint import Endpoint
 from pegboard.server.principal import choose_profile
 
-GRACE_S = 10.0
-
 
 def http_app(
     catalog: Catalog,
@@ -33,7 +32,7 @@ def http_app(
     allowed_hosts: Sequence[str] = LOOPBACK_HOSTS,
     keys: tuple[bytes, ...] = (),
     problems: Callable[[], Sequence[object]] = tuple,
-    grace_s: float = GRACE_S,
+    grace_s: float = SHUTDOWN_GRACE_S,
 ) -> Starlette:
     """Return an ASGI app that serves the catalog's tools: over MCP at `/mcp`, as plain HTTP below `/v1`.
 
@@ -110,7 +109,7 @@ def run_http(
     allowed_hosts: Sequence[str] = (),
     keys: tuple[bytes, ...] = (),
     problems: Callable[[], Sequence[object]] = tuple,
-    grace_s: float = GRACE_S,
+    grace_s: float = SHUTDOWN_GRACE_S,
 ) -> None:
     """Serve the catalog over HTTP until SIGTERM or SIGINT, then let running calls end for `grace_s`.
 

@@ -12,6 +12,7 @@ from pegboard.auth.rejections import BadCredentialError, InsufficientScopeError,
 from pegboard.auth.rules import AnonymousRule, Grant, IdentityRules
 from pegboard.catalog import Catalog
 from pegboard.lazy import LazyModule
+from pegboard.model.bounds import CREDENTIAL_CHARS
 from pegboard.model.profile import Profile
 from pegboard.server.challenges import Challenges
 from pegboard.server.host_guard import LOOPBACK_HOSTS, HostGuard, Refusal
@@ -33,7 +34,6 @@ _NOT_NOW = Refusal(
 _NOT_HERE = Refusal(status=403, text="This credential may do nothing here. Ask the operator for a rule that names it.")
 _FORWARDED = (b"forwarded", b"via", b"x-real-ip", b"x-client-ip", b"true-client-ip", b"cf-connecting-ip")
 _X_FORWARDED = b"x-forwarded"
-_MAX_CHARS = 16 * 1024
 
 Scope = MutableMapping[str, Any]
 
@@ -122,7 +122,7 @@ class Authenticator:
     async def _verified(self, shown: list[bytes], scope: Scope) -> Authenticated | Refusal:
         scheme, _, credential = shown[0].strip(b" \t").partition(b" ")
         credential = credential.strip(b" ")
-        is_plain = credential.isascii() and 0 < len(credential) <= _MAX_CHARS and b" " not in credential
+        is_plain = credential.isascii() and 0 < len(credential) <= CREDENTIAL_CHARS and b" " not in credential
         if len(shown) > 1 or scheme.lower() != b"bearer" or not is_plain:
             return self._challenges.invalid(scope)
         try:

@@ -10,17 +10,15 @@ from typing import Any
 import orjson
 
 from pegboard.core.schema import parse_json
-from pegboard.model.bounds import Bounds
+from pegboard.model.bounds import ENVELOPE_LEVELS, Bounds
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
-_FEW_BRACKETS = 32
-_MANY = 1 << 40
+_FEW_BRACKETS = 32  # not a limit: what has more is left to the careful reader
+_MANY = 1 << 40  # not a limit: stands for too many
 _SCALARS = frozenset((str, int, bool, type(None)))
-_ENVELOPE_LEVELS = 4
-"""Levels of JSON that the protocol itself puts around arguments."""
 
 
 class BodyError(Exception):
@@ -40,7 +38,7 @@ class BodyReader:
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
-        self._message_bounds = replace(bounds, json_depth=bounds.json_depth + _ENVELOPE_LEVELS)
+        self._message_bounds = replace(bounds, json_depth=bounds.json_depth + ENVELOPE_LEVELS)
 
     async def read(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
         """Return the whole body.

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from pegboard.core.call.events import as_observers
+from pegboard.model.bounds import STREAM_BYTES, STREAM_EVENTS
 from pegboard.model.context import ToolContext
 from pegboard.model.event import Event
 from pegboard.model.json_types import JSON
@@ -20,8 +21,6 @@ from pegboard.server.principal import Principal
 
 Owner = tuple[str, str | None, str | None]
 """Whose calls and streams they are: the verified credential, and the user and space that the host made of it."""
-_MAX_EVENTS = 1_000
-_MAX_BYTES = 4 * 1024 * 1024
 
 
 def owner_of(principal: Principal, ctx: ToolContext) -> Owner:
@@ -55,7 +54,7 @@ class Outbox:
         """Add an event; from the loop's own thread."""
         self._frames.append(frame)
         self._size += len(frame)
-        while len(self._frames) > _MAX_EVENTS or (self._size > _MAX_BYTES and len(self._frames) > 1):
+        while len(self._frames) > STREAM_EVENTS or (self._size > STREAM_BYTES and len(self._frames) > 1):
             self._size -= len(self._frames.popleft())
             self._dropped += 1
         self.wake.set()

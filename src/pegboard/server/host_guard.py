@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pegboard.core.bounded_cache import BoundedCache
+from pegboard.model.bounds import HOSTS_REMEMBERED
 from pegboard.model.error import DefinitionError
 
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
 _ORIGIN = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
-_REMEMBERED = 256
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -39,7 +39,7 @@ class HostGuard:
 
     def __init__(self, hosts: Iterable[str]) -> None:
         self.hosts = frozenset(host.lower() for host in hosts)
-        self._good = BoundedCache[tuple[bytes | None, bytes | None], None](max_entries=_REMEMBERED)
+        self._good = BoundedCache[tuple[bytes | None, bytes | None], None](max_entries=HOSTS_REMEMBERED)
 
     def refusal(self, headers: Headers) -> Refusal | None:
         """Return why these headers are refused; `None` lets the request in."""

@@ -7,9 +7,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from pegboard.model.bounds import DEFAULT_BOUNDS
-
-_MAX_HEADER_BYTES = 128 * 1024
+from pegboard.model.bounds import DEFAULT_BOUNDS, HEADER_BYTES
 
 
 class HttpConnection(HttpToolsProtocol):
@@ -34,7 +32,7 @@ class HttpConnection(HttpToolsProtocol):
         super().data_received(data)
         if not self._is_in_head:
             return
-        if self._head_bytes > _MAX_HEADER_BYTES:
+        if self._head_bytes > HEADER_BYTES:
             self.send_400_response("The headers are too long.")
         elif self._deadline is None:
             self._expect_head()

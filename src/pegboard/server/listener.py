@@ -15,13 +15,11 @@ import uvicorn
 import uvloop
 from starlette.types import ASGIApp
 
-from pegboard.model.bounds import Bounds
+from pegboard.model.bounds import AFTER_GRACE_S, Bounds
 from pegboard.server.http_connection import HttpConnection
 from pegboard.server.process_exit import leave, leave_if_held
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_AFTER_GRACE_S = 2.0
-"""What stopped calls get to write their last answer."""
 
 
 class Listener(uvicorn.Server):
@@ -104,7 +102,7 @@ def listen(
         log_level="warning",
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=round(grace_s + _AFTER_GRACE_S) or 1,
+        timeout_graceful_shutdown=round(grace_s + AFTER_GRACE_S) or 1,
     )
     server = Listener(config, on_ready=on_ready, drain=drain)
     with _bound(host, port) as listening:

@@ -10,6 +10,7 @@ from typing import Any, Protocol, cast
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.names import nearest
+from pegboard.model.bounds import CONTEXTS_REMEMBERED
 from pegboard.model.context import CallBudget, ToolContext
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSONValue
@@ -19,7 +20,6 @@ from pegboard.model.secret import Secret
 
 ANONYMOUS = "anonymous"
 DEFAULT_PROFILE = "default"
-_MAX_PATTERNS = 1_024
 _WORDS = ("user", "space", "roles", "session", "profile")
 
 
@@ -120,7 +120,7 @@ def context_maker(config: object, *, context_type: type[ToolContext] = ToolConte
 
 def _renewing(make: ContextFor) -> ContextFor:
     """Return what makes equal contexts by copying one for each principal: thirty fields cost more than many a call."""
-    patterns = BoundedCache[Principal, ToolContext](max_entries=_MAX_PATTERNS)
+    patterns = BoundedCache[Principal, ToolContext](max_entries=CONTEXTS_REMEMBERED)
     prefix, numbers = os.urandom(8).hex(), itertools.count(1)
 
     def renew(principal: Principal) -> ToolContext:

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 
-_THREAD_GRACE_S = 0.5
+from pegboard.model.bounds import EXIT_THREAD_S
 
 
 def leave_if_held() -> None:
@@ -16,7 +16,7 @@ def leave_if_held() -> None:
         return
     for thread in threading.enumerate():
         if thread.name.startswith("pegboard-tool"):
-            thread.join(_THREAD_GRACE_S)
+            thread.join(EXIT_THREAD_S)
             if thread.is_alive():
                 leave()
 

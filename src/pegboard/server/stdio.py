@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pegboard.catalog import Catalog
 from pegboard.core.schema import parse_json
 from pegboard.lazy import LazyModule
+from pegboard.model.bounds import CHANGES_SETTLE_S, MCP_PAGE_TOOLS, SHUTDOWN_GRACE_S, STDIO_END_GRACE_S
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.server.gateway import Gateway, gateway_of
@@ -29,13 +30,8 @@ if TYPE_CHECKING:
 else:
     sdk_pipe = LazyModule("pegboard.server.mcp.sdk_pipe")
 
-GRACE_S = 10.0
-_EOF_GRACE_S = 0.5
-"""After the end of input, how long answers to what was asked may still take (`printf … | pegboard serve --stdio`)."""
-_SETTLE_S = 0.02
-_GREETED = 2
+_GREETED = 2  # not a limit: of the protocol
 """Messages of an earlier session before it is open: initialize and initialized."""
-PAGE_TOOLS = 2_000
 
 
 def run_stdio(
@@ -44,7 +40,7 @@ def run_stdio(
     *,
     profile: str | None = None,
     identity: Mapping[str, str] | object = None,
-    grace_s: float = GRACE_S,
+    grace_s: float = SHUTDOWN_GRACE_S,
 ) -> None:
     """Serve the catalog on standard input and output until the input ends, or SIGINT or SIGTERM.
 
@@ -67,7 +63,9 @@ def run_stdio(
     leave_if_held()
 
 
-async def serve_stdio(catalog: Catalog, gateway: Gateway, principal: Principal, *, grace_s: float = GRACE_S) -> None:
+async def serve_stdio(
+    catalog: Catalog, gateway: Gateway, principal: Principal, *, grace_s: float = SHUTDOWN_GRACE_S
+) -> None:
     """Serve on the process's own standard input and output, on the running loop."""
     async with standard_streams(catalog.registry.bounds.message_line_bytes) as streams:
         await catalog.start()
@@ -112,9 +110,9 @@ class StdioConnection:
         bounds = gateway.catalog.registry.bounds
         self._bounds = replace(bounds, request_body_bytes=bounds.message_line_bytes, json_depth=bounds.json_depth + 4)
         server = server_words(gateway.catalog.name)
-        self._handshake = Handshake(gateway, server=server, page_tools=PAGE_TOOLS)
+        self._handshake = Handshake(gateway, server=server, page_tools=MCP_PAGE_TOOLS)
         self._fast_path = FastPath(
-            gateway, server=server, page_tools=PAGE_TOOLS, seal=self._seal, discover=self._handshake.discover
+            gateway, server=server, page_tools=MCP_PAGE_TOOLS, seal=self._seal, discover=self._handshake.discover
         )
         self._missed: list[bytes] = []
         self._is_telling = False
@@ -143,7 +141,7 @@ class StdioConnection:
                     break
                 await self._take(line)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(grace_s if self._is_stopped else _EOF_GRACE_S):
+                async with asyncio.timeout(grace_s if self._is_stopped else STDIO_END_GRACE_S):
                     await self._answers_due()
         finally:
             for end in ends:
@@ -154,7 +152,7 @@ class StdioConnection:
         """Note a change of the catalog, in whatever thread; once the SDK is loaded, it tells of changes."""
         if self._pipe is None and len(self._missed) == _GREETED and not self._is_telling:
             self._is_telling = True
-            self._loop.call_soon_threadsafe(self._loop.call_later, _SETTLE_S, self._tell_changed)
+            self._loop.call_soon_threadsafe(self._loop.call_later, CHANGES_SETTLE_S, self._tell_changed)
 
     def _tell_changed(self) -> None:
         self._is_telling = False

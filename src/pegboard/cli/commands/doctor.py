@@ -15,10 +15,11 @@ from typing import Any, Literal
 from pegboard.cli.faults import Exit
 from pegboard.cli.options import Given
 from pegboard.cli.project import Project, load
-from pegboard.cli.source_startup import WAIT_S, started
+from pegboard.cli.source_startup import started
 from pegboard.cli.terminal import Column
 from pegboard.config.forms.predicate_form import secret_names
 from pegboard.core.ports import Source
+from pegboard.model.bounds import CLI_SOURCE_WAIT_S
 from pegboard.model.json_types import JSON
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.source_state import SourceStatus
@@ -26,7 +27,7 @@ from pegboard.model.source_state import SourceStatus
 _EXTRA = re.compile(r"([A-Za-z0-9._-]+).*;.*extra *== *[\"']([a-z0-9_-]+)[\"']")
 _COLUMNS = (Column(head="What", style="bold"), Column(head="State"), Column(head="What to do"))
 _CURES: dict[SourceStatus, str] = {
-    "connecting": f"It has not answered within {WAIT_S:g} s. See that it runs, and what its own log says.",
+    "connecting": f"It has not answered within {CLI_SOURCE_WAIT_S:g} s. See that it runs, and what its own log says.",
     "unreachable": "See that the server runs, and that its command or address is right",
     "auth_required": "Give it valid credentials",
     "quarantined": "Restore pegboard.lock from your version control, or delete it and run `pegboard lock`.",
@@ -148,7 +149,7 @@ def _keys(project: Project) -> Iterator[Finding]:
 async def _limits(project: Project) -> list[Finding]:
     if project.config.limit_store is None:
         return []
-    probe = [(("pegboard-doctor",), RateLimit(max_calls=1, window_s=1.0))]
+    probe = [(("pegboard-doctor",), RateLimit(max_calls=1, window_s=1.0))]  # not a limit: any will do
     try:
         answer = project.catalog.guards.limits.wait_s(probe, charge=False)
         if inspect.isawaitable(answer):

@@ -30,7 +30,7 @@ _COLUMNS = (
     Column(head="Made"),
     Column(head="Ends"),
 )
-_DAY_S = 86_400
+_DAY_S = 86_400  # not a limit: what a day is
 
 
 def keys_command(

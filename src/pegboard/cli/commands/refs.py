@@ -13,9 +13,9 @@ from pegboard.cli.options import Given
 from pegboard.cli.project import Project, opened
 from pegboard.discovery.dead_references import KnownNames, Reference, dead_references
 from pegboard.discovery.meta_tools.specs import MetaNames
+from pegboard.model.bounds import REFS_FILE_BYTES
 from pegboard.model.json_types import JSON
 
-_MAX_BYTES = 2 * 1024 * 1024
 _SKIPPED = frozenset(("node_modules", "__pycache__", "venv", "dist", "build"))
 
 
@@ -67,7 +67,7 @@ def _files(path: Path) -> Iterator[Path]:
 def _text(path: Path) -> str:
     """Return the text of a file; nothing for one that is too large or no text."""
     try:
-        if path.stat().st_size > _MAX_BYTES:
+        if path.stat().st_size > REFS_FILE_BYTES:
             return ""
         text = path.read_text(encoding="utf-8")  # raw: the operator's file, named on the command line
     except (OSError, UnicodeDecodeError):

@@ -26,8 +26,8 @@ _HOSTS = "Name by which clients reach the server, beside those of this machine; 
 _STDIO = "Speak on standard input and output, to the program that started this one."
 
 # uvicorn logs why it cannot have the address, and ends the process with this code.
-_UVICORN_STARTUP_FAILURE = 3
-_LAST_PORT = 65535
+_UVICORN_STARTUP_FAILURE = 3  # not a limit: uvicorn's exit code
+_LAST_PORT = 65535  # not a limit: of TCP
 
 
 def serve_command(

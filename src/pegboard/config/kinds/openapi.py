@@ -19,15 +19,13 @@ from pegboard.config.yaml.config_files import read_text
 from pegboard.config.yaml.parser import parse
 from pegboard.config.yaml.tree import Items, Node, Table
 from pegboard.core.schema import parse_json
-from pegboard.model.bounds import MIB, Bounds
+from pegboard.model.bounds import OPENAPI_DOCUMENT_KEYS, OPENAPI_YAML_BYTES, Bounds
 from pegboard.model.error import CallError, DefinitionError, Problem
 from pegboard.model.json_types import JSONValue
 from pegboard.model.secret import Secret
 from pegboard.model.tool import ToolSpec
 from pegboard.sources.openapi.openapi_source import ApiSettings, OpenApiSource
 
-# YAML is read by a slow and careful reader: what is larger comes as JSON.
-MAX_YAML_BYTES = 4 * MIB
 # Of an API it can be said: all of its operations end with it.
 _DEPRECATED = "deprecated"
 
@@ -152,13 +150,13 @@ def description_value(text: str, *, bounds: Bounds) -> JSONValue:
         DefinitionError: it is neither, or too large.
     """
     if text.lstrip()[:1] == "{":
-        room = replace(bounds, request_body_bytes=bounds.upstream_list_bytes, json_keys=1_000_000)
+        room = replace(bounds, request_body_bytes=bounds.upstream_list_bytes, json_keys=OPENAPI_DOCUMENT_KEYS)
         try:
             return parse_json(text, bounds=room)
         except CallError as error:
             raise DefinitionError(f"cannot be read as JSON: {error.error.message}") from None
-    if len(text) > MAX_YAML_BYTES:
-        raise DefinitionError(f"is YAML of more than {MAX_YAML_BYTES:,} bytes; convert it to JSON")
+    if len(text) > OPENAPI_YAML_BYTES:
+        raise DefinitionError(f"is YAML of more than {OPENAPI_YAML_BYTES:,} bytes; convert it to JSON")
     root, problems = parse(text, file="line", scalar_keys=True)
     if problems or root is None:
         raise DefinitionError(f"cannot be read as YAML: {problems[0] if problems else 'it is empty'}")

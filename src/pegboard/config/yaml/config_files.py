@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Final
 
 from pegboard.config.yaml.tree import Mark
-from pegboard.model.bounds import MIB
+from pegboard.model.bounds import CONFIG_FILE_BYTES
 from pegboard.model.error import Problem
 
-MAX_FILE_BYTES: Final = 1 * MIB
 _VARIABLE = re.compile(r"\$\{(\w+)")
 
 
-def read_text(path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> str | Problem:
+def read_text(path: Path, *, max_bytes: int = CONFIG_FILE_BYTES) -> str | Problem:
     """Return the text of a file, or why there is none."""
 
     def refused(message: str) -> Problem:

@@ -22,12 +22,10 @@ from ruamel.yaml.events import (
 from ruamel.yaml.reader import ReaderError
 
 from pegboard.config.yaml.tree import Items, Mark, Node, Scalar, ScalarValue, Table
-from pegboard.model.bounds import DEFAULT_BOUNDS
+from pegboard.model.bounds import DEFAULT_BOUNDS, YAML_NODES
 from pegboard.model.error import Problem
 
 MAX_DEPTH: Final = DEFAULT_BOUNDS.json_depth
-# As if every alias were written out: a few short lines of aliases of aliases can mean billions.
-MAX_NODES: Final = 100_000
 
 _STANDARD = "tag:yaml.org,2002:"
 _TEXT_TAGS = frozenset({"!", f"{_STANDARD}str"})
@@ -203,9 +201,9 @@ class _Composer:
         self._place(self._named(done.anchor, node))
 
     def _check_extent(self, node: Node) -> None:
-        if node.size > MAX_NODES:
+        if node.size > YAML_NODES:
             raise _stop(
-                node.mark, f"more than {MAX_NODES:,} values, aliases written out; split the file, or use fewer aliases"
+                node.mark, f"more than {YAML_NODES:,} values, aliases written out; split the file, or use fewer aliases"
             )
         if node.depth + len(self._open) > MAX_DEPTH:
             raise _stop(

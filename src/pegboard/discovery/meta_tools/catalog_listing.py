@@ -12,7 +12,7 @@ from pegboard.model.bounds import LISTED_LINE_CHARS
 from pegboard.model.tool import ToolEntry
 
 # With how many tools a namespace is shown, the most that a budget has room for.
-_SHARES = (1_000, 60, 30, 20, 12, 8, 5, 3, 2, 1)
+_SHARES = (1_000, 60, 30, 20, 12, 8, 5, 3, 2, 1)  # not a limit: tools named of each group, tried in turn
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

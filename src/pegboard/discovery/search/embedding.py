@@ -13,7 +13,9 @@ from pegboard.model.bounds import SEARCH_FUSED_HITS
 
 Vectors = NDArray[np.floating[Any]]
 
-_RECIPROCAL_OFFSET = 60  # Source: Cormack, Clarke, Büttcher, "Reciprocal Rank Fusion", 2009
+_RECIPROCAL_OFFSET = (
+    60  # not a limit: of the paper by Cormack, Clarke, Büttcher, "Reciprocal Rank Fusion", 2009  # not a limit:
+)
 
 
 def embedded(texts: Sequence[str], embedder: Embedder) -> Vectors:

@@ -78,7 +78,7 @@ def _trigrams_of(term: str) -> set[str]:
 def _trigram_table(vocabulary: Iterable[str]) -> dict[str, tuple[str, ...]]:
     table: dict[str, list[str]] = {}
     for term in vocabulary:
-        if len(term) > 3:
+        if len(term) > 3:  # not a limit: shorter words have too few trigrams
             for gram in _trigrams_of(term):
                 table.setdefault(gram, []).append(term)
     return {gram: tuple(terms) for gram, terms in table.items()}

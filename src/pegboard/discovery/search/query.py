@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pegboard.discovery.search.postings import Postings, spellings_near
 from pegboard.discovery.search.synonyms import SYNONYMS
 from pegboard.discovery.search.terms import ENGLISH, Languages, languages_of, stem, stems, word_parts, words_of
-from pegboard.model.bounds import SEARCH_QUERY_CHARS, SEARCH_QUERY_WORDS
+from pegboard.model.bounds import SEARCH_QUERY_CHARS, SEARCH_QUERY_WORDS, SEARCH_SPELLINGS
 
 # Words of asking rather than of what is asked for: they say nothing about a tool. Forms, not stems: who is currently
 # planning something asks for neither the current weather nor a plan.
@@ -30,10 +30,10 @@ _CLAUSE_END = re.compile(r"[.?!;](?=\s|$)|[。？！；]|\n|\s[+/]\s|,\s+and\s|\
 _ARGUMENT = re.compile(
     r"https?://\S+|[\w.+-]+@[\w-]+\.\w[\w.-]*|(?<![\w:/])~?(?:/[\w.@%+-]+)+/?|[\"“'‘][^\"”'’\n]{1,60}[\"”'’](?!\w)"
 )
-_SPLIT_SHARE = 0.5
-_SPELLING_SHARE = 0.8
-_LEAST_SPELLING = 0.5
-_LEAST_SLIPPED = 6  # letters; among shorter words too many are one letter apart
+_SPLIT_SHARE = 0.5  # not a limit: a weight of the ranking
+_SPELLING_SHARE = 0.8  # not a limit: a weight of the ranking
+_LEAST_SPELLING = 0.5  # not a limit: a weight of the ranking
+_LEAST_SLIPPED = 6  # not a limit: among shorter words too many are one letter apart
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,8 +135,8 @@ def _group(part: str, following: str, spoken: Languages, vocabulary: Vocabulary,
         is_known = len(halves) == 2 and vocabulary.together(*halves)
     if not exact and similar:
         is_known = True
-    elif not exact and len(term) > 3:
-        near = spellings_near(term, vocabulary.postings, known=known, least=_LEAST_SPELLING, count=3)
+    elif not exact and len(term) > 3:  # not a limit: a shorter word has no spelling near it
+        near = spellings_near(term, vocabulary.postings, known=known, least=_LEAST_SPELLING, count=SEARCH_SPELLINGS)
         exact = {other: _SPELLING_SHARE * share for other, share in near}
         is_known = len(part) >= _LEAST_SLIPPED and any(_is_one_slip(term, other) for other in exact)
     return TermGroup(exact=tuple(exact.items()), similar=similar, is_known=is_known, is_argument=is_argument)

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 
 from starlette.types import Receive, Scope, Send
 
+from pegboard.model.bounds import QUERY_FIELDS
 from pegboard.model.json_types import JSON, is_object
 from pegboard.server.authenticator import Authenticator
 from pegboard.server.body_reader import BodyError, BodyReader, ClientLeftError
@@ -23,7 +24,6 @@ from pegboard.server.http_api.responses import Reply, problem_reply
 from pegboard.server.principal import Principal
 
 log = logging.getLogger("pegboard.serve")
-_MAX_QUERY_FIELDS = 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -160,7 +160,7 @@ class PathApp:
     def _words(self, raw: bytes) -> dict[str, str]:
         """Return the query; a word that is unknown or said twice is refused, not ignored."""
         try:
-            pairs = parse_qsl(raw.decode("latin-1"), keep_blank_values=True, max_num_fields=_MAX_QUERY_FIELDS)
+            pairs = parse_qsl(raw.decode("latin-1"), keep_blank_values=True, max_num_fields=QUERY_FIELDS)
         except ValueError:
             raise ProblemError(400, "bad_request", "The query has too many fields.") from None
         words = dict(pairs)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+from pegboard.model.bounds import API_OPEN_STREAM_S, STREAM_PING_S
 from pegboard.model.json_types import JSON
 from pegboard.model.result import ToolResult
 from pegboard.providers.mcp import mcp_result
 from pegboard.server.event_hub import Follower, Outbox, frame, owner_of
 from pegboard.server.http_api.api_app import Api, ApiRequest, ended, left
 from pegboard.server.http_api.problem_details import not_found, problem_of
-from pegboard.server.http_api.responses import PING_EVERY_S, EventStream, Reply, json_reply, wants_events
-
-_OPEN_AFTER_S = 0.05
-"""A call refused within this time, and before its first progress, is answered with its own HTTP status."""
+from pegboard.server.http_api.responses import EventStream, Reply, json_reply, wants_events
 
 Running = asyncio.Task[ToolResult]
 
@@ -59,7 +57,7 @@ class Calls:
                 await stream.write(_last_frame(running.result(), following.call_id))
                 await stream.close()
                 return
-            if not await outbox.filled(PING_EVERY_S):
+            if not await outbox.filled(STREAM_PING_S):
                 await stream.ping()
 
     async def cancel(self, request: ApiRequest) -> Reply:
@@ -76,7 +74,7 @@ async def _begun(outbox: Outbox, running: Running, leaving: asyncio.Task[None]) 
     for task in (running, leaving):
         task.add_done_callback(lambda _: outbox.wake.set())
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_OPEN_AFTER_S):
+        async with asyncio.timeout(API_OPEN_STREAM_S):
             while not (running.done() or leaving.done() or outbox.waiting > 1):
                 outbox.wake.clear()
                 await outbox.wake.wait()

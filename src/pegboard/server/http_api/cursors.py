@@ -7,9 +7,8 @@ import hmac
 import secrets
 
 from pegboard.core.digests import canonical_json
+from pegboard.model.bounds import API_CURSOR_CHARS
 from pegboard.server.http_api.problem_details import not_found
-
-_MAX_CHARS = 200
 
 
 class Cursors:
@@ -34,7 +33,7 @@ class Cursors:
             ProblemError: it is none, or was made for another caller or list.
         """
         try:
-            number, _, mark = base64.b64decode(cursor[:_MAX_CHARS], altchars=b"-_", validate=True).partition(b".")
+            number, _, mark = base64.b64decode(cursor[:API_CURSOR_CHARS], altchars=b"-_", validate=True).partition(b".")
             place = int(number) if number.isdigit() else -1
         except ValueError:
             place, mark = -1, b""

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+from pegboard.model.bounds import API_STREAMS, API_STREAMS_OF_ONE, CHANGES_SETTLE_S, STREAM_PING_S
 from pegboard.server.event_hub import Outbox, frame, owner_of
 from pegboard.server.http_api.api_app import Api, ApiRequest, ended, left
 from pegboard.server.http_api.problem_details import ProblemError
-from pegboard.server.http_api.responses import EVENT_STREAM, PING_EVERY_S, EventStream, Reply
+from pegboard.server.http_api.responses import EVENT_STREAM, EventStream, Reply
 from pegboard.server.principal import Principal
-
-_SETTLE_S = 0.02
-"""Changes within this time are told as one: a module declares its tools one by one."""
-MAX_STREAMS = 1_000
-MAX_STREAMS_OF_ONE = 20
 
 
 class Events:
@@ -41,7 +37,7 @@ class Events:
             return Reply(b"", media_type=EVENT_STREAM)
         event_hub, outbox = self._api.event_hub, Outbox()
         owner = owner_of(request.principal, self._api.gateway.context(request.principal))
-        if event_hub.streams >= MAX_STREAMS or event_hub.stream_count(owner) >= MAX_STREAMS_OF_ONE:
+        if event_hub.streams >= API_STREAMS or event_hub.stream_count(owner) >= API_STREAMS_OF_ONE:
             text = "Too many event streams are open. Close one, or try again in a moment."
             raise ProblemError(429, "rate_limited", text, headers={"retry-after": "5"})
         ends = [event_hub.listen(owner, outbox), self._api.gateway.catalog.subscribe(changed := _Signal())]
@@ -57,7 +53,7 @@ class Events:
             stream = EventStream(request.send)
             await stream.write(b": listening\n\n")
             while not (leaving.done() or watching.done() or self._is_ended):
-                if not await outbox.filled(PING_EVERY_S):
+                if not await outbox.filled(STREAM_PING_S):
                     await stream.ping()
                 elif waiting := outbox.take():
                     await stream.write(waiting)
@@ -74,7 +70,7 @@ class Events:
         """Put a `list_changed` into the outbox whenever this caller's own list is another one."""
         while True:
             await changed.wait()
-            await asyncio.sleep(_SETTLE_S)
+            await asyncio.sleep(CHANGES_SETTLE_S)
             changed.clear()
             now = await self._shown(principal)
             if now != known:

@@ -6,16 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from pegboard.auth.rules import IdentityRules
 from pegboard.core.registry import enforced_schema
+from pegboard.model.bounds import API_FOUND_TOOLS, API_MOST_PAGE_TOOLS, API_PAGE_TOOLS, API_QUERY_CHARS, API_TYPED_TOOLS
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import ToolEntry
 from pegboard.server.http_api.api_app import Api, ApiRequest
 from pegboard.server.http_api.problem_details import DOOR_STATUSES, MEDIA_TYPE, STATUS_OF_KIND, ProblemError
 from pegboard.server.http_api.responses import EVENT_STREAM, Reply, json_reply
 from pegboard.server.http_api.schema_references import moved, object_of
-from pegboard.server.http_api.tool_routes import MAX_FOUND, MAX_PAGE_TOOLS, MAX_QUERY_CHARS
 
-MAX_TYPED_TOOLS = 500
-"""With more tools than this the document has one path for all of them."""
 _TEXT: JSON = {"type": "string"}
 _ANY_OBJECT: JSON = {"type": "object"}
 _CALL_STATUSES = sorted({*DOOR_STATUSES, *STATUS_OF_KIND.values()})
@@ -65,7 +63,7 @@ def document(
     """Return the document; `tools=None` draws one path for the calls of all tools."""
     schemas: JSON = dict(_SCHEMAS)
     paths: JSON = {path: dict(operations) for path, operations in _PATHS.items()}
-    if tools is None or len(tools) > MAX_TYPED_TOOLS:
+    if tools is None or len(tools) > API_TYPED_TOOLS:
         paths["/v1/tools/{name}/call"] = {"post": _call("call_tool", "Call a tool.", _ANY_OBJECT, None, [_NAME])}
     else:
         for entry in tools:
@@ -190,7 +188,7 @@ _PATHS: JSON = {
             "list_tools", "List the tools that you may use.",
             object_of(("tools",), tools={"type": "array", "items": _TOOL}, nextCursor=_TEXT),
             [
-                _query("limit", "Tools in a page.", {**_up_to(MAX_PAGE_TOOLS), "default": 100}),
+                _query("limit", "Tools in a page.", {**_up_to(API_MOST_PAGE_TOOLS), "default": API_PAGE_TOOLS}),
                 _query("cursor", "Where the list goes on: `nextCursor` of the page before.", _TEXT),
             ],
         ),
@@ -213,9 +211,9 @@ _PATHS: JSON = {
             [
                 _query(
                     "q", "What is needed, in any words.",
-                    {"type": "string", "minLength": 1, "maxLength": MAX_QUERY_CHARS}, required=True,
+                    {"type": "string", "minLength": 1, "maxLength": API_QUERY_CHARS}, required=True,
                 ),
-                _query("limit", "How many at most.", {**_up_to(MAX_FOUND), "default": 8}),
+                _query("limit", "How many at most.", {**_up_to(API_FOUND_TOOLS), "default": 8}),
             ],
         ),
     },

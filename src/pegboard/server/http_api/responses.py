@@ -11,8 +11,6 @@ from pegboard.server.event_hub import wire_json
 from pegboard.server.http_api.problem_details import MEDIA_TYPE, ProblemError
 
 EVENT_STREAM = "text/event-stream"
-PING_EVERY_S = 15.0
-"""A stream that is silent for this long sends a comment, so that nothing between the two ends closes it."""
 _COMMON = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 
 

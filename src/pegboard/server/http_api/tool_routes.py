@@ -8,6 +8,13 @@ from pegboard.core.call import stages
 from pegboard.core.digests import digest
 from pegboard.core.judge import VISIBLE
 from pegboard.core.view import View
+from pegboard.model.bounds import (
+    API_FOUND_TOOLS,
+    API_MOST_PAGE_TOOLS,
+    API_PAGE_TOOLS,
+    API_QUERY_CHARS,
+    SEARCH_USUAL_HITS,
+)
 from pegboard.model.decision import Decision
 from pegboard.model.json_types import JSON
 from pegboard.providers.mcp import mcp_tool
@@ -17,10 +24,6 @@ from pegboard.server.http_api.api_app import Api, ApiRequest
 from pegboard.server.http_api.problem_details import ProblemError, not_found
 from pegboard.server.http_api.responses import Reply, json_reply
 
-PAGE_TOOLS = 100
-MAX_PAGE_TOOLS = 1_000
-MAX_FOUND = 50
-MAX_QUERY_CHARS = 1_000
 _LIMIT = re.compile(r"[0-9]{1,4}")
 
 
@@ -68,11 +71,13 @@ class Tools:
     async def search(self, request: ApiRequest) -> Reply:
         """Answer with the caller's tools that serve a request; with the nearest namespaces when none does."""
         query = request.query.get("q", "")
-        if not 0 < len(query) <= MAX_QUERY_CHARS:
-            raise ProblemError(400, "bad_request", f"q: a request of 1 to {MAX_QUERY_CHARS} characters is needed.")
+        if not 0 < len(query) <= API_QUERY_CHARS:
+            raise ProblemError(400, "bad_request", f"q: a request of 1 to {API_QUERY_CHARS} characters is needed.")
         catalog, ctx = self._api.gateway.catalog, self._api.gateway.context(request.principal)
         view = await catalog.aview(ctx, profile=request.principal.profile)
-        result = await catalog.search(view, query, limit=_size(request.query.get("limit"), usual=8, most=MAX_FOUND))
+        result = await catalog.search(
+            view, query, limit=_size(request.query.get("limit"), usual=SEARCH_USUAL_HITS, most=API_FOUND_TOOLS)
+        )
         hits = [{"score": one.score, **_brief(mcp_tool(one.entry))} for one in result.tools]
         return json_reply({"query": query, "hits": hits, **({} if hits else {"nearest": result.near_namespaces})})
 
@@ -89,7 +94,7 @@ def _brief(tool: JSON) -> JSON:
     return {key: tool[key] for key in ("name", "title", "description") if key in tool}
 
 
-def _size(limit: str | None, *, usual: int = PAGE_TOOLS, most: int = MAX_PAGE_TOOLS) -> int:
+def _size(limit: str | None, *, usual: int = API_PAGE_TOOLS, most: int = API_MOST_PAGE_TOOLS) -> int:
     if limit is None:
         return usual
     if not _LIMIT.fullmatch(limit) or not 1 <= int(limit) <= most:

@@ -8,12 +8,12 @@ from typing import Any, cast
 
 from pegboard.core.digests import digest
 from pegboard.core.schema import compile_schema
+from pegboard.model.bounds import CONSENT_ARGUMENTS_CHARS, SAMPLED_TOKENS
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 
 CONSENT_KEY = "pegboard.consent"
-_SHOWN_CHARS = 1_000
 _FREE_TEXT: JSON = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
 _CONFIRM: JSON = {"type": "object", "properties": {}}
 
@@ -83,7 +83,7 @@ class ClientChannel:
         }
         return await self._ask(key or _key_of(request), request)
 
-    async def sample(self, prompt: str, *, max_tokens: int = 1_000, key: str | None = None) -> JSONValue:
+    async def sample(self, prompt: str, *, max_tokens: int = SAMPLED_TOKENS, key: str | None = None) -> JSONValue:
         """Ask the client's model; return the text of its answer.
 
         Raises:
@@ -143,8 +143,8 @@ class ClientChannel:
 def consent_question(request: ConsentRequest) -> JSON:
     """Return the question for a yes to one concrete call."""
     arguments = json.dumps(request.arguments, ensure_ascii=False, default=str)
-    if len(arguments) > _SHOWN_CHARS:
-        arguments = arguments[:_SHOWN_CHARS] + "…"
+    if len(arguments) > CONSENT_ARGUMENTS_CHARS:
+        arguments = arguments[:CONSENT_ARGUMENTS_CHARS] + "…"
     message = f"Allow this call of {request.tool!r}? {request.reason}. Arguments: {arguments}"
     return _question(message, _CONFIRM)
 

@@ -8,12 +8,9 @@ from typing import Any
 
 from starlette.types import Receive, Send
 
+from pegboard.model.bounds import STREAM_PING_S, WATCHED_AFTER_S
 from pegboard.server.mcp.fast_path import Answer, Plan
 
-_AFTER_S = 0.02
-"""A call that is still running after this long gets a watcher; most are done by then."""
-PING_EVERY_S = 15.0
-"""A call silent for this long turns its answer into an event stream with pings, as the SDK does."""
 _SSE_HEADERS = [
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
@@ -58,7 +55,7 @@ async def _watched(request_id: bytes, work: _Begun, receive: Receive, send: Send
     watcher = DisconnectWatcher(receive, send)
     task = asyncio.current_task()
     assert task is not None
-    timer = asyncio.get_running_loop().call_later(_AFTER_S, watcher.start, task)
+    timer = asyncio.get_running_loop().call_later(WATCHED_AFTER_S, watcher.start, task)
     try:
         done = await work
         timer.cancel()
@@ -106,9 +103,9 @@ class DisconnectWatcher:
         call.cancel()
 
     async def _ping(self) -> None:
-        await asyncio.sleep(PING_EVERY_S - _AFTER_S)
+        await asyncio.sleep(STREAM_PING_S - WATCHED_AFTER_S)
         await self._send({"type": "http.response.start", "status": 200, "headers": _SSE_HEADERS})
         self.streaming = True
         while True:
             await self._send({"type": "http.response.body", "body": b": ping\r\n\r\n", "more_body": True})
-            await asyncio.sleep(PING_EVERY_S)
+            await asyncio.sleep(STREAM_PING_S)

@@ -12,6 +12,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from pegboard.model.bounds import MCP_PAGE_TOOLS, RECONNECT_MS
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.server.authenticator import Authenticator
 from pegboard.server.body_reader import BodyError, BodyReader, ClientLeftError, replay
@@ -22,12 +23,11 @@ from pegboard.server.mcp.fast_path import FastPath, Plan, server_words
 from pegboard.server.mcp.headers import HeaderReader, RequestHeaders
 from pegboard.server.mcp.jsonrpc import as_object, called_tool, error_message
 from pegboard.server.mcp.sdk_handlers import Principals
-from pegboard.server.mcp.sdk_server import MIRRORED, PAGE_TOOLS, SdkServer, accepts, build
+from pegboard.server.mcp.sdk_server import MIRRORED, SdkServer, accepts, build
 from pegboard.server.mcp.sessions import SessionManager, credential_of
 from pegboard.server.principal import Principal
 from pegboard.server.resource_metadata import ResourceMetadata
 
-_RETRY_MS = 500
 _BUSY = -32000
 _EARLIER = frozenset(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)
 _TOO_MANY = "This caller has as many sessions open as it may. End one with DELETE, or wait until an idle one ends."
@@ -65,7 +65,7 @@ class Endpoint:
         self._fast_path = FastPath(
             self._gateway,
             server=server_words(self._gateway.catalog.name),
-            page_tools=PAGE_TOOLS,
+            page_tools=MCP_PAGE_TOOLS,
             seal=self._sdk.seal,
             accepts=accepts,
         )
@@ -84,7 +84,7 @@ class Endpoint:
         origins = [f"{scheme}://{name}" for scheme in ("http", "https") for name in names]
         return SessionManager(
             app=sdk.server,
-            retry_interval=_RETRY_MS,
+            retry_interval=RECONNECT_MS,
             # The host guard has looked already; what the SDK would let in beyond it never gets here.
             security_settings=TransportSecuritySettings(
                 allowed_hosts=[form for name in names for form in (name, f"{name}:*")],

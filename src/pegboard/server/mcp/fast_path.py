@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import orjson
 
 from pegboard.core.bounded_cache import BoundedCache
+from pegboard.model.bounds import LIST_TTL_MS, META_REMEMBERED, META_REMEMBERED_BYTES
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.server.gateway import Gateway, RpcError
 from pegboard.server.mcp.input_required import InputRequiredChannel
 from pegboard.server.mcp.jsonrpc import as_object, json_bytes
-from pegboard.server.mcp.list_ttl import LIST_TTL_MS, list_ttl_ms, starting
+from pegboard.server.mcp.list_ttl import list_ttl_ms, starting
 from pegboard.server.mcp.source_outcomes import outcomes
 from pegboard.server.principal import Principal
 from pegboard.version import __version__
@@ -35,7 +36,6 @@ _PLAIN_CAPABILITIES = {"elicitation": frozenset(("form", "url")), "sampling": fr
 _CLIENT_WORDS = frozenset(("name", "version", "title", "description", "websiteUrl"))
 _BODY_KEYS = frozenset(("jsonrpc", "id", "method", "params"))
 _CALL_KEYS = frozenset(("name", "arguments", "_meta"))
-_REMEMBERED = 1024
 
 Seal = Callable[[JSON, Mapping[str, Any], Principal], Awaitable[JSON]]
 """(result that asks for input, params of the request, whose) -> the same with its state sealed"""
@@ -93,7 +93,7 @@ class FastPath:
         meta = orjson.dumps({SERVER_KEY: server})
         self._call_tail = b',"resultType":"complete","_meta":%b}' % meta
         self._list_tail = b',"ttlMs":%d,"cacheScope":"private"%b' % (LIST_TTL_MS, self._call_tail)
-        self._accepted = BoundedCache[bytes, None](max_entries=_REMEMBERED)
+        self._accepted = BoundedCache[bytes, None](max_entries=META_REMEMBERED)
 
     def plan(self, message: JSONValue, principal: Principal) -> Plan | None:
         """Return the work for a plain request; `None` when the SDK shall look at it."""
@@ -168,7 +168,7 @@ class FastPath:
             pass
         elif self._accepts is None or not self._accepts(said):
             return False
-        if is_usual and len(key) <= 4096:
+        if is_usual and len(key) <= META_REMEMBERED_BYTES:
             self._accepted.remember(key, None)
         return True
 

@@ -8,13 +8,12 @@ from mcp.server.streamable_http import check_accept_headers
 from starlette.requests import Request
 
 from pegboard.core.bounded_cache import BoundedCache
+from pegboard.model.bounds import HEADER_SETS_REMEMBERED, HEADERS_REMEMBERED
 from pegboard.server.host_guard import Headers, HostGuard, Refusal
 from pegboard.server.mcp.fast_path import VERSION
 
 _PLAIN_METHODS = (b"tools/call", b"tools/list")
 _PRIVATE = (b"authorization", b"cookie")
-_REMEMBERED = 2_048
-_MAX_REMEMBERED_HEADERS = 24
 
 
 class RequestHeaders(NamedTuple):
@@ -36,7 +35,7 @@ class HeaderReader:
 
     def __init__(self, host_guard: HostGuard) -> None:
         self._host_guard = host_guard
-        self._known = BoundedCache[tuple[tuple[bytes, bytes], ...], RequestHeaders](max_entries=_REMEMBERED)
+        self._known = BoundedCache[tuple[tuple[bytes, bytes], ...], RequestHeaders](max_entries=HEADER_SETS_REMEMBERED)
 
     def read(self, raw: Headers) -> RequestHeaders:
         """Return what the headers say."""
@@ -53,7 +52,7 @@ class HeaderReader:
         if refusal is not None:
             return RequestHeaders(trimmed, by_name, refusal)
         head = RequestHeaders(trimmed, by_name, None, *_plain(trimmed, by_name))
-        if len(key) <= _MAX_REMEMBERED_HEADERS:
+        if len(key) <= HEADERS_REMEMBERED:
             self._known.remember(key, head)
         return head
 

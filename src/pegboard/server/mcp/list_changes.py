@@ -22,6 +22,7 @@ from mcp.server.subscriptions import (
 from mcp.shared.exceptions import MCPError
 
 from pegboard.core.judge import Selection
+from pegboard.model.bounds import CHANGES_SETTLE_S, MCP_LISTENING_STREAMS_OF_ONE
 from pegboard.model.context import ToolContext
 from pegboard.model.policy import OPEN_POLICY
 from pegboard.server.gateway import Gateway
@@ -29,9 +30,6 @@ from pegboard.server.mcp.sessions import Sessions
 from pegboard.server.principal import Principal
 
 Ctx = ServerRequestContext[Any, Any]
-_SETTLE_S = 0.02
-"""Changes within this time are told as one: a module declares its tools one by one."""
-_MAX_STREAMS_OF_ONE = 100
 _NOBODY = ToolContext()
 _EVENTS: Mapping[str, Callable[[], ServerEvent]] = {
     "tools": ToolsListChanged,
@@ -61,8 +59,10 @@ class ListChanges:
         Of the resources that it names, those that its caller may not have are left out like those that do not exist.
         """
         principal = self._principal_of(ctx)
-        if self._listening[principal.owner] >= _MAX_STREAMS_OF_ONE:
-            raise MCPError(code=types.INTERNAL_ERROR, message=f"A caller may listen {_MAX_STREAMS_OF_ONE} times.")
+        if self._listening[principal.owner] >= MCP_LISTENING_STREAMS_OF_ONE:
+            raise MCPError(
+                code=types.INTERNAL_ERROR, message=f"A caller may listen {MCP_LISTENING_STREAMS_OF_ONE} times."
+            )
         stream = self._streams.get(principal.profile)
         if stream is None:
             bus = self._buses[principal.profile] = InMemorySubscriptionBus()
@@ -120,7 +120,7 @@ class ListChanges:
             self._telling = asyncio.create_task(self._tell())
 
     async def _tell(self) -> None:
-        await asyncio.sleep(_SETTLE_S)
+        await asyncio.sleep(CHANGES_SETTLE_S)
         now = self._signatures()
         before, self._shown = self._shown, now
         for (profile, what), signature in now.items():

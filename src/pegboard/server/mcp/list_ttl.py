@@ -8,13 +8,9 @@ from typing import Protocol, runtime_checkable
 from pegboard.catalog import Catalog
 from pegboard.core.ports import Source
 from pegboard.core.view import View
+from pegboard.model.bounds import LIST_TTL_MS, STARTING_TTL_MS
 from pegboard.model.source_state import SourceState
 from pegboard.server.mcp.source_outcomes import may_bring
-
-LIST_TTL_MS = 60_000
-STARTING_TTL_MS = 1_000
-"""While a source has yet to give its first lists. A client that does not listen would keep the short list of a server
-that has just been started for the whole of the usual time, and its model would do without the tools."""
 
 
 @runtime_checkable

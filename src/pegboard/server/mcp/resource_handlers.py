@@ -12,13 +12,14 @@ from mcp.server.lowlevel.server import Server
 
 from pegboard.core.digests import digest
 from pegboard.core.view import View
+from pegboard.model.bounds import LIST_TTL_MS, MCP_PAGE_RESOURCES, MCP_SUGGESTIONS
 from pegboard.model.json_types import JSON
 from pegboard.model.result import AudioContent, Content, ImageContent, ResourceContent, TextContent, ToolResult
 from pegboard.providers.mcp import mcp_content
 from pegboard.resources import CompletionSpec, PromptSpec, ResourceSpec
 from pegboard.server.gateway import INVALID_PARAMS, Gateway, RpcError
 from pegboard.server.mcp.client_channel import ClientChannel
-from pegboard.server.mcp.list_ttl import LIST_TTL_MS, list_ttl_ms, starting
+from pegboard.server.mcp.list_ttl import list_ttl_ms, starting
 from pegboard.server.mcp.sdk_handlers import ToolHandlers, complete, isolated
 from pegboard.server.mcp.sealing import Sealing
 from pegboard.server.mcp.sessions import Sessions
@@ -26,8 +27,6 @@ from pegboard.server.principal import Principal
 
 Ctx = ServerRequestContext[Any, Any]
 INTERNAL_ERROR = -32603
-_PAGE = 1_000
-_MAX_SUGGESTIONS = 100
 
 
 class ListRequest(NamedTuple):
@@ -91,7 +90,7 @@ class ResourceHandlers:
     def _page(self, ctx: Ctx, asked: ListRequest, items: Sequence[JSON], cursor: str | None) -> JSON:
         kind = asked.kind
         first, end, following = self._sealing.page(
-            asked.principal.owner, kind, digest(items), size=_PAGE, length=len(items), cursor=cursor
+            asked.principal.owner, kind, digest(items), size=MCP_PAGE_RESOURCES, length=len(items), cursor=cursor
         )
         page: JSON = {kind: list(items[first:end]), "ttlMs": asked.ttl_ms, "cacheScope": "private"}
         return complete(ctx, page if following is None else {**page, "nextCursor": following})
@@ -159,7 +158,7 @@ class ResourceHandlers:
                 result = await self._run(self._asking_view(ctx, channel), entry.qualified_id, words_of, channel)
                 structured: Any = result.structured if isinstance(result, ToolResult) else None
                 words.extend(str(word) for word in structured or ())
-        shown = words[:_MAX_SUGGESTIONS]
+        shown = words[:MCP_SUGGESTIONS]
         completion = {"values": shown, "total": len(words), "hasMore": len(words) > len(shown)}
         return complete(ctx, {"completion": completion})
 

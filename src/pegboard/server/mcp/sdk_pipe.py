@@ -9,6 +9,7 @@ import anyio
 import mcp_types as types
 from mcp.shared.message import SessionMessage
 
+from pegboard.model.bounds import SDK_MESSAGES_IN_HAND
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import Gateway
 from pegboard.server.mcp.fast_path import VERSION
@@ -36,8 +37,8 @@ class Pipe:
     def __init__(self, gateway: Gateway, principal: Principal, write: Callable[[bytes], Awaitable[None]]) -> None:
         self._sdk = build(gateway, only=principal)
         self._write = write
-        self._to_sdk, self._sdk_in = anyio.create_memory_object_stream[SessionMessage | Exception](16)
-        self._sdk_out, self._from_sdk = anyio.create_memory_object_stream[SessionMessage](16)
+        self._to_sdk, self._sdk_in = anyio.create_memory_object_stream[SessionMessage | Exception](SDK_MESSAGES_IN_HAND)
+        self._sdk_out, self._from_sdk = anyio.create_memory_object_stream[SessionMessage](SDK_MESSAGES_IN_HAND)
         self._tasks: list[asyncio.Task[None]] = []
         self._unsaid: set[object] = set()
         self.due: set[object] = set()

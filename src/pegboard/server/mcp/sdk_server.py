@@ -14,6 +14,7 @@ from mcp.shared.inbound import InboundModernRoute, classify_inbound_request
 from mcp_types import methods
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from pegboard.model.bounds import MCP_PAGE_TOOLS
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import Gateway
 from pegboard.server.mcp.fast_path import VERSION, server_words
@@ -25,7 +26,6 @@ from pegboard.server.mcp.sealing import Sealing
 from pegboard.server.mcp.sessions import Sessions
 from pegboard.server.principal import Principal
 
-PAGE_TOOLS = 2_000
 MIRRORED: ContextVar[JSON | None] = ContextVar("pegboard_mirrored", default=None)
 """The input schema of the tool that this HTTP request calls, if it is one of its caller's with mirrored headers."""
 
@@ -107,7 +107,7 @@ class _RequestOf:
 
 
 def build(
-    gateway: Gateway, *, only: Principal | None = None, keys: tuple[bytes, ...] = (), page_tools: int = PAGE_TOOLS
+    gateway: Gateway, *, only: Principal | None = None, keys: tuple[bytes, ...] = (), page_tools: int = MCP_PAGE_TOOLS
 ) -> SdkServer:
     """Return the SDK's server on a gateway; `only` is whom a process without HTTP serves."""
     principals = Principals(only)

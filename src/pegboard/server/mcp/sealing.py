@@ -17,14 +17,13 @@ from mcp.server.request_state import (
     RequestStateSecurity,
 )
 
+from pegboard.model.bounds import REQUEST_STATE_S, USED_STATES
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import INVALID_PARAMS, RpcError
 from pegboard.server.mcp.input_required import once_of
 from pegboard.server.principal import Principal
 
 Ctx = ServerRequestContext[Any, Any]
-STATE_TTL_S = 600.0
-_MAX_USED = 100_000
 
 
 class Sealing:
@@ -46,7 +45,7 @@ class Sealing:
     ) -> None:
         codec = AESGCMRequestStateCodec(keys or (secrets.token_bytes(32),))
         security = RequestStateSecurity(
-            codec=codec, ttl=STATE_TTL_S, bind_principal=lambda ctx: principal_of(ctx).owner
+            codec=codec, ttl=REQUEST_STATE_S, bind_principal=lambda ctx: principal_of(ctx).owner
         )
         self.boundary = RequestStateBoundary(security, default_audience=audience)
         self._codec, self._audience, self._clock = codec, audience, clock
@@ -69,7 +68,9 @@ class Sealing:
             RpcError: it was used before.
         """
         once, now = once_of(state), self._clock()
-        while self._used and (len(self._used) >= _MAX_USED or next(iter(self._used.values())) < now - STATE_TTL_S):
+        while self._used and (
+            len(self._used) >= USED_STATES or next(iter(self._used.values())) < now - REQUEST_STATE_S
+        ):
             self._used.popitem(last=False)
         if once in self._used:
             raise RpcError(INVALID_PARAMS, "Invalid or expired requestState", {"reason": "invalid_request_state"})

@@ -19,6 +19,13 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from pegboard.model.bounds import (
+    SESSION_BYTES,
+    SESSION_MESSAGES,
+    SESSION_SUBSCRIPTIONS,
+    SESSION_TELL_S,
+    SESSIONS_OF_ONE,
+)
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
@@ -28,12 +35,6 @@ from pegboard.server.mcp.notifications import Notifications
 from pegboard.server.principal import Principal
 
 Ctx = ServerRequestContext[Any, Any]
-_TELL_S = 1.0
-_KEPT_MESSAGES = 256
-_MAX_SUBSCRIBED = 1_000
-_KEPT_BYTES = 2 * 1024 * 1024
-MAX_SESSIONS_OF_ONE = 1_000
-"""A tenth of the sessions that the SDK keeps at all: one credential must leave room for the others."""
 _ASKED: dict[str, tuple[type[Any], type[Any]]] = {
     "elicitation/create": (types.ElicitRequest, types.ElicitResult),
     "sampling/createMessage": (types.CreateMessageRequest, types.CreateMessageResult),
@@ -115,8 +116,8 @@ class Sessions:
     def subscribe(self, ctx: Ctx, uri: str) -> None:
         """Remember that a session wants to hear of a resource."""
         uris = self._of(ctx).uris
-        if len(uris) >= _MAX_SUBSCRIBED:
-            raise RpcError(INVALID_PARAMS, f"A session may subscribe to {_MAX_SUBSCRIBED} resources.")
+        if len(uris) >= SESSION_SUBSCRIPTIONS:
+            raise RpcError(INVALID_PARAMS, f"A session may subscribe to {SESSION_SUBSCRIPTIONS} resources.")
         uris.add(uri)
 
     def unsubscribe(self, ctx: Ctx, uri: str) -> None:
@@ -141,7 +142,7 @@ class Sessions:
 async def _in_time(telling: Coroutine[Any, Any, None]) -> None:
     """A client that does not read its stream must not keep the others from hearing."""
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(telling, _TELL_S)
+        await asyncio.wait_for(telling, SESSION_TELL_S)
 
 
 def connection_of(ctx: Ctx) -> Connection:
@@ -161,7 +162,7 @@ class RecentEvents(EventStore):
         size = 0 if message is None else len(message.model_dump_json())
         self._events[self._next] = (stream_id, message, size)
         self._bytes += size
-        while len(self._events) > _KEPT_MESSAGES or (self._bytes > _KEPT_BYTES and len(self._events) > 1):
+        while len(self._events) > SESSION_MESSAGES or (self._bytes > SESSION_BYTES and len(self._events) > 1):
             self._bytes -= self._events.pop(next(iter(self._events)))[2]
         return str(self._next)
 
@@ -190,7 +191,7 @@ class SessionManager(StreamableHTTPSessionManager):
 
     def is_full_for(self, credential: str) -> bool:
         """Tell whether a credential has as many sessions open as it may."""
-        return self._of_one[credential] >= MAX_SESSIONS_OF_ONE
+        return self._of_one[credential] >= SESSIONS_OF_ONE
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
         credential = "" if requestor is None else credential_of(requestor["client_id"])

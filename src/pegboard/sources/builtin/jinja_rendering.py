@@ -10,7 +10,7 @@ from jinja2 import StrictUndefined, TemplateError
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-_MAX_EXPONENT, _MAX_BASE = 100, 10**12
+from pegboard.model.bounds import TEMPLATE_EXPONENT, TEMPLATE_POWER_BASE
 
 
 class OutputTooLargeError(Exception):
@@ -27,8 +27,8 @@ class _Environment(ImmutableSandboxedEnvironment):
     intercepted_binops = frozenset({"**"})
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        if abs(right) > _MAX_EXPONENT or abs(left) > _MAX_BASE:
-            raise TemplateRefusedError(f"{operator} takes exponents up to {_MAX_EXPONENT}.")
+        if abs(right) > TEMPLATE_EXPONENT or abs(left) > TEMPLATE_POWER_BASE:
+            raise TemplateRefusedError(f"{operator} takes exponents up to {TEMPLATE_EXPONENT}.")
         return left**right
 
 

@@ -18,9 +18,9 @@ from pegboard.model.bounds import KIB, POSTGRES_GRACE_S, POSTGRES_MESSAGE_BYTES
 from pegboard.model.error import CallError
 from pegboard.sources.builtin.sql_statement import Query
 
-_LOOK_S: Final = 0.1
+_LOOK_S: Final = 0.1  # not a limit: how often it is looked
 # What a pipe has room for, whatever the system.
-_PIECE_BYTES: Final = 32 * KIB
+_PIECE_BYTES: Final = 32 * KIB  # not a limit: how much is passed on at once
 RV = TypeVar("RV")
 
 

@@ -13,14 +13,20 @@ import orjson
 
 from pegboard.egress.responses import Response, json_of, text_of
 from pegboard.egress.sandbox import run_sandboxed
+from pegboard.model.bounds import (
+    SEARCH_DATE_CHARS,
+    SEARCH_PAGE_HITS,
+    SEARCH_PAGE_S,
+    SEARCH_TEXT_CHARS,
+    SEARCH_TITLE_CHARS,
+)
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_list, is_object
 
 _TAG = re.compile(r"<[^<>]{0,200}>")
 # What a provider sends beyond these is not looked at.
-_MOST_HITS, _TEXT_CHARS, _TITLE_CHARS, _DATE_CHARS = 100, 20_000, 500, 100
 _OWN_PAGE = r"(https?:)?//([^/?#]*\.)?duckduckgo\.com([:/?#]|\Z)"
-_PAGE, _PAGE_S = "pegboard.sources.builtin.duckduckgo:hits", 6.0
+_PAGE = "pegboard.sources.builtin.duckduckgo:hits"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,16 +70,16 @@ def _query(**parts: object) -> str:
 
 def _hit(title: Any, url: Any, snippet: Any, published: Any = None) -> dict[str, str]:
     hit = {
-        "title": _plain(title)[:_TITLE_CHARS],
+        "title": _plain(title)[:SEARCH_TITLE_CHARS],
         "url": url if isinstance(url, str) else "",
         "snippet": _plain(snippet),
     }
-    return hit | {"published": published[:_DATE_CHARS]} if isinstance(published, str) and published else hit
+    return hit | {"published": published[:SEARCH_DATE_CHARS]} if isinstance(published, str) and published else hit
 
 
 def _plain(value: Any) -> str:
     """Return text without the marks that providers put around matches."""
-    text = value[:_TEXT_CHARS] if isinstance(value, str) else ""
+    text = value[:SEARCH_TEXT_CHARS] if isinstance(value, str) else ""
     return " ".join(html.unescape(_TAG.sub("", text)).split())
 
 
@@ -84,7 +90,7 @@ def _entries(answer: Any, *steps: str) -> list[JSON]:
         answer = answer.get(step, {} if step != steps[-1] else [])
     if not is_list(answer):
         raise CallError("protocol_error", "The search provider answered in a form that is not known.")
-    return [entry for entry in answer[:_MOST_HITS] if is_object(entry)]
+    return [entry for entry in answer[:SEARCH_PAGE_HITS] if is_object(entry)]
 
 
 # ---------------------------------------------------------------- Tavily
@@ -159,7 +165,9 @@ async def _read_duckduckgo(response: Response) -> list[dict[str, str]]:
     text = text_of(response)
     payload = text.encode("utf-8", "replace")
     try:
-        found: Any = await run_sandboxed(_PAGE, {"max_hits": _MOST_HITS}, payload=payload, timeout_s=_PAGE_S)
+        found: Any = await run_sandboxed(
+            _PAGE, {"max_hits": SEARCH_PAGE_HITS}, payload=payload, timeout_s=SEARCH_PAGE_S
+        )
     except CallError:
         raise CallError("protocol_error", "The page of DuckDuckGo cannot be read. Try again later.") from None
     if not found and (response.status_code == 202 or "anomaly" in text):

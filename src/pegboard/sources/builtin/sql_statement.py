@@ -12,7 +12,7 @@ from typing import Any, cast
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSONValue, is_list, is_object
 
-_SAFE_INTEGER = 2**63
+_SAFE_INTEGER = 2**63  # not a limit: what 64 bits hold
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -26,7 +26,7 @@ _DEADLINE: Final = {
     "mariadb": "SET SESSION max_statement_time = {seconds}",
 }
 # Until the statement is over; one that had not begun yet when it was stopped must not go on.
-_STOP_AGAIN_S: Final = 0.1
+_STOP_AGAIN_S: Final = 0.1  # not a limit: how often it is tried
 
 
 def check(url: str, *, read_only: bool) -> None:

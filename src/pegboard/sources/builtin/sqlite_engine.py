@@ -19,7 +19,7 @@ from pegboard.sources.builtin.sql_statement import Answer, Query, collected, one
 from pegboard.sources.builtin.sqlite_functions import ENDLESS, replace_endless
 
 # Steps of SQLite's machine between two looks at the clock.
-_PROGRESS_STEPS = 5_000
+_PROGRESS_STEPS = 5_000  # not a limit: how often the clock is looked at
 _READING: Final = frozenset({apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE})
 # They leave the file that was opened, or end the savepoint around the statement.
 _LEAVING: Final = frozenset({apsw.SQLITE_ATTACH, apsw.SQLITE_DETACH, apsw.SQLITE_TRANSACTION, apsw.SQLITE_SAVEPOINT})

@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 from pydantic import Field
 
 from pegboard.egress.responses import check_status, json_of
+from pegboard.model.bounds import WIKIPEDIA_EXTRACT_BYTES, WIKIPEDIA_GUESSES, WIKIPEDIA_TITLE_CHARS
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_list, is_object
@@ -17,7 +18,6 @@ from pegboard.sources.builtin.kind import BuiltinKind, Services, tool_spec
 from pegboard.sources.builtin.outbound import HttpUrl, NetworkConfig, Web, fitting, web
 
 _WHO = "Wikipedia"
-_TITLE_CHARS, _EXTRACT_BYTES = 500, 200_000
 # What is shown as a link must be one.
 _LINK = r"https?://[^\s\x00-\x1f]{1,4000}\Z"
 
@@ -78,14 +78,16 @@ def _summary(page: Any, url: str) -> JSON:
     found = desktop.get("page") if is_object(desktop) else None
     extract = page.get("extract")
     return {
-        "title": page["title"][:_TITLE_CHARS],
-        "extract": fitting(extract, _EXTRACT_BYTES) if isinstance(extract, str) else "",
+        "title": page["title"][:WIKIPEDIA_TITLE_CHARS],
+        "extract": fitting(extract, WIKIPEDIA_EXTRACT_BYTES) if isinstance(extract, str) else "",
         "url": found if isinstance(found, str) and re.match(_LINK, found) else url,
     }
 
 
 async def _not_found(out: Web, base: str, topic: str) -> str:
-    query = urlencode({"action": "opensearch", "search": topic, "limit": 5, "namespace": 0, "format": "json"})
+    query = urlencode(
+        {"action": "opensearch", "search": topic, "limit": WIKIPEDIA_GUESSES, "namespace": 0, "format": "json"}
+    )
     names: list[str] = []
     try:
         response = await out.request("GET", f"{base}/w/api.php?{query}")
@@ -94,7 +96,7 @@ async def _not_found(out: Web, base: str, topic: str) -> str:
         # The answer stays "not found"; only the advice is missing.
         answer = None
     if is_list(answer) and len(answer) > 1 and is_list(answer[1]):
-        names = [str(name) for name in answer[1][:5]]
+        names = [str(name) for name in answer[1][:WIKIPEDIA_GUESSES]]
     near = f"Did you mean {', '.join(repr(name) for name in names)}?" if names else "Try other words."
     return f"There is no article {topic!r}. {near}"
 

@@ -16,7 +16,7 @@ from pegboard.model.bounds import MCP_LOCK_STRICT_BYTES
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
-_VERSION = 1
+_VERSION = 1  # not a limit: the form of the file
 # The order of these lists says nothing; that of other lists might.
 _SETS = frozenset({"required", "enum", "type", "anyOf", "oneOf", "allOf"})
 

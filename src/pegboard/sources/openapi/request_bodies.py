@@ -20,7 +20,7 @@ from pegboard.sources.openapi.parameter_styles import STYLES, in_query
 
 FORM: Final = "application/x-www-form-urlencoded"
 MULTIPART: Final = "multipart/form-data"
-_NO_RANK: Final = 9
+_NO_RANK: Final = 9  # not a limit: behind every rank
 _MEDIA = re.compile(r"[\w.+-]+/[\w.+-]+")
 
 
