@@ -55,7 +55,7 @@ async def test_mcpc_02_a_list_too_large_is_refused_at_little_cost_and_the_previo
         for round_ in range(2):
             (tmp_path / "tools.json").write_text(json.dumps([unlike(number, round_) for number in range(10_000)]))
             async with observed() as cost:
-                await source._refresh(source._link)
+                await source._refresh(source._connection)
             assert cost.grown_mib < 100
             blocks.append(cost.longest_block_s)
         # The shorter: what a neighbour takes is not of the list.

@@ -111,7 +111,7 @@ async def test_std_07_a_crash_loop_opens_the_breaker_and_costs_next_to_nothing_u
         sound.unlink()
         assert kind_of(await view.call("up__echo", {"text": "x"})) == "upstream_lost"
         async with asyncio.timeout(30 * SLACK):
-            while not source._pace.is_open:
+            while not source._backoff.is_open:
                 assert kind_of(await view.call("up__echo", {"text": "x"})) == "upstream_unavailable"
         assert source.state().status == "unreachable"
         began, before, slow = time.monotonic(), sum(os.times()[:4]), 0
@@ -141,7 +141,7 @@ async def test_std_07_a_server_that_is_mended_is_found_again_though_nobody_calls
     start = f"test -e {sound} && exec {sys.executable} {EVIL}; exit 1"
     settings = ServerSettings(name="up", transport="stdio", command="sh", args=("-c", start), trust="any")
     async with running(settings) as (_, source):
-        await until(lambda: source._pace.is_open, within_s=30)
+        await until(lambda: source._backoff.is_open, within_s=30)
         sound.touch()
         await until(lambda: source.state().status == "ok", within_s=31)
 
@@ -159,7 +159,7 @@ async def test_std_08_a_stubborn_server_and_its_children_are_gone_after_the_end(
 async def test_std_11_garbage_among_the_messages_is_skipped_and_counted(options: tuple[str, ...]) -> None:
     async with running(evil(*options)) as (catalog, source):
         assert (await view_of(catalog).call("up__echo", {"text": "hi"})).text == "hi"
-        assert source._link.tally.bad_lines >= 2
+        assert source._connection.traffic.bad_lines >= 2
 
 
 async def test_std_11_garbage_without_end_closes_the_connection() -> None:
@@ -181,7 +181,7 @@ async def test_std_12_a_reply_reaches_the_call_that_it_answers_and_no_other(kind
             assert (kind_of(first), kind_of(second)) == ("timeout", "timeout")
         else:
             assert (first.text, second.text) == ("hi", "there")
-        await until(lambda: source._link.tally.stray_replies + source._link.tally.bad_lines >= 2)
+        await until(lambda: source._connection.traffic.stray_replies + source._connection.traffic.bad_lines >= 2)
 
 
 async def test_std_12_a_late_reply_to_a_call_that_was_given_up_reaches_nobody(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ async def test_std_12_a_late_reply_to_a_call_that_was_given_up_reaches_nobody(tm
         await until(lambda: "notifications/cancelled" in log.read_text())
         answers = await asyncio.gather(*(view.call("up__echo", {"text": f"{number}"}) for number in range(5)))
         assert [answer.text for answer in answers] == ["0", "1", "2", "3", "4"]
-        assert source._link.tally.stray_replies == 5
+        assert source._connection.traffic.stray_replies == 5
         assert source.state().status == "ok"
 
 
@@ -226,7 +226,7 @@ async def test_std_16_a_flood_of_progress_is_thinned_out() -> None:
         assert len(told) <= 10 * took_s + 2
         assert slowest < 0.5
         # Most of it went no further than the line that it came in.
-        assert source._link.tally.progress_dropped > 90_000
+        assert source._connection.traffic.progress_dropped > 90_000
 
 
 @pytest.mark.parametrize(

@@ -51,15 +51,15 @@ async def survive(kills: int, folder: Path) -> tuple[list[float], list[float]]:
         open_files = 0
         for round_ in range(kills):
             # The breaker is tried elsewhere; here it would make a thousand kills last a day.
-            source._pace._failures.clear()
-            source._pace._in_a_row = 0
+            source._backoff._failures.clear()
+            source._backoff._in_a_row = 0
             end_s, next_s = await kill_and_wait(source, view, log, round_)
             ends.append(end_s)
             nexts.append(next_s)
             if round_ == 0:
                 open_files = len(os.listdir("/proc/self/fd"))
         assert len(os.listdir("/proc/self/fd")) <= open_files
-        assert len(source._link._sent) == 0
+        assert len(source._connection._in_flight) == 0
     written = [line for line in log.read_text().splitlines() if line.startswith("wrote")]
     assert len(written) == len(set(written)) == kills * CALLS
     assert processes_with(str(log)) == []

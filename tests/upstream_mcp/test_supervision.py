@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pegboard import Catalog
-from pegboard.sources.mcp.backoff import Pace, Spacing
+from pegboard.sources.mcp.backoff import Backoff, RefreshThrottle
 from pegboard.sources.mcp.mcp_source import McpSource
 from tests.timing import SLACK
 from tests.upstream_mcp.parts import EVIL, on_stdio, processes_of, processes_with, running, until, view_of
@@ -24,43 +24,43 @@ class Clock:
 
 def test_the_waits_double_up_to_thirty_seconds_and_the_breaker_opens_at_five() -> None:
     clock = Clock()
-    pace = Pace(clock)
+    backoff = Backoff(clock)
     waits: list[float] = []
     for _ in range(4):
-        pace.starts()
-        pace.failed(lived_s=0.0)
-        waits.append(round(pace.wait_s, 3))
+        backoff.started()
+        backoff.failed(lived_s=0.0)
+        waits.append(round(backoff.wait_s, 3))
     assert waits == [0.2, 0.4, 0.8, 1.6]
-    assert not pace.is_open
-    pace.failed(lived_s=0.0)
-    assert (pace.is_open, pace.wait_s) == (True, 30.0)
+    assert not backoff.is_open
+    backoff.failed(lived_s=0.0)
+    assert (backoff.is_open, backoff.wait_s) == (True, 30.0)
     clock.now = 61.0
-    assert not pace.is_open
-    pace.failed(lived_s=20.0)
-    assert round(pace.wait_s, 3) == 0.2
+    assert not backoff.is_open
+    backoff.failed(lived_s=20.0)
+    assert round(backoff.wait_s, 3) == 0.2
 
 
 def test_a_call_may_start_an_attempt_once_a_second() -> None:
     clock = Clock()
-    pace = Pace(clock)
-    pace.starts()
+    backoff = Backoff(clock)
+    backoff.started()
     clock.now = 0.9
-    assert not pace.may_nudge()
+    assert not backoff.may_try_now()
     clock.now = 1.0
-    assert pace.may_nudge()
+    assert backoff.may_try_now()
 
 
 def test_what_never_stops_is_done_every_five_seconds_and_what_rests_at_once() -> None:
     clock = Clock()
     clock.now = 100.0
-    spacing = Spacing(clock)
+    throttle = RefreshThrottle(clock)
     waits: list[float] = []
     for _ in range(10):
-        waits.append(round(spacing.wait_s(), 3))
+        waits.append(round(throttle.wait_s(), 3))
         clock.now += waits[-1]
     assert waits == [0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
     clock.now += 6.1
-    assert spacing.wait_s() == 0.0
+    assert throttle.wait_s() == 0.0
 
 
 async def test_a_server_that_announces_changes_without_end_is_listed_ever_more_seldom(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ async def test_nothing_is_left_of_a_stubborn_server_that_is_being_replaced_at_th
     async with running(settings) as (_, source):
         for process in processes_of(log):
             os.kill(process, signal.SIGSTOP)
-        source._changed()
+        source._request_refresh()
         await until(lambda: source.state().status != "ok", within_s=60 * SLACK)
     assert (processes_of(log), processes_with(seconds)) == ([], [])
 
@@ -135,11 +135,11 @@ async def test_kills_with_ten_calls_in_flight_leave_nothing_behind() -> None:
         view = view_of(catalog)
         for _ in range(4):
             async with asyncio.timeout(20):
-                while source._link is None or source._link.is_lost:
+                while source._connection is None or source._connection.is_lost:
                     await asyncio.sleep(0.01)
-            source._pace._failures.clear()
+            source._backoff._failures.clear()
             calls = [asyncio.create_task(view.call("up__write", {"text": "x"})) for _ in range(10)]
-            await until(lambda: len(source._link._sent) == 10)
+            await until(lambda: len(source._connection._in_flight) == 10)
             began = time.monotonic()
             _kill(word)
             ended = await asyncio.gather(*calls)

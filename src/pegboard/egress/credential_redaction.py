@@ -7,7 +7,7 @@ that the other side cut in the middle of a secret.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any
@@ -89,3 +89,8 @@ def credentials_in(value: Secret) -> Iterator[Secret]:
     scheme, _, credential = value.reveal().partition(" ")
     if scheme.isalpha() and credential.strip():
         yield Secret(credential.strip())
+
+
+def revealed(values: Mapping[str, str | Secret]) -> dict[str, str]:
+    """Return headers, or variables of an environment, as they are sent."""
+    return {name: value.reveal() if isinstance(value, Secret) else value for name, value in values.items()}

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 from pegboard.model.resource import CompletionSpec, PromptArgument, PromptSpec, ResourceSpec, Spec
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry
-from pegboard.sources.mcp.upstream_resources import Offering as Offered
+from pegboard.sources.mcp.upstream_resources import UpstreamEntry
 
 
 @runtime_checkable
@@ -18,7 +18,7 @@ class Offering(Protocol):
     @property
     def name(self) -> str: ...
 
-    def offerings(self) -> Sequence[Offered]:
+    def resource_entries(self) -> Sequence[UpstreamEntry]:
         """Return the last good lists."""
         ...
 
@@ -35,7 +35,7 @@ class Beside:
 
     def __init__(self, source: Offering) -> None:
         self._source = source
-        found = source.offerings()
+        found = source.resource_entries()
         self._entries = tuple(one.entry for one in found)
         self.specs: Mapping[str, Spec] = {one.entry.qualified_id: _spec(one) for one in found}
 
@@ -62,8 +62,8 @@ class Beside:
         """Do nothing: the catalog stops it."""
 
 
-def _spec(one: Offered) -> Spec:
-    said: dict[str, Any] = dict(one.said)
+def _spec(one: UpstreamEntry) -> Spec:
+    said: dict[str, Any] = dict(one.fields)
     if one.kind == "resource":
         return ResourceSpec(**said)
     if one.kind == "completion":

@@ -1,4 +1,4 @@
-"""Filling: a JSON value with places in it that arguments fill, each as a value and never as a piece of syntax."""
+"""Body template: a JSON value with places in it that arguments fill, each as a value and never as a piece of syntax."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Part = Callable[[Mapping[str, JSONValue]], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class BodyTemplate:
     """A value to be filled. `names` are the arguments that it uses; `None` among them means all.
 
     A place is `{{ name }}` or `{{ data.name }}`, with `.inner` for what is in it; `{{ data }}` is all arguments.
@@ -35,7 +35,7 @@ class Template:
     _fill: Part
 
     @classmethod
-    def read(cls, said: JSONValue) -> Template:
+    def read(cls, declared: JSONValue) -> BodyTemplate:
         """Read a mapping or a list with places in its texts, or a JSON text with places in it.
 
         A text that is one place becomes the argument itself, of whatever type, and is left out where there is none.
@@ -45,14 +45,14 @@ class Template:
             DefinitionError: a text that is no JSON, or a place that is more than a name.
         """
         names: set[str | None] = set()
-        is_text = isinstance(said, str)
-        fill = _compiled(_from_text(said) if is_text else said, names, is_quoted=is_text)
+        is_text = isinstance(declared, str)
+        fill = _compiled(_from_text(declared) if is_text else declared, names, is_quoted=is_text)
         return cls(frozenset(names), fill)
 
     def filled(self, args: Mapping[str, JSONValue]) -> JSONValue:
         """Return the value with the arguments in it."""
-        found = self._fill(args)
-        return None if found is _ABSENT else found
+        value = self._fill(args)
+        return None if value is _ABSENT else value
 
 
 class _Bare(str):
@@ -61,9 +61,9 @@ class _Bare(str):
     __slots__ = ()
 
 
-def _from_text(said: str) -> JSONValue:
+def _from_text(declared: str) -> JSONValue:
     """Return a JSON text as a value, its bare places as texts of their own kind."""
-    text = said.reveal() if isinstance(said, Secret) else said
+    text = declared.reveal() if isinstance(declared, Secret) else declared
     bare: list[str] = []
     strings = [match.span() for match in _STRING.finditer(text)]
 
@@ -107,12 +107,12 @@ def _compiled(value: JSONValue, names: set[str | None], *, is_quoted: bool) -> P
         return lambda args: _present({key: part(args) for key, part in parts.items()})
     if is_list(value):
         items = [_compiled(inner, names, is_quoted=is_quoted) for inner in value]
-        return lambda args: [found for part in items if (found := part(args)) is not _ABSENT]
+        return lambda args: [item for part in items if (item := part(args)) is not _ABSENT]
     return lambda args: value
 
 
-def _present(found: dict[str, object]) -> JSON:
-    return {key: value for key, value in found.items() if value is not _ABSENT}
+def _present(members: dict[str, object]) -> JSON:
+    return {key: value for key, value in members.items() if value is not _ABSENT}
 
 
 def _text(value: str, names: set[str | None], *, is_quoted: bool) -> Part:
@@ -124,25 +124,25 @@ def _text(value: str, names: set[str | None], *, is_quoted: bool) -> Part:
     if not places:
         return lambda args: plain
     if not is_quoted and places[0].group() == plain.strip():
-        return lambda args: _found(args, paths[0])
+        return lambda args: _value_at(args, paths[0])
     pieces = _PLACE.sub("\0", plain).split("\0")
 
     def fill(args: Mapping[str, JSONValue]) -> str:
-        texts = [_as_text(_found(args, path)) for path in paths]
+        texts = [_as_text(_value_at(args, path)) for path in paths]
         return pieces[0] + "".join(text + piece for text, piece in zip(texts, pieces[1:], strict=True))
 
     return fill
 
 
-def _path(said: str, names: set[str | None]) -> tuple[str, ...]:
-    steps = tuple(said.split("."))
+def _path(dotted: str, names: set[str | None]) -> tuple[str, ...]:
+    steps = tuple(dotted.split("."))
     if steps[0] == _WHOLE:
         steps = steps[1:]
     names.add(steps[0] if steps else None)
     return steps
 
 
-def _found(args: Mapping[str, JSONValue], path: tuple[str, ...]) -> object:
+def _value_at(args: Mapping[str, JSONValue], path: tuple[str, ...]) -> object:
     value: JSONValue = dict(args)
     for step in path:
         if not is_object(value) or step not in value:

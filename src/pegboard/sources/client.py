@@ -26,7 +26,7 @@ def client_entry(spec: ToolSpec, *, wait: bool = False) -> ToolEntry:
     """
 
     def announce(ctx: CallContext, args: JSON) -> JSON:
-        _tell(ctx, spec.name, args, wait=False)
+        _announce(ctx, spec.name, args, wait=False)
         return dict(_DONE)
 
     if not wait:
@@ -36,7 +36,7 @@ def client_entry(spec: ToolSpec, *, wait: bool = False) -> ToolEntry:
         run: Any = ctx.services.get(SERVICE)
         if run is None and ctx.client is not None:
             return await ctx.client.elicit(_question(spec, args), spec.output_schema)
-        _tell(ctx, spec.name, args, wait=True)
+        _announce(ctx, spec.name, args, wait=True)
         if run is None:
             text = f"{spec.name!r} is run by the client, and there is none that answers. Use another tool."
             raise CallError("upstream_unavailable", text, retryable=False)
@@ -46,7 +46,7 @@ def client_entry(spec: ToolSpec, *, wait: bool = False) -> ToolEntry:
     return ToolEntry(spec=spec, handler=answered)
 
 
-def _tell(ctx: CallContext, name: str, args: JSON, *, wait: bool) -> None:
+def _announce(ctx: CallContext, name: str, args: JSON, *, wait: bool) -> None:
     # Not waited for: an observer that takes its time holds up nobody.
     ctx.emit({"client_tool": name, "arguments": args, "wait": wait})
 

@@ -35,7 +35,7 @@ class _Meter:
         self._until = time.monotonic() + timeout_s
         self._timeout_s = timeout_s
         self._max_size = max_size
-        # By id; the values are kept, so that no id is given away again.
+        # By id; the values stay alive here, so that no id is used for another one.
         self._sizes: dict[int, tuple[int, object]] = {}
         self._ticks = 0
 
@@ -126,8 +126,8 @@ def evaluate(expression: str, data: JSONValue, *, timeout_s: float, max_size: in
     meter = _Meter(timeout_s=timeout_s, max_size=max_size * 4)
     try:
         parsed = cast("Any", jmespath.parser.Parser()).parse(expression)
-        found = _Interpreter(meter).visit(parsed.parsed, data)
-        if meter.size(found) > max_size:
+        result = _Interpreter(meter).visit(parsed.parsed, data)
+        if meter.size(result) > max_size:
             raise CallError("result_too_large", f"The result has more than {max_size} characters. Select less.")
     except jmespath.exceptions.JMESPathError as exc:
         text = " ".join(str(exc).split())[:500]
@@ -137,4 +137,4 @@ def evaluate(expression: str, data: JSONValue, *, timeout_s: float, max_size: in
     except (TypeError, ValueError, OverflowError) as exc:
         text = f"The expression cannot be computed: {str(exc)[:200]}. Correct it."
         raise CallError("invalid_arguments", text) from None
-    return found
+    return result

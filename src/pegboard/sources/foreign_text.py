@@ -1,4 +1,4 @@
-"""Wording: foreign text without what a reader cannot see."""
+"""Foreign text: what others wrote, without what a reader cannot see."""
 
 from __future__ import annotations
 

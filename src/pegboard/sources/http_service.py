@@ -1,4 +1,4 @@
-"""Calling: one request of a tool to the service that its operator named, and what came back as a value."""
+"""HTTP service: one request of a tool to the service that its operator named, and what came back as a value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import orjson
 
 from pegboard.core.schema import check_bounds
 from pegboard.egress.connections import Resolve, system_resolve
-from pegboard.egress.credential_redaction import CredentialRedactor, credentials_in
+from pegboard.egress.credential_redaction import CredentialRedactor, credentials_in, revealed
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.http import GuardedClient
 from pegboard.egress.responses import Response, is_json, media_type, retry_after_s, text_of
@@ -33,7 +33,7 @@ _TRY_LATER: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Order:
+class ServiceRequest:
     """One request: a whole URL, the headers that the arguments give, and the body."""
 
     method: str
@@ -43,7 +43,7 @@ class Order:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Service:
+class HttpService:
     """The service behind a tool. `who` names it in errors; `headers` go with every request, to its first host alone."""
 
     who: str
@@ -59,7 +59,7 @@ class Service:
             if isinstance(value, Secret):
                 yield from credentials_in(value)
 
-    async def send(self, order: Order, ctx: CallContext) -> Response:
+    async def send(self, request: ServiceRequest, ctx: CallContext) -> Response:
         """Send the request once, and return an answer that says it worked.
 
         Raises:
@@ -67,21 +67,21 @@ class Service:
         """
         # A client for each call: no connection or cookie of one caller serves another.
         async with GuardedClient(
-            self.destinations, headers=plain(self.headers), bounds=self.bounds, resolve=self.resolve
+            self.destinations, headers=revealed(self.headers), bounds=self.bounds, resolve=self.resolve
         ) as client:
             response = await client.request(
-                order.method, order.url, headers=order.headers, body=order.body, timeout_s=self.timeout_s
+                request.method, request.url, headers=request.headers, body=request.body, timeout_s=self.timeout_s
             )
         if not 200 <= response.status_code < 300:
-            raise self._refusal(response, order, ctx)
+            raise self._refusal(response, request, ctx)
         return response
 
-    def _refusal(self, response: Response, order: Order, ctx: CallContext) -> CallError:
+    def _refusal(self, response: Response, request: ServiceRequest, ctx: CallContext) -> CallError:
         status = response.status_code
-        may_have_acted = status >= 500 and order.method not in SAFE_METHODS
-        said = self._excerpt(response, ctx)
+        may_have_acted = status >= 500 and request.method not in SAFE_METHODS
+        excerpt = self._excerpt(response, ctx)
         is_temporary = status in _TRY_LATER
-        text = f"{self.who} answered {status}" + (f": {said!r}." if said else ".")
+        text = f"{self.who} answered {status}" + (f": {excerpt!r}." if excerpt else ".")
         if may_have_acted:
             text += " The action may have happened; check before you repeat it."
         elif not is_temporary:
@@ -92,7 +92,7 @@ class Service:
             retryable=is_temporary,
             retry_after_s=retry_after_s(response),
             outcome_unknown=may_have_acted,
-            details={"status": status, "body": said},
+            details={"status": status, "body": excerpt},
         )
 
     def _excerpt(self, response: Response, ctx: CallContext) -> str:
@@ -102,11 +102,6 @@ class Service:
             clean = ctx.redactor.text(clean)
         line = " ".join("".join(char if char.isprintable() else " " for char in clean).split())
         return line if len(line) <= SERVICE_EXCERPT_CHARS else line[: SERVICE_EXCERPT_CHARS - 1] + "…"
-
-
-def plain(headers: Mapping[str, str | Secret]) -> dict[str, str]:
-    """Return headers as they are sent."""
-    return {name: value.reveal() if isinstance(value, Secret) else value for name, value in headers.items()}
 
 
 # ---------------------------------------------------------------- what is sent
@@ -138,7 +133,7 @@ def value_of(response: Response, *, who: str, expects_json: bool, bounds: Bounds
     """Return the body of a good answer: a JSON value, text, or raw bytes with their type.
 
     Raises:
-        CallError: protocol_error for a body that should be JSON and is none, or none that we take.
+        CallError: protocol_error for a body that should be JSON and is not, or that is too deep or too large.
     """
     media = media_type(response)
     if expects_json or (response.body and is_json(media)):

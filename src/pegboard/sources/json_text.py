@@ -1,4 +1,4 @@
-"""Encoding: arguments as JSON text."""
+"""JSON text: arguments as JSON."""
 
 from __future__ import annotations
 

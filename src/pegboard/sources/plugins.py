@@ -79,18 +79,18 @@ def load_plugin(name: str, *, taken: Mapping[str, str]) -> Mapping[str, PluginKi
     Raises:
         DefinitionError: there is no such plugin, two packages bring it, or it fails.
     """
-    found = [point for point in entry_points(group=GROUP) if point.name == name]
-    if not found:
+    points = [point for point in entry_points(group=GROUP) if point.name == name]
+    if not points:
         known = {point.name for point in entry_points(group=GROUP)}
         raise DefinitionError(
             f"no installed package brings the plugin {name!r}.{nearest(name, known, label='Plugins')}"
         )
-    owners = sorted({_package_of(point) for point in found})
+    owners = sorted({_package_of(point) for point in points})
     if len(owners) > 1:
         raise DefinitionError(f"several installed packages bring the plugin {name!r}: {', '.join(owners)}. Keep one")
     registrar = Registrar(f"the plugin {name!r}", taken)
     try:
-        loaded: Any = found[0].load()
+        loaded: Any = points[0].load()
         register = getattr(loaded, "register", loaded)
         register(registrar)
     except DefinitionError as error:
@@ -98,8 +98,8 @@ def load_plugin(name: str, *, taken: Mapping[str, str]) -> Mapping[str, PluginKi
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - boundary: foreign code; an import may raise anything, SystemExit too
-        said = " ".join(str(error).split())[:300]
-        raise DefinitionError(f"the plugin {name!r} cannot be loaded: {type(error).__name__}: {said}") from None
+        reason = " ".join(str(error).split())[:300]
+        raise DefinitionError(f"the plugin {name!r} cannot be loaded: {type(error).__name__}: {reason}") from None
     return registrar.kinds
 
 

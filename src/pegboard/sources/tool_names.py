@@ -1,4 +1,4 @@
-"""Naming: what the tools of one source are called here."""
+"""Tool names: what the tools of one source are called here."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import orjson
 
 from pegboard.egress.connections import Resolve, system_resolve
-from pegboard.egress.credential_redaction import without_credentials
+from pegboard.egress.credential_redaction import revealed, without_credentials
 from pegboard.egress.destinations import only_host_of
 from pegboard.egress.failures import EgressError
 from pegboard.egress.http import checked_headers
@@ -24,8 +24,15 @@ from pegboard.model.error import CallError, DefinitionError, Problem
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.secret import Secret
 from pegboard.model.tool import ToolEntry, ToolSpec
-from pegboard.sources.body_template import Template
-from pegboard.sources.http_service import Order, Service, plain, query_of, scalar, value_of, with_query
+from pegboard.sources.body_template import BodyTemplate
+from pegboard.sources.http_service import (
+    HttpService,
+    ServiceRequest,
+    query_of,
+    scalar,
+    value_of,
+    with_query,
+)
 from pegboard.sources.json_text import json_bytes
 
 if TYPE_CHECKING:
@@ -47,8 +54,8 @@ class WebhookSettings:
     """How a service is asked.
 
     `url` may have `{placeholders}` in its path and query, each filled by the argument of that name. `body` is "args",
-    the arguments that the URL does not have, or a template (see `filling`). `result` is the path to the part of the
-    answer that is the result: JMESPath, or a JSON path that starts with `$`.
+    the arguments that the URL does not have, or a template (see `body_template`). `result` is the path to the part of
+    the answer that is the result: JMESPath, or a JSON path that starts with `$`.
     """
 
     url: str
@@ -75,7 +82,7 @@ def webhook_entry(spec: ToolSpec, settings: WebhookSettings) -> ToolEntry:
     if faults:
         raise DefinitionError(faults)
     timeout_s = min(settings.timeout_s, spec.timeout_s or settings.timeout_s)
-    service = Service(
+    service = HttpService(
         who=f"The service behind {spec.name!r}",
         destinations=only_host_of(settings.url),
         headers=settings.headers,
@@ -85,14 +92,14 @@ def webhook_entry(spec: ToolSpec, settings: WebhookSettings) -> ToolEntry:
     )
 
     async def call(ctx: CallContext, args: JSON) -> object:
-        response = await service.send(_order(settings, args, in_url, template), ctx)
-        found = value_of(
+        response = await service.send(_request(settings, args, in_url, template), ctx)
+        value = value_of(
             response,
             who=service.who,
             expects_json=path is not None or spec.output_schema is not None,
             bounds=settings.bounds,
         )
-        return found if path is None else await _part(found, path, settings, service, response)
+        return value if path is None else await _part(value, path, settings, service, response)
 
     entry_spec = replace(spec, timeout_s=timeout_s + SERVICE_GRACE_S)
     secrets = list(service.secrets())
@@ -109,8 +116,8 @@ def _in_url(spec: ToolSpec, settings: WebhookSettings, faults: list[Problem]) ->
         url = parse_url(expand_path(settings.url, dict.fromkeys(names, "x")))
         only_host_of(settings.url)
     except (DefinitionError, EgressError) as error:
-        said = error.error.message if isinstance(error, EgressError) else str(error)
-        faults.append(Problem(path="url", message=said))
+        message = error.error.message if isinstance(error, EgressError) else str(error)
+        faults.append(Problem(path="url", message=message))
         return frozenset()
     if url.fragment:
         faults.append(Problem(path="url", message="a part behind '#' is never sent. Remove it"))
@@ -130,14 +137,14 @@ def _in_url(spec: ToolSpec, settings: WebhookSettings, faults: list[Problem]) ->
     return names
 
 
-def _template(spec: ToolSpec, settings: WebhookSettings, faults: list[Problem]) -> Template | None:
+def _template(spec: ToolSpec, settings: WebhookSettings, faults: list[Problem]) -> BodyTemplate | None:
     if settings.body == "args":
         return None
     if settings.method in _IN_QUERY:
         faults.append(Problem(path="body", message=f"a {settings.method} request has no body. Remove it, or use POST"))
         return None
     try:
-        template = Template.read(settings.body)
+        template = BodyTemplate.read(settings.body)
     except DefinitionError as error:
         faults.append(Problem(path="body", message=str(error)))
         return None
@@ -167,7 +174,7 @@ def _result_path(settings: WebhookSettings, faults: list[Problem]) -> str | None
 def _check_headers(settings: WebhookSettings, faults: list[Problem]) -> None:
     for name, value in settings.headers.items():
         try:
-            checked_headers(plain({name: value}))
+            checked_headers(revealed({name: value}))
             if name.lower() in _OUR_HEADERS:
                 raise EgressError("invalid_arguments", f"The header {name!r} is JSON's own here. Remove it.")
         except EgressError as error:
@@ -187,7 +194,9 @@ def as_expression(path: str) -> str:
 # ---------------------------------------------------------------- one call
 
 
-def _order(settings: WebhookSettings, args: JSON, in_url: frozenset[str], template: Template | None) -> Order:
+def _request(
+    settings: WebhookSettings, args: JSON, in_url: frozenset[str], template: BodyTemplate | None
+) -> ServiceRequest:
     for name in in_url:
         if is_object(args.get(name)) or is_list(args.get(name)):
             text = f"{name!r} is a part of the URL: give a text or a number."
@@ -195,17 +204,20 @@ def _order(settings: WebhookSettings, args: JSON, in_url: frozenset[str], templa
     url = expand_path(settings.url, {name: scalar(args[name]) for name in in_url if name in args})
     rest = {name: value for name, value in args.items() if name not in in_url}
     if settings.method in _IN_QUERY:
-        return Order(method=settings.method, url=with_query(url, query_of(rest)))
+        return ServiceRequest(method=settings.method, url=with_query(url, query_of(rest)))
     body = json_bytes(rest if template is None else template.filled(args))
-    return Order(method=settings.method, url=url, headers={"content-type": "application/json"}, body=body)
+    return ServiceRequest(method=settings.method, url=url, headers={"content-type": "application/json"}, body=body)
 
 
-async def _part(found: Any, path: str, settings: WebhookSettings, service: Service, response: Response) -> JSONValue:
+async def _part(
+    value: Any, path: str, settings: WebhookSettings, service: HttpService, response: Response
+) -> JSONValue:
     """Return what the path leads to in the answer; of a large one in a thread."""
 
     def evaluate() -> JSONValue:
-        most = settings.bounds.http_response_bytes
-        return expressions.evaluate(path, found, timeout_s=WEBHOOK_RESULT_S, max_size=most)
+        return expressions.evaluate(
+            path, value, timeout_s=WEBHOOK_RESULT_S, max_size=settings.bounds.http_response_bytes
+        )
 
     try:
         part = evaluate() if len(response.body) <= WEBHOOK_INLINE_RESULT_BYTES else await asyncio.to_thread(evaluate)

@@ -1,4 +1,4 @@
-"""Pace: when a server that is away is tried again, and how often one that is there is asked for its lists."""
+"""Backoff: when a server that is away is tried again, and how often one that is there is asked for its lists."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pegboard.model.bounds import (
 )
 
 
-class Pace:
+class Backoff:
     """Counts failures: waits of 0.2 s, doubled up to 30 s, and 30 s at once after five failures in a minute."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -37,7 +37,7 @@ class Pace:
         """Seconds until the next attempt that nobody asks for."""
         return max(0.0, self.next_at - self._clock())
 
-    def starts(self) -> None:
+    def started(self) -> None:
         """Take note that an attempt begins."""
         self._started_at = self._clock()
 
@@ -51,12 +51,12 @@ class Pace:
         self._in_a_row += 1
         self.next_at = self._clock() + (MCP_LONGEST_RETRY_S if self.is_open else wait_s)
 
-    def may_nudge(self) -> bool:
+    def may_try_now(self) -> bool:
         """Tell whether a call may start an attempt at once: the last one began a second ago or earlier."""
         return self._clock() - self._started_at >= MCP_NUDGE_S
 
 
-class Spacing:
+class RefreshThrottle:
     """Spaces out what somebody else may cause without end: nothing to wait at first, 5 s where it never stops."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

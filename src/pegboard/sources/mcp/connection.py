@@ -1,4 +1,4 @@
-"""Link: one open connection to an MCP server, and the calls that go over it."""
+"""Connection: one open connection to an MCP server, and the calls that go over it."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_list, is_object
 from pegboard.model.result import ToolResult
 from pegboard.sources.foreign_text import cleaned
-from pegboard.sources.mcp.definitions import UnfitError, judged
-from pegboard.sources.mcp.elicitation import Asking
-from pegboard.sources.mcp.http_transport import FAILED, Failures, Streams, open_http, open_sse
+from pegboard.sources.mcp.definitions import UnfitError, checked_definition
+from pegboard.sources.mcp.elicitation import ElicitationRelay
+from pegboard.sources.mcp.http_transport import FAILED, Streams, TransportFailures, open_http, open_sse
 from pegboard.sources.mcp.listing import Listing, gather
-from pegboard.sources.mcp.resource_wire import gather_beside, wire_of
+from pegboard.sources.mcp.resource_wire import gather_resources, wire_request
 from pegboard.sources.mcp.results import read_result
 from pegboard.sources.mcp.server_settings import ServerSettings
-from pegboard.sources.mcp.stdio_transport import Tally, open_pipe
-from pegboard.sources.mcp.upstream_resources import Ask, Beside
+from pegboard.sources.mcp.stdio_transport import StdioTraffic, open_stdio
+from pegboard.sources.mcp.upstream_resources import ResourceRequest, UpstreamResources
 
 _CLIENT = types.Implementation(name="pegboard", version=version("pegboard"))
 _ANSWER: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
@@ -56,8 +56,8 @@ _OVER = (_CLOSED, "SSE stream")
 _UNREADABLE = "Failed to parse JSON response"
 
 
-class Sieve(JSONRPCDispatcher[Any]):
-    """Keeps the tools of a list as they came, and shows the SDK those alone that it can read."""
+class LenientDispatcher(JSONRPCDispatcher[Any]):
+    """Sends the SDK's requests. Keeps the tools of a list as they came, and shows the SDK those that it can read."""
 
     def __init__(self, streams: Streams, *, settings: ServerSettings, on_end: Callable[[], None]) -> None:
         read, write = streams
@@ -89,23 +89,26 @@ class Sieve(JSONRPCDispatcher[Any]):
 
     def _is_readable(self, tool: object) -> bool:
         try:
-            judged(tool, bounds=self._settings.bounds)
+            checked_definition(tool, bounds=self._settings.bounds)
             types.Tool.model_validate(tool, by_name=False)
         except (UnfitError, ValidationError):
             return False
         return True
 
     async def run(
-        self, on_request: OnRequest, on_notify: OnNotify, on_notify_intercept: OnNotifyIntercept | None = None,
+        self,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        on_notify_intercept: OnNotifyIntercept | None = None,
         **started: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         try:
             await super().run(on_request, on_notify, on_notify_intercept, **started)
         finally:
             self._on_end()
 
 
-class Link:
+class Connection:
     """An open connection. `lost` is set as soon as it is of no more use, `fault` then says why."""
 
     def __init__(
@@ -114,15 +117,15 @@ class Link:
         self.settings = settings
         self.fault: CallError | None = None
         self.is_lost = False
-        self.tally = Tally()
-        self.failures = Failures(self.lose, on_changed)
-        self.asking = Asking()
+        self.traffic = StdioTraffic()
+        self.failures = TransportFailures(self.lose, on_changed)
+        self.elicitations = ElicitationRelay()
         self.session: ClientSession
-        self._sieve: Sieve
+        self._dispatcher: LenientDispatcher
         self._on_changed, self._on_lost = on_changed, on_lost
-        self._sent: set[asyncio.Task[Any]] = set()
-        # Calls that were given up since the server's last answer, and which answer that was.
-        self._given_up, self._last_answer = 0, 0
+        self._in_flight: set[asyncio.Task[Any]] = set()
+        # Calls whose callers stopped waiting since the server's last answer, and which answer that was.
+        self._abandoned, self._last_answer = 0, 0
 
     def lose(self, fault: CallError | None = None) -> None:
         """Take note that the connection is of no more use."""
@@ -131,32 +134,32 @@ class Link:
             self.is_lost = True
             self._on_lost()
 
-    def gone(self) -> CallError:
+    def unavailable(self) -> CallError:
         """Return why the connection is of no more use, for who did not wait for an answer to a call."""
         if self.fault is not None:
             return self.fault
-        said = (self.tally.fault or "it ended the connection").rstrip(".")
-        return CallError("upstream_unavailable", f"The MCP server {self.settings.name!r} is gone: {said}.")
+        reason = (self.traffic.fault or "it ended the connection").rstrip(".")
+        return CallError("upstream_unavailable", f"The MCP server {self.settings.name!r} is gone: {reason}.")
 
     @property
     def may_be_busy(self) -> bool:
         """Whether calls are in flight that a working server could be at; not after many in a row without an answer."""
-        is_mute = self._last_answer == self._sieve.answers and self._given_up >= MCP_MUTE_CALLS
-        return bool(self._sent) and not is_mute
+        is_mute = self._last_answer == self._dispatcher.answers and self._abandoned >= MCP_MUTE_CALLS
+        return bool(self._in_flight) and not is_mute
 
     async def connect(self, stack: AsyncExitStack, opened: AbstractAsyncContextManager[Streams]) -> None:
         """Open the transport and agree on a protocol version."""
         streams = await stack.enter_async_context(opened)
-        self._sieve = Sieve(streams, settings=self.settings, on_end=self.lose)
+        self._dispatcher = LenientDispatcher(streams, settings=self.settings, on_end=self.lose)
         self.session = ClientSession(
-            dispatcher=self._sieve,
+            dispatcher=self._dispatcher,
             client_info=_CLIENT,
-            message_handler=self._heard,
-            elicitation_callback=self.asking.relayed,
+            message_handler=self._on_message,
+            elicitation_callback=self.elicitations.answer_elicitation,
         )
         await stack.enter_async_context(self.session)
         await self._agree()
-        if self.session.protocol_version in MODERN_PROTOCOL_VERSIONS and any(self._tells_changes()):
+        if self.session.protocol_version in MODERN_PROTOCOL_VERSIONS and any(self._announced_changes()):
             task = asyncio.create_task(self._listen(), name=f"mcp-listen-{self.settings.name}")
             stack.callback(task.cancel)
 
@@ -164,7 +167,7 @@ class Link:
         try:
             await self.session.discover()
         except MCPError as error:
-            self._raise_met(error)
+            self._raise_transport_failure(error)
             # Whatever else it answers, it may be a server of an earlier era.
             await self._initialize()
         except (ValidationError, RuntimeError):
@@ -174,22 +177,23 @@ class Link:
         try:
             await self.session.initialize()
         except MCPError as error:
-            self._raise_met(error)
-            raise self._said(error, "did not open a session") from None
+            self._raise_transport_failure(error)
+            raise self._upstream_error(error, "did not open a session") from None
 
-    def _tells_changes(self) -> tuple[bool, bool, bool]:
-        """Return whether the server tells of changes of its tools, prompts and resources."""
-        said = self.session.server_capabilities
-        tools, prompts, resources = (said.tools, said.prompts, said.resources) if said else (None, None, None)
-        return _is_told(tools), _is_told(prompts), _is_told(resources)
+    def _announced_changes(self) -> tuple[bool, bool, bool]:
+        """Return whether the server announces changes of its tools, prompts and resources."""
+        offered = self.session.server_capabilities
+        if offered is None:
+            return False, False, False
+        return _announces(offered.tools), _announces(offered.prompts), _announces(offered.resources)
 
-    async def _heard(self, message: IncomingMessage) -> None:
+    async def _on_message(self, message: IncomingMessage) -> None:
         if isinstance(message, _LIST_CHANGED):
             self._on_changed()
 
     async def _listen(self) -> None:
         """Hear of changes for as long as the connection lives."""
-        tools, prompts, resources = self._tells_changes()
+        tools, prompts, resources = self._announced_changes()
         while not self.is_lost:
             try:
                 async with listen(
@@ -220,7 +224,7 @@ class Link:
         return await gather(self._page, self.settings, fault_of=self._header_fault, known=known)
 
     def _header_fault(self, definition: JSON) -> str | None:
-        """Return what is wrong with the headers that a tool wants beside its calls; over HTTP it is left out then."""
+        """Return what is wrong with the headers that a tool wants with its calls; over HTTP it is left out then."""
         if self.settings.transport == "stdio" or self.session.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return None
         reason = find_invalid_x_mcp_header(definition["inputSchema"])
@@ -232,18 +236,18 @@ class Link:
                 params=None if cursor is None else types.PaginatedRequestParams(cursor=cursor)
             )
         except MCPError as error:
-            self._raise_met(error)
+            self._raise_transport_failure(error)
             if error.code == types.METHOD_NOT_FOUND:
                 return {"tools": []}
-            raise self._said(error, "did not list its tools") from None
+            raise self._upstream_error(error, "did not list its tools") from None
         except ValidationError:
             text = f"The MCP server {self.settings.name!r} sent a list of tools that breaks the protocol."
             raise CallError("protocol_error", text) from None
-        return self._sieve.page
+        return self._dispatcher.page
 
-    async def list_beside(self) -> Beside:
-        """Return what the server has beside tools, of each list as much as can be read."""
-        return await gather_beside(self.session, self.settings)
+    async def list_resources(self) -> UpstreamResources:
+        """Return the server's resources, prompts and completions, of each list as much as can be read."""
+        return await gather_resources(self.session, self.settings)
 
     # ---- calls
 
@@ -260,17 +264,17 @@ class Link:
         def read(answer: Any) -> ToolResult:
             return read_result(answer, tool=ctx.tool, server=self.settings.name)
 
-        return await self._asked(request, _ANSWER, read, ctx)
+        return await self._send(request, _ANSWER, read, ctx)
 
-    async def ask(self, ask: Ask, ctx: CallContext) -> ToolResult:
+    async def request(self, request: ResourceRequest, ctx: CallContext) -> ToolResult:
         """Read a resource, fill in a prompt or complete an argument at the server.
 
         Raises:
             CallError: as a call.
         """
-        return await self._asked(*wire_of(ask, ctx.tool), ctx)
+        return await self._send(*wire_request(request, ctx.tool), ctx)
 
-    async def _asked(
+    async def _send(
         self,
         request: Callable[..., Any],
         answers: TypeAdapter[Any],
@@ -278,72 +282,73 @@ class Link:
         ctx: CallContext,
     ) -> ToolResult:
         # A task of its own: it can still tell the server after its caller is gone.
-        task, before = asyncio.create_task(self._rounds(request, answers, ctx)), self._sieve.answers
-        self._sent.add(task)
-        task.add_done_callback(self._sent.discard)
+        task = asyncio.create_task(self._exchange(request, answers, ctx))
+        before = self._dispatcher.answers
+        self._in_flight.add(task)
+        task.add_done_callback(self._in_flight.discard)
         try:
             return read(await asyncio.shield(task))
         except asyncio.CancelledError:
             if task.cancelled() and self.is_lost:
-                raise self._lost() from None
+                raise self._lost_in_call() from None
             task.cancel()
-            if self._sieve.answers == before:
-                self._given_up = self._given_up + 1 if self._last_answer == before else 1
+            if self._dispatcher.answers == before:
+                self._abandoned = self._abandoned + 1 if self._last_answer == before else 1
                 self._last_answer = before
                 # Nothing came for as long as somebody waited; asking for the list shows whether anything ever will.
                 self._on_changed()
             raise
         except MCPError as error:
-            self._raise_met(error)
+            self._raise_transport_failure(error)
             if error.code == types.CONNECTION_CLOSED and (self.is_lost or error.message.startswith(_OVER)):
                 if error.message == _CLOSED:
                     self.lose()
                 # One stream that broke off says little about the server; asking for its list says more.
                 self._on_changed()
-                raise self._lost() from None
+                raise self._lost_in_call() from None
             if error.code == types.PARSE_ERROR and error.message.startswith(_UNREADABLE):
-                raise self._broken(ctx) from None
-            raise self._said(error, f"refused the call of {ctx.tool!r}") from None
+                raise self._unreadable_answer(ctx) from None
+            raise self._upstream_error(error, f"refused the call of {ctx.tool!r}") from None
         except ValueError:  # of pydantic, whose own errors are some; also for what is nested too deep
-            raise self._broken(ctx) from None
+            raise self._unreadable_answer(ctx) from None
 
-    async def _rounds(self, request: Callable[..., Any], answers: TypeAdapter[Any], ctx: CallContext) -> Any:
-        given: dict[str, Any] = {}
+    async def _exchange(self, request: Callable[..., Any], answers: TypeAdapter[Any], ctx: CallContext) -> Any:
+        answers_so_far: dict[str, Any] = {}
         progress = _Progress(ctx)
-        with self.asking.during(ctx):
+        with self.elicitations.during(ctx):
             for _ in range(MCP_INPUT_ROUNDS):
-                answer = await self.session.send_request(request(**given), answers, progress_callback=progress)
+                answer = await self.session.send_request(request(**answers_so_far), answers, progress_callback=progress)
                 if not isinstance(answer, types.InputRequiredResult):
                     return answer
-                responses = await self.asking.answers(answer, ctx)
-                given = {"input_responses": responses, "request_state": answer.request_state}
+                responses = await self.elicitations.answer_required(answer, ctx)
+                answers_so_far = {"input_responses": responses, "request_state": answer.request_state}
         raise CallError("protocol_error", f"{self.settings.name!r} asked more than {MCP_INPUT_ROUNDS} times for input.")
 
-    def _raise_met(self, error: MCPError) -> None:
-        """Raise what the way to the server met, if that is behind the error."""
+    def _raise_transport_failure(self, error: MCPError) -> None:
+        """Raise the failure on the way to the server, if that is behind the error."""
         if error.code == FAILED and is_object(error.data):
-            met = self.failures.recall(error.data.get("failure"))
-            if met is not None:
-                raise met from None
+            failure = self.failures.recall(error.data.get("failure"))
+            if failure is not None:
+                raise failure from None
 
-    def _broken(self, ctx: CallContext) -> CallError:
+    def _unreadable_answer(self, ctx: CallContext) -> CallError:
         text = f"{ctx.tool!r} ran, but the answer of {self.settings.name!r} breaks the protocol."
         return CallError("protocol_error", text, outcome_unknown=True)
 
-    def _lost(self) -> CallError:
-        reason = self.tally.fault or (self.fault.error.message if self.fault else "the connection ended")
+    def _lost_in_call(self) -> CallError:
+        reason = self.traffic.fault or (self.fault.error.message if self.fault else "the connection ended")
         text = f"The MCP server {self.settings.name!r} was lost during the call ({reason})."
         return CallError("upstream_lost", f"{text} It may have taken effect: check first.", outcome_unknown=True)
 
-    def _said(self, error: MCPError, what: str) -> CallError:
+    def _upstream_error(self, error: MCPError, what: str) -> CallError:
         if error.code == types.CONNECTION_CLOSED and error.message == _CLOSED:
-            return self.gone()
-        said = cleaned(error.message, max_bytes=MCP_MESSAGE_BYTES)
-        text = f"The MCP server {self.settings.name!r} {what}. Its own words, which are data: {said}"
+            return self.unavailable()
+        words = cleaned(error.message, max_bytes=MCP_MESSAGE_BYTES)
+        text = f"The MCP server {self.settings.name!r} {what}. Its own words, which are data: {words}"
         return CallError("upstream_error", text, details={"code": error.code})
 
 
-def _is_told(part: Any) -> bool:
+def _announces(part: Any) -> bool:
     return bool(part is not None and part.list_changed)
 
 
@@ -351,41 +356,41 @@ class _Progress:
     """Passes progress down to the caller, at most ten times a second."""
 
     def __init__(self, ctx: CallContext) -> None:
-        self._ctx, self._told_at = ctx, -1.0
+        self._ctx, self._passed_at = ctx, -1.0
 
     async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
         now = time.monotonic()
         is_last = total is not None and progress >= total
-        if now - self._told_at < MCP_PROGRESS_S and not is_last:
+        if now - self._passed_at < MCP_PROGRESS_S and not is_last:
             return
-        self._told_at = now
+        self._passed_at = now
         fraction = progress / total if total else progress
         await self._ctx.progress(min(max(fraction, 0.0), 1.0), cleaned(message or "", max_bytes=MCP_MESSAGE_BYTES))
 
 
 @asynccontextmanager
-async def open_link(
+async def open_connection(
     settings: ServerSettings, *, on_changed: Callable[[], None], on_lost: Callable[[], None]
-) -> AsyncGenerator[Link]:
+) -> AsyncGenerator[Connection]:
     """Connect to a server, over SSE where it speaks nothing newer over HTTP; closed with the block.
 
     Raises:
         CallError: it cannot be reached, or does not agree on a protocol.
     """
     async with AsyncExitStack() as stack:
-        link = Link(settings, on_changed=on_changed, on_lost=on_lost)
+        connection = Connection(settings, on_changed=on_changed, on_lost=on_lost)
         if settings.transport == "stdio":
-            await link.connect(stack, open_pipe(settings, link.tally))
+            await connection.connect(stack, open_stdio(settings, connection.traffic))
         elif settings.transport == "sse":
-            await link.connect(stack, open_sse(settings, link.failures))
+            await connection.connect(stack, open_sse(settings, connection.failures))
         else:
             try:
                 async with AsyncExitStack() as attempt:
-                    await link.connect(attempt, open_http(settings, link.failures))
+                    await connection.connect(attempt, open_http(settings, connection.failures))
                     stack.push_async_exit(attempt.pop_all())
             except (CallError, ExceptionGroup):  # the SDK's task groups wrap what passes through them
-                if link.failures.last_status not in (400, 404, 405):
+                if connection.failures.last_status not in (400, 404, 405):
                     raise
-                link = Link(settings, on_changed=on_changed, on_lost=on_lost)
-                await link.connect(stack, open_sse(settings, link.failures))
-        yield link
+                connection = Connection(settings, on_changed=on_changed, on_lost=on_lost)
+                await connection.connect(stack, open_sse(settings, connection.failures))
+        yield connection

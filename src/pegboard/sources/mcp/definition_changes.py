@@ -1,4 +1,4 @@
-"""Changes: say what a changed definition means for those who use the tool."""
+"""Definition changes: say what a changed definition means for those who use the tool."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def classify(old: JSON, new: JSON) -> tuple[Change, ...]:
     """Return what changed from an accepted definition to another; empty when they mean the same."""
     if canonical(old) == canonical(new):
         return ()
-    found: list[Change] = []
-    known = set(_texts(old))
-    fresh = [text for text in _texts(new) if text not in known]
+    changes: list[Change] = []
+    accepted = set(_texts(old))
+    fresh = [text for text in _texts(new) if text not in accepted]
     if any(map(has_hidden, fresh)):
-        found.append("hidden_text")
+        changes.append("hidden_text")
     if any(_IMPERATIVE.search(text) for text in fresh):
-        found.append("imperative_text")
+        changes.append("imperative_text")
     if _hints(old) != _hints(new):
-        found.append("annotation_flip")
+        changes.append("annotation_flip")
     for key in ("inputSchema", "outputSchema"):
-        found.extend(_schema_changes(old.get(key), new.get(key)))
-    return tuple(dict.fromkeys(found)) or ("cosmetic",)
+        changes.extend(_schema_changes(old.get(key), new.get(key)))
+    return tuple(dict.fromkeys(changes)) or ("cosmetic",)
 
 
 def looks_like(name: str, other: str) -> bool:
@@ -57,8 +57,8 @@ def _skeleton(name: str) -> str:
 
 
 def _hints(definition: JSON) -> dict[str, Any]:
-    said: JSON = definition.get("annotations", {})
-    return {key: value for key, value in said.items() if key != "title"}
+    annotations: JSON = definition.get("annotations", {})
+    return {key: value for key, value in annotations.items() if key != "title"}
 
 
 def _texts(value: JSONValue) -> Iterator[str]:

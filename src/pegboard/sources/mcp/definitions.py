@@ -18,8 +18,12 @@ from pegboard.sources.mcp.server_settings import ServerSettings
 _NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 _PROSE = frozenset({"description", "title", "$comment"})
 _PINNED = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
-_HINTS = {"readOnlyHint": "read_only", "destructiveHint": "destructive", "idempotentHint": "idempotent",
-          "openWorldHint": "open_world"}  # fmt: skip
+_HINTS = {
+    "readOnlyHint": "read_only",
+    "destructiveHint": "destructive",
+    "idempotentHint": "idempotent",
+    "openWorldHint": "open_world",
+}
 
 
 class UnfitError(Exception):
@@ -33,7 +37,7 @@ class Rejected(NamedTuple):
     reason: str
 
 
-def judged(raw: object, *, bounds: Bounds) -> JSON:
+def checked_definition(raw: object, *, bounds: Bounds) -> JSON:
     """Return the parts of a definition that count, as they came, once they can be taken.
 
     Raises:
@@ -138,8 +142,8 @@ def _clean_schema(value: JSONValue, bounds: Bounds) -> JSONValue:
     return [_clean_schema(inner, bounds) for inner in value] if is_list(value) else value
 
 
-def declared(definition: JSON, name: str, settings: ServerSettings) -> ToolSpec:
-    """Return the declaration of a judged definition, under our name."""
+def declared_spec(definition: JSON, name: str, settings: ServerSettings) -> ToolSpec:
+    """Return the declaration of a checked definition, under our name."""
     bounds = settings.bounds
     title = definition.get("title") or definition.get("annotations", {}).get("title")
     output = definition.get("outputSchema")
@@ -158,7 +162,7 @@ def declared(definition: JSON, name: str, settings: ServerSettings) -> ToolSpec:
 
 def hints_of(definition: JSON, *, is_trusted: bool) -> Annotations:
     """Return the hints of a definition; of a server that is not trusted only those that make us more careful."""
-    said: JSON = definition.get("annotations", {})
-    hints = {ours: said[wire] for wire, ours in _HINTS.items() if isinstance(said.get(wire), bool)}
+    annotations: JSON = definition.get("annotations", {})
+    hints = {ours: annotations[wire] for wire, ours in _HINTS.items() if isinstance(annotations.get(wire), bool)}
     careful = {"read_only": False, "idempotent": False, "destructive": True, "open_world": True}
     return Annotations(**{ours: value for ours, value in hints.items() if is_trusted or careful[ours] is value})

@@ -1,4 +1,4 @@
-"""Asking: relay what a server asks a person to the caller of the tool."""
+"""Elicitation: relay what a server asks a person to the caller of the tool."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pegboard.model.json_types import is_object
 from pegboard.sources.foreign_text import cleaned
 
 
-class Asking:
+class ElicitationRelay:
     """The calls that run on one connection, and thereby whom a question is for."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Asking:
         finally:
             self._running.remove(ctx)
 
-    async def relayed(
+    async def answer_elicitation(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
         """Answer a question of an earlier era, which does not say to which call it belongs."""
@@ -39,9 +39,9 @@ class Asking:
         # With several callers a guess could show one person's question to another.
         if len(self._running) != 1:
             return types.ErrorData(code=types.INVALID_REQUEST, message="It is not clear whom to ask")
-        return await _asked(params, self._running[0])
+        return await _ask_caller(params, self._running[0])
 
-    async def answers(self, required: types.InputRequiredResult, ctx: CallContext) -> types.InputResponses:
+    async def answer_required(self, required: types.InputRequiredResult, ctx: CallContext) -> types.InputResponses:
         """Return the answers to what a call of the newer era asks before it goes on.
 
         Raises:
@@ -52,11 +52,11 @@ class Asking:
             if not isinstance(request, types.ElicitRequest):
                 text = f"{ctx.tool!r} asks for {request.method!r}, which is not passed on to callers."
                 raise CallError("upstream_error", text)
-            answers[key] = await _asked(request.params, ctx)
+            answers[key] = await _ask_caller(request.params, ctx)
         return answers
 
 
-async def _asked(params: types.ElicitRequestParams, ctx: CallContext) -> types.ElicitResult:
+async def _ask_caller(params: types.ElicitRequestParams, ctx: CallContext) -> types.ElicitResult:
     if ctx.client is None or not isinstance(params, types.ElicitRequestFormParams):
         return types.ElicitResult(action="decline")
     question = f"The tool {ctx.tool!r} asks: {cleaned(params.message, max_bytes=MCP_QUESTION_BYTES)}"

@@ -1,4 +1,4 @@
-"""Web: MCP messages over HTTP, streamable or SSE, each request through the guarded way out."""
+"""HTTP transport: MCP messages over HTTP, streamable or SSE, each request through the guarded way out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pegboard.model.bounds import (
     MCP_STREAM_SILENCE_S,
 )
 from pegboard.model.error import CallError
-from pegboard.sources.mcp.oauth import SigningTransport
+from pegboard.sources.mcp.oauth import OAuthTransport
 from pegboard.sources.mcp.server_settings import ServerSettings, revealed
 
 FAILED = -32098
@@ -37,7 +37,7 @@ _REFUSED = {401: "401 Unauthorized", 403: "403 Forbidden"}
 Streams = Any  # the SDK's pair of message streams, whose classes differ from transport to transport
 
 
-class Failures:
+class TransportFailures:
     """What went wrong below the SDK, which would otherwise show none of it to the call that met it.
 
     `on_lost` hears of a failure that speaks against the whole connection, `on_doubt` of one that may.
@@ -46,17 +46,17 @@ class Failures:
     def __init__(self, on_lost: Callable[[CallError], None], on_doubt: Callable[[], None]) -> None:
         self.on_lost, self.on_doubt = on_lost, on_doubt
         self.last_status = 0
-        self._met = BoundedCache[str, CallError](max_entries=MCP_REMEMBERED_FAILURES)
+        self._remembered = BoundedCache[str, CallError](max_entries=MCP_REMEMBERED_FAILURES)
 
     def remember(self, error: CallError) -> str:
         """Keep an error for the call that it belongs to; returns the token that finds it again."""
         token = secrets.token_hex(16)
-        self._met.remember(token, error)
+        self._remembered.remember(token, error)
         return token
 
     def recall(self, token: object) -> CallError | None:
-        """Return the error that was kept under a token. The token is ours, so no server can forge one."""
-        return self._met.pop(token, None) if isinstance(token, str) else None
+        """Return the error that is remembered under a token. The token is ours, so no server can forge one."""
+        return self._remembered.pop(token, None) if isinstance(token, str) else None
 
 
 class Resumption:
@@ -89,7 +89,12 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
     """Turns the failure of one request into an error answer to that request: the others of a connection go on."""
 
     def __init__(
-        self, inner: httpx2.AsyncBaseTransport, failures: Failures, settings: ServerSettings, *, is_shared: bool
+        self,
+        inner: httpx2.AsyncBaseTransport,
+        failures: TransportFailures,
+        settings: ServerSettings,
+        *,
+        is_shared: bool,
     ) -> None:
         self._inner, self._failures, self._server = inner, failures, settings.name
         # Over SSE all answers come on one stream, and the SDK sends one message after the other, none after a fault.
@@ -97,7 +102,7 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send one request; for a JSON-RPC request there is always an answer."""
-        asked = _asked(request)
+        request_id = _request_id(request)
         if self._is_shared and request.method == "POST":
             request.extensions["timeout"] = {**request.extensions.get("timeout", {}), "read": self._timeout_s}
         try:
@@ -109,30 +114,30 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
             if fault is not None:
                 await response.aclose()
                 raise fault
-            if asked is None or response.headers.get("content-type", "").startswith("text/event-stream"):
-                return self._told(response) if self._is_shared and request.method == "GET" else response
+            if request_id is None or response.headers.get("content-type", "").startswith("text/event-stream"):
+                return self._guarded_events(response) if self._is_shared and request.method == "GET" else response
             # Read here, so that a body which breaks off fails this request alone.
             body = b"".join([piece async for piece in cast("httpx2.AsyncByteStream", response.stream)])
             await response.aclose()
-            return httpx2.Response(response.status_code, headers=_plain(response), content=body)
+            return httpx2.Response(response.status_code, headers=_headers_of(response), content=body)
         except CallError as error:
             if error.error.kind in _GONE or (self._is_shared and error.error.kind in _BROKEN):
                 self._failures.on_lost(error)
             elif error.error.kind in _BROKEN:
                 self._failures.on_doubt()
-            if asked is None:
+            if request_id is None:
                 raise
-            return _answer(asked, error, self._failures.remember(error))
+            return _error_answer(request_id, error, self._failures.remember(error))
 
-    def _told(self, response: httpx2.Response) -> httpx2.Response:
-        events = Events(cast("httpx2.AsyncByteStream", response.stream), self._server, self._failures.on_lost)
+    def _guarded_events(self, response: httpx2.Response) -> httpx2.Response:
+        events = CappedEvents(cast("httpx2.AsyncByteStream", response.stream), self._server, self._failures.on_lost)
         return httpx2.Response(response.status_code, headers=response.headers, stream=events)
 
     async def _in_turn(self, request: httpx2.Request) -> None:
         """Keep a server that ends its streams at once from being asked again and again."""
-        known = _resumption.get()
-        if request.method == "GET" and known is not None:
-            await known.wait(self._server)
+        resumption = _resumption.get()
+        if request.method == "GET" and resumption is not None:
+            await resumption.wait(self._server)
         else:
             _resumption.set(Resumption(is_endless=request.method == "GET"))
 
@@ -154,7 +159,7 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         await self._inner.aclose()
 
 
-class Events(httpx2.AsyncByteStream):
+class CappedEvents(httpx2.AsyncByteStream):
     """The stream of an SSE session. One event too large ends it, and the calls in flight are told why."""
 
     def __init__(self, inner: httpx2.AsyncByteStream, server: str, on_lost: Callable[[CallError], None]) -> None:
@@ -177,7 +182,7 @@ class Events(httpx2.AsyncByteStream):
         await self._inner.aclose()
 
 
-def _asked(request: httpx2.Request) -> int | str | None:
+def _request_id(request: httpx2.Request) -> int | str | None:
     """Return the id of the JSON-RPC request in a POST, where there is one."""
     if request.method != "POST":
         return None
@@ -191,20 +196,20 @@ def _asked(request: httpx2.Request) -> int | str | None:
     return identity if isinstance(identity, int | str) else None
 
 
-def _plain(response: httpx2.Response) -> httpx2.Headers:
+def _headers_of(response: httpx2.Response) -> httpx2.Headers:
     headers = httpx2.Headers(response.headers)
     for name in ("content-length", "transfer-encoding"):
         headers.pop(name, None)
     return headers
 
 
-def _answer(identity: int | str, error: CallError, token: str) -> httpx2.Response:
-    said = {"code": FAILED, "message": error.error.message, "data": {"failure": token}}
-    body = orjson.dumps({"jsonrpc": "2.0", "id": identity, "error": said})
+def _error_answer(request_id: int | str, error: CallError, token: str) -> httpx2.Response:
+    fields = {"code": FAILED, "message": error.error.message, "data": {"failure": token}}
+    body = orjson.dumps({"jsonrpc": "2.0", "id": request_id, "error": fields})
     return httpx2.Response(500, headers={"content-type": "application/json"}, content=body)
 
 
-def _client(settings: ServerSettings, failures: Failures, *, is_shared: bool) -> httpx2.AsyncClient:
+def _client(settings: ServerSettings, failures: TransportFailures, *, is_shared: bool) -> httpx2.AsyncClient:
     url = httpx2.URL(settings.url)
     port = url.port or (443 if url.scheme == "https" else 80)
     host = f"[{url.host}]" if ":" in url.host else url.host
@@ -214,7 +219,7 @@ def _client(settings: ServerSettings, failures: Failures, *, is_shared: bool) ->
         max_response_bytes=settings.bounds.upstream_list_bytes,
         cap_event_streams=False,
     )
-    transport = guarded if settings.auth is None else SigningTransport(guarded, settings.auth, settings)
+    transport = guarded if settings.auth is None else OAuthTransport(guarded, settings.auth, settings)
     return guarded_client(
         cast("GuardedTransport", AnsweringTransport(transport, failures, settings, is_shared=is_shared)),
         headers=revealed(settings.headers),
@@ -223,7 +228,7 @@ def _client(settings: ServerSettings, failures: Failures, *, is_shared: bool) ->
 
 
 @asynccontextmanager
-async def open_http(settings: ServerSettings, failures: Failures) -> AsyncGenerator[Streams]:
+async def open_http(settings: ServerSettings, failures: TransportFailures) -> AsyncGenerator[Streams]:
     """Give the message streams of a server that speaks streamable HTTP."""
     async with (
         _client(settings, failures, is_shared=False) as client,
@@ -235,15 +240,15 @@ async def open_http(settings: ServerSettings, failures: Failures) -> AsyncGenera
 
 
 @asynccontextmanager
-async def open_sse(settings: ServerSettings, failures: Failures) -> AsyncGenerator[Streams]:
+async def open_sse(settings: ServerSettings, failures: TransportFailures) -> AsyncGenerator[Streams]:
     """Give the message streams of a server that speaks SSE only."""
 
-    def made(
+    def client_factory(
         headers: dict[str, str] | None = None,
         timeout: httpx2.Timeout | None = None,
         auth: httpx2.Auth | None = None,
     ) -> httpx2.AsyncClient:
         return _client(settings, failures, is_shared=True)
 
-    async with sse_client(settings.url, httpx_client_factory=made) as streams:
+    async with sse_client(settings.url, httpx_client_factory=client_factory) as streams:
         yield streams

@@ -13,7 +13,7 @@ from pegboard.model.bounds import MCP_NAME_SHOWN_BYTES, MCP_TOOLS_JUDGED_AT_ONCE
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_list, is_object
 from pegboard.sources.foreign_text import cleaned
-from pegboard.sources.mcp.definitions import Rejected, UnfitError, judged
+from pegboard.sources.mcp.definitions import Rejected, UnfitError, checked_definition
 from pegboard.sources.mcp.server_settings import ServerSettings
 
 
@@ -30,7 +30,7 @@ class Listing:
 Page = Callable[[str | None], Awaitable[JSON]]
 
 
-def _none(_definition: JSON) -> None:
+def _no_fault(_definition: JSON) -> None:
     return None
 
 
@@ -38,7 +38,7 @@ async def gather(
     page: Page,
     settings: ServerSettings,
     *,
-    fault_of: Callable[[JSON], str | None] = _none,
+    fault_of: Callable[[JSON], str | None] = _no_fault,
     known: Collection[str] = (),
 ) -> Listing:
     """Ask for page after page, and judge each tool by itself; `fault_of` may know of more that is wrong with one.
@@ -49,26 +49,26 @@ async def gather(
         CallError: `result_too_large`, when the list is larger than the bound; the pages' own errors.
     """
     bounds = settings.bounds
-    found: list[object] = []
+    tools: list[object] = []
     cursors: list[str | None] = [None]
     size, ttl_s = 0, None
     while True:
         answer = await page(cursors[-1])
-        tools = answer.get("tools")
-        if not is_list(tools):
+        page_tools = answer.get("tools")
+        if not is_list(page_tools):
             raise CallError("protocol_error", f"{settings.name!r} sent a list of tools that is none.")
-        size += sum(map(_size, tools))
+        size += sum(map(_size, page_tools))
         if size > bounds.upstream_list_bytes:
             text = f"The list of {settings.name!r} is larger than {bounds.upstream_list_bytes} bytes; it was refused."
             raise CallError("result_too_large", text)
-        found.extend(tools)
+        tools.extend(page_tools)
         ttl_s = answer["ttlMs"] / 1000 if isinstance(answer.get("ttlMs"), int | float) else ttl_s
         following = answer.get("nextCursor")
-        partial = _limit_met(following, cursors, len(found), bounds)
+        partial = _limit_met(following, cursors, len(tools), bounds)
         if partial or not isinstance(following, str):
             break
         cursors.append(following)
-    listing = await _judged(found[: bounds.upstream_tools], settings, fault_of, known)
+    listing = await _checked(tools[: bounds.upstream_tools], settings, fault_of, known)
     return replace(listing, partial=partial, ttl_s=ttl_s)
 
 
@@ -91,23 +91,23 @@ def _limit_met(following: object, cursors: Sequence[str | None], count: int, bou
     return f"it has more than {bounds.upstream_pages} pages" if len(cursors) >= bounds.upstream_pages else ""
 
 
-async def _judged(
-    found: Sequence[object],
+async def _checked(
+    offered: Sequence[object],
     settings: ServerSettings,
     fault_of: Callable[[JSON], str | None],
     known: Collection[str],
 ) -> Listing:
     tools: dict[str, JSON] = {}
     rejected: list[Rejected] = []
-    named = {raw.get("name") for raw in found if is_object(raw) and isinstance(raw.get("name"), str)}
+    named = {raw.get("name") for raw in offered if is_object(raw) and isinstance(raw.get("name"), str)}
     owners = {fold(name): name for name in known if name in named}
-    for index, raw in enumerate(found):
+    for index, raw in enumerate(offered):
         if index % MCP_TOOLS_JUDGED_AT_ONCE == MCP_TOOLS_JUDGED_AT_ONCE - 1:
             await asyncio.sleep(0)
         name = raw.get("name") if is_object(raw) else None
         shown = cleaned(str(name), max_bytes=MCP_NAME_SHOWN_BYTES)
         try:
-            definition = judged(raw, bounds=settings.bounds)
+            definition = checked_definition(raw, bounds=settings.bounds)
         except UnfitError as error:
             rejected.append(Rejected(shown, str(error)))
             continue

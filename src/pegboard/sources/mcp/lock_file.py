@@ -1,4 +1,4 @@
-"""Lock: the file that pins what foreign tools said of themselves when they were accepted."""
+"""Lock file: the file that pins what foreign tools said of themselves when they were accepted."""
 
 from __future__ import annotations
 
@@ -98,7 +98,10 @@ class LockFile:
         if self.path is None or self.fault or not self.is_kept:
             return
         servers = {
-            server: {tool: {"sha256": fingerprint(said), "definition": said} for tool, said in sorted(tools.items())}
+            server: {
+                tool: {"sha256": fingerprint(definition), "definition": definition}
+                for tool, definition in sorted(tools.items())
+            }
             for server, tools in sorted(self._pins.items())
         }
         text = orjson.dumps({"version": _VERSION, "servers": servers}, option=orjson.OPT_INDENT_2)
@@ -117,7 +120,7 @@ def _read(text: bytes) -> dict[str, dict[str, JSON]]:
 
     Raises:
         ValueError: it is not as this module writes it.
-        CallError: it is no strict JSON.
+        CallError: it is not strict JSON.
     """
     if b"<<<<<<<" in text:
         raise ValueError("it has conflict marks of a merge")

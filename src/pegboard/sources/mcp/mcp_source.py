@@ -1,4 +1,4 @@
-"""Source: one MCP server as a source of tools, supervised for as long as the catalog runs."""
+"""MCP source: one MCP server as a source of tools, supervised for as long as the catalog runs."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from pegboard.model.json_types import JSON
 from pegboard.model.result import ToolResult
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry, ToolSpec
-from pegboard.sources.mcp.backoff import Pace, Spacing
-from pegboard.sources.mcp.definitions import Rejected, UnfitError, declared, judged
+from pegboard.sources.mcp.backoff import Backoff, RefreshThrottle
+from pegboard.sources.mcp.definitions import Rejected, UnfitError, checked_definition, declared_spec
 from pegboard.sources.mcp.listing import Listing
 from pegboard.sources.mcp.lock_file import LockFile
 from pegboard.sources.mcp.review import Reviewed, review, trust_of
 from pegboard.sources.mcp.server_settings import ServerSettings
-from pegboard.sources.mcp.upstream_resources import Ask, Beside, Offering, offerings
+from pegboard.sources.mcp.upstream_resources import ResourceRequest, UpstreamEntry, UpstreamResources, resource_entries
 from pegboard.sources.tool_names import own_names
 
 if TYPE_CHECKING:
-    from pegboard.sources.mcp import connection
-    from pegboard.sources.mcp.connection import Link
+    from pegboard.sources.mcp import connection as mcp_connection
+    from pegboard.sources.mcp.connection import Connection
 else:
-    connection = LazyModule("pegboard.sources.mcp.connection")
+    mcp_connection = LazyModule("pegboard.sources.mcp.connection")
 
 log = logging.getLogger("pegboard")
 _AWAY = frozenset({"upstream_unavailable", "upstream_auth", "upstream_lost", "timeout"})
@@ -52,20 +52,20 @@ class McpSource:
         self.reviewed = Reviewed()
         self.rejected: tuple[Rejected, ...] = ()
         self._entries: tuple[ToolEntry, ...] = ()
-        self._beside: tuple[Beside, tuple[Offering, ...]] = (Beside(), ())
+        self._resources: tuple[UpstreamResources, tuple[UpstreamEntry, ...]] = (UpstreamResources(), ())
         self._names: dict[str, str] = {}
         self._on_change: list[Callable[[], None]] = []
-        self._clock, self._pace, self._spacing = clock, Pace(clock), Spacing(clock)
-        self._link: Link | None = None
+        self._clock, self._backoff, self._throttle = clock, Backoff(clock), RefreshThrottle(clock)
+        self._connection: Connection | None = None
         self._task: asyncio.Task[None] | None = None
         self._fault: CallError | None = None
         self._lost_at: float | None = None
-        self._wake, self._news, self._settled = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._wake, self._noticed, self._settled = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._must_refresh = self._is_listed = False
         self._grace_timer: asyncio.TimerHandle | None = None
         if trust_of(settings, self.lock) == "pinned" and not self.lock.fault:
             # What was accepted is known before the server is first reached.
-            self._take(Listing(tools=dict(self.lock.pins(settings.name))))
+            self._adopt(Listing(tools=dict(self.lock.pins(settings.name))))
             self.listing = None
 
     # ---- the port
@@ -85,9 +85,9 @@ class McpSource:
             self._wake.set()
         return self._entries
 
-    def offerings(self) -> Sequence[Offering]:
+    def resource_entries(self) -> Sequence[UpstreamEntry]:
         """Return the resources, prompts and completions of the last good lists."""
-        return self._beside[1]
+        return self._resources[1]
 
     def groups(self) -> frozenset[str]:
         return self.settings.all_groups
@@ -95,7 +95,8 @@ class McpSource:
     def is_starting(self) -> bool:
         """Tell whether its first lists are still to come: it has been asked for them, and is not known to be away."""
         is_known = self._is_listed or (self.settings.start == "lazy" and bool(self._entries))
-        is_away = self._pace.is_open or (self._why_not is not None and self._why_not.error.kind == "upstream_auth")
+        fault = self._last_fault
+        is_away = self._backoff.is_open or (fault is not None and fault.error.kind == "upstream_auth")
         return self._task is not None and not is_known and not is_away
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
@@ -108,9 +109,9 @@ class McpSource:
         changed = frozenset(self.qualified(name) for name in self.reviewed.changed)
         if self.lock.fault and self.settings.trust != "any":
             return SourceState(status="quarantined", is_up=True, reason=self.lock.fault, quarantined=hidden)
-        if self._link is not None and not self._link.is_lost:
+        if self._connection is not None and not self._connection.is_lost:
             return SourceState(quarantined=hidden, changed=changed, reason=self.partial)
-        fault = self._why_not
+        fault = self._last_fault
         status = "connecting" if fault is None else "unreachable"
         if fault is not None and fault.error.kind == "upstream_auth":
             status = "auth_required"
@@ -120,9 +121,9 @@ class McpSource:
         return SourceState(status=status, is_up=is_up, reason=reason, quarantined=hidden, changed=changed)
 
     @property
-    def _why_not(self) -> CallError | None:
+    def _last_fault(self) -> CallError | None:
         """What was wrong with the last attempt, or is with a connection that is being closed because of it."""
-        return self._fault or (self._link.fault if self._link is not None else None)
+        return self._fault or (self._connection.fault if self._connection is not None else None)
 
     async def start(self) -> None:
         """Begin to supervise the server. Returns at once, whatever the server does."""
@@ -163,139 +164,141 @@ class McpSource:
             await self._wake.wait()
         while True:
             self._wake.clear()
-            self._pace.starts()
+            self._backoff.started()
             began = self._clock()
-            fault = await self._live()
+            fault = await self._run_connection()
             # The task groups of the SDK lose a cancellation when something else fails at the same moment.
             if self._task is not asyncio.current_task():
                 return
-            self._lose(fault, lived_s=self._clock() - began)
+            self._on_disconnected(fault, lived_s=self._clock() - began)
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._pace.wait_s):
+                async with asyncio.timeout(self._backoff.wait_s):
                     await self._wake.wait()
 
-    async def _live(self) -> CallError:
+    async def _run_connection(self) -> CallError:
         """Connect, list, and stay until the connection is lost; returns why it was."""
-        link: Link | None = None
-        # Loaded before the clock starts: that the SDK takes its time is not the server's fault.
-        open_link = connection.open_link
+        connection: Connection | None = None
+        # Loaded before the clock starts: that importing the SDK takes its time is not the server's fault.
+        open_connection = mcp_connection.open_connection
         try:
             async with asyncio.timeout(max(self.settings.timeout_s, MCP_CONNECT_S)) as limit:
-                async with open_link(self.settings, on_changed=self._changed, on_lost=self._news.set) as link:
-                    assert link is not None
-                    await self._refresh(link)
+                async with open_connection(
+                    self.settings, on_changed=self._request_refresh, on_lost=self._noticed.set
+                ) as connection:
+                    assert connection is not None
+                    await self._refresh(connection)
                     limit.reschedule(None)
-                    self._rise(link)
-                    await self._refresh_beside(link)
+                    self._on_connected(connection)
+                    await self._refresh_resources(connection)
                     self._is_listed = True
-                    await self._stay(link)
+                    await self._relist_until_lost(connection)
         except asyncio.CancelledError:
             raise
         except TimeoutError:
-            return self._silent()
+            return self._no_answer()
         except BaseException as error:
-            found = _call_error(error) or (link.fault if link else None)
-            if found is None:
+            fault = _call_error(error) or (connection.fault if connection else None)
+            if fault is None:
                 log.warning("The connection to MCP server %r failed.", self.name, exc_info=error)
-            return found or CallError("upstream_unavailable", f"The MCP server {self.name!r} cannot be reached.")
+            return fault or CallError("upstream_unavailable", f"The MCP server {self.name!r} cannot be reached.")
         finally:
-            self._link = None
-        return link.gone()
+            self._connection = None
+        return connection.unavailable()
 
-    async def _stay(self, link: Link) -> None:
+    async def _relist_until_lost(self, connection: Connection) -> None:
         """List anew whenever there is a reason to, until the connection is lost."""
         least, usual, most = MCP_REFRESH_S
-        while not link.is_lost:
-            told = self.listing.ttl_s if self.listing else None
-            await self._pause(link, min(max(told, least), most) if told else usual, for_news=True)
+        while not connection.is_lost:
+            ttl_s = self.listing.ttl_s if self.listing else None
+            await self._pause(connection, min(max(ttl_s, least), most) if ttl_s else usual, or_refresh=True)
             if self._must_refresh:
                 # A server that announces changes without end must not keep us from the others.
-                await self._pause(link, self._spacing.wait_s())
-            if link.is_lost:
+                await self._pause(connection, self._throttle.wait_s())
+            if connection.is_lost:
                 return
             self._must_refresh = False
             try:
                 async with asyncio.timeout(self.settings.timeout_s):
-                    await self._refresh(link)
+                    await self._refresh(connection)
             except TimeoutError:
                 # One that works on a call may be too busy to list; one that has none, or answers none, is gone.
-                if not link.may_be_busy:
-                    link.lose(self._silent())
-            if not link.is_lost:
-                await self._refresh_beside(link)
+                if not connection.may_be_busy:
+                    connection.lose(self._no_answer())
+            if not connection.is_lost:
+                await self._refresh_resources(connection)
 
-    async def _pause(self, link: Link, seconds: float, *, for_news: bool = False) -> None:
-        """Wait so long, or until the connection is lost; `for_news` also until there is a reason to list."""
+    async def _pause(self, connection: Connection, seconds: float, *, or_refresh: bool = False) -> None:
+        """Wait so long, or until the connection is lost; `or_refresh` also until there is a reason to list."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while not (link.is_lost or (for_news and self._must_refresh)):
-                    self._news.clear()
-                    await self._news.wait()
+                while not (connection.is_lost or (or_refresh and self._must_refresh)):
+                    self._noticed.clear()
+                    await self._noticed.wait()
 
-    def _silent(self) -> CallError:
+    def _no_answer(self) -> CallError:
         return CallError("upstream_unavailable", f"The MCP server {self.name!r} did not answer in time.")
 
-    async def _refresh_beside(self, link: Link) -> None:
-        """List what is there beside tools anew; what cannot be listed in time leaves the last good list in place."""
+    async def _refresh_resources(self, connection: Connection) -> None:
+        """List resources, prompts and completions anew; where that takes too long, the last good lists stay."""
         with suppress(TimeoutError, CallError):
             async with asyncio.timeout(self.settings.timeout_s):
-                found = await link.list_beside()
-                if found != self._beside[0]:
-                    self._beside = (found, offerings(found, self.settings, self._ask))
-                    self._tell()
+                resources = await connection.list_resources()
+                if resources != self._resources[0]:
+                    self._resources = (resources, resource_entries(resources, self.settings, self._request))
+                    self._notify()
 
-    async def _refresh(self, link: Link) -> None:
+    async def _refresh(self, connection: Connection) -> None:
         """List anew. A list that is refused leaves the last good one in place."""
         try:
-            listing = await link.list(known={*self.lock.pins(self.name), *self.offered()})
+            listing = await connection.list(known={*self.lock.pins(self.name), *self.offered()})
         except CallError as error:
             if self.listing is None:
                 raise
             if error.error.kind in _AWAY:
-                link.lose(error)
+                connection.lose(error)
                 return
             log.warning("MCP server %r: %s Its last list stays.", self.name, error)
             return
-        self._take(listing)
+        self._adopt(listing)
 
-    def _changed(self) -> None:
+    def _request_refresh(self) -> None:
         self._must_refresh = True
-        self._news.set()
+        self._noticed.set()
 
-    def _rise(self, link: Link) -> None:
-        self._link, self._fault, self._lost_at = link, None, None
+    def _on_connected(self, connection: Connection) -> None:
+        self._connection, self._fault, self._lost_at = connection, None, None
         if self._grace_timer is not None:
             self._grace_timer.cancel()
         self._settle()
-        self._tell()
+        self._notify()
 
-    def _lose(self, fault: CallError, *, lived_s: float) -> None:
-        is_news = self._fault is None or self._fault.error.message != fault.error.message
+    def _on_disconnected(self, fault: CallError, *, lived_s: float) -> None:
+        is_new = self._fault is None or self._fault.error.message != fault.error.message
         self._fault = fault
-        self._pace.failed(lived_s=lived_s)
-        # An outage is told once, not with each attempt.
-        level = logging.WARNING if is_news else logging.DEBUG
-        log.log(level, "MCP server %r: %s Next attempt in %.1f s.", self.name, fault, self._pace.wait_s)
+        self._backoff.failed(lived_s=lived_s)
+        # An outage is logged once, not with each attempt.
+        level = logging.WARNING if is_new else logging.DEBUG
+        log.log(level, "MCP server %r: %s Next attempt in %.1f s.", self.name, fault, self._backoff.wait_s)
         if self._lost_at is None:
             self._lost_at = self._clock()
             loop = asyncio.get_running_loop()
-            self._grace_timer = loop.call_later(self.settings.grace_s + 0.01, self._tell)
+            self._grace_timer = loop.call_later(self.settings.grace_s + 0.01, self._notify)
         self._settle()
 
     def _settle(self) -> None:
         # Whoever waits for this attempt goes on; who comes later waits for the next.
         self._settled.set()
         self._settled = asyncio.Event()
-        if self._link is not None:
+        if self._connection is not None:
             self._settled.set()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for notify in tuple(self._on_change):
             notify()
 
     # ---- listing
 
-    def _take(self, listing: Listing) -> None:
+    def _adopt(self, listing: Listing) -> None:
         """Make the listing the one that is offered, after holding it against what was accepted."""
         before = (self._entries, self.reviewed)
         self.listing = listing
@@ -310,7 +313,7 @@ class McpSource:
         entries: list[ToolEntry] = []
         for raw_name, definition in self.reviewed.listed.items():
             try:
-                entries.append(self._entry(raw_name, judged(definition, bounds=self.settings.bounds)))
+                entries.append(self._entry(raw_name, checked_definition(definition, bounds=self.settings.bounds)))
             except UnfitError as error:
                 rejected.append(Rejected(raw_name, str(error)))
         self.rejected = tuple(rejected)
@@ -326,10 +329,10 @@ class McpSource:
         for name, reason in rejected:
             log.warning("MCP server %r: tool %r was left out: %s.", self.name, name, reason)
         if before != (self._entries, self.reviewed):
-            self._tell()
+            self._notify()
 
     def _entry(self, raw_name: str, definition: JSON) -> ToolEntry:
-        spec = declared(definition, self._names[raw_name], self.settings)
+        spec = declared_spec(definition, self._names[raw_name], self.settings)
 
         async def handle(ctx: CallContext, args: JSON, /) -> ToolResult:
             return await self._call(raw_name, spec, ctx, args)
@@ -353,7 +356,7 @@ class McpSource:
         """
         self.lock.accept(self.name, {raw_name: self.offered()[raw_name]})
         if self.listing is not None:
-            self._take(replace(self.listing))
+            self._adopt(replace(self.listing))
 
     # ---- another reading of the config
 
@@ -365,67 +368,67 @@ class McpSource:
         """Take over the settings and the lock of another reading; the connection, and the calls on it, go on."""
         is_new = self.settings != other.settings or self.lock.pins(self.name) != other.lock.pins(self.name)
         self.settings, self.lock = other.settings, other.lock
-        if self._link is not None:
-            self._link.settings = other.settings
+        if self._connection is not None:
+            self._connection.settings = other.settings
         if is_new and self.listing is not None:
             # What the last list left out by other settings is asked for anew.
-            self._take(
+            self._adopt(
                 replace(self.listing, tools={n: d for n, d in self.listing.tools.items() if self.settings.takes(n)})
             )
-            self._beside = (self._beside[0], offerings(self._beside[0], self.settings, self._ask))
-            self._changed()
+            self._resources = (self._resources[0], resource_entries(self._resources[0], self.settings, self._request))
+            self._request_refresh()
 
     # ---- calls
 
     async def _call(self, raw_name: str, spec: ToolSpec, ctx: CallContext, args: JSON) -> ToolResult:
-        harmless = spec.annotations.read_only is True or spec.annotations.idempotent is True
-        return await self._through(lambda link: link.call(raw_name, args, ctx), harmless=harmless)
+        is_harmless = spec.annotations.read_only is True or spec.annotations.idempotent is True
+        return await self._send(lambda connection: connection.call(raw_name, args, ctx), is_harmless=is_harmless)
 
-    async def _ask(self, ask: Ask, ctx: CallContext) -> ToolResult:
-        return await self._through(lambda link: link.ask(ask, ctx), harmless=True)
+    async def _request(self, request: ResourceRequest, ctx: CallContext) -> ToolResult:
+        return await self._send(lambda connection: connection.request(request, ctx), is_harmless=True)
 
-    async def _through(self, send: Callable[[Link], Awaitable[ToolResult]], *, harmless: bool) -> ToolResult:
+    async def _send(self, send: Callable[[Connection], Awaitable[ToolResult]], *, is_harmless: bool) -> ToolResult:
         """Send over the connection; once more over the next where that can do no harm."""
-        link = await self._connected()
+        connection = await self._connected()
         try:
-            return await send(link)
+            return await send(connection)
         except CallError as error:
             if error.error.kind != "upstream_lost":
                 raise
-            if not harmless and error.error.outcome_unknown:
+            if not is_harmless and error.error.outcome_unknown:
                 raise
             lost = error
         try:
             # Over HTTP one answer may be lost, and the connection be as good as before.
-            link = await self._connected(but=link if link.is_lost else None)
+            connection = await self._connected(other_than=connection if connection.is_lost else None)
         except CallError:
             raise lost from None
-        return await send(link)
+        return await send(connection)
 
-    async def _connected(self, *, but: Link | None = None) -> Link:
+    async def _connected(self, *, other_than: Connection | None = None) -> Connection:
         """Return the open connection, after a short wait for one that is being made.
 
         Raises:
             CallError: `upstream_unavailable` or `upstream_auth`, with the reason and when it is tried again.
         """
-        if self._link is not None and self._link is not but and not self._link.is_lost:
-            return self._link
+        if self._connection is not None and self._connection is not other_than and not self._connection.is_lost:
+            return self._connection
         if self._task is None:
             raise CallError("upstream_unavailable", f"The MCP server {self.name!r} is not started.")
-        is_failing = self._pace.is_open
-        if self._pace.may_nudge():
+        is_failing = self._backoff.is_open
+        if self._backoff.may_try_now():
             self._wake.set()
         if not is_failing:
             # One that was never tried may take as long as the call; later ones must be definite within a second.
             within_s = self.settings.timeout_s if self.listing is None and self._fault is None else MCP_CALL_WAITS_S
             with suppress(TimeoutError):
                 async with asyncio.timeout(within_s):
-                    while self._link is None or self._link is but or self._link.is_lost:
-                        await self._settled_anew(but)
-                    return self._link
+                    while self._connection is None or self._connection is other_than or self._connection.is_lost:
+                        await self._next_settlement(other_than)
+                    return self._connection
         raise self._unavailable()
 
-    async def _settled_anew(self, but: Link | None) -> None:
+    async def _next_settlement(self, other_than: Connection | None) -> None:
         if self._settled.is_set():
             # The old connection is lost, and its end is about to be noticed.
             await asyncio.sleep(0.01)
@@ -433,7 +436,7 @@ class McpSource:
             await self._settled.wait()
 
     def _unavailable(self) -> CallError:
-        fault, wait_s = self._why_not, max(round(self._pace.wait_s, 1), 0.1)
+        fault, wait_s = self._last_fault, max(round(self._backoff.wait_s, 1), 0.1)
         reason = fault.error.message if fault else "it is being connected."
         text = f"The MCP server {self.name!r} is not available: {reason} It is tried again within {wait_s} s."
         kind = "upstream_auth" if fault and fault.error.kind == "upstream_auth" else "upstream_unavailable"
@@ -445,4 +448,4 @@ def _call_error(error: BaseException) -> CallError | None:
     if isinstance(error, CallError):
         return error
     inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())
-    return next((found for one in inner if (found := _call_error(one)) is not None), None)
+    return next((fault for each in inner if (fault := _call_error(each)) is not None), None)

@@ -1,4 +1,4 @@
-"""Signing: the requests to a server that wants OAuth, each within the flow that gets and renews its token."""
+"""OAuth: the requests to a server that wants OAuth, each within the flow that gets and renews its token."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pegboard.model.bounds import MCP_SIGN_IN_REQUESTS
 from pegboard.sources.mcp.server_settings import ServerSettings
 
 
-class SigningTransport(httpx2.AsyncBaseTransport):
+class OAuthTransport(httpx2.AsyncBaseTransport):
     """Runs an `httpx2.Auth` around each request.
 
     The server names where tokens are had, so those requests may go to public addresses alone, and to the `auth_hosts`
@@ -49,7 +49,7 @@ class SigningTransport(httpx2.AsyncBaseTransport):
     async def _through(self, flow: AsyncGenerator[httpx2.Request, httpx2.Response]) -> httpx2.Response:
         request = await anext(flow)
         for _ in range(MCP_SIGN_IN_REQUESTS):
-            response = await self._way(request.url).handle_async_request(request)
+            response = await self._transport_for(request.url).handle_async_request(request)
             response.request = request
             try:
                 following = await flow.asend(response)
@@ -60,14 +60,14 @@ class SigningTransport(httpx2.AsyncBaseTransport):
         text = f"Signing in to {self._server!r} did not end after {MCP_SIGN_IN_REQUESTS} requests."
         raise EgressError("upstream_auth", text)
 
-    def _way(self, url: httpx2.URL) -> GuardedTransport:
+    def _transport_for(self, url: httpx2.URL) -> GuardedTransport:
         if _place(url) == self._own:
             return self._inner
         return self._named if self._hosts & {url.host, _place(url)} else self._public
 
     async def aclose(self) -> None:
-        for way in (self._inner, self._public, self._named):
-            await way.aclose()
+        for transport in (self._inner, self._public, self._named):
+            await transport.aclose()
 
 
 def _place(url: httpx2.URL) -> str:

@@ -1,4 +1,4 @@
-"""Beside on the wire: list what a server has beside tools, ask for one of them, and read what comes back."""
+"""Resource wire: list a server's resources, prompts and completions, ask for one, and read what comes back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pegboard.sources.foreign_text import cleaned
 from pegboard.sources.mcp.http_transport import FAILED
 from pegboard.sources.mcp.results import read_blocks
 from pegboard.sources.mcp.server_settings import ServerSettings
-from pegboard.sources.mcp.upstream_resources import Ask, Beside
+from pegboard.sources.mcp.upstream_resources import ResourceRequest, UpstreamResources
 
 log = logging.getLogger("pegboard")
 _READ: TypeAdapter[Any] = TypeAdapter(types.ReadResourceResult | types.InputRequiredResult)
@@ -29,40 +29,42 @@ Page = Callable[..., Awaitable[Any]]
 Read = Callable[[Any], ToolResult]
 
 
-async def gather_beside(session: ClientSession, settings: ServerSettings) -> Beside:
-    """Return the lists that the server says it has. One that breaks the protocol is empty, and told of in the log.
+async def gather_resources(session: ClientSession, settings: ServerSettings) -> UpstreamResources:
+    """Return the lists that the server says it has. One that breaks the protocol is empty, and named in the log.
 
     Raises:
         CallError: the server is away.
     """
-    said = session.server_capabilities
-    if said is None:
-        return Beside()
+    capabilities = session.server_capabilities
+    if capabilities is None:
+        return UpstreamResources()
     resources: list[JSON] = []
     templates: list[JSON] = []
     prompts: list[JSON] = []
-    if said.resources:
+    if capabilities.resources:
         resources = await _pages(session.list_resources, "resources", settings)
         templates = await _pages(session.list_resource_templates, "resource_templates", settings)
-    if said.prompts:
+    if capabilities.prompts:
         prompts = await _pages(session.list_prompts, "prompts", settings)
-    return Beside(resources=resources, templates=templates, prompts=prompts, completes=said.completions is not None)
+    return UpstreamResources(
+        resources=resources, templates=templates, prompts=prompts, completes=capabilities.completions is not None
+    )
 
 
 async def _pages(page: Page, key: str, settings: ServerSettings) -> list[JSON]:
-    found: list[JSON] = []
+    items: list[JSON] = []
     cursors: list[str | None] = [None]
     try:
         while True:
             cursor = cursors[-1]
             params = None if cursor is None else types.PaginatedRequestParams(cursor=cursor)
             answer = await page(params=params)
-            found += [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in getattr(answer, key)]
+            items += [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in getattr(answer, key)]
             following: str | None = answer.next_cursor
             bounds = settings.bounds
             if following is None or following in cursors:
                 break
-            if len(found) >= bounds.upstream_tools or len(cursors) >= bounds.upstream_pages:
+            if len(items) >= bounds.upstream_tools or len(cursors) >= bounds.upstream_pages:
                 break
             cursors.append(following)
     except MCPError as error:
@@ -74,32 +76,32 @@ async def _pages(page: Page, key: str, settings: ServerSettings) -> list[JSON]:
     except ValidationError:
         log.warning("MCP server %r sent a list of %s that breaks the protocol.", settings.name, key)
         return []
-    return found[: settings.bounds.upstream_tools]
+    return items[: settings.bounds.upstream_tools]
 
 
-def wire_of(ask: Ask, tool: str) -> tuple[Callable[..., Any], TypeAdapter[Any], Read]:
+def wire_request(request: ResourceRequest, tool: str) -> tuple[Callable[..., Any], TypeAdapter[Any], Read]:
     """Return the request, made with the answers to what the server asks, the form of its answer, and who reads it."""
-    if ask.what == "read":
+    if request.what == "read":
 
         def read(**answers: Any) -> types.ReadResourceRequest:
-            return types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=ask.named, **answers))
+            return types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=request.named, **answers))
 
         return read, _READ, lambda answer: _contents(answer, tool)
-    if ask.what == "prompt":
+    if request.what == "prompt":
 
         def prompt(**answers: Any) -> types.GetPromptRequest:
-            params = types.GetPromptRequestParams(name=ask.named, arguments=dict(ask.args), **answers)
+            params = types.GetPromptRequestParams(name=request.named, arguments=dict(request.args), **answers)
             return types.GetPromptRequest(params=params)
 
         return prompt, _PROMPT, lambda answer: _messages(answer, tool)
 
     def complete() -> types.CompleteRequest:
-        others = {name: value for name, value in ask.args.items() if name != "value"}
+        others = {name: value for name, value in request.args.items() if name != "value"}
         params = types.CompleteRequestParams(
-            ref=types.PromptReference(name=ask.named)
-            if ask.is_prompt
-            else types.ResourceTemplateReference(uri=ask.named),
-            argument=types.CompletionArgument(name=ask.argument, value=ask.args["value"]),
+            ref=types.PromptReference(name=request.named)
+            if request.is_prompt
+            else types.ResourceTemplateReference(uri=request.named),
+            argument=types.CompletionArgument(name=request.argument, value=request.args["value"]),
             context=types.CompletionContext(arguments=others) if others else None,
         )
         return types.CompleteRequest(params=params)

@@ -35,8 +35,8 @@ def read_result(result: types.CallToolResult, *, tool: str, server: str) -> Tool
     """
     content = read_blocks(result.content, tool)
     if result.is_error:
-        said = "\n".join(block.text for block in content if isinstance(block, TextContent)) or "no reason given"
-        message = f"The MCP server {server!r} reports that {tool!r} failed. Its own words, which are data: {said}"
+        reported = "\n".join(block.text for block in content if isinstance(block, TextContent)) or "no reason given"
+        message = f"The MCP server {server!r} reports that {tool!r} failed. Its own words, which are data: {reported}"
         return ToolResult(content, is_error=True, error=ToolError(kind="tool_error", message=message))
     structured = result.structured_content
     if structured is None:
@@ -47,9 +47,9 @@ def read_result(result: types.CallToolResult, *, tool: str, server: str) -> Tool
         reason = error.error.message.removeprefix(_OF_ARGUMENTS)
         text = f"{tool!r} ran, but its result cannot be read: {reason}"
         raise CallError("protocol_error", text, outcome_unknown=True) from None
-    found = _unwritable(structured)
-    if found:
-        text = f"{tool!r} ran, but {found}, which has more than 64 bits and would not arrive as it is."
+    fault = _unwritable(structured)
+    if fault:
+        text = f"{tool!r} ran, but {fault}, which has more than 64 bits and would not arrive as it is."
         raise CallError("output_invalid", f"{text} The server has to send it as a text.", outcome_unknown=True)
     return ToolResult(content, structured, has_structured=True)
 

@@ -46,8 +46,8 @@ def review(offered: Mapping[str, JSON], settings: ServerSettings, lock: LockFile
         pinned = pins.get(name)
         listed[name] = definition if pinned is None else pinned
         if pinned is not None:
-            if found := classify(pinned, definition):
-                changed[name] = found
+            if changes := classify(pinned, definition):
+                changed[name] = changes
         elif any(looks_like(name, known) for known in pins):
             hidden[name] = ("look_alike",)
         elif trust == "pinned":
@@ -60,12 +60,12 @@ def review(offered: Mapping[str, JSON], settings: ServerSettings, lock: LockFile
 def differences(offered: Mapping[str, JSON], server: str, lock: LockFile) -> dict[str, tuple[Change, ...]]:
     """Return by tool what `pegboard lock diff` shows of a server: changes, new ones, look-alikes, and what is gone."""
     pins = lock.pins(server)
-    found: dict[str, tuple[Change, ...]] = {name: ("gone",) for name in pins if name not in offered}
+    differing: dict[str, tuple[Change, ...]] = {name: ("gone",) for name in pins if name not in offered}
     for name, definition in offered.items():
         if name in pins:
             changes = classify(pins[name], definition)
         else:
             changes = ("look_alike",) if any(looks_like(name, known) for known in pins) else ("new",)
         if changes:
-            found[name] = changes
-    return found
+            differing[name] = changes
+    return differing

@@ -1,4 +1,4 @@
-"""Settings: what an operator says about one MCP server."""
+"""Server settings: what an operator says about one MCP server."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from pegboard.core.names import check_namespace, matches
+from pegboard.egress.credential_redaction import revealed
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
@@ -58,8 +59,8 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         check_namespace(self.name)
-        needed, given = ("command", self.command) if self.transport == "stdio" else ("url", self.url)
-        if not given:
+        needed, value = ("command", self.command) if self.transport == "stdio" else ("url", self.url)
+        if not value:
             raise DefinitionError(f"The MCP server {self.name!r} has transport {self.transport!r}: give its {needed}.")
 
     def takes(self, tool: str) -> bool:
@@ -70,8 +71,8 @@ class ServerSettings:
 
     def groups_of(self, tool: str) -> tuple[str, ...]:
         """Return the groups of one tool: those of every glob that fits, else those of the server."""
-        found = [group for glob, groups in self.tool_groups.items() if matches(glob, (tool,)) for group in groups]
-        return tuple(dict.fromkeys(found)) or self.groups
+        chosen = [group for glob, groups in self.tool_groups.items() if matches(glob, (tool,)) for group in groups]
+        return tuple(dict.fromkeys(chosen)) or self.groups
 
     @property
     def connection(self) -> tuple[object, ...]:
@@ -83,8 +84,3 @@ class ServerSettings:
     def all_groups(self) -> frozenset[str]:
         """Every group that a tool of this server may have."""
         return frozenset(self.groups) | {group for groups in self.tool_groups.values() for group in groups}
-
-
-def revealed(values: Mapping[str, str | Secret]) -> dict[str, str]:
-    """Return the plain values, for the one who needs them."""
-    return {name: value.reveal() if isinstance(value, Secret) else value for name, value in values.items()}

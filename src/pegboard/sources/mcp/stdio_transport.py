@@ -1,4 +1,4 @@
-"""Pipe: MCP messages over the stdin and stdout of a program that our own launcher started."""
+"""Stdio transport: MCP messages over the stdin and stdout of a program that our own launcher started."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ Messages = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryOb
 
 
 @dataclass(kw_only=True, slots=True)
-class Tally:
-    """What came over the pipe that was no answer to anything: counted, and never delivered."""
+class StdioTraffic:
+    """What came over stdout that answers nothing, counted and never delivered; which requests await an answer."""
 
     bad_lines: int = 0
     stray_replies: int = 0
@@ -48,7 +48,7 @@ class Tally:
 
 
 @asynccontextmanager
-async def open_pipe(settings: ServerSettings, tally: Tally) -> AsyncGenerator[Messages]:
+async def open_stdio(settings: ServerSettings, traffic: StdioTraffic) -> AsyncGenerator[Messages]:
     """Start the server's program; give its messages, and what takes ours. The program ends with the block.
 
     Raises:
@@ -66,8 +66,8 @@ async def open_pipe(settings: ServerSettings, tally: Tally) -> AsyncGenerator[Me
     incoming, received = anyio.create_memory_object_stream[SessionMessage | Exception](MCP_MESSAGES_IN_HAND)
     sending, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
     tasks = [
-        asyncio.create_task(_read(process, incoming, tally, settings.name), name=f"mcp-read-{settings.name}"),
-        asyncio.create_task(_write(process, outgoing, tally), name=f"mcp-write-{settings.name}"),
+        asyncio.create_task(_read(process, incoming, traffic, settings.name), name=f"mcp-read-{settings.name}"),
+        asyncio.create_task(_write(process, outgoing, traffic), name=f"mcp-write-{settings.name}"),
     ]
     try:
         yield received, sending
@@ -87,7 +87,7 @@ async def open_pipe(settings: ServerSettings, tally: Tally) -> AsyncGenerator[Me
 
 
 async def _read(
-    process: Process, incoming: MemoryObjectSendStream[SessionMessage | Exception], tally: Tally, name: str
+    process: Process, incoming: MemoryObjectSendStream[SessionMessage | Exception], traffic: StdioTraffic, name: str
 ) -> None:
     """Pass on the messages among the lines until the program has no more."""
     bad_in_a_row = 0
@@ -95,40 +95,40 @@ async def _read(
     try:
         async for line in process.lines():
             try:
-                message = _message(line, tally, progressed)
+                message = _message(line, traffic, progressed)
             except (ValueError, ValidationError):
-                tally.bad_lines += bool(line.strip())
+                traffic.bad_lines += bool(line.strip())
                 bad_in_a_row += 1
                 if bad_in_a_row > MCP_BAD_LINES:
-                    tally.fault = f"it wrote more than {MCP_BAD_LINES} lines in a row that are no messages"
+                    traffic.fault = f"it wrote more than {MCP_BAD_LINES} lines in a row that are no messages"
                     return
                 continue
             bad_in_a_row = 0
             if message is not None:
                 await incoming.send(SessionMessage(message))
     except CallError as error:
-        tally.fault = error.error.message
+        traffic.fault = error.error.message
     except (anyio.BrokenResourceError, anyio.ClosedResourceError):
         log.debug("MCP server %r: nobody reads its messages any more", name)
     finally:
         incoming.close()
 
 
-def _message(line: bytes, tally: Tally, progressed: BoundedCache[Any, float]) -> types.JSONRPCMessage | None:
+def _message(line: bytes, traffic: StdioTraffic, progressed: BoundedCache[Any, float]) -> types.JSONRPCMessage | None:
     """Return the message in a line; `None` for one that nobody waits for.
 
     Raises:
-        ValueError: the line is no JSON.
-        ValidationError: it is no message.
+        ValueError: the line is not JSON.
+        ValidationError: it is not a message.
     """
     raw: Any = _exact(line) if len(line) <= MCP_EXACT_LINE_BYTES and _LONG_NUMBER.search(line) else orjson.loads(line)
     if isinstance(raw, dict):
-        said = cast("dict[str, Any]", raw)
-        if said.get("method") == "notifications/progress" and not _is_due(said, progressed):
-            tally.progress_dropped += 1
+        fields = cast("dict[str, Any]", raw)
+        if fields.get("method") == "notifications/progress" and not _is_due(fields, progressed):
+            traffic.progress_dropped += 1
             return None
-        if "method" not in said and not _is_awaited(said.get("id"), tally):
-            tally.stray_replies += 1
+        if "method" not in fields and not _is_awaited(fields.get("id"), traffic):
+            traffic.stray_replies += 1
             return None
     return types.jsonrpc_message_adapter.validate_python(raw, by_name=False)
 
@@ -141,16 +141,16 @@ def _exact(line: bytes) -> Any:
         raise ValueError("nested too deep") from None
 
 
-def _is_awaited(identity: object, tally: Tally) -> bool:
+def _is_awaited(identity: object, traffic: StdioTraffic) -> bool:
     # By type as well: `"1"` and `true` answer no request 1.
-    if type(identity) not in (int, str) or identity not in tally.awaited:
+    if type(identity) not in (int, str) or identity not in traffic.awaited:
         return False
-    tally.awaited.discard(cast("int | str", identity))
+    traffic.awaited.discard(cast("int | str", identity))
     return True
 
 
-def _is_due(said: dict[str, Any], progressed: BoundedCache[Any, float]) -> bool:
-    params: Any = said.get("params")
+def _is_due(notification: dict[str, Any], progressed: BoundedCache[Any, float]) -> bool:
+    params: Any = notification.get("params")
     token = cast("dict[str, Any]", params).get("progressToken") if isinstance(params, dict) else None
     if not isinstance(token, int | str):
         return False
@@ -161,15 +161,15 @@ def _is_due(said: dict[str, Any], progressed: BoundedCache[Any, float]) -> bool:
     return True
 
 
-async def _write(process: Process, outgoing: MemoryObjectReceiveStream[SessionMessage], tally: Tally) -> None:
+async def _write(process: Process, outgoing: MemoryObjectReceiveStream[SessionMessage], traffic: StdioTraffic) -> None:
     """Send our messages, a line each."""
     with suppress(CallError):
         async for sent in outgoing:
             message = sent.message
             if isinstance(message, types.JSONRPCRequest):
-                tally.awaited.add(message.id)
+                traffic.awaited.add(message.id)
             elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
-                tally.awaited.discard((message.params or {}).get("requestId", ""))
+                traffic.awaited.discard((message.params or {}).get("requestId", ""))
             line = message.model_dump_json(by_alias=True, exclude_unset=True)
             await process.write(line.encode() + b"\n")
     outgoing.close()

@@ -1,10 +1,10 @@
-"""Beside: what a server offers beside tools: resources, templates, prompts, and completions of their arguments."""
+"""Upstream resources: what a server offers beside tools: resources, templates, prompts, and completions."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 from urllib.parse import quote
@@ -24,7 +24,7 @@ _SEGMENT = "-._~!$'()*,;:@&=+"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Beside:
+class UpstreamResources:
     """The lists of a server, as its wire says them, and whether it completes arguments."""
 
     resources: Sequence[JSON] = ()
@@ -34,16 +34,16 @@ class Beside:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Offering:
-    """One of them, ready to be judged and run like a tool; `said` are the fields of its record in `model.resource`."""
+class UpstreamEntry:
+    """One of them, ready to be judged and run like a tool; `fields` are those of its record in `model.resource`."""
 
     kind: Literal["resource", "prompt", "completion"]
     entry: ToolEntry
-    said: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ask:
+class ResourceRequest:
     """What is asked of the server for one of them."""
 
     what: Literal["read", "prompt", "complete"]
@@ -53,7 +53,7 @@ class Ask:
     argument: str = ""
 
 
-Run = Callable[[Ask, "CallContext"], Awaitable[ToolResult]]
+Run = Callable[[ResourceRequest, "CallContext"], Awaitable[ToolResult]]
 
 
 def uri_here(server: str, uri: str) -> str:
@@ -61,25 +61,25 @@ def uri_here(server: str, uri: str) -> str:
     return f"pegboard://{server}/{uri}"
 
 
-def offerings(found: Beside, settings: ServerSettings, run: Run) -> tuple[Offering, ...]:
+def resource_entries(upstream: UpstreamResources, settings: ServerSettings, run: Run) -> tuple[UpstreamEntry, ...]:
     """Return what can be taken of the lists, under the server's namespace; what cannot is left out alone."""
     listed = [
-        *(("resource", each) for each in found.resources if _is_fit(each, "uri")),
-        *(("template", each) for each in found.templates if _is_fit(each, "uriTemplate")),
-        *(("prompt", each) for each in found.prompts if _is_fit(each, "name")),
+        *(("resource", each) for each in upstream.resources if _is_fit(each, "uri")),
+        *(("template", each) for each in upstream.templates if _is_fit(each, "uriTemplate")),
+        *(("prompt", each) for each in upstream.prompts if _is_fit(each, "name")),
     ]
-    made: list[Offering] = []
+    entries: list[UpstreamEntry] = []
     for kind in ("resource", "template", "prompt"):
-        those = {_key(each): each for said, each in listed if said == kind}
-        names = own_names({_slug(each) for each in those.values()}, rename={}, namespace=settings.name)
+        of_kind = {_key(each): each for each_kind, each in listed if each_kind == kind}
+        names = own_names({_slug(each) for each in of_kind.values()}, rename={}, namespace=settings.name)
         taken: set[str] = set()
-        for each in those.values():
+        for each in of_kind.values():
             name = names[_slug(each)]
             if name in taken:
                 continue
             taken.add(name)
-            made += _made(kind, f"{settings.name}__{name}", each, settings, run, completes=found.completes)
-    return tuple(made[: settings.bounds.upstream_tools])
+            entries += _entries_of(kind, f"{settings.name}__{name}", each, settings, run, completes=upstream.completes)
+    return tuple(entries[: settings.bounds.upstream_tools])
 
 
 def _key(each: JSON) -> str:
@@ -92,17 +92,17 @@ def _slug(each: JSON) -> str:
 
 
 def _is_fit(each: JSON, key: str) -> bool:
-    said = each.get(key)
-    if not isinstance(said, str) or not 0 < len(said) <= MCP_URI_CHARS or has_hidden(said):
+    value = each.get(key)
+    if not isinstance(value, str) or not 0 < len(value) <= MCP_URI_CHARS or has_hidden(value):
         return False
-    rest = _VARIABLE.sub("", said)
+    rest = _VARIABLE.sub("", value)
     is_simple = "{" not in rest and "}" not in rest
-    return is_simple if key == "uriTemplate" else key == "name" or rest == said
+    return is_simple if key == "uriTemplate" else key == "name" or rest == value
 
 
-def _made(
+def _entries_of(
     kind: Kind, name: str, each: JSON, settings: ServerSettings, run: Run, *, completes: bool
-) -> Iterator[Offering]:
+) -> Iterator[UpstreamEntry]:
     space: Literal["prompt", "resource"] = "prompt" if kind == "prompt" else "resource"
     (name,) = own_names([name], rename={}, namespace=space).values()
     words = _words(each, settings, name)
@@ -110,33 +110,36 @@ def _made(
         arguments = [one for one in each.get("arguments") or () if _is_argument(one)][:MCP_PROMPT_ARGUMENTS]
         variables = [one["name"] for one in arguments]
         required = [one["name"] for one in arguments if one.get("required")]
-        told = [(one["name"], _clean(one.get("description"), settings), bool(one.get("required"))) for one in arguments]
-        said, asked = {**words, "arguments": told}, Ask(what="prompt", named=each["name"], is_prompt=True)
+        specs = [
+            (one["name"], _clean(one.get("description"), settings), bool(one.get("required"))) for one in arguments
+        ]
+        fields = {**words, "arguments": specs}
+        request = ResourceRequest(what="prompt", named=each["name"], is_prompt=True)
         target = {"prompt": name}
     else:
         uri: str = _key(each)
-        variables = required = [found for _, found in _VARIABLE.findall(uri)] if kind == "template" else []
+        variables = required = [variable for _, variable in _VARIABLE.findall(uri)] if kind == "template" else []
         mime_type = each.get("mimeType")
-        said = {**words, "uri": uri_here(settings.name, uri), "mime_type": _clean(mime_type, settings) or None}
-        asked, target = Ask(what="read", named=uri), {"resource": said["uri"]}
+        fields = {**words, "uri": uri_here(settings.name, uri), "mime_type": _clean(mime_type, settings) or None}
+        request, target = ResourceRequest(what="read", named=uri), {"resource": fields["uri"]}
 
     async def handle(ctx: CallContext, args: JSON, /) -> ToolResult:
-        named = _expanded(asked.named, args) if kind == "template" else asked.named
-        return await run(Ask(what=asked.what, named=named, args=args), ctx)
+        named = _expanded(request.named, args) if kind == "template" else request.named
+        return await run(replace(request, named=named, args=args), ctx)
 
-    yield Offering(kind=space, entry=_entry(space, name, variables, required, handle, settings), said=said)
+    yield UpstreamEntry(kind=space, entry=_entry(space, name, variables, required, handle, settings), fields=fields)
     for argument in variables if completes else ():
         others = [other for other in variables if other not in (argument, "value")]
-        asking = Ask(what="complete", named=asked.named, argument=argument, is_prompt=asked.is_prompt)
-        handler = partial(_complete, run, asking)
+        completion = ResourceRequest(
+            what="complete", named=request.named, argument=argument, is_prompt=request.is_prompt
+        )
+        handler = partial(_complete, run, completion)
         entry = _entry("completion", f"{name}_{argument}", ["value", *others], ["value"], handler, settings)
-        yield Offering(kind="completion", entry=entry, said={"argument": argument, **target})
+        yield UpstreamEntry(kind="completion", entry=entry, fields={"argument": argument, **target})
 
 
-async def _complete(run: Run, asking: Ask, ctx: CallContext, args: JSON, /) -> ToolResult:
-    return await run(
-        Ask(what="complete", named=asking.named, argument=asking.argument, is_prompt=asking.is_prompt, args=args), ctx
-    )
+async def _complete(run: Run, completion: ResourceRequest, ctx: CallContext, args: JSON, /) -> ToolResult:
+    return await run(replace(completion, args=args), ctx)
 
 
 def _entry(
@@ -166,8 +169,8 @@ def _words(each: JSON, settings: ServerSettings, name: str) -> dict[str, Any]:
     }
 
 
-def _clean(said: object, settings: ServerSettings) -> str:
-    return cleaned(said, max_bytes=settings.bounds.description_bytes) if isinstance(said, str) else ""
+def _clean(text: object, settings: ServerSettings) -> str:
+    return cleaned(text, max_bytes=settings.bounds.description_bytes) if isinstance(text, str) else ""
 
 
 def _is_argument(one: Any) -> bool:
@@ -177,4 +180,4 @@ def _is_argument(one: Any) -> bool:
 
 def _expanded(template: str, args: Mapping[str, Any]) -> str:
     """Return the URI of a template for these values. `{+path}` keeps its slashes, `{name}` is one segment."""
-    return _VARIABLE.sub(lambda found: quote(str(args[found[2]]), safe=_SEGMENT + "/?" * bool(found[1])), template)
+    return _VARIABLE.sub(lambda match: quote(str(args[match[2]]), safe=_SEGMENT + "/?" * bool(match[1])), template)

@@ -90,11 +90,11 @@ class Document:
     def operations(self) -> Iterator[tuple[str, str, JSON, JSON]]:
         """Yield (method, path, path item, operation) in the order of the document; what is no object is left out."""
         paths: JSON = self.root.get("paths", {})
-        for path, said in paths.items():
+        for path, declared in paths.items():
             if path.startswith("x-"):
                 continue
             try:
-                item = self.follow(said, "its path")
+                item = self.follow(declared, "its path")
             except UnfitError:
                 item = {}
             for method in METHODS:
@@ -111,8 +111,8 @@ def server_of(holder: JSON, *, spec_url: str | None) -> str | None:
     """
     servers: Any = holder.get("servers")
     first: Any = servers[0] if is_list(servers) and servers else None
-    said: Any = first.get("url") if is_object(first) else None
-    if said is None:
+    declared: Any = first.get("url") if is_object(first) else None
+    if declared is None:
         return None
     variables: JSON = first["variables"] if is_object(first.get("variables")) else {}
 
@@ -120,7 +120,7 @@ def server_of(holder: JSON, *, spec_url: str | None) -> str | None:
         variable = variables.get(match[1])
         return str(variable.get("default", match[0])) if is_object(variable) else match[0]
 
-    url = _VARIABLE.sub(default_of, str(said))
+    url = _VARIABLE.sub(default_of, str(declared))
     parts = _split(url)
     if not parts.scheme:
         if spec_url is None:

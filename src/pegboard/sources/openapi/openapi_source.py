@@ -1,4 +1,4 @@
-"""Source: the operations of one API as a source of tools, read from a file at once or fetched once it is started."""
+"""OpenAPI source: the operations of one API as tools, read from a file at once or fetched once it is started."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from pegboard.model.secret import Secret
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry, ToolSpec
 from pegboard.sources.foreign_text import cleaned
-from pegboard.sources.http_service import Service, value_of
+from pegboard.sources.http_service import HttpService, value_of
 from pegboard.sources.openapi.document import Document, UnfitError, checked_base, origin_of, server_of
-from pegboard.sources.openapi.operation_call import order_of
-from pegboard.sources.openapi.operations import Operation, Reader, raw_name
+from pegboard.sources.openapi.operation_call import request_of
+from pegboard.sources.openapi.operations import Operation, OperationReader, raw_name
 from pegboard.sources.tool_names import own_names
 
 log = logging.getLogger("pegboard")
@@ -140,7 +140,7 @@ class OpenApiSource:
     async def _fetch_until_read(self) -> None:
         for attempt in range(1_000_000):
             try:
-                self._take(*await asyncio.to_thread(self._made, await self._fetched()))
+                self._offer(*await asyncio.to_thread(self._read, await self._fetched()))
                 return
             except (CallError, DefinitionError) as error:
                 self._failed(error)
@@ -166,8 +166,8 @@ class OpenApiSource:
         return text_of(response)
 
     def _failed(self, error: CallError | DefinitionError) -> None:
-        said = error.error.message if isinstance(error, CallError) else f"it {error}"
-        text = f"The description of API {self.name!r} cannot be had: {said}"
+        reason = error.error.message if isinstance(error, CallError) else f"it {error}"
+        text = f"The description of API {self.name!r} cannot be had: {reason}"
         if self._fault is None or self._fault.error.message != text:
             log.warning("%s It is tried again.", text)
         self._fault = CallError("upstream_unavailable", text)
@@ -179,21 +179,21 @@ class OpenApiSource:
         Raises:
             DefinitionError: it is none, or names no server that can be used.
         """
-        self._take(*self._made(text))
+        self._offer(*self._read(text))
 
-    def _take(self, entries: Sequence[ToolEntry], rejected: Sequence[Rejected]) -> None:
+    def _offer(self, entries: Sequence[ToolEntry], rejected: Sequence[Rejected]) -> None:
         self.rejected, self._entries, self._is_read, self._fault = tuple(rejected), tuple(entries), True, None
         for name, reason in rejected[:20]:
             log.warning("API %r: operation %r was left out: %s.", self.name, name, reason)
         for notify in tuple(self._on_change):
             notify()
 
-    def _made(self, text: str) -> tuple[list[ToolEntry], list[Rejected]]:
+    def _read(self, text: str) -> tuple[list[ToolEntry], list[Rejected]]:
         """Return the tools of a description, and what was left out. Changes nothing: it may run in a thread."""
         settings = self.settings
         document = Document.read(settings.read(text), bounds=settings.bounds)
         base, destinations = self._base(document)
-        service = Service(
+        service = HttpService(
             who=f"The API {settings.name!r}",
             destinations=destinations,
             headers=settings.headers,
@@ -207,11 +207,11 @@ class OpenApiSource:
         ours = {f"header:{name.lower()}" for name in settings.headers} | {
             f"query:{name.lower()}" for name in settings.query
         }
-        reader = Reader(document=document, bounds=settings.bounds, ours=frozenset(ours))
-        for raw, (method, path, item, said) in chosen.items():
+        reader = OperationReader(document=document, bounds=settings.bounds, ours=frozenset(ours))
+        for raw, (method, path, item, operation_json) in chosen.items():
             try:
-                there = self._base_of_operation(base, item, said)
-                operation = reader.read(method, path, item, said)
+                there = self._base_of_operation(base, item, operation_json)
+                operation = reader.read(method, path, item, operation_json)
             except (UnfitError, DefinitionError) as error:
                 rejected.append(Rejected(raw, str(error)))
             else:
@@ -226,8 +226,8 @@ class OpenApiSource:
         chosen: dict[str, tuple[str, str, JSON, JSON]] = {}
         rejected: list[Rejected] = []
         most = self.settings.bounds.upstream_tools
-        for method, path, item, said in document.operations():
-            raw = cleaned(raw_name(method, path, said), max_bytes=OPENAPI_NAME_BYTES)
+        for method, path, item, operation in document.operations():
+            raw = cleaned(raw_name(method, path, operation), max_bytes=OPENAPI_NAME_BYTES)
             spellings = (raw, f"{method.upper()} {path}")
             if not any(matches(glob, spellings) for glob in self.settings.operations):
                 continue
@@ -240,10 +240,10 @@ class OpenApiSource:
                     Rejected(raw, f"it is beyond the first {most}; name those that you need under `operations`")
                 )
             else:
-                chosen[raw] = (method, path, item, said)
+                chosen[raw] = (method, path, item, operation)
         return chosen, rejected
 
-    # ---- where it is
+    # ---- where the operations lie
 
     def _base(self, document: Document) -> tuple[str, Destinations]:
         """Return the address below which the operations lie, and where requests may go.
@@ -268,18 +268,18 @@ class OpenApiSource:
             )
         return base, Destinations(allow_hosts=only_host_of(base).allow_hosts)
 
-    def _base_of_operation(self, base: str, item: JSON, said: JSON) -> str:
+    def _base_of_operation(self, base: str, item: JSON, operation: JSON) -> str:
         """Return the address of one operation: paths and operations may name a server of their own, on that host."""
         if self.settings.base_url is not None:
             return base
-        own = server_of(said, spec_url=self.settings.spec) or server_of(item, spec_url=self.settings.spec)
+        own = server_of(operation, spec_url=self.settings.spec) or server_of(item, spec_url=self.settings.spec)
         if own is not None and origin_of(own) != origin_of(base):
             raise UnfitError(f"it lies on a server of its own, {own[:80]!r}")
         return own or base
 
     # ---- calls
 
-    def _entry(self, name: str, operation: Operation, base: str, service: Service) -> ToolEntry:
+    def _entry(self, name: str, operation: Operation, base: str, service: HttpService) -> ToolEntry:
         settings = self.settings
         fields: dict[str, Any] = {
             "description": operation.description,
@@ -293,7 +293,7 @@ class OpenApiSource:
         spec = ToolSpec(name=name, namespace=settings.name, **(fields | dict(settings.own)))
 
         async def call(ctx: CallContext, args: JSON, /) -> object:
-            response = await service.send(order_of(operation, args, base=base, query=settings.query), ctx)
+            response = await service.send(request_of(operation, args, base=base, query=settings.query), ctx)
             expects_json = operation.output_schema is not None
             return value_of(response, who=service.who, expects_json=expects_json, bounds=settings.bounds)
 

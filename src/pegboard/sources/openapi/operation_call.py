@@ -1,43 +1,44 @@
-"""Calls: the request that one operation and the arguments of one call make."""
+"""Operation call: the request that one operation and the arguments of one call make."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from urllib.parse import quote
 
+from pegboard.egress.credential_redaction import revealed
 from pegboard.egress.urls import fill_path
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.secret import Secret
-from pegboard.sources.http_service import Order, plain, query_of, with_query
+from pegboard.sources.http_service import ServiceRequest, query_of, with_query
 from pegboard.sources.json_text import json_bytes
 from pegboard.sources.openapi.operations import Argument, Operation
 from pegboard.sources.openapi.parameter_styles import in_header, in_path, in_query
 from pegboard.sources.openapi.request_bodies import written
 
 
-def order_of(operation: Operation, args: JSON, *, base: str, query: Mapping[str, str | Secret]) -> Order:
+def request_of(operation: Operation, args: JSON, *, base: str, query: Mapping[str, str | Secret]) -> ServiceRequest:
     """Return the request; `query` is what the configuration adds to every query string.
 
     Raises:
         EgressError: invalid_arguments for a value that does not fit into its place.
     """
-    given = [(argument, args[argument.name]) for argument in operation.arguments if argument.name in args]
-    path = {argument.wire: _in_path(argument, value) for argument, value in given if argument.where == "path"}
-    pairs = [pair for argument, value in given if argument.where == "query" for pair in _in_query(argument, value)]
-    pairs += [query_of(plain(query))] if query else []
+    filled = [(argument, args[argument.name]) for argument in operation.arguments if argument.name in args]
+    path = {argument.wire: _in_path(argument, value) for argument, value in filled if argument.where == "path"}
+    pairs = [pair for argument, value in filled if argument.where == "query" for pair in _in_query(argument, value)]
+    pairs += [query_of(revealed(query))] if query else []
     headers = {
         argument.wire: _as_header(argument, value)
-        for argument, value in given
+        for argument, value in filled
         if argument.where == "header" and value is not None
     }
-    crumbs = [pair for argument, value in given if argument.where == "cookie" for pair in _in_query(argument, value)]
-    if crumbs:
-        headers["cookie"] = "; ".join(crumbs)
+    cookies = [pair for argument, value in filled if argument.where == "cookie" for pair in _in_query(argument, value)]
+    if cookies:
+        headers["cookie"] = "; ".join(cookies)
     body, media = _body(operation, args)
     if body is not None:
         headers["content-type"] = media
     url = with_query(fill_path(base + operation.path, path), "&".join(pairs))
-    return Order(
+    return ServiceRequest(
         method=operation.method, url=url, headers={"accept": "application/json, */*;q=0.5", **headers}, body=body
     )
 

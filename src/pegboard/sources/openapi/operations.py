@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import unquote
 
@@ -30,18 +30,19 @@ from pegboard.sources.openapi.request_bodies import (
     fields_of,
     media_of,
 )
-from pegboard.sources.openapi.schema_translation import Drawing
+from pegboard.sources.openapi.schema_translation import SchemaTranslation
 
 Where = Literal["path", "query", "header", "cookie", "body"]
-# The header parameters that OpenAPI says to ignore: other parts of an operation tell them.
-_TOLD_ELSEWHERE = frozenset({"accept", "content-type", "authorization"})
+# The header parameters that OpenAPI says to ignore: other parts of an operation declare them.
+_DECLARED_ELSEWHERE = frozenset({"accept", "content-type", "authorization"})
 _WORDED = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _PLACE = re.compile(r"\{([^{}/]+)\}")
 _QUERY = re.compile(r"[A-Za-z0-9_.~%=&+-]*")
-# Keywords beside which the properties of an object are not all that may be said of it.
-_COMPOSED = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "patternProperties", "dependentSchemas", "propertyNames",
-                       "minProperties", "maxProperties", "dependentRequired", "unevaluatedProperties",
-                       "nullable", "const", "enum"})  # fmt: skip
+# With one of these keywords the properties of an object are not all that it says.
+_COMPOSED = frozenset({
+    "allOf", "anyOf", "oneOf", "not", "if", "patternProperties", "dependentSchemas", "propertyNames", "minProperties",
+    "maxProperties", "dependentRequired", "unevaluatedProperties", "nullable", "const", "enum",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,50 +74,67 @@ class Operation:
 
 def raw_name(method: str, path: str, operation: JSON) -> str:
     """Return what an operation is called: its operationId, or its method and path in words."""
-    said = operation.get("operationId")
-    if isinstance(said, str) and said.strip():
-        return said
+    operation_id = operation.get("operationId")
+    if isinstance(operation_id, str) and operation_id.strip():
+        return operation_id
     return re.sub("_+", "_", legal(f"{method}_{path}".replace("{", "").replace("}", ""))).strip("_")
 
 
+@dataclass(slots=True)
+class _Arguments:
+    """The arguments of one operation while they are collected, with the schema of each."""
+
+    translation: SchemaTranslation
+    by_name: dict[str, Argument] = field(default_factory=dict[str, Argument])
+    properties: JSON = field(default_factory=dict[str, Any])
+    required: list[str] = field(default_factory=list[str])
+
+    def add(self, argument: Argument, schema: JSONValue, *, is_required: bool = False) -> None:
+        self.by_name[argument.name] = argument
+        self.properties[argument.name] = schema
+        if is_required:
+            self.required.append(argument.name)
+
+    def schema(self) -> JSON:
+        """Return the input schema of all of them."""
+        schema: JSON = {"type": "object", "properties": self.properties}
+        if self.required:
+            schema["required"] = list(dict.fromkeys(self.required))
+        return self.translation.with_definitions({**schema, "additionalProperties": False})
+
+
 @dataclass(kw_only=True, slots=True)
-class Reader:
+class OperationReader:
     """Reads the operations of one document. `ours` are the headers and query names that the configuration sends."""
 
     document: Document
     bounds: Bounds
     ours: frozenset[str] = frozenset()
 
-    def read(self, method: str, path: str, item: JSON, said: JSON) -> Operation:
+    def read(self, method: str, path: str, item: JSON, operation: JSON) -> Operation:
         """Return one operation.
 
         Raises:
             UnfitError: it cannot be taken.
         """
         _check_path(path)
-        drawing = Drawing(self.document, bounds=self.bounds, is_request=True)
-        taken: dict[str, Argument] = {}
-        properties: JSON = {}
-        required: list[str] = []
-        for parameter in self._parameters(item, said):
-            self._parameter(parameter, drawing, taken, properties, required)
-        unfilled = set(_PLACE.findall(path)) - {arg.wire for arg in taken.values() if arg.where == "path"}
+        collected = _Arguments(SchemaTranslation(self.document, bounds=self.bounds, is_request=True))
+        for parameter in self._parameters(item, operation):
+            self._add_parameter(parameter, collected)
+        unfilled = set(_PLACE.findall(path)) - {arg.wire for arg in collected.by_name.values() if arg.where == "path"}
         if unfilled:
             raise UnfitError(f"its path has {{{sorted(unfilled)[0]}}}, which no parameter fills")
-        body = self._body(said, drawing, taken, properties, required)
-        schema: JSON = {"type": "object", "properties": properties}
-        if required:
-            schema["required"] = list(dict.fromkeys(required))
-        schema = drawing.whole({**schema, "additionalProperties": False})
+        body = self._body(operation, collected)
+        schema = collected.schema()
         self._check(schema)
         return Operation(
             method=method.upper(),
             path=path,
-            arguments=tuple(taken.values()),
+            arguments=tuple(collected.by_name.values()),
             body=body,
-            description=self._description(method, path, said),
+            description=self._description(method, path, operation),
             input_schema=schema,
-            output_schema=self._output(said),
+            output_schema=self._output(operation),
             annotations=_hints(method),
         )
 
@@ -126,136 +144,125 @@ class Reader:
         except (CallError, DefinitionError, RecursionError) as error:
             raise UnfitError(f"its schema cannot be used: {error}") from None
 
-    def _description(self, method: str, path: str, said: JSON) -> str:
-        texts = [str(said[key]).strip() for key in ("summary", "description") if isinstance(said.get(key), str)]
+    def _description(self, method: str, path: str, operation: JSON) -> str:
+        texts = [
+            str(operation[key]).strip() for key in ("summary", "description") if isinstance(operation.get(key), str)
+        ]
         text = "\n\n".join(dict.fromkeys(text for text in texts if text)) or f"{method.upper()} {path}"
         return cleaned(text, max_bytes=self.bounds.description_bytes)
 
     # ------------------------------------------------------------ parameters
 
-    def _parameters(self, item: JSON, said: JSON) -> Iterator[JSON]:
+    def _parameters(self, item: JSON, operation: JSON) -> Iterator[JSON]:
         """Yield the parameters of path and operation; the operation's win. Required places of the path come first."""
-        found: dict[tuple[str, str], JSON] = {}
-        for holder in (item, said):
+        by_place: dict[tuple[str, str], JSON] = {}
+        for holder in (item, operation):
             listed = holder.get("parameters", [])
             if not is_list(listed):
                 raise UnfitError("its parameters are no list")
             for value in listed:
                 parameter = self.document.follow(value, "a parameter")
-                found[str(parameter.get("name")), str(parameter.get("in"))] = parameter
+                by_place[str(parameter.get("name")), str(parameter.get("in"))] = parameter
         order = {where: place for place, where in enumerate(STYLES)}
-        yield from sorted(found.values(), key=lambda parameter: order.get(str(parameter.get("in")), 9))
+        yield from sorted(by_place.values(), key=lambda parameter: order.get(str(parameter.get("in")), 9))
 
-    def _parameter(
-        self, said: JSON, drawing: Drawing, taken: dict[str, Argument], properties: JSON, required: list[str]
-    ) -> None:
-        wire, where = said.get("name"), said.get("in")
+    def _add_parameter(self, parameter: JSON, collected: _Arguments) -> None:
+        wire, where = parameter.get("name"), parameter.get("in")
         if not isinstance(wire, str) or not wire or has_hidden(wire) or where not in tuple(STYLES):
             raise UnfitError(
                 f"a parameter has no usable name and place: {cleaned(str(wire))[:40]!r} in {str(where)[:20]!r}"
             )
-        is_required = said.get("required") is True or where == "path"
-        if (where == "header" and wire.lower() in _TOLD_ELSEWHERE) or f"{where}:{wire.lower()}" in self.ours:
+        is_required = parameter.get("required") is True or where == "path"
+        if (where == "header" and wire.lower() in _DECLARED_ELSEWHERE) or f"{where}:{wire.lower()}" in self.ours:
             return
         if where == "header" and not _is_header(wire):
             if is_required:
                 raise UnfitError(f"it needs the header {wire[:40]!r}, which cannot be set")
             return
-        style = said.get("style", STYLES[where][0])
+        style = parameter.get("style", STYLES[where][0])
         if style not in STYLES[where]:
             raise UnfitError(f"the parameter {wire[:40]!r} has the style {str(style)[:20]!r}")
-        schema, as_json = _schema_of(said)
-        name = _free_name(wire, where, taken)
-        taken[name] = Argument(
-            name=name,
+        schema, as_json = _schema_of(parameter)
+        argument = Argument(
+            name=_free_name(wire, where, collected.by_name),
             wire=wire,
             where=where,
             style=style,
-            explode=said.get("explode", style == "form") is True,
-            allow_reserved=said.get("allowReserved") is True,
+            explode=parameter.get("explode", style == "form") is True,
+            allow_reserved=parameter.get("allowReserved") is True,
             as_json=as_json,
         )
-        drawn = drawing.draw(schema)
-        if is_object(drawn) and isinstance(said.get("description"), str) and "description" not in drawn:
-            drawn = {**drawn, "description": cleaned(said["description"], max_bytes=self.bounds.description_bytes)}
-        properties[name] = drawn
-        if is_required:
-            required.append(name)
+        translated = collected.translation.translate(schema)
+        description = parameter.get("description")
+        if is_object(translated) and isinstance(description, str) and "description" not in translated:
+            words = cleaned(description, max_bytes=self.bounds.description_bytes)
+            translated = {**translated, "description": words}
+        collected.add(argument, translated, is_required=is_required)
 
     # ------------------------------------------------------------ body
 
-    def _body(
-        self, said: JSON, drawing: Drawing, taken: dict[str, Argument], properties: JSON, required: list[str]
-    ) -> Body | None:
-        """Return how the body is written, if there is one; its arguments are added to those that are taken."""
-        if said.get("requestBody") is None:
+    def _body(self, operation: JSON, collected: _Arguments) -> Body | None:
+        """Return how the body is written, if there is one; its arguments are added to those that are collected."""
+        if operation.get("requestBody") is None:
             return None
-        whole = self.document.follow(said["requestBody"], "its requestBody")
-        is_required = whole.get("required") is True
-        media, told = content_of(whole)
+        declared = self.document.follow(operation["requestBody"], "its requestBody")
+        is_required = declared.get("required") is True
+        media, content = content_of(declared)
         if media is None:
             if is_required:
-                kinds = ", ".join(map(str, whole.get("content") or ()))[:80]
+                kinds = ", ".join(map(str, declared.get("content") or ()))[:80]
                 raise UnfitError(f"its body is none of JSON, form or text: {kinds}")
             return None
-        schema: JSONValue = told.get("schema", {})
-        members = None if media.startswith("text/") else self._members(schema, taken, is_required=is_required)
+        schema: JSONValue = content.get("schema", {})
+        members = None if media.startswith("text/") else self._members(schema, collected, is_required=is_required)
         if members is None:
-            return self._whole(media, told, drawing, taken, properties, required if is_required else [])
-        fields = {} if is_json(media) else fields_of(told, members["properties"], self.document, media=media)
-        drawn = drawing.draw(members)
-        for name, inner in drawn.get("properties", {}).items():
-            taken[name] = Argument(name=name, wire=name, where="body")
-            properties[name] = as_base64(inner) if name in fields and fields[name].is_file else inner
-        needed: Any = drawn.get("required", [])
+            return self._one_argument(media, content, collected, is_required=is_required)
+        fields = {} if is_json(media) else fields_of(content, members["properties"], self.document, media=media)
+        translated = collected.translation.translate(members)
+        needed: Any = translated.get("required", [])
         if not is_list(needed) or not all(isinstance(name, str) for name in needed):
             raise UnfitError("its schema cannot be used: `required` is no list of names")
-        required += needed
+        for name, inner in translated.get("properties", {}).items():
+            is_file = name in fields and fields[name].is_file
+            argument = Argument(name=name, wire=name, where="body")
+            collected.add(argument, as_base64(inner) if is_file else inner)
+        collected.required += needed
         return Body(media=media, fields=fields)
 
-    def _whole(
-        self,
-        media: str,
-        told: JSON,
-        drawing: Drawing,
-        taken: dict[str, Argument],
-        properties: JSON,
-        required: list[str],
-    ) -> Body:
+    def _one_argument(self, media: str, content: JSON, collected: _Arguments, *, is_required: bool) -> Body:
         """Return a body that is one argument."""
-        schema: JSONValue = told.get("schema", {})
+        schema: JSONValue = content.get("schema", {})
         fields: Mapping[str, Field] = {}
         if media in (FORM, MULTIPART):
-            found = {} if isinstance(schema, bool) else self.document.follow(schema, "the schema of its body")
-            members: Any = found.get("properties", {})
-            if found.get("type") not in ("object", ["object"]) or media == MULTIPART or not is_object(members):
+            target = {} if isinstance(schema, bool) else self.document.follow(schema, "the schema of its body")
+            members: Any = target.get("properties", {})
+            if target.get("type") not in ("object", ["object"]) or media == MULTIPART or not is_object(members):
                 raise UnfitError("its body is a form whose fields are not known")
-            fields = fields_of(told, members, self.document, media=media)
-        name = _free_name("body", "body", taken)
-        taken[name] = Argument(name=name, wire=name, where="body")
-        properties[name] = drawing.draw(schema)
-        required.append(name)
+            fields = fields_of(content, members, self.document, media=media)
+        name = _free_name("body", "body", collected.by_name)
+        argument = Argument(name=name, wire=name, where="body")
+        collected.add(argument, collected.translation.translate(schema), is_required=is_required)
         return Body(media=media, argument=name, fields=fields)
 
-    def _members(self, schema: JSONValue, taken: Mapping[str, Argument], *, is_required: bool) -> JSON | None:
-        """Return the schema of a body whose properties may stand beside the parameters; `None` for any other."""
+    def _members(self, schema: JSONValue, collected: _Arguments, *, is_required: bool) -> JSON | None:
+        """Return the schema of a body whose properties may stand among the parameters; `None` for any other."""
         if isinstance(schema, bool):
             return None
-        found = self.document.follow(schema, "the schema of its body")
-        members: Any = found.get("properties")
-        plain = found.get("type") in ("object", ["object"]) and is_object(members) and not _COMPOSED & set(found)
-        plain = plain and found.get("additionalProperties") in (None, False)
-        if not plain or not all(_WORDED.fullmatch(name) and name not in taken for name in members):
+        target = self.document.follow(schema, "the schema of its body")
+        members: Any = target.get("properties")
+        is_plain = target.get("type") in ("object", ["object"]) and is_object(members) and not _COMPOSED & set(target)
+        is_plain = is_plain and target.get("additionalProperties") in (None, False)
+        if not is_plain or not all(_WORDED.fullmatch(name) and name not in collected.by_name for name in members):
             return None
-        if not is_required and found.get("required"):
+        if not is_required and target.get("required"):
             return None
-        return found
+        return target
 
     # ------------------------------------------------------------ what comes back
 
-    def _output(self, said: JSON) -> JSON | None:
+    def _output(self, operation: JSON) -> JSON | None:
         """Return the schema of the answer, where every documented success is the same JSON."""
-        responses = said.get("responses")
+        responses = operation.get("responses")
         good = (
             {code: value for code, value in responses.items() if str(code).startswith("2")}
             if is_object(responses)
@@ -271,15 +278,15 @@ class Reader:
             schema = self.document.follow(next(iter(content.values())), "a response").get("schema")
             if schema is None:
                 return None
-            drawing = Drawing(self.document, bounds=self.bounds, is_request=False)
-            drawn = drawing.draw(schema)
-            whole = drawing.whole(drawn) if is_object(drawn) else None
-            if whole:
-                self._check(whole)
+            translation = SchemaTranslation(self.document, bounds=self.bounds, is_request=False)
+            translated = translation.translate(schema)
+            output = translation.with_definitions(translated) if is_object(translated) else None
+            if output:
+                self._check(output)
         except UnfitError:
             # A promise that cannot be read is not made; the answer comes all the same.
             return None
-        return whole or None
+        return output or None
 
 
 def _check_path(path: str) -> None:
@@ -296,14 +303,14 @@ def _check_path(path: str) -> None:
         raise UnfitError(f"its path {cleaned(path)[:80]!r} has characters that a path cannot have")
 
 
-def _schema_of(said: JSON) -> tuple[JSONValue, bool]:
+def _schema_of(parameter: JSON) -> tuple[JSONValue, bool]:
     """Return the schema of a parameter, and whether it is written as JSON."""
-    content: Any = said.get("content")
+    content: Any = parameter.get("content")
     if not is_object(content):
-        return said.get("schema", {}), False
+        return parameter.get("schema", {}), False
     media = next(iter(content), "")
     if len(content) != 1 or not is_json(media_of(media)) or not is_object(content[media]):
-        raise UnfitError(f"the parameter {str(said.get('name'))[:40]!r} is written as {str(media)[:40]!r}")
+        raise UnfitError(f"the parameter {str(parameter.get('name'))[:40]!r} is written as {str(media)[:40]!r}")
     return content[media].get("schema", {}), True
 
 

@@ -1,4 +1,4 @@
-"""Styles: write an argument into a path, a query, a header or a cookie as OpenAPI's `style` and `explode` say."""
+"""Parameter styles: write an argument into a path, a query, a header or a cookie by OpenAPI's `style` and `explode`."""
 
 from __future__ import annotations
 
@@ -45,22 +45,22 @@ def in_path(name: str, value: JSONValue, *, style: str, explode: bool) -> str:
 def in_query(name: str, value: JSONValue, *, style: str, explode: bool, allow_reserved: bool = False) -> list[str]:
     """Return the `name=value` pairs of a query string, percent-encoded; `null` gives none."""
     safe = _RESERVED if allow_reserved else ""
-    called = _encoded(name)
+    encoded_name = _encoded(name)
     if style == "deepObject" and is_object(value):
-        return list(_deep(called, value, safe))
+        return list(_deep(encoded_name, value, safe))
     if is_list(value):
         items = [_encoded(item, safe=safe) for item in value if item is not None]
         return (
-            [f"{called}={item}" for item in items]
+            [f"{encoded_name}={item}" for item in items]
             if explode
-            else [f"{called}={_DELIMITERS.get(style, ',').join(items)}"]
+            else [f"{encoded_name}={_DELIMITERS.get(style, ',').join(items)}"]
         )
     if is_object(value):
         pairs = [(_encoded(key), _encoded(item, safe=safe)) for key, item in value.items() if item is not None]
         if explode:
             return [f"{key}={item}" for key, item in pairs]
-        return [f"{called}={_DELIMITERS.get(style, ',').join(part for pair in pairs for part in pair)}"]
-    return [] if value is None else [f"{called}={_encoded(value, safe=safe)}"]
+        return [f"{encoded_name}={_DELIMITERS.get(style, ',').join(part for pair in pairs for part in pair)}"]
+    return [] if value is None else [f"{encoded_name}={_encoded(value, safe=safe)}"]
 
 
 def _deep(prefix: str, value: JSONValue, safe: str) -> Iterator[str]:

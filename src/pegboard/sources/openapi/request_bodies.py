@@ -1,4 +1,4 @@
-"""Bodies: the media type in which an operation takes its body, and arguments written in it."""
+"""Request bodies: the media type in which an operation takes its body, and arguments written in it."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Body:
 # ---------------------------------------------------------------- what is taken
 
 
-def media_of(said: object) -> str:
+def media_of(content_type: object) -> str:
     """Return a media type without its parameters."""
-    return str(said).partition(";")[0].strip().lower()
+    return str(content_type).partition(";")[0].strip().lower()
 
 
 def content_of(body: JSON) -> tuple[str | None, JSON]:
@@ -68,42 +68,42 @@ def _rank(media: str) -> int:
     return next((rank for rank, holds in enumerate(order) if holds), _NO_RANK)
 
 
-def fields_of(said: JSON, members: Mapping[str, Any], document: Document, *, media: str) -> dict[str, Field]:
+def fields_of(content: JSON, members: Mapping[str, Any], document: Document, *, media: str) -> dict[str, Field]:
     """Return how the fields of a form are written, as far as that is not the usual.
 
     Raises:
         UnfitError: one of them cannot be written.
     """
-    encoding: Any = said.get("encoding")
-    told: JSON = encoding if is_object(encoding) else {}
-    found: dict[str, Field] = {}
+    declared: Any = content.get("encoding")
+    encoding: JSON = declared if is_object(declared) else {}
+    fields: dict[str, Field] = {}
     for name, schema in members.items():
-        how: JSON = told[name] if is_object(told.get(name)) else {}
+        how: JSON = encoding[name] if is_object(encoding.get(name)) else {}
         is_file = media == MULTIPART and _is_file(schema, document, name)
         style = how.get("style", "form" if {"explode", "allowReserved"} & set(how) else None)
         if style is not None and style not in STYLES["query"]:
             raise UnfitError(f"the field {name!r} of its form has the style {str(style)[:20]!r}")
         first = str(how.get("contentType", "")).partition(",")[0].strip()
-        found[name] = Field(
+        fields[name] = Field(
             style=style if media == FORM else None,
             explode=how.get("explode", style == "form") is True,
             allow_reserved=how.get("allowReserved") is True,
             media=first if _MEDIA.fullmatch(first) else None,
             is_file=is_file,
         )
-    return {name: how for name, how in found.items() if how != Field(explode=False)}
+    return {name: how for name, how in fields.items() if how != Field(explode=False)}
 
 
 def _is_file(schema: JSONValue, document: Document, name: str) -> bool:
     """Tell whether a field, or each item of one, is a file."""
     if isinstance(schema, bool):
         return False
-    found = document.follow(schema, f"the field {name!r} of its form")
-    if found.get("type") in ("array", ["array"]) and found.get("items") is not None:
-        return _is_file(found["items"], document, name)
-    if _is_binary(found):
+    target = document.follow(schema, f"the field {name!r} of its form")
+    if target.get("type") in ("array", ["array"]) and target.get("items") is not None:
+        return _is_file(target["items"], document, name)
+    if _is_binary(target):
         return True
-    parts = [part for key in ("allOf", "anyOf", "oneOf") if is_list(found.get(key)) for part in found[key]]
+    parts = [part for key in ("allOf", "anyOf", "oneOf") if is_list(target.get(key)) for part in target[key]]
     if any(_is_file(part, document, name) for part in parts):
         raise UnfitError(f"the field {name!r} of its form is a file in one way of several")
     return False
@@ -114,13 +114,13 @@ def _is_binary(schema: JSON) -> bool:
     return schema.get("format") == "binary" or is_typed
 
 
-def as_base64(drawn: JSONValue) -> JSONValue:
-    """Return the drawn schema of a file as that of its bytes in base64."""
-    if not is_object(drawn):
-        return drawn
-    if is_object(drawn.get("items")):
-        return {**drawn, "items": as_base64(drawn["items"])}
-    words = f"{drawn.get('description', '')} The bytes of a file, in base64.".strip()
+def as_base64(schema: JSONValue) -> JSONValue:
+    """Return the schema of a file as that of its bytes in base64."""
+    if not is_object(schema):
+        return schema
+    if is_object(schema.get("items")):
+        return {**schema, "items": as_base64(schema["items"])}
+    words = f"{schema.get('description', '')} The bytes of a file, in base64.".strip()
     return {"type": "string", "contentEncoding": "base64", "description": words}
 
 

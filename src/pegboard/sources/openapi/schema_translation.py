@@ -1,4 +1,4 @@
-"""Schemas: what OpenAPI 3.0 and 3.1 say of values, as JSON Schema 2020-12 that stands by itself."""
+"""Schema translation: what OpenAPI 3.0 and 3.1 say of values, as JSON Schema 2020-12 that stands by itself."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.sources.foreign_text import cleaned, has_hidden
 from pegboard.sources.openapi.document import Document, UnfitError
 
-_ONE = frozenset({"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames",
-                  "unevaluatedItems", "unevaluatedProperties", "contentSchema"})  # fmt: skip
+_ONE = frozenset({
+    "items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames", "unevaluatedItems",
+    "unevaluatedProperties", "contentSchema",
+})  # fmt: skip
 _SEVERAL = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _NAMED = frozenset({"properties", "patternProperties", "dependentSchemas"})
-_KEPT = frozenset(
+_TAKEN_OVER = frozenset(
     "type enum const default format minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength "
     "pattern minItems maxItems uniqueItems minContains maxContains minProperties maxProperties required "
     "dependentRequired title description examples deprecated contentEncoding contentMediaType".split()
 )
-# They change what a reference means; an API that needs them is none that we can read.
+# They change what a reference means; an API that needs them cannot be read here.
 _BASES = frozenset({"$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef"})
 _PROSE = frozenset({"title", "description"})
 
 
-class Drawing:
+class SchemaTranslation:
     """The schemas of one operation. What they refer to is collected in `definitions`, for `$defs`."""
 
     def __init__(self, document: Document, *, bounds: Bounds, is_request: bool) -> None:
@@ -37,8 +39,8 @@ class Drawing:
         self._waiting: list[tuple[str, str]] = []
         self._left = 2 * bounds.subschemas
 
-    def whole(self, schema: JSON) -> JSON:
-        """Return a drawn schema with the definitions that it needs.
+    def with_definitions(self, schema: JSON) -> JSON:
+        """Return a translated schema with the definitions that it needs.
 
         Raises:
             UnfitError: one of them cannot be used.
@@ -47,10 +49,10 @@ class Drawing:
             name, reference = self._waiting.pop()
             target = self._document.target(reference)
             self._check_not_endless(target)
-            self.definitions[name] = self.draw(target)
+            self.definitions[name] = self.translate(target)
         return {**schema, "$defs": self.definitions} if self.definitions else schema
 
-    def draw(self, schema: JSONValue, *, depth: int = 0) -> Any:
+    def translate(self, schema: JSONValue, *, depth: int = 0) -> Any:
         """Return one schema.
 
         Raises:
@@ -65,43 +67,45 @@ class Drawing:
             raise UnfitError("one of its schemas is no object")
         if _BASES & set(schema):
             raise UnfitError(f"its schemas use {sorted(_BASES & set(schema))[0]!r}")
-        drawn = _of_30(self._keys(schema, depth), schema)
+        translated = _of_30(self._keys(schema, depth), schema)
         reference = schema.get("$ref")
         if not isinstance(reference, str):
-            return drawn
-        there = {"$ref": f"#/$defs/{self._defined(reference)}"}
-        # In 3.0 nothing beside a reference counts.
-        return there if self._document.is_30 else {**drawn, **there}
+            return translated
+        reference_only = {"$ref": f"#/$defs/{self._defined(reference)}"}
+        # In 3.0 nothing counts that stands with a reference.
+        return reference_only if self._document.is_30 else {**translated, **reference_only}
 
     def _keys(self, schema: JSON, depth: int) -> JSON:
-        drawn: JSON = {}
+        translated: JSON = {}
         for key, value in schema.items():
             if key in _ONE and (is_object(value) or isinstance(value, bool)):
-                drawn[key] = self.draw(value, depth=depth + 1)
+                translated[key] = self.translate(value, depth=depth + 1)
             elif key in _SEVERAL and is_list(value):
-                drawn[key] = [self.draw(item, depth=depth + 1) for item in value]
+                translated[key] = [self.translate(item, depth=depth + 1) for item in value]
             elif key in _NAMED and is_object(value):
-                drawn[key] = self._members(value, schema, drawn, depth)
+                translated[key] = self._members(value, schema, translated, depth)
             elif key in _PROSE:
-                drawn[key] = cleaned(str(value), max_bytes=self._bounds.description_bytes)
-            elif key in _KEPT and key not in drawn:
-                drawn[key] = _plain(value)
-        if drawn.get("required") == []:
-            del drawn["required"]
-        return drawn
+                translated[key] = cleaned(str(value), max_bytes=self._bounds.description_bytes)
+            elif key in _TAKEN_OVER and key not in translated:
+                translated[key] = _plain(value)
+        if translated.get("required") == []:
+            del translated["required"]
+        return translated
 
-    def _members(self, members: JSON, schema: JSON, drawn: JSON, depth: int) -> JSON:
+    def _members(self, members: JSON, schema: JSON, translated: JSON, depth: int) -> JSON:
         if (hidden := next(filter(has_hidden, members), None)) is not None:
             raise UnfitError(f"its schemas have invisible characters in {cleaned(hidden)[:40]!r}")
         left_out = {
             name for name, member in members.items() if is_object(member) and member.get(self._left_out) is True
         }
         if left_out and is_list(schema.get("required")):
-            drawn["required"] = [name for name in schema["required"] if name not in tuple(left_out)]
-        return {name: self.draw(member, depth=depth + 1) for name, member in members.items() if name not in left_out}
+            translated["required"] = [name for name in schema["required"] if name not in tuple(left_out)]
+        return {
+            name: self.translate(member, depth=depth + 1) for name, member in members.items() if name not in left_out
+        }
 
     def _defined(self, reference: str) -> str:
-        """Return the name of the definition for a reference; it is drawn later, as it may lead to itself on the way."""
+        """Return the name of the definition for a reference; it is translated later, as it may lead to itself."""
         if reference in self._names:
             return self._names[reference]
         base = legal(reference.rpartition("/")[2])
@@ -140,16 +144,16 @@ def _plain_text(text: str) -> str:
     return text
 
 
-def _of_30(drawn: JSON, schema: Mapping[str, Any]) -> JSON:
+def _of_30(translated: JSON, schema: Mapping[str, Any]) -> JSON:
     """Return a schema with the words of OpenAPI 3.0 in those of 2020-12; many a description of 3.1 has them too."""
     for bound in ("Minimum", "Maximum"):
         exclusive, plain = f"exclusive{bound}", bound.lower()
-        if isinstance(drawn.get(exclusive), bool) and drawn.pop(exclusive) and plain in drawn:
-            drawn[exclusive] = drawn.pop(plain)
+        if isinstance(translated.get(exclusive), bool) and translated.pop(exclusive) and plain in translated:
+            translated[exclusive] = translated.pop(plain)
     if schema.get("nullable") is not True:
-        return drawn
-    if is_list(drawn.get("enum")) and None not in drawn["enum"]:
-        drawn["enum"] = [*drawn["enum"], None]
-    if isinstance(drawn.get("type"), str):
-        return {**drawn, "type": [drawn["type"], "null"]}
-    return {"anyOf": [drawn, {"type": "null"}]} if drawn else drawn
+        return translated
+    if is_list(translated.get("enum")) and None not in translated["enum"]:
+        translated["enum"] = [*translated["enum"], None]
+    if isinstance(translated.get("type"), str):
+        return {**translated, "type": [translated["type"], "null"]}
+    return {"anyOf": [translated, {"type": "null"}]} if translated else translated

@@ -18,7 +18,7 @@ from mcp_types import (
 
 from pegboard import Policy, Profile, http_app
 from pegboard.sources.mcp.server_settings import ServerSettings
-from pegboard.sources.mcp.upstream_resources import Beside, offerings, uri_here
+from pegboard.sources.mcp.upstream_resources import UpstreamResources, resource_entries, uri_here
 from tests.server.doors import served
 from tests.upstream_mcp.parts import on_stdio, running, until
 from tests.upstream_mcp.test_reference_servers import BIN, reference
@@ -34,7 +34,7 @@ async def reached(
         for profile in profiles.values():
             catalog.profile(profile)
         for source in [sources] if len(settings) == 1 else sources:
-            await until(source.offerings)
+            await until(source.resource_entries)
         async with served(http_app(catalog)) as url, Client(f"{url}{path}", mode=mode) as client:
             yield client, catalog, sources
 
@@ -116,7 +116,7 @@ def found(**said: Any) -> list[Any]:
     async def run(ask: Any, ctx: Any) -> Any:
         raise AssertionError
 
-    return list(offerings(Beside(**said), on_stdio(), run))
+    return list(resource_entries(UpstreamResources(**said), on_stdio(), run))
 
 
 def test_what_cannot_be_taken_is_left_out_alone_and_the_rest_is_cleaned() -> None:
@@ -124,16 +124,16 @@ def test_what_cannot_be_taken_is_left_out_alone_and_the_rest_is_cleaned() -> Non
     bad = [{"uri": "a://\u202eb", "name": "x"}, {"uri": "", "name": "x"}, {"uri": "a://" + "x" * 3_000, "name": "x"},
            {"uri": "a://{x}", "name": "x"}, {"name": "x"}]  # fmt: skip
     (only,) = found(resources=[*bad, good])
-    assert (only.said["uri"], only.said["description"]) == (uri_here("up", "a://b"), "fine")
+    assert (only.fields["uri"], only.fields["description"]) == (uri_here("up", "a://b"), "fine")
     templates = [{"uriTemplate": text, "name": "t"} for text in ("a://{x}", "a://{?x}", "a://{x*}", "a://{/x}")]
-    assert [one.said["uri"] for one in found(templates=templates)] == [uri_here("up", "a://{x}")]
+    assert [one.fields["uri"] for one in found(templates=templates)] == [uri_here("up", "a://{x}")]
     prompts = [{"name": "p", "arguments": [{"name": "a"}, {"name": "\u200b"}, {}, 3]}, {"name": "p\u0007"}]
     (prompt,) = found(prompts=prompts)
-    assert prompt.said["arguments"] == [("a", "", False)]
+    assert prompt.fields["arguments"] == [("a", "", False)]
     many = [{"uri": f"a://{number}", "name": "same"} for number in range(500)]
     assert len({one.entry.spec.name for one in found(resources=many)}) == 500
     bounds = replace(on_stdio().bounds, upstream_tools=10)
-    assert len(offerings(Beside(resources=many), on_stdio(bounds=bounds), None)) == 10  # type: ignore[arg-type]
+    assert len(resource_entries(UpstreamResources(resources=many), on_stdio(bounds=bounds), None)) == 10  # type: ignore[arg-type]
 
 
 async def test_bytes_come_through_as_bytes() -> None:
