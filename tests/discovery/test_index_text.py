@@ -2,6 +2,7 @@
 
 import pytest
 
+from pegboard.discovery.search.stop_words import STOP_WORDS
 from pegboard.discovery.search.terms import languages_of, split_identifier, terms_of, word_parts, words_of
 
 
@@ -63,3 +64,8 @@ def test_language_is_told_from_stop_words_and_script(text: str, languages: tuple
 def test_only_the_languages_in_question_are_told_apart() -> None:
     assert languages_of(["die", "Katze"], among=()) == ("english",)
     assert languages_of(words_of("die Katze und der Hund"), among=("german",)) == ("german",)
+
+
+def test_stop_words_are_words_as_a_text_gives_them() -> None:
+    for language, stop_words in STOP_WORDS.items():
+        assert {word for word in stop_words if words_of(word) != [word] or word != word.lower()} == set(), language

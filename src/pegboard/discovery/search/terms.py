@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Protocol
 
 import Stemmer
-from bm25s import stopwords  # pyright: ignore[reportMissingTypeStubs] - it has none
 
+from pegboard.discovery.search.stop_words import STOP_WORDS
 from pegboard.model.bounds import SEARCH_LANGUAGES_REMEMBERED, SEARCH_WORDS_REMEMBERED
 
 ENGLISH = "english"
@@ -40,18 +40,7 @@ _SCRIPTS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\u0b80-\u0bff", "tamil"),
     )
 )
-_LISTS: Mapping[str, Any] = vars(stopwords)
-_STOP_WORDS: dict[str, frozenset[str]] = {
-    ENGLISH: frozenset(_LISTS["STOPWORDS_EN_PLUS"]),
-    **{
-        language: frozenset(_LISTS[f"STOPWORDS_{language.upper()}"])
-        for language in (
-            *("danish", "dutch", "french", "german", "italian", "norwegian"),
-            *("portuguese", "russian", "spanish", "swedish", "turkish"),
-        )
-    },
-}
-LANGUAGES: Languages = tuple(dict.fromkeys((*_STOP_WORDS, *(language for _, language in _SCRIPTS))))
+LANGUAGES: Languages = tuple(dict.fromkeys((*STOP_WORDS, *(language for _, language in _SCRIPTS))))
 
 
 class _Stemmer(Protocol):
@@ -90,7 +79,7 @@ def languages_of(words: Iterable[str], *, among: Collection[str] | None = None) 
             return (language,)
     hits = {
         language: len(lowered & stop_words)
-        for language, stop_words in _STOP_WORDS.items()
+        for language, stop_words in STOP_WORDS.items()
         if among is None or language in among or language == ENGLISH
     }
     most = max(hits.values())
@@ -147,7 +136,7 @@ def split_identifier(word: str) -> list[str]:
 
 @lru_cache(maxsize=SEARCH_LANGUAGES_REMEMBERED)
 def _stop_words(languages: Languages) -> frozenset[str]:
-    return frozenset(word for language in (ENGLISH, *languages) for word in _STOP_WORDS.get(language, ()))
+    return frozenset(word for language in (ENGLISH, *languages) for word in STOP_WORDS.get(language, ()))
 
 
 @lru_cache(maxsize=SEARCH_WORDS_REMEMBERED)
