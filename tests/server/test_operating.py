@@ -49,6 +49,18 @@ async def test_metrics_count_every_call_by_tool_and_outcome_whatever_the_door() 
         assert "nobody" not in answer.text
 
 
+async def test_two_apps_of_one_catalog_count_each_call_once_and_building_them_changes_nothing_in_it() -> None:
+    catalog, _ = workshop()
+    before = catalog.guards.call_observers, catalog.guards.telemetry, catalog.snapshot().generation
+    first, second = http_app(catalog), http_app(catalog)
+    assert (catalog.guards.call_observers, catalog.guards.telemetry, catalog.snapshot().generation) == before
+    async with inside(first) as client, inside(second) as other:
+        await call(client, "add", {"a": 1, "b": 2})
+        for one in (client, other):
+            assert samples((await one.get("/metrics")).text)["pegboard_calls_total", "add", "ok"] == 1
+    assert catalog.guards.call_observers == ()
+
+
 async def test_metrics_tell_what_runs_now_and_how_sources_are() -> None:
     catalog, seen = workshop()
     down = SourceState(status="unreachable", is_up=False, reason="canary")

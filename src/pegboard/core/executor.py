@@ -54,6 +54,7 @@ class Guards:
     audit: AuditLog | None = None
     audit_required: bool = False
     telemetry: Telemetry | None = None
+    call_observers: tuple[Telemetry, ...] = ()
     repair: Callable[[Call, Callable[[object], JSON]], bool] = lambda call, judge: False
     states: Callable[[], States] = dict
     secrets: Sequence[Secret] = ()
@@ -78,6 +79,15 @@ class Guards:
 
         def end() -> None:
             self.listeners = Listeners(tuple(known for known in self.listeners.observers if known is not observer))
+
+        return end
+
+    def record(self, observer: Telemetry) -> Callable[[], None]:
+        """Tell an observer how every call ended from now on; returns the function that ends it."""
+        self.call_observers = (*self.call_observers, observer)
+
+        def end() -> None:
+            self.call_observers = tuple(known for known in self.call_observers if known is not observer)
 
         return end
 
@@ -229,7 +239,7 @@ class Executor:
         guards, call.made_ctx = self.guards, None
         kind = "ok" if result.error is None else result.error.kind
         duration_s = guards.clock() - call.started
-        if guards.audit is not None or guards.telemetry is not None:
+        if guards.audit is not None or guards.telemetry is not None or guards.call_observers:
             self._report(call, kind, duration_s)
         if result.structured is not None and call.listeners["on_tool_result"]:
             # What an observer writes into its event must not reach the caller.
@@ -244,6 +254,8 @@ class Executor:
                 guards.audit.record({"call_id": call.call_id, "tool": call.known_as, "kind": kind})
             if guards.telemetry is not None:
                 guards.telemetry.finished(tool=call.known_as, kind=kind, duration_s=duration_s)
+            for observer in guards.call_observers:
+                observer.finished(tool=call.known_as, kind=kind, duration_s=duration_s)
         except Exception:
             log.warning("The end of %r could not be recorded.", call.name, exc_info=True)
 

@@ -71,18 +71,21 @@ class App(Starlette):
 
     def __init__(self, catalog: Catalog, endpoint: Endpoint, api: Routes, health: Health, *, grace_s: float) -> None:
         super().__init__(routes=[*endpoint.routes, *health.routes, *api.all()], lifespan=self._serving)
-        self._catalog, self._endpoint, self._api, self._grace_s = catalog, endpoint, api, grace_s
+        self._catalog, self._endpoint, self._api, self._health = catalog, endpoint, api, health
+        self._grace_s = grace_s
         self.state.end_streams = self._end_streams
 
     @asynccontextmanager
     async def _serving(self, _app: Starlette) -> AsyncGenerator[None]:
         await self._catalog.start()
         self._api.events.begin()
+        end_counting = self._health.begin()
         try:
             async with self._endpoint.running():
                 yield
         finally:
             await self._catalog.close(grace_s=self._grace_s)
+            end_counting()
 
     def _end_streams(self) -> None:
         self._api.events.end()

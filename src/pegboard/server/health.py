@@ -14,8 +14,8 @@ from pegboard.server.event_hub import EventHub
 from pegboard.server.gateway import Gateway
 from pegboard.server.host_guard import HostGuard, Refusal
 from pegboard.server.principal import ANONYMOUS, Principal
-from pegboard.telemetry.call_metrics import Tallies
-from pegboard.telemetry.prometheus_text import MEDIA_TYPE, exposition
+from pegboard.telemetry.call_metrics import CallMetrics
+from pegboard.telemetry.prometheus_text import MEDIA_TYPE, prometheus_text
 
 OPERATOR = "operator"
 
@@ -45,14 +45,17 @@ class Health:
         self._gateway, self._host_guard = gateway, host_guard
         self._authenticator, self._event_hub = authenticator, event_hub
         self._is_serving, self._problems = is_serving, problems
-        guards = gateway.catalog.guards
-        self._tallies = guards.telemetry = Tallies(self._is_tool, beside=guards.telemetry)
+        self._call_metrics = CallMetrics(self._is_tool)
 
     @property
     def routes(self) -> list[Route]:
         """The three paths."""
         paths = {"/healthz": self._health, "/readyz": self._readiness, "/metrics": self._metrics}
         return [Route(path, endpoint=answer) for path, answer in paths.items()]
+
+    def begin(self) -> Callable[[], None]:
+        """Count the calls of the catalog from now on; returns the function that ends it."""
+        return self._gateway.catalog.guards.record(self._call_metrics)
 
     def _is_tool(self, name: str) -> bool:
         return self._gateway.catalog.snapshot().find(name) is not None
@@ -78,8 +81,8 @@ class Health:
             return PlainTextResponse(refusal.text, status_code=refusal.status, headers=headers)
         registry = self._gateway.catalog.registry
         states, usual = registry.states(), SourceState()
-        text = exposition(
-            self._tallies,
+        text = prometheus_text(
+            self._call_metrics,
             in_flight=len(self._gateway.catalog.guards.in_flight),
             streams=self._event_hub.streams,
             sources={name: states.get(name, usual) for name in registry.sources},

@@ -1,4 +1,4 @@
-"""Exposition: what is counted, in the text that Prometheus reads."""
+"""prometheus_text: what is counted, in the text that Prometheus reads."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from pegboard.model.source_state import SourceState
-from pegboard.telemetry.call_metrics import LIMITS_S, Tallies
+from pegboard.telemetry.call_metrics import LIMITS_S, CallMetrics
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def exposition(
-    tallies: Tallies, *, in_flight: int, streams: int, sources: Mapping[str, SourceState], is_refused: bool
+def prometheus_text(
+    metrics: CallMetrics, *, in_flight: int, streams: int, sources: Mapping[str, SourceState], is_refused: bool
 ) -> bytes:
     """Return the metrics of this moment, with those of the process."""
     registry = CollectorRegistry(auto_describe=False)
@@ -26,7 +26,7 @@ def exposition(
         "pegboard_event_streams": ("Event streams that are open.", streams),
         "pegboard_config_refused": ("1 while the last change of the config is refused.", int(is_refused)),
     }
-    registry.register(_Collected([*_calls(tallies), *_sources(sources), *_gauges(gauges)]))
+    registry.register(_Collected([*_calls(metrics), *_sources(sources), *_gauges(gauges)]))
     ProcessCollector(registry=registry)
     return generate_latest(registry)
 
@@ -39,14 +39,14 @@ class _Collected(Collector):
         return self._metrics
 
 
-def _calls(tallies: Tallies) -> Iterable[Metric]:
+def _calls(metrics: CallMetrics) -> Iterable[Metric]:
     ends = CounterMetricFamily("pegboard_calls", "Finished calls.", labels=("tool", "outcome"))
     times = HistogramMetricFamily("pegboard_call_duration_seconds", "How long calls took.", labels=("tool",))
     limits = [*map(str, LIMITS_S), "+Inf"]
-    for tool, tally in sorted(tallies.by_tool.items()):
-        for kind, count in sorted(tally.ends.items()):
+    for tool, counted in sorted(metrics.by_tool.items()):
+        for kind, count in sorted(counted.ends.items()):
             ends.add_metric((tool, kind), count)
-        times.add_metric((tool,), list(zip(limits, accumulate(tally.within), strict=True)), tally.total_s)
+        times.add_metric((tool,), list(zip(limits, accumulate(counted.within), strict=True)), counted.total_s)
     return ends, times
 
 
