@@ -210,7 +210,7 @@ class Registry:
         self.hooks: list[Hook] = []
         self.sources: dict[str, Source] = {}
         self.mirrors: dict[str, tuple[tuple[str, ...], object]] = {}
-        self._read_built, self._context_type = read_built, context_type
+        self._read_built, self.context_type = read_built, context_type
         self._entries: dict[str, ToolEntry] = {}
         self._dynamic: list[tuple[Callable[[], Sequence[str]], Callable[[tuple[str, ...]], Sequence[ToolEntry]]]] = []
         self._dynamic_names: list[tuple[str, ...]] = []
@@ -276,7 +276,7 @@ class Registry:
 
     def clear(self) -> None:
         """Forget all declarations; subscribers stay."""
-        self.take(Registry(read_built=self._read_built, context_type=self._context_type, bounds=self.bounds))
+        self.take(Registry(read_built=self._read_built, context_type=self.context_type, bounds=self.bounds))
 
     def take(self, other: Registry) -> None:
         """Replace all declarations by those of `other`, in one step; a reload. Subscribers stay ours."""
@@ -366,7 +366,7 @@ class Registry:
             predicates=self.predicates,
             sources=frozenset(self.sources),
             hooks=tuple(self.hooks),
-            context_type=self._context_type,
+            context_type=self.context_type,
             read_built=self._read_built,
             generation=self._generation,
             bounds=self.bounds,

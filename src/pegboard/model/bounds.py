@@ -249,7 +249,6 @@ CREDENTIAL_CHARS = 16 * KIB  # of a bearer credential
 ENVELOPE_LEVELS = 4  # of JSON that the protocol itself puts around arguments
 HOSTS_REMEMBERED = 256  # pairs of Host and Origin that were let in
 HEADER_BYTES = 128 * KIB  # of one request's headers
-CONTEXTS_REMEMBERED = 1_024  # contexts that new ones are copied from, one a principal
 STREAM_EVENTS = 1_000  # that wait for one listener; the oldest go
 STREAM_BYTES = 4 * MIB  # of them
 

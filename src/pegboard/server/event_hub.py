@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -78,12 +79,13 @@ class EventHub:
         self.streams = 0
         """How many event streams are open."""
 
-    def attach(self, ctx: ToolContext, principal: Principal, *, own: Outbox | None = None) -> Follower:
-        """Have the calls on a fresh context followed: by the streams of its owner, and by one of their own."""
+    def follow(
+        self, ctx: ToolContext, principal: Principal, *, own: Outbox | None = None
+    ) -> tuple[ToolContext, Follower]:
+        """Return a context whose calls are followed by the streams of its owner, and by one of their own."""
         follower = Follower(self, owner_of(principal, ctx), own)
-        # Nobody else has seen this context yet. Calls of sub-agents inherit the observer.
-        object.__setattr__(ctx, "callbacks", (*as_observers(ctx.callbacks), follower))
-        return follower
+        # On the context, not on the call: calls of sub-agents inherit the observer.
+        return replace(ctx, callbacks=(*as_observers(ctx.callbacks), follower)), follower
 
     def has_listener(self, principal: Principal, ctx: ToolContext) -> bool:
         """Tell whether somebody listens to the events of the calls on a context."""

@@ -19,7 +19,7 @@ from pegboard.server.event_hub import EventHub
 from pegboard.server.mcp.client_channel import ClientChannel
 from pegboard.server.mcp.input_required import InputRequiredChannel
 from pegboard.server.mcp.progress import Progress
-from pegboard.server.principal import ContextFor, Principal, context_maker
+from pegboard.server.principal import ContextMaker, Principal, context_maker
 
 INVALID_PARAMS = -32602
 MISSING_CAPABILITY = -32021
@@ -38,19 +38,16 @@ class Gateway:
     """Lists and calls the tools of a catalog for one principal at a time."""
 
     catalog: Catalog
-    context_for: ContextFor
+    context_for: ContextMaker
     resources: Offers
     event_hub: EventHub | None = None
     """Follows the calls of callers who listen; only servers have one."""
 
     def context(self, principal: Principal, channel: ClientChannel | None = None) -> ToolContext:
         """Return a fresh context for one request."""
-        ctx = self.context_for(principal)
-        if channel is not None and ctx.client is None:
-            # Nobody else has seen this context yet; copying its thirty fields would cost as much as a call.
-            object.__setattr__(ctx, "client", channel)
+        ctx = self.context_for(principal, channel)
         if channel is not None and self.event_hub is not None and self.event_hub.has_listener(principal, ctx):
-            self.event_hub.attach(ctx, principal)
+            ctx, _ = self.event_hub.follow(ctx, principal)
         return ctx
 
     # -- lists
@@ -131,10 +128,8 @@ class Gateway:
 
 def gateway_of(catalog: Catalog, config: object) -> Gateway:
     """Return the gateway of a catalog, with its resources and its type of context."""
-    context_type: type[ToolContext] = vars(catalog).get("_context_type", ToolContext)
-    return Gateway(
-        catalog=catalog, context_for=context_maker(config, context_type=context_type), resources=catalog.offers
-    )
+    context_for = context_maker(config, context_type=catalog.registry.context_type)
+    return Gateway(catalog=catalog, context_for=context_for, resources=catalog.offers)
 
 
 def _mirrors(entry: ToolEntry) -> bool:

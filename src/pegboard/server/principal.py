@@ -5,16 +5,14 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
-from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.names import nearest
-from pegboard.model.bounds import CONTEXTS_REMEMBERED
-from pegboard.model.context import CallBudget, ToolContext
+from pegboard.model.context import ToolContext
+from pegboard.model.context_ports import ClientBridge
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSONValue
-from pegboard.model.memo import Memo
 from pegboard.model.profile import Profile
 from pegboard.model.secret import Secret
 
@@ -78,6 +76,13 @@ class Principal:
 
 
 ContextFor = Callable[[Principal], ToolContext]
+"""What a host gives, that makes its contexts itself."""
+
+
+class ContextMaker(Protocol):
+    """Makes the context of one request; `client` is the way back to whoever sent it."""
+
+    def __call__(self, principal: Principal, client: ClientBridge | None = None) -> ToolContext: ...
 
 
 class Configured(Protocol):
@@ -90,52 +95,46 @@ class Configured(Protocol):
     def secrets(self) -> Mapping[str, Secret]: ...
 
 
-def context_maker(config: object, *, context_type: type[ToolContext] = ToolContext) -> ContextFor:
+def context_maker(config: object, *, context_type: type[ToolContext] = ToolContext) -> ContextMaker:
     """Return what makes the context of one request.
 
     `config` is a loaded config, whose settings and secrets every context gets; a callable that
     takes the `Principal` and makes the context; or `None`: then a context holds nothing but who asks.
     """
     if callable(config):
-        return cast("ContextFor", config)
+        return _with_client(cast("ContextFor", config))
     settings: Mapping[str, JSONValue] = {}
     secrets: Mapping[str, Secret] = {}
     if config is not None:
         configured = cast("Configured", config)
         settings, secrets = configured.settings, configured.secrets
+    # Nobody may guess the id of somebody else's request; one random prefix a process keeps them cheap.
+    prefix, numbers = os.urandom(8).hex(), itertools.count(1)
 
-    def make(principal: Principal) -> ToolContext:
+    def make(principal: Principal, client: ClientBridge | None = None) -> ToolContext:
         who = principal.identity
         return context_type(
             user_id=who.user,
             space_id=who.space,
             roles=who.roles,
             session_id=principal.session,
+            client=client,
+            request_id=f"{prefix}-{next(numbers)}",
             settings=settings,
             secrets=secrets,
         )
 
-    return make if context_type is not ToolContext else _renewing(make)
+    return make
 
 
-def _renewing(make: ContextFor) -> ContextFor:
-    """Return what makes equal contexts by copying one for each principal: thirty fields cost more than many a call."""
-    patterns = BoundedCache[Principal, ToolContext](max_entries=CONTEXTS_REMEMBERED)
-    prefix, numbers = os.urandom(8).hex(), itertools.count(1)
+def _with_client(make: ContextFor) -> ContextMaker:
+    """Return what has the host make a context, and adds the client where the host has set none."""
 
-    def renew(principal: Principal) -> ToolContext:
-        pattern = patterns.get(principal)
-        if pattern is None:
-            pattern = patterns.remember(principal, make(principal))
-        made = object.__new__(ToolContext)
-        made.__dict__.update(pattern.__dict__)
-        # What belongs to one request alone.
-        made.__dict__.update(
-            request_id=f"{prefix}-{next(numbers)}", budget=CallBudget(), memo=Memo(), sequence=itertools.count()
-        )
-        return made
+    def make_with_client(principal: Principal, client: ClientBridge | None = None) -> ToolContext:
+        ctx = make(principal)
+        return ctx if client is None or ctx.client is not None else replace(ctx, client=client)
 
-    return renew
+    return make_with_client
 
 
 def choose_profile(profiles: Mapping[str, Profile], named: str | None) -> str | None:

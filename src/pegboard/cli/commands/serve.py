@@ -18,7 +18,7 @@ from pegboard.config.reload import Reloader
 from pegboard.model.context import ToolContext
 from pegboard.server.app import run_http
 from pegboard.server.host_guard import hosts_of
-from pegboard.server.principal import ContextFor, Principal, choose_profile, context_maker
+from pegboard.server.principal import Principal, choose_profile, context_maker
 from pegboard.server.stdio import run_stdio
 
 _RELOAD = "Take good changes of the config's files while serving; keep the old on bad ones."
@@ -70,7 +70,7 @@ def serve_command(
 
 def _run_reloading(project: Project, *, host: str, port: int, profile: str | None, names: tuple[str, ...]) -> None:
     catalog, tasks = project.catalog, list[asyncio.Task[None]]()
-    make_context: ContextFor = context_maker(project.config)
+    make_context = context_maker(project.config)
 
     def on_reload(config: Config) -> None:
         nonlocal make_context

@@ -26,9 +26,8 @@ class Calls:
     async def call(self, request: ApiRequest) -> Reply | None:
         """Call a tool; a client that leaves before the end cancels it."""
         arguments = await self._api.body(request)
-        gateway = self._api.gateway
-        ctx, outbox = gateway.context(request.principal), Outbox() if wants_events(request.headers) else None
-        following = self._api.event_hub.attach(ctx, request.principal, own=outbox)
+        gateway, outbox = self._api.gateway, Outbox() if wants_events(request.headers) else None
+        ctx, following = self._api.event_hub.follow(gateway.context(request.principal), request.principal, own=outbox)
         view = gateway.exposed(request.principal, ctx)
         running = asyncio.create_task(view.call(request.path["name"], arguments))
         leaving = asyncio.create_task(left(request.receive))
