@@ -21,6 +21,7 @@ from pegboard.server.http_api.api_app import Api
 from pegboard.server.http_api.routes import Routes
 from pegboard.server.listener import listen
 from pegboard.server.mcp.endpoint import Endpoint
+from pegboard.server.mcp.request_states import sealing_with
 from pegboard.server.principal import choose_profile
 
 
@@ -58,8 +59,9 @@ def http_app(
     authenticator = Authenticator(catalog, profile=profile)
     event_hub, host_guard = EventHub(), HostGuard(allowed_hosts)
     gateway = replace(gateway_of(catalog, config), event_hub=event_hub)
-    endpoint: Endpoint = Endpoint(gateway, host_guard, authenticator=authenticator, keys=keys)
-    api: Routes = Routes(Api(gateway, host_guard, authenticator, event_hub, keys=keys))
+    sealing = sealing_with(keys, audience=catalog.name)
+    endpoint: Endpoint = Endpoint(gateway, host_guard, authenticator=authenticator, sealing=sealing)
+    api: Routes = Routes(Api(gateway, host_guard, authenticator, event_hub, sealing))
     health = Health(
         gateway, host_guard, authenticator, event_hub, is_serving=lambda: endpoint.is_running, problems=problems
     )

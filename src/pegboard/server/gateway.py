@@ -60,6 +60,10 @@ class Gateway:
         """Return the same with every question for a list answered."""
         return await self.exposed(principal, self.context(principal)).prepare()
 
+    def resource_view(self, principal: Principal, channel: ClientChannel | None = None) -> View:
+        """Return what the profile of a principal shows of resources, prompts and completions."""
+        return self.resources.view(self.context(principal, channel), profile=principal.profile)
+
     # -- calls
 
     async def call(
@@ -110,7 +114,7 @@ class Gateway:
 
     def may_mirror(self, name: str) -> bool:
         """Tell whether a tool of this name has arguments that are mirrored in headers, or may turn out to."""
-        snapshot = self.catalog.snapshot()
+        snapshot = self.catalog.registry.snapshot()
         mirroring: frozenset[str] | None = snapshot.cache.get("mirroring")
         if mirroring is None:
             names = (

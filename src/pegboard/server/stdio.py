@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 from pegboard.catalog import Catalog
 from pegboard.core.schema import parse_json
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import CHANGES_SETTLE_S, MCP_PAGE_TOOLS, SHUTDOWN_GRACE_S, STDIO_END_GRACE_S
+from pegboard.model.bounds import CHANGES_SETTLE_S, SHUTDOWN_GRACE_S, STDIO_END_GRACE_S
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.server.gateway import Gateway, gateway_of
-from pegboard.server.mcp.fast_path import VERSION_KEY, FastPath, Plan, server_words
+from pegboard.server.mcp.fast_path import VERSION_KEY, FastPath, Plan
 from pegboard.server.mcp.handshake import Handshake
 from pegboard.server.mcp.jsonrpc import as_object, error_message, json_bytes
+from pegboard.server.mcp.lists import Lists
 from pegboard.server.principal import Identity, Principal, choose_profile
 from pegboard.server.process_exit import leave, leave_if_held
 from pegboard.server.stdio_streams import LineStreams, LineTooLongError, standard_streams
@@ -109,11 +110,9 @@ class StdioConnection:
         self._gateway, self._principal, self._streams = gateway, principal, streams
         bounds = gateway.catalog.registry.bounds
         self._bounds = replace(bounds, request_body_bytes=bounds.message_line_bytes, json_depth=bounds.json_depth + 4)
-        server = server_words(gateway.catalog.name)
-        self._handshake = Handshake(gateway, server=server, page_tools=MCP_PAGE_TOOLS)
-        self._fast_path = FastPath(
-            gateway, server=server, page_tools=MCP_PAGE_TOOLS, seal=self._seal, discover=self._handshake.discover
-        )
+        lists = Lists(gateway)
+        self._handshake = Handshake(gateway, lists)
+        self._fast_path = FastPath(gateway, lists, seal=self._seal, discovers=True)
         self._missed: list[bytes] = []
         self._is_telling = False
         self._pipe: Pipe | None = None

@@ -18,10 +18,10 @@ from pegboard.server.body_reader import BodyError, BodyReader, ClientLeftError
 from pegboard.server.event_hub import EventHub
 from pegboard.server.gateway import Gateway
 from pegboard.server.host_guard import HostGuard, Refusal
-from pegboard.server.http_api.cursors import Cursors
 from pegboard.server.http_api.problem_details import KIND_OF_STATUS, ProblemError, not_found
 from pegboard.server.http_api.responses import Reply, problem_reply
 from pegboard.server.principal import Principal
+from pegboard.server.sealing import Sealing
 
 log = logging.getLogger("pegboard.serve")
 
@@ -52,7 +52,7 @@ class Api:
         host_guard: whose Host and Origin come in.
         authenticator: tells who they are.
         event_hub: follows their calls.
-        keys: the secrets that sign cursors; give several workers the same.
+        sealing: seals cursors.
     """
 
     def __init__(
@@ -61,8 +61,7 @@ class Api:
         host_guard: HostGuard,
         authenticator: Authenticator,
         event_hub: EventHub,
-        *,
-        keys: tuple[bytes, ...] = (),
+        sealing: Sealing,
     ) -> None:
         bounds = gateway.catalog.registry.bounds
         self.gateway, self.host_guard, self.authenticator, self.event_hub = (
@@ -71,7 +70,7 @@ class Api:
             authenticator,
             event_hub,
         )
-        self.cursors, self.body_reader = Cursors(keys), BodyReader(bounds)
+        self.sealing, self.body_reader = sealing, BodyReader(bounds)
         self.open, self.max_open = 0, bounds.calls_in_flight
         self.is_closing = False
 

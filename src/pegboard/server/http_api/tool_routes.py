@@ -23,6 +23,7 @@ from pegboard.server.health import OPERATOR
 from pegboard.server.http_api.api_app import Api, ApiRequest
 from pegboard.server.http_api.problem_details import ProblemError, not_found
 from pegboard.server.http_api.responses import Reply, json_reply
+from pegboard.server.sealing import UnknownCursorError
 
 _LIMIT = re.compile(r"[0-9]{1,4}")
 
@@ -41,11 +42,12 @@ class Tools:
         owner = [*owner_of(request.principal, view.ctx), request.principal.profile]
         generation = digest([(entry.wire_name, entry.fingerprint) for entry in tools])
         cursor = request.query.get("cursor")
-        first = 0 if cursor is None else self._api.cursors.open(cursor, owner, generation)
-        page: JSON = {"tools": [mcp_tool(entry) for entry in tools[first : first + size]]}
-        if first + size < len(tools):
-            page["nextCursor"] = self._api.cursors.make(owner, generation, first + size)
-        return json_reply(page)
+        try:
+            page = self._api.sealing.page("http", owner, generation, size=size, length=len(tools), cursor=cursor)
+        except UnknownCursorError:
+            raise not_found("Unknown cursor, or the list has changed. Start again without a cursor.") from None
+        more = {} if page.next_cursor is None else {"nextCursor": page.next_cursor}
+        return json_reply({"tools": [mcp_tool(entry) for entry in tools[page.first : page.end]], **more})
 
     async def show(self, request: ApiRequest) -> Reply:
         """Answer with one tool, as the list has it."""

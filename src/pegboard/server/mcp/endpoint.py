@@ -12,21 +12,23 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from pegboard.model.bounds import MCP_PAGE_TOOLS, RECONNECT_MS
+from pegboard.model.bounds import RECONNECT_MS
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.server.authenticator import Authenticator
 from pegboard.server.body_reader import BodyError, BodyReader, ClientLeftError, replay
 from pegboard.server.gateway import Gateway
 from pegboard.server.host_guard import HostGuard, Refusal
 from pegboard.server.mcp.disconnect import answer
-from pegboard.server.mcp.fast_path import FastPath, Plan, server_words
+from pegboard.server.mcp.fast_path import FastPath, Plan
 from pegboard.server.mcp.headers import HeaderReader, RequestHeaders
 from pegboard.server.mcp.jsonrpc import as_object, called_tool, error_message
+from pegboard.server.mcp.lists import Lists
 from pegboard.server.mcp.sdk_handlers import Principals
-from pegboard.server.mcp.sdk_server import MIRRORED, SdkServer, accepts, build
+from pegboard.server.mcp.sdk_server import MIRRORED, SdkServer, accepts
 from pegboard.server.mcp.sessions import SessionManager, credential_of
 from pegboard.server.principal import Principal
 from pegboard.server.resource_metadata import ResourceMetadata
+from pegboard.server.sealing import Sealing
 
 _BUSY = -32000
 _EARLIER = frozenset(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)
@@ -40,13 +42,18 @@ class Endpoint:
         gateway: the catalog's answers.
         host_guard: whose Host and Origin come in.
         authenticator: tells who sends a request.
-        keys: the secrets that seal states and cursors; give several workers the same.
+        sealing: seals states and cursors.
     """
 
     def __init__(
-        self, gateway: Gateway, host_guard: HostGuard, *, authenticator: Authenticator, keys: tuple[bytes, ...]
+        self, gateway: Gateway, host_guard: HostGuard, *, authenticator: Authenticator, sealing: Sealing
     ) -> None:
-        self._gateway, self._host_guard, self._authenticator, self._keys = gateway, host_guard, authenticator, keys
+        self._gateway, self._host_guard, self._authenticator, self._sealing = (
+            gateway,
+            host_guard,
+            authenticator,
+            sealing,
+        )
         self._body_reader = BodyReader(gateway.catalog.registry.bounds)
         self._header_reader = HeaderReader(host_guard)
         self._open, self._max_open = 0, gateway.catalog.registry.bounds.calls_in_flight
@@ -61,14 +68,9 @@ class Endpoint:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Serve for the time of the block; may be entered again after it has ended."""
-        self._sdk = build(self._gateway, keys=self._keys)
-        self._fast_path = FastPath(
-            self._gateway,
-            server=server_words(self._gateway.catalog.name),
-            page_tools=MCP_PAGE_TOOLS,
-            seal=self._sdk.seal,
-            accepts=accepts,
-        )
+        lists = Lists(self._gateway)
+        self._sdk = SdkServer(self._gateway, lists, self._sealing)
+        self._fast_path = FastPath(self._gateway, lists, seal=self._sdk.seal, accepts=accepts)
         self._sessions = self._manager(self._sdk)
         self._sdk.start()
         try:

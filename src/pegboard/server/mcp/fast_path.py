@@ -13,24 +13,21 @@ from typing import Any, NamedTuple
 import orjson
 
 from pegboard.core.bounded_cache import BoundedCache
-from pegboard.model.bounds import LIST_TTL_MS, META_REMEMBERED, META_REMEMBERED_BYTES
+from pegboard.model.bounds import META_REMEMBERED, META_REMEMBERED_BYTES
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.server.gateway import Gateway, RpcError
+from pegboard.server.mcp.capabilities import SERVER_KEY, VERSION, discovery, server_info
 from pegboard.server.mcp.input_required import InputRequiredChannel
 from pegboard.server.mcp.jsonrpc import as_object, json_bytes
-from pegboard.server.mcp.list_ttl import list_ttl_ms, starting
-from pegboard.server.mcp.source_outcomes import outcomes
+from pegboard.server.mcp.lists import Lists
 from pegboard.server.principal import Principal
-from pegboard.version import __version__
 
 log = logging.getLogger("pegboard.serve")
-VERSION = "2026-07-28"
 INTERNAL_ERROR = -32603
 _RESERVED = "io.modelcontextprotocol/"
 VERSION_KEY = _RESERVED + "protocolVersion"
 _CAPABILITIES_KEY = _RESERVED + "clientCapabilities"
 _CLIENT_KEY = _RESERVED + "clientInfo"
-SERVER_KEY = _RESERVED + "serverInfo"
 _PLAIN_META = frozenset((VERSION_KEY, _CAPABILITIES_KEY, _CLIENT_KEY, "traceparent", "tracestate", "baggage"))
 _PLAIN_CAPABILITIES = {"elicitation": frozenset(("form", "url")), "sampling": frozenset(("context", "tools"))}
 _CLIENT_WORDS = frozenset(("name", "version", "title", "description", "websiteUrl"))
@@ -69,30 +66,26 @@ class FastPath:
     """Plain `tools/list` and `tools/call`, for every transport.
 
     Args:
-        gateway: answers them.
-        page_tools: a list longer than this is cut into pages, which the SDK's way does.
-        server: the `serverInfo` that every result carries.
+        gateway: answers for the catalog.
+        lists: writes its lists; one that needs pages is the SDK's.
         seal: seals the state of a result that asks for input.
         accepts: judges a `_meta` of unusual form, as the SDK would; without it such requests are the SDK's.
-        discover: answers server/discover; without it that is the SDK's.
+        discovers: answers server/discover too; over HTTP that is the SDK's.
     """
 
     def __init__(
         self,
         gateway: Gateway,
+        lists: Lists,
         *,
-        server: JSON,
-        page_tools: int,
         seal: Seal,
         accepts: Callable[[JSON], bool] | None = None,
-        discover: Callable[[], Answer] | None = None,
+        discovers: bool = False,
     ) -> None:
-        self._gateway, self._page_tools, self._seal, self._accepts = gateway, page_tools, seal, accepts
-        self._discover = discover
-        self._server = server
-        meta = orjson.dumps({SERVER_KEY: server})
-        self._call_tail = b',"resultType":"complete","_meta":%b}' % meta
-        self._list_tail = b',"ttlMs":%d,"cacheScope":"private"%b' % (LIST_TTL_MS, self._call_tail)
+        self._gateway, self._lists, self._seal, self._accepts = gateway, lists, seal, accepts
+        self._discovers = discovers
+        self._meta = {SERVER_KEY: server_info(gateway)}
+        self._call_tail = b',"resultType":"complete","_meta":%b}' % orjson.dumps(self._meta)
         self._accepted = BoundedCache[bytes, None](max_entries=META_REMEMBERED)
 
     def plan(self, message: JSONValue, principal: Principal) -> Plan | None:
@@ -105,34 +98,24 @@ class FastPath:
             return None
         if method == "tools/call":
             work = self._call(params, principal)
-        elif method == "tools/list" and len(params) == 1 and self._fits_a_page():
+        elif method == "tools/list" and len(params) == 1 and self._lists.fit_a_page():
             work = self._list(principal)
-        elif method == "server/discover" and len(params) == 1 and self._discover is not None:
-            work = self._say(self._discover())
+        elif method == "server/discover" and len(params) == 1 and self._discovers:
+            work = self._discovery()
         else:
             return None
         return None if work is None else Plan(json_bytes(request_id), _answered(work))
 
-    def _fits_a_page(self) -> bool:
-        snapshot = self._gateway.catalog.snapshot()
-        return len(snapshot.entries) <= self._page_tools and not snapshot.bundles
-
-    async def _say(self, answer: Answer) -> Answer:
-        return answer
+    async def _discovery(self) -> Answer:
+        return Answer((json_bytes({**discovery(self._gateway), "resultType": "complete", "_meta": self._meta}),))
 
     async def _list(self, principal: Principal) -> Answer:
-        awaited = starting(self._gateway.catalog)
-        view = await self._gateway.view(principal)
-        tail, told, ttl_ms = self._list_tail, outcomes(self._gateway.catalog, view), list_ttl_ms(awaited, view)
-        if told or ttl_ms != LIST_TTL_MS:
-            plain = {"ttlMs": ttl_ms, "cacheScope": "private", "resultType": "complete"}
-            tail = b"," + orjson.dumps({**plain, "_meta": {**told, SERVER_KEY: self._server}})[1:]
-        return Answer((b'{"tools":', view.export_bytes("mcp"), tail))
+        return Answer(await self._lists.tools_as_bytes(principal))
 
     def _call(self, params: JSON, principal: Principal) -> Coroutine[Any, Any, Answer] | None:
         name: Any = params.get("name")
-        said: Any = params.get("arguments")
-        arguments = {} if said is None else as_object(said)
+        raw: Any = params.get("arguments")
+        arguments = {} if raw is None else as_object(raw)
         if (
             type(name) is not str
             or arguments is None
@@ -149,24 +132,24 @@ class FastPath:
             result = await self._seal(result, params, principal)
         if "_meta" not in result and "resultType" not in result:
             return Answer((json_bytes(result)[:-1], self._call_tail))
-        meta = {**result.get("_meta", {}), SERVER_KEY: self._server}
+        meta = {**result.get("_meta", {}), **self._meta}
         return Answer((json_bytes({"resultType": "complete", **result, "_meta": meta}),))
 
     def _is_plain(self, meta: Any) -> bool:
         """Tell whether a `_meta` asks for nothing special and would be accepted by the SDK; yes is remembered."""
-        said = as_object(meta)
-        if said is None or "progressToken" in said or _RESERVED + "logLevel" in said:
+        envelope = as_object(meta)
+        if envelope is None or "progressToken" in envelope or _RESERVED + "logLevel" in envelope:
             return False
         try:
-            key = orjson.dumps([said.get(VERSION_KEY), said.get(_CAPABILITIES_KEY), said.get(_CLIENT_KEY)])
+            key = orjson.dumps([envelope.get(VERSION_KEY), envelope.get(_CAPABILITIES_KEY), envelope.get(_CLIENT_KEY)])
         except TypeError:
             return False
-        is_usual = said.keys() <= _PLAIN_META
+        is_usual = envelope.keys() <= _PLAIN_META
         if is_usual and key in self._accepted:
             return True
-        if is_usual and _is_usual_envelope(said):
+        if is_usual and _is_usual_envelope(envelope):
             pass
-        elif self._accepts is None or not self._accepts(said):
+        elif self._accepts is None or not self._accepts(envelope):
             return False
         if is_usual and len(key) <= META_REMEMBERED_BYTES:
             self._accepted.remember(key, None)
@@ -197,17 +180,12 @@ def _is_usual_envelope(meta: JSON) -> bool:
     return _CLIENT_KEY not in meta or is_usual_client(meta[_CLIENT_KEY])
 
 
-def is_usual_client(said: Any) -> bool:
+def is_usual_client(named: Any) -> bool:
     """Tell whether a client names itself in the form that most do."""
-    client = as_object(said)
+    client = as_object(named)
     if client is None or not {"name", "version"} <= client.keys() <= _CLIENT_WORDS:
         return False
     return all(type(word) is str for word in client.values())
-
-
-def server_words(name: str) -> JSON:
-    """Return what the server calls itself."""
-    return {"name": name, "version": __version__}
 
 
 def error_answer(error: RpcError) -> Answer:

@@ -10,11 +10,11 @@ from typing import Any
 import orjson
 
 from pegboard.model.json_types import JSON
-from pegboard.providers.mcp import mcp_tool_before_2026
 from pegboard.server.gateway import Gateway
-from pegboard.server.mcp.fast_path import SERVER_KEY, VERSION, Answer, is_usual_client
+from pegboard.server.mcp.capabilities import changing_lists, initialization
+from pegboard.server.mcp.fast_path import Answer, is_usual_client
 from pegboard.server.mcp.jsonrpc import as_object, json_bytes
-from pegboard.server.mcp.list_ttl import discover_ttl_ms
+from pegboard.server.mcp.lists import Lists
 from pegboard.server.principal import Principal
 
 _REVISIONS = frozenset(("2025-06-18", "2025-11-25"))
@@ -26,36 +26,15 @@ _PLAIN_CAPABILITIES: dict[str, tuple[JSON, ...]] = {
 
 
 class Handshake:
-    """What the server says of itself, in both eras.
+    """The beginning of a session of an earlier revision.
 
     Args:
-        gateway: the catalog's answers.
-        server: what the server calls itself.
-        page_tools: a longer list is cut into pages, which is the SDK's.
+        gateway: answers for the catalog.
+        lists: writes its lists; one that needs pages is the SDK's.
     """
 
-    def __init__(self, gateway: Gateway, *, server: JSON, page_tools: int) -> None:
-        self._gateway, self._server, self._page_tools = gateway, server, page_tools
-
-    def capabilities(self) -> JSON:
-        """Return what the server can do; resources and prompts only once there are any."""
-        changed = {"listChanged": True}
-        tools: JSON = {"logging": {}, "tools": changed}
-        if not any(True for _ in self._gateway.resources.specs):
-            return tools
-        return {**tools, "completions": {}, "prompts": changed, "resources": {**changed, "subscribe": True}}
-
-    def discover(self) -> Answer:
-        """Answer server/discover of 2026-07-28."""
-        said = {
-            "supportedVersions": [VERSION],
-            "capabilities": self.capabilities(),
-            "ttlMs": discover_ttl_ms(self._gateway.catalog),
-            "cacheScope": "private",
-            "resultType": "complete",
-            "_meta": {SERVER_KEY: self._server},
-        }
-        return Answer((orjson.dumps(said),))
+    def __init__(self, gateway: Gateway, lists: Lists) -> None:
+        self._gateway, self._lists = gateway, lists
 
     def initialize(self, request: JSON) -> Answer | None:
         """Answer a plain initialize of an earlier revision; `None` when it is the SDK's."""
@@ -71,17 +50,12 @@ class Handshake:
             or not is_usual_client(params["clientInfo"])
         ):
             return None
-        said = {
-            "protocolVersion": params["protocolVersion"],
-            "capabilities": self.capabilities(),
-            "serverInfo": self._server,
-        }
-        return Answer((orjson.dumps(said),))
+        return Answer((orjson.dumps(initialization(self._gateway, params["protocolVersion"])),))
 
     def changed(self) -> list[bytes]:
         """Return the notifications for an earlier session that the lists have changed."""
-        told = [what for what in ("tools", "prompts", "resources") if what in self.capabilities()]
-        return [orjson.dumps({"jsonrpc": "2.0", "method": f"notifications/{what}/list_changed"}) for what in told]
+        methods = (f"notifications/{name}/list_changed" for name in changing_lists(self._gateway))
+        return [orjson.dumps({"jsonrpc": "2.0", "method": method}) for method in methods]
 
     async def early(self, request: JSON, principal: Principal) -> Answer | None:
         """Answer a plain request of an earlier session that is just beginning; `None` when it is the SDK's."""
@@ -92,10 +66,8 @@ class Handshake:
             return Answer((b"{}",))
         if request.get("method") != "tools/list":
             return None
-        tools = (await self._gateway.view(principal)).tools()
-        if len(tools) > self._page_tools:
-            return None
-        return Answer((json_bytes({"tools": [mcp_tool_before_2026(entry) for entry in tools]}),))
+        result = await self._lists.tools_before_2026(principal)
+        return None if result is None else Answer((json_bytes(result),))
 
 
 def _is_request(request: JSON) -> bool:

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.model.bounds import HEADER_SETS_REMEMBERED, HEADERS_REMEMBERED
 from pegboard.server.host_guard import Headers, HostGuard, Refusal
-from pegboard.server.mcp.fast_path import VERSION
+from pegboard.server.mcp.capabilities import VERSION
 
 _PLAIN_METHODS = (b"tools/call", b"tools/list")
 _PRIVATE = (b"authorization", b"cookie")

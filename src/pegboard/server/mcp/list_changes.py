@@ -81,7 +81,7 @@ class ListChanges:
         wanted = params.notifications
         if not wanted.resource_subscriptions:
             return params
-        view = self._resources.view(self._gateway.context(principal), profile=principal.profile)
+        view = self._gateway.resource_view(principal)
         uris = [uri for uri in wanted.resource_subscriptions if await self._resources.find_resource(str(uri), view)]
         heard = wanted.model_copy(update={"resource_subscriptions": uris})
         return params.model_copy(update={"notifications": heard})

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import mcp_types as types
@@ -13,18 +14,16 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ValidationError
 
-from pegboard.core.digests import digest
 from pegboard.model.json_types import JSON
-from pegboard.providers.mcp import mcp_tool, mcp_tool_before_2026
 from pegboard.server.gateway import Gateway, RpcError
 from pegboard.server.mcp.client_channel import ClientChannel
 from pegboard.server.mcp.input_required import InputRequiredChannel
-from pegboard.server.mcp.list_ttl import list_ttl_ms, starting
+from pegboard.server.mcp.lists import Lists
 from pegboard.server.mcp.notifications import LEVELS, Notifications
-from pegboard.server.mcp.sealing import Sealing
+from pegboard.server.mcp.request_states import RequestStates
 from pegboard.server.mcp.sessions import SessionChannel, Sessions, is_earlier
-from pegboard.server.mcp.source_outcomes import outcomes
 from pegboard.server.principal import Principal
+from pegboard.server.sealing import Sealing
 
 Ctx = ServerRequestContext[Any, Any]
 T = TypeVar("T")
@@ -40,29 +39,17 @@ class ToolHandlers:
     """tools/list and tools/call."""
 
     def __init__(
-        self, gateway: Gateway, sealing: Sealing, sessions: Sessions, principals: Principals, *, page_tools: int
-    ) -> None:
-        self._gateway, self._sealing, self._sessions, self._principals = gateway, sealing, sessions, principals
-        self._page_tools = page_tools
+        self, gateway: Gateway, lists: Lists, sealing: Sealing, *, states: RequestStates, sessions: Sessions,
+        principals: Principals,
+    ) -> None:  # fmt: skip
+        self._gateway, self._lists, self._sealing = gateway, lists, sealing
+        self._states, self._sessions, self._principals = states, sessions, principals
 
     async def list_tools(self, ctx: Ctx, params: types.PaginatedRequestParams) -> JSON:
-        principal = self._principals.of(ctx)
-        awaited = starting(self._gateway.catalog)
-        view = await self._gateway.view(principal)
-        tools = view.tools()
-        generation = digest([(entry.wire_name, entry.fingerprint) for entry in tools])
-        first, end, following = self._sealing.page(
-            principal.owner, "tools", generation, size=self._page_tools, length=len(tools), cursor=params.cursor
+        page = await self._lists.tools_page(
+            self._principals.of(ctx), self._sealing, params.cursor, is_earlier=is_earlier(ctx)
         )
-        draw = mcp_tool_before_2026 if is_earlier(ctx) else mcp_tool
-        page: JSON = {
-            "tools": [draw(entry) for entry in tools[first:end]],
-            "ttlMs": list_ttl_ms(awaited, view),
-            "cacheScope": "private",
-        }
-        told = outcomes(self._gateway.catalog, view)
-        page |= {"_meta": told} if told else {}
-        return complete(ctx, page if following is None else {**page, "nextCursor": following})
+        return complete(ctx, page)
 
     async def call_tool(self, ctx: Ctx, params: types.CallToolRequestParams) -> JSON:
         channel = self.channel(ctx, params)
@@ -81,7 +68,7 @@ class ToolHandlers:
             asking.hold(ctx, self._sessions.level(ctx) or "debug")
             return asking
         if params.request_state is not None:
-            self._sealing.spend(params.request_state)
+            self._states.spend(params.request_state)
         responses: Mapping[str, Any] = params.input_responses or {}
         channel = SdkInputRequiredChannel(
             capabilities, responses={key: wire(value) for key, value in responses.items()}, state=params.request_state
@@ -98,6 +85,11 @@ class Principals:
 
     def __init__(self, only: Principal | None) -> None:
         self._only = only
+
+    @classmethod
+    def request_of(cls, principal: Principal) -> object:
+        """Return what stands for the HTTP request of a principal, for a call that did not come through the SDK."""
+        return SimpleNamespace(scope={cls.KEY: principal})
 
     def of(self, ctx: Ctx) -> Principal:
         if ctx.request is None:

@@ -12,8 +12,10 @@ from mcp.shared.message import SessionMessage
 from pegboard.model.bounds import SDK_MESSAGES_IN_HAND
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import Gateway
-from pegboard.server.mcp.fast_path import VERSION
-from pegboard.server.mcp.sdk_server import build
+from pegboard.server.mcp.capabilities import VERSION
+from pegboard.server.mcp.lists import Lists
+from pegboard.server.mcp.request_states import sealing_with
+from pegboard.server.mcp.sdk_server import SdkServer
 from pegboard.server.principal import Principal
 
 _ERA_ID = "pegboard-era"
@@ -35,7 +37,8 @@ class Pipe:
     """
 
     def __init__(self, gateway: Gateway, principal: Principal, write: Callable[[bytes], Awaitable[None]]) -> None:
-        self._sdk = build(gateway, only=principal)
+        sealing = sealing_with(audience=gateway.catalog.name)
+        self._sdk = SdkServer(gateway, Lists(gateway), sealing, only=principal)
         self._write = write
         self._to_sdk, self._sdk_in = anyio.create_memory_object_stream[SessionMessage | Exception](SDK_MESSAGES_IN_HAND)
         self._sdk_out, self._from_sdk = anyio.create_memory_object_stream[SessionMessage](SDK_MESSAGES_IN_HAND)

@@ -1,0 +1,51 @@
+"""Capabilities: what the server announces of itself, in both eras, whoever writes it to the wire."""
+
+from __future__ import annotations
+
+from pegboard.model.json_types import JSON
+from pegboard.server.gateway import Gateway
+from pegboard.server.mcp.list_ttl import discover_ttl_ms
+from pegboard.version import __version__
+
+VERSION = "2026-07-28"
+SERVER_KEY = "io.modelcontextprotocol/serverInfo"
+_CHANGED: JSON = {"listChanged": True}
+
+
+def server_info(gateway: Gateway) -> JSON:
+    """Return what the server calls itself."""
+    return {"name": gateway.catalog.name, "version": __version__}
+
+
+def has_resources(gateway: Gateway) -> bool:
+    """Tell whether there is a resource, a prompt or a completion; until there is, nothing of them is announced."""
+    return any(True for _ in gateway.resources.specs)
+
+
+def capabilities(gateway: Gateway) -> JSON:
+    """Return what the server can do; the same in both eras."""
+    tools: JSON = {"logging": {}, "tools": _CHANGED}
+    if not has_resources(gateway):
+        return tools
+    return {**tools, "completions": {}, "prompts": _CHANGED, "resources": {**_CHANGED, "subscribe": True}}
+
+
+def changing_lists(gateway: Gateway) -> list[str]:
+    """Return the lists of whose changes clients are told: `tools`, and once there are any `prompts` and `resources`."""
+    announced = capabilities(gateway)
+    return [name for name in ("tools", "prompts", "resources") if name in announced]
+
+
+def discovery(gateway: Gateway) -> JSON:
+    """Return the result of server/discover of 2026-07-28, without what every result of that revision has."""
+    return {
+        "supportedVersions": [VERSION],
+        "capabilities": capabilities(gateway),
+        "ttlMs": discover_ttl_ms(gateway.catalog),
+        "cacheScope": "private",
+    }
+
+
+def initialization(gateway: Gateway, version: str) -> JSON:
+    """Return the result of initialize of an earlier revision."""
+    return {"protocolVersion": version, "capabilities": capabilities(gateway), "serverInfo": server_info(gateway)}

@@ -1,0 +1,142 @@
+"""Lists: the tools, resources and prompts of one caller, as ready bytes and as pages, in the words of either era."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import orjson
+
+from pegboard.core.digests import digest
+from pegboard.core.view import View
+from pegboard.model.bounds import LIST_TTL_MS, MCP_PAGE_RESOURCES, MCP_PAGE_TOOLS
+from pegboard.model.json_types import JSON
+from pegboard.providers.mcp import mcp_tool, mcp_tool_before_2026
+from pegboard.resources import PromptSpec, ResourceSpec
+from pegboard.server.gateway import INVALID_PARAMS, Gateway, RpcError
+from pegboard.server.mcp.capabilities import SERVER_KEY, server_info
+from pegboard.server.mcp.list_ttl import list_ttl_ms, starting
+from pegboard.server.mcp.source_outcomes import outcomes
+from pegboard.server.principal import Principal
+from pegboard.server.sealing import Sealing, UnknownCursorError
+
+
+class ToolList(NamedTuple):
+    """What a list of tools is made of: the view, how long it may be kept, and which sources are not well."""
+
+    view: View
+    ttl_ms: int
+    meta: JSON
+
+
+class Lists:
+    """The lists of a catalog, for one principal at a time.
+
+    Those that fit a page are whole; longer ones come in pages, whose cursors need the `sealing` of the server.
+    """
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway, self._resources = gateway, gateway.resources
+        tail = {"ttlMs": LIST_TTL_MS, "cacheScope": "private", "resultType": "complete"}
+        self._server = server_info(gateway)
+        self._usual_tail = _tail({**tail, "_meta": {SERVER_KEY: self._server}})
+
+    # -- tools
+
+    def fit_a_page(self) -> bool:
+        """Tell whether every list of tools certainly fits a page, whoever asks."""
+        snapshot = self._gateway.catalog.registry.snapshot()
+        return len(snapshot.entries) <= MCP_PAGE_TOOLS and not snapshot.bundles
+
+    async def _tools(self, principal: Principal) -> ToolList:
+        catalog = self._gateway.catalog
+        awaited = starting(catalog)
+        view = await self._gateway.view(principal)
+        return ToolList(view, list_ttl_ms(awaited, view), outcomes(catalog, view))
+
+    async def tools_as_bytes(self, principal: Principal) -> tuple[bytes, ...]:
+        """Return the whole result of tools/list of 2026-07-28, in parts to be joined."""
+        view, ttl_ms, meta = await self._tools(principal)
+        tail = self._usual_tail
+        if meta or ttl_ms != LIST_TTL_MS:
+            usual = {"ttlMs": ttl_ms, "cacheScope": "private", "resultType": "complete"}
+            tail = _tail({**usual, "_meta": {**meta, SERVER_KEY: self._server}})
+        return b'{"tools":', view.export_bytes("mcp"), tail
+
+    async def tools_before_2026(self, principal: Principal) -> JSON | None:
+        """Return the result of tools/list of an earlier revision; `None` when it needs pages."""
+        tools = (await self._gateway.view(principal)).tools()
+        return None if len(tools) > MCP_PAGE_TOOLS else {"tools": [mcp_tool_before_2026(entry) for entry in tools]}
+
+    async def tools_page(self, principal: Principal, sealing: Sealing, cursor: str | None, *, is_earlier: bool) -> JSON:
+        """Return one page of tools, in the form of either era.
+
+        Raises:
+            RpcError: the cursor is not of this list.
+        """
+        view, ttl_ms, meta = await self._tools(principal)
+        tools = view.tools()
+        generation = digest([(entry.wire_name, entry.fingerprint) for entry in tools])
+        draw = mcp_tool_before_2026 if is_earlier else mcp_tool
+        first, end, more = _page(sealing, "tools", principal, generation, MCP_PAGE_TOOLS, len(tools), cursor)
+        page: JSON = {"tools": [draw(entry) for entry in tools[first:end]], "ttlMs": ttl_ms, "cacheScope": "private"}
+        return {**page, **({"_meta": meta} if meta else {}), **more}
+
+    # -- resources and prompts
+
+    async def resources_page(self, principal: Principal, sealing: Sealing, cursor: str | None, *, kind: str) -> JSON:
+        """Return one page of `resources`, `resourceTemplates` or `prompts`.
+
+        Raises:
+            RpcError: the cursor is not of this list.
+        """
+        awaited = starting(self._gateway.catalog)
+        view = await self._gateway.resource_view(principal).prepare()
+        space = "prompt" if kind == "prompts" else "resource"
+        ttl_ms = list_ttl_ms(awaited, view, space=space)
+        items = self._items(view, kind)
+        first, end, more = _page(sealing, kind, principal, digest(items), MCP_PAGE_RESOURCES, len(items), cursor)
+        return {kind: list(items[first:end]), "ttlMs": ttl_ms, "cacheScope": "private", **more}
+
+    def _items(self, view: View, kind: str) -> Sequence[JSON]:
+        if kind == "prompts":
+            return [_prompt(spec) for _, spec in self._resources.prompts(view)]
+        are_templates = kind == "resourceTemplates"
+        uri_key = "uriTemplate" if are_templates else "uri"
+        specs = (spec for _, spec in self._resources.resources(view))
+        return [_resource(spec, uri_key) for spec in specs if bool(spec.variables) is are_templates]
+
+
+def _tail(members: JSON) -> bytes:
+    """Return the members that follow others in an object."""
+    return b"," + orjson.dumps(members)[1:]
+
+
+def _page(
+    sealing: Sealing, kind: str, principal: Principal, generation: str, size: int, length: int, cursor: str | None
+) -> tuple[int, int, JSON]:
+    """Return (first, end, what says that there is more) of one page."""
+    try:
+        page = sealing.page("mcp", kind, principal.owner, generation, size=size, length=length, cursor=cursor)
+    except UnknownCursorError:
+        text = "Unknown cursor, or the list has changed: start again without a cursor."
+        raise RpcError(INVALID_PARAMS, text) from None
+    return page.first, page.end, {} if page.next_cursor is None else {"nextCursor": page.next_cursor}
+
+
+def _resource(spec: ResourceSpec, uri_key: str) -> JSON:
+    shown = {"name": spec.name, "title": spec.title, "description": spec.description, "mimeType": spec.mime_type}
+    return _without_empty({uri_key: spec.uri, **shown, "icons": list(spec.icons), "_meta": spec.meta})
+
+
+def _prompt(spec: PromptSpec) -> JSON:
+    arguments = [
+        _without_empty({"name": one.name, "description": one.description, "required": one.is_required})
+        for one in spec.arguments
+    ]
+    shown = {"name": spec.name, "title": spec.title, "description": spec.description, "arguments": arguments}
+    return _without_empty({**shown, "icons": list(spec.icons), "_meta": spec.meta})
+
+
+def _without_empty(shown: JSON) -> JSON:
+    return {key: value for key, value in shown.items() if value not in (None, "", [])}

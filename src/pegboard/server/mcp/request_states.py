@@ -1,0 +1,104 @@
+"""Request states: sealed on their way to a client of 2026-07-28, opened on their way back, each good for one use."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from mcp.server.context import ServerRequestContext
+from mcp.server.request_state import (
+    AESGCMRequestStateCodec,
+    InvalidRequestState,
+    RequestStateBoundary,
+    RequestStateSecurity,
+)
+
+from pegboard.model.bounds import REQUEST_STATE_S
+from pegboard.model.json_types import JSON
+from pegboard.server.gateway import INVALID_PARAMS, RpcError
+from pegboard.server.mcp.capabilities import VERSION
+from pegboard.server.mcp.input_required import once_of
+from pegboard.server.principal import Principal
+from pegboard.server.sealing import Codec, Sealing
+
+Ctx = ServerRequestContext[Any, Any]
+
+
+class StateCodec(AESGCMRequestStateCodec):
+    """The SDK's AES-256-GCM, as `Sealing` wants it."""
+
+    def open(self, token: str) -> bytes | None:
+        """Return what was sealed; `None` for every token that these keys did not make."""
+        try:
+            return self.unseal(token)
+        except InvalidRequestState:
+            return None
+
+
+class _SdkCodec:
+    """The keys of a server, as the SDK wants them."""
+
+    def __init__(self, codec: Codec) -> None:
+        self.seal, self._open = codec.seal, codec.open
+
+    def unseal(self, token: str) -> bytes:
+        payload = self._open(token)
+        if payload is None:
+            raise InvalidRequestState("seal")
+        return payload
+
+
+def sealing_with(keys: tuple[bytes, ...] = (), *, audience: str) -> Sealing:
+    """Return the sealing of a server.
+
+    `keys` are secrets of 32 bytes or more: the first seals, all open. By default there is one, for this process.
+    """
+    return Sealing(StateCodec(keys or (secrets.token_bytes(32),)), audience=audience)
+
+
+class RequestStates:
+    """The states of one server's calls; `boundary` is the SDK's middleware that seals and opens them.
+
+    Args:
+        sealing: the keys.
+        principal_of: tells who sent a request.
+        request_of: stands for the HTTP request of a principal, for calls that do not come through the SDK.
+    """
+
+    def __init__(
+        self,
+        sealing: Sealing,
+        principal_of: Callable[[Ctx], Principal],
+        request_of: Callable[[Principal], object],
+    ) -> None:
+        security = RequestStateSecurity(
+            codec=_SdkCodec(sealing.codec), ttl=REQUEST_STATE_S, bind_principal=lambda ctx: principal_of(ctx).owner
+        )
+        self.boundary = RequestStateBoundary(security, default_audience=sealing.audience)
+        self._sealing, self._request_of = sealing, request_of
+
+    async def seal(self, result: JSON, params: Mapping[str, Any], principal: Principal) -> JSON:
+        """Return a result that asks for input with its state sealed, for a call that did not come through the SDK."""
+        ctx = ServerRequestContext[Any, Any](
+            session=None,  # pyright: ignore[reportArgumentType] - sealing looks at method, params and principal alone
+            lifespan_context={},
+            protocol_version=VERSION,
+            method="tools/call",
+            params=params,
+            request=self._request_of(principal),
+        )
+
+        async def answer(_ctx: Ctx) -> JSON:
+            return result
+
+        return cast("JSON", await self.boundary(ctx, answer))
+
+    def spend(self, state: str) -> None:
+        """Use up an opened state.
+
+        Raises:
+            RpcError: it was used before.
+        """
+        if not self._sealing.use_up(once_of(state)):
+            raise RpcError(INVALID_PARAMS, "Invalid or expired requestState", {"reason": "invalid_request_state"})

@@ -1,0 +1,85 @@
+"""Sealing: what a client carries for us and cannot read, change or lend: cursors, and the states of calls that ask."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from hashlib import sha256
+from typing import NamedTuple, Protocol
+
+import orjson
+
+from pegboard.model.bounds import CURSOR_CHARS, REQUEST_STATE_S, USED_STATES
+
+
+class Codec(Protocol):
+    """Authenticated encryption under the keys of one server."""
+
+    def seal(self, payload: bytes) -> str:
+        """Return an opaque token for `payload`, fit for a URL."""
+        ...
+
+    def open(self, token: str) -> bytes | None:
+        """Return what was sealed; `None` for every token that these keys did not make."""
+        ...
+
+
+class UnknownCursorError(LookupError):
+    """The cursor was made for another caller or list, or the list has changed since."""
+
+
+class Page(NamedTuple):
+    """One page of a list: from `first` up to `end`; `next_cursor` where there is more."""
+
+    first: int
+    end: int
+    next_cursor: str | None
+
+
+class Sealing:
+    """The keys of one server and what was sealed with them; shared by everything that the server speaks.
+
+    Args:
+        codec: the keys.
+        audience: the server's name; what another server sealed with the same keys is no good here.
+        clock: a monotonic clock in seconds.
+    """
+
+    def __init__(self, codec: Codec, *, audience: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.codec, self.audience, self._clock = codec, audience, clock
+        self._used: OrderedDict[str, float] = OrderedDict()
+
+    def page(self, *bound_to: object, size: int, length: int, cursor: str | None) -> Page:
+        """Return one page of a list of `length` items.
+
+        A cursor serves only what it is `bound_to`, JSON values each: the kind of list, its owner, its generation.
+
+        Raises:
+            UnknownCursorError: the cursor is bound to something else.
+        """
+        binding = sha256(orjson.dumps([self.audience, *bound_to])).digest()
+        first = 0 if cursor is None else self._place(cursor, binding)
+        end = first + size
+        if end >= length:
+            return Page(first, length, None)
+        return Page(first, end, self.codec.seal(b"%d.%b" % (end, binding)))
+
+    def _place(self, cursor: str, binding: bytes) -> int:
+        payload = self.codec.open(cursor) if len(cursor) <= CURSOR_CHARS else None
+        place, _, bound_to = (payload or b"").partition(b".")
+        if bound_to != binding:
+            raise UnknownCursorError
+        return int(place)
+
+    def use_up(self, once: str) -> bool:
+        """Use up a mark that was sealed for one use; `False` when it was used before."""
+        now = self._clock()
+        while self._used and (
+            len(self._used) >= USED_STATES or next(iter(self._used.values())) < now - REQUEST_STATE_S
+        ):
+            self._used.popitem(last=False)
+        if once in self._used:
+            return False
+        self._used[once] = now
+        return True
