@@ -7,17 +7,16 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import mcp_types as types
+import orjson
 from mcp import Client, MCPError
 
 from pegboard.catalog import Catalog
-from pegboard.cli.faults import CommandError
-from pegboard.cli.terminal import Terminal, json_text
 from pegboard.config import Config, context_for, load_catalog
 from pegboard.model.context import ToolContext
-from pegboard.model.error import DefinitionError
+from pegboard.model.error import DefinitionError, PegboardError
 from pegboard.server.app import run_http
 from pegboard.server.principal import Principal
 
@@ -32,25 +31,39 @@ _REPLACEMENT = {"page": "glossary.md", "old": "# Glossary", "new": "# Words"}
 _DECISION = {"page": "decisions/0001-order-of-the-stages.md", "old": "before", "new": "after"}
 
 
-def main(*, once: bool = False, port: int | None = None) -> int:
-    """Run the demo; return the exit code. Without `once` it serves on until Ctrl-C. No `port` takes a free one.
+class Screen(Protocol):
+    """Where the demo writes."""
+
+    def say(self, text: str) -> None:
+        """Write plain lines."""
+        ...
+
+    def heading(self, text: str) -> None:
+        """Write the first line of a part."""
+        ...
+
+
+class AddressError(PegboardError):
+    """The server cannot listen on the port."""
+
+
+def run_demo(screen: Screen, *, once: bool = False, port: int | None = None) -> None:
+    """Run the demo. Without `once` it serves on until Ctrl-C. No `port` takes a free one.
 
     Raises:
-        CommandError: the port is taken.
+        AddressError: the port is taken.
         DefinitionError: the example is not there.
     """
     config_file = _short(find_quickstart())
     catalog, config = load_catalog(config_file, env=os.environ)
     # The client that comes with the demo talks to this machine alone; no proxy has a part in that.
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = _LOOPBACK
-    show = Show(catalog, config, Terminal(), config_file=config_file, once=once)
+    show = Show(catalog, config, screen, config_file=config_file, once=once)
     try:
         run_http(catalog, show.context, host=_LOOPBACK, port=port or 0, on_ready=show.begin)
     except OSError as error:
-        text = f"{_LOOPBACK}:{port or 0} cannot be listened on: {error.strerror or error}. Choose another --port."
-        raise CommandError(text, kind="address") from error
+        raise AddressError(f"{_LOOPBACK}:{port or 0} cannot be listened on: {error.strerror or error}.") from error
     show.end()
-    return 0
 
 
 def find_quickstart() -> Path:
@@ -68,8 +81,8 @@ def find_quickstart() -> Path:
 class Show:
     """The visits of two callers to one server, and what they print. It runs in the loop of the server."""
 
-    def __init__(self, catalog: Catalog, config: Config, terminal: Terminal, *, config_file: Path, once: bool) -> None:
-        self._catalog, self._config, self._terminal, self._once = catalog, config, terminal, once
+    def __init__(self, catalog: Catalog, config: Config, screen: Screen, *, config_file: Path, once: bool) -> None:
+        self._catalog, self._config, self._screen, self._once = catalog, config, screen, once
         self._file = config_file
         self._task: asyncio.Task[None] | None = None
         self._error: BaseException | None = None
@@ -114,7 +127,7 @@ class Show:
     async def _visits(self, address: str) -> None:
         say = self._say
         say(f"Serving {self._file} over MCP at {address}/reader, {address}/editor and {address}/operator")
-        async with _principal(f"{address}/reader") as reader, _principal(f"{address}/editor") as editor:
+        async with _connected(f"{address}/reader") as reader, _connected(f"{address}/editor") as editor:
             await self._lists(reader, editor)
             await self._reasons()
             await self._guards(reader, editor)
@@ -126,13 +139,13 @@ class Show:
             say("Ctrl-C ends it.")
 
     async def _lists(self, reader: Client, editor: Client) -> None:
-        self._head("What two callers see")
+        self._screen.heading("What two callers see")
         for name, client in (("reader", reader), ("editor", editor)):
             tools = [tool.name for tool in (await client.list_tools()).tools]
             self._say(f"  {name:<6} {len(tools)} tools: {', '.join(tools)}")
 
     async def _reasons(self) -> None:
-        self._head("Why is a tool hidden, and what would change that?")
+        self._screen.heading("Why is a tool hidden, and what would change that?")
         for profile, tool in (("reader", "replace_text"), ("editor", "publish"), ("editor", "show_changes")):
             ctx = context_for(self._config, user=profile)
             decision = await self._catalog.view(ctx, profile=profile).awhy(tool)
@@ -144,7 +157,7 @@ class Show:
                 self._say(f"    then: {then}")
 
     async def _guards(self, reader: Client, editor: Client) -> None:
-        self._head("Guarded calls")
+        self._screen.heading("Guarded calls")
         await self._call("reader", reader, "search_docs", {"query": "one judge"}, note="valid")
         await self._call("reader", reader, "outline", {"page": "glossary.md", "depth": 9}, note="bad arguments")
         await self._call("reader", reader, "replace_text", _REPLACEMENT, note="hidden from this caller")
@@ -156,23 +169,23 @@ class Show:
             self._say(f"    call {number}: {'ok' if not result.is_error else _text(result)}")
 
     async def _consent(self, address: str) -> None:
-        self._head("A call that needs a person's yes")
+        self._screen.heading("A call that needs a person's yes")
         where = f"{address}/editor"
-        async with _principal(where) as editor:
+        async with _connected(where) as editor:
             await self._call("editor", editor, "replace_text", _REPLACEMENT, note="a client that cannot ask")
-        async with _principal(where, answer=self._person("decline")) as editor:
+        async with _connected(where, answer=self._person("decline")) as editor:
             await self._call("editor", editor, "replace_text", _REPLACEMENT, note="the person says no")
-        async with _principal(where, answer=self._person("accept")) as editor:
+        async with _connected(where, answer=self._person("accept")) as editor:
             await self._call("editor", editor, "replace_text", _REPLACEMENT, note="the person says yes")
             tools = [tool.name for tool in (await editor.list_tools()).tools]
             self._say(f"\n  Now there is something to show, so the editor sees {len(tools)} tools:")
             await self._call("editor", editor, "show_changes", {}, note="available since the change")
-        async with _principal(f"{address}/operator") as operator:
+        async with _connected(f"{address}/operator") as operator:
             await self._call("operator", operator, "publish", {}, note="the host lends the operator a publisher")
         self._say(f"    the publisher was given: {', '.join(self._published)}")
 
     async def _afterwards(self) -> None:
-        self._head("What the host knows")
+        self._screen.heading("What the host knows")
         self._say("  call_tally is internal-only: no caller sees it, and host code opens it by name.")
         view = self._catalog.view(context_for(self._config), internal=["call_tally"])
         tally: dict[str, int] = (await view.call("call_tally")).unwrap()
@@ -182,16 +195,10 @@ class Show:
     # ------------------------------------------------------------ what is printed
 
     def _say(self, text: str) -> None:
-        self._terminal.say(text)
-        # Whoever reads this through a pipe sees it while it happens.
-        self._terminal.out.flush()
-
-    def _head(self, text: str) -> None:
-        self._say("")
-        self._terminal.styled(text, "bold")
+        self._screen.say(text)
 
     async def _call(self, who: str, client: Client, tool: str, arguments: Mapping[str, Any], *, note: str) -> None:
-        self._say(f"\n  {who} calls {tool} {json_text(dict(arguments), indent=False)}   ({note})")
+        self._say(f"\n  {who} calls {tool} {orjson.dumps(arguments).decode()}   ({note})")
         try:
             result = await client.call_tool(tool, dict(arguments))
         except MCPError as error:
@@ -212,7 +219,7 @@ class Show:
         return answer
 
 
-def _principal(address: str, *, answer: Any = None) -> Client:
+def _connected(address: str, *, answer: Any = None) -> Client:
     """Return a client that keeps nothing of its own, so that every list is the server's; `answer` is its person."""
     return Client(address, elicitation_callback=answer, cache=None)
 

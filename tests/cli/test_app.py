@@ -3,15 +3,16 @@
 import importlib
 import inspect
 import os
+import re
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import orjson
 import pytest
 
-from pegboard.cli.app import COMMANDS, NOT_YET
-from pegboard.cli.faults import CommandError
+from pegboard.cli import app
+from pegboard.cli.app import COMMANDS, UNSUPPORTED_COMMANDS
+from pegboard.cli.command_error import CommandError
 from pegboard.cli.options import Identity
 from pegboard.cli.project import find_config
 from tests.cli.conftest import Run
@@ -26,12 +27,20 @@ def test_a_command_says_the_same_in_the_list_and_in_its_own_help(run: Run, name:
     assert COMMANDS[name] in " ".join(ran.out.split())
 
 
+def test_table_folder_and_what_import_linter_sees_name_the_same_commands() -> None:
+    source = inspect.getsource(app)
+    imported = re.findall(r"^    from pegboard\.cli\.commands\.(\w+) import (\w+)$", source, re.MULTILINE)
+    folder = {path.stem for path in Path(app.__file__).with_name("commands").glob("*.py")} - {"__init__"}
+    assert set(COMMANDS) == folder == {module for module, _ in imported}
+    assert all(function == f"{module}_command" for module, function in imported)
+
+
 def test_without_words_the_help_is_shown(run: Run) -> None:
     assert run() == run("--help")
     assert all(f"│ {name} " in run().out for name in COMMANDS)
 
 
-@pytest.mark.parametrize("name", sorted(NOT_YET))
+@pytest.mark.parametrize("name", sorted(UNSUPPORTED_COMMANDS))
 def test_a_command_that_is_to_come_says_so(run: Run, name: str) -> None:
     assert run(name, "--anything") == (2, "", f"pegboard: `pegboard {name}` is not in this version yet.\n")
 
@@ -129,7 +138,7 @@ def test_a_bug_ends_with_one_line_and_a_file(run: Run, folder: Path, monkeypatch
     def broken(*args: object, **options: object) -> None:
         raise ZeroDivisionError("\x1b[31mcanary")
 
-    monkeypatch.setattr("pegboard.cli.project.config_module", SimpleNamespace(load_catalog=broken))
+    monkeypatch.setattr("pegboard.cli.project.load_catalog", broken)
     ran = run("list")
     assert (ran.code, ran.out) == (70, "")
     assert ran.err.count("\n") == 1

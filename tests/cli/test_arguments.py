@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pegboard.cli.arguments import read_arguments
-from pegboard.cli.faults import CommandError
+from pegboard.cli.command_error import CommandError
 from pegboard.model.tool import ToolSpec
 
 SPEC = ToolSpec(

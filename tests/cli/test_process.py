@@ -18,7 +18,20 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PEGBOARD = Path(sys.executable).with_name("pegboard")
 STYLE = re.compile(rb"\x1b\[[0-9;]*m")
-HEAVY = ("pydantic", "mcp", "mcp_types", "ruamel.yaml", "pygments", "rich.markdown", "starlette", "uvicorn")
+HEAVY = (
+    "httpx2",
+    "mcp",
+    "mcp_types",
+    "numpy",
+    "pegboard.config",
+    "pegboard.server",
+    "pydantic",
+    "pygments",
+    "rich.markdown",
+    "ruamel.yaml",
+    "starlette",
+    "uvicorn",
+)
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
 
 import orjson
 import pytest
@@ -210,7 +209,7 @@ def test_cfg_01_a_crash_while_the_config_is_read_writes_no_secret_either(
     def crash(path: Path, *, env: Mapping[str, str]) -> None:
         raise ZeroDivisionError(f"at {path.name} with {env['SHOP_KEY']}")
 
-    monkeypatch.setattr("pegboard.cli.project.config_module", SimpleNamespace(load_catalog=crash))
+    monkeypatch.setattr("pegboard.cli.project.load_catalog", crash)
     ran = run("list")
     (written,) = tmp_path.glob("pegboard-*.log")
     assert ran.code == 70

@@ -9,7 +9,7 @@ from typing import cast
 
 import orjson
 
-from pegboard.cli.faults import CommandError
+from pegboard.cli.command_error import CommandError
 from pegboard.model.bounds import CLI_REF_STEPS
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.tool import ToolSpec

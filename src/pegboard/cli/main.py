@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from cyclopts import CycloptsError, UnusedCliTokensError
 
 from pegboard.cli.app import SHARED_OPTIONS, build_app
-from pegboard.cli.faults import CommandError, Exit
+from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.terminal import Terminal, safe
 from pegboard.core.names import nearest_one
 from pegboard.model.error import DefinitionError, PegboardError

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from pegboard.cli.faults import CommandError
+from pegboard.cli.command_error import CommandError
 from pegboard.cli.terminal import Terminal
 from pegboard.core.names import nearest
 
@@ -71,6 +71,6 @@ class Options:
         return f"{profile}, as {self.identity.user!r}" if self.identity.user else profile
 
 
-# Given to a command by the launcher, never read from its words.
-Given = Annotated[Options, Parameter(parse=False)]
+# SharedOptions to a command by the launcher, never read from its words.
+SharedOptions = Annotated[Options, Parameter(parse=False)]
 ToolName = Annotated[str, Parameter(help="Name on the wire, or the qualified id namespace.tool.")]

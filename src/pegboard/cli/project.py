@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from pegboard import config as config_module
 from pegboard.catalog import Catalog
-from pegboard.cli.faults import CommandError
+from pegboard.cli.command_error import CommandError
 from pegboard.cli.options import Identity, Options
 from pegboard.cli.source_startup import start_needed
-from pegboard.config import Config
+from pegboard.config import Config, context_for, load_catalog, warnings
 from pegboard.config.yaml.config_files import named_variables
 from pegboard.core.view import View
 from pegboard.model.bounds import CLI_STOP_GRACE_S
@@ -68,7 +67,7 @@ class Project:
 
     def context(self, identity: Identity, *, approve: Approve | None = None) -> ToolContext:
         """Return the context of the person that the command acts as."""
-        return config_module.context_for(
+        return context_for(
             self.config,
             user=identity.user,
             space=identity.space,
@@ -79,7 +78,7 @@ class Project:
 
     def warnings(self) -> list[Problem]:
         """Return what is odd in the config but allowed, such as policy entries that match no tool."""
-        return config_module.warnings(self.config, self.catalog)
+        return warnings(self.config, self.catalog)
 
     def check_profile(self, name: str | None) -> None:
         """Raise `CommandError`, with the near ones, if there is no such profile."""
@@ -106,13 +105,13 @@ def load(options: Options) -> Project:
     # A module of the user's that prints while it is imported must not end up in our answer.
     with redirect_stdout(sys.stderr):
         # Until it is read, whatever it names of the environment may be a secret.
-        options.terminal.secrets = partial(_named, path)
-        catalog, config = config_module.load_catalog(path, env=os.environ)
+        options.terminal.secrets = partial(_secrets_named_in, path)
+        catalog, config = load_catalog(path, env=os.environ)
     options.terminal.secrets = lambda: catalog.guards.secrets
     return Project(catalog=catalog, config=config)
 
 
-def _named(path: Path) -> Iterator[Secret]:
+def _secrets_named_in(path: Path) -> Iterator[Secret]:
     """Yield the values of the variables that the files of a config name."""
     for name in named_variables(path):
         if value := os.environ.get(name):

@@ -1,4 +1,4 @@
-"""sources: start those that a command needs, and wait a bounded time until each has told how it is."""
+"""Source start-up: start the sources that a command needs, and wait a bounded time until each has said how it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declaration: one tool as commands show it."""
+"""Tool page: one tool as commands show it, in a row or in full."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ import orjson
 from cyclopts import Parameter
 
 from pegboard.cli.arguments import read_arguments
-from pegboard.cli.faults import Exit
-from pegboard.cli.options import Given, Options, ToolName
+from pegboard.cli.command_error import Exit
+from pegboard.cli.options import Options, SharedOptions, ToolName
 from pegboard.cli.project import opened
 from pegboard.cli.terminal import Terminal, json_text, safe
 from pegboard.model.consent import Approve, ConsentRequest
@@ -28,7 +28,7 @@ async def call_command(
     *pairs: Annotated[str, Parameter(help=_PAIRS)],
     args: Annotated[str | None, Parameter(allow_leading_hyphen=True, help=_ARGS)] = None,
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], help="Agree in advance to what the tool asks.")] = False,
-    options: Given,
+    options: SharedOptions,
 ) -> Exit:
     """Call one tool, through every guard.
 

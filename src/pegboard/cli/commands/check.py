@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pegboard.catalog import Catalog
-from pegboard.cli.faults import Exit
-from pegboard.cli.options import Given, Options
+from pegboard.cli.command_error import Exit
+from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.project import load
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.json_types import JSON
 
 
-def check_command(*, options: Given) -> Exit:
+def check_command(*, options: SharedOptions) -> Exit:
     """Check the configuration and print all its problems.
 
     Each is a line `file:line:column: path: what is wrong`. Policy entries that match no tool are warnings.

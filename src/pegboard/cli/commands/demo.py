@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from pegboard.demo import main
+from pegboard.cli.command_error import CommandError, Exit
+from pegboard.cli.options import SharedOptions
+from pegboard.cli.terminal import Terminal
+from pegboard.demo import AddressError, run_demo
 
 
 def demo_command(
     *,
     once: Annotated[bool, Parameter(help="End after the show instead of serving on.")] = False,
     port: Annotated[int | None, Parameter(help="Port to serve on; by default a free one.")] = None,
-) -> Any:
+    options: SharedOptions,
+) -> Exit:
     """Show on a running server what Pegboard does."""
-    return main(once=once, port=port)
+    try:
+        run_demo(_Screen(options.terminal), once=once, port=port)
+    except AddressError as error:
+        raise CommandError(f"{error} Choose another --port.", kind="address") from error
+    return Exit.DONE
+
+
+@dataclass(frozen=True, slots=True)
+class _Screen:
+    """The terminal, as the demo writes to it: whoever reads through a pipe sees each line while it happens."""
+
+    terminal: Terminal
+
+    def say(self, text: str) -> None:
+        self.terminal.say(text)
+        self.terminal.out.flush()
+
+    def heading(self, text: str) -> None:
+        self.say("")
+        self.terminal.styled(text, "bold")

@@ -12,8 +12,8 @@ from importlib import metadata as _metadata
 from sys import stderr
 from typing import Any, Literal
 
-from pegboard.cli.faults import Exit
-from pegboard.cli.options import Given
+from pegboard.cli.command_error import Exit
+from pegboard.cli.options import SharedOptions
 from pegboard.cli.project import Project, load
 from pegboard.cli.source_startup import started
 from pegboard.cli.terminal import Column
@@ -46,7 +46,7 @@ class Finding:
     is_wrong: bool = False
 
 
-async def doctor_command(*, options: Given) -> Exit:
+async def doctor_command(*, options: SharedOptions) -> Exit:
     """Tell the state of every source, key and optional package, and what to do.
 
     Connects to every source. Ends with 1 when something that is configured does not work.

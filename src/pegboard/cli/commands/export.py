@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 import orjson
 from cyclopts import Parameter
 
-from pegboard.cli.faults import CommandError
-from pegboard.cli.options import Given, Options
+from pegboard.cli.command_error import CommandError
+from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.project import opened
 from pegboard.cli.terminal import Column, json_text
 
@@ -24,7 +24,7 @@ async def export_command(
     *,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"], help=_OUTPUT)] = None,
     report: Annotated[bool, Parameter(help=_REPORT, negative=())] = False,
-    options: Given,
+    options: SharedOptions,
 ) -> None:
     """Print the tools in the form of a model provider.
 

@@ -7,22 +7,22 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from pegboard.cli.faults import CommandError
-from pegboard.cli.options import Given
-from pegboard.cli.project import config_module
+from pegboard.cli.command_error import CommandError
+from pegboard.cli.options import SharedOptions
+from pegboard.config import init_files
 
 
 def init_command(
     folder: Annotated[Path, Parameter(help="Where to write; made if need be. By default this folder.")] = Path(),
     /,
     *,
-    options: Given,
+    options: SharedOptions,
 ) -> None:
     """Write a first configuration, with comments.
 
     Nothing that exists is overwritten.
     """
-    files: dict[str, str] = config_module.init_files()
+    files = init_files()
     present = [name for name in files if (folder / name).exists()]
     if present:
         named = ", ".join(repr(str(folder / name)) for name in present)

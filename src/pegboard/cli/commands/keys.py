@@ -11,11 +11,11 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from pegboard.auth.keys import ApiKey, KeyStore, KeyStoreError
-from pegboard.cli.faults import CommandError, Exit
-from pegboard.cli.options import Given, Options
-from pegboard.cli.project import config_module, find_config
+from pegboard.cli.command_error import CommandError, Exit
+from pegboard.cli.options import Options, SharedOptions
+from pegboard.cli.project import find_config
 from pegboard.cli.terminal import Column
-from pegboard.config import Config
+from pegboard.config import Config, load
 from pegboard.config.identity import key_store_of
 from pegboard.model.json_types import JSON
 
@@ -39,7 +39,7 @@ def keys_command(
     /,
     *,
     days: Annotated[int | None, Parameter(help=_DAYS)] = None,
-    options: Given,
+    options: SharedOptions,
 ) -> None:
     """Make, list and revoke the API keys of callers over HTTP."""
     if (name is None) != (action == "ls"):
@@ -58,7 +58,7 @@ def keys_command(
 
 def _store(options: Options) -> tuple[Config, KeyStore]:
     path = find_config(options.config, start=Path.cwd())
-    config: Config = config_module.load(path, env=os.environ)
+    config = load(path, env=os.environ)
     file = None if config.identity is None else key_store_of(config.identity.value, config.path)
     if file is None:
         raise CommandError(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from pegboard.cli.faults import Exit
-from pegboard.cli.options import Given
+from pegboard.cli.command_error import Exit
+from pegboard.cli.options import SharedOptions
 from pegboard.cli.project import opened
 from pegboard.cli.terminal import Column
 from pegboard.discovery.lint import as_json, lint
@@ -14,7 +14,7 @@ from pegboard.model.json_types import JSON
 _COLUMNS = (Column(head="Tool", style="bold"), Column(head="Rule", style="yellow"), Column(head="What to do about it"))
 
 
-async def lint_command(*, options: Given) -> Exit:
+async def lint_command(*, options: SharedOptions) -> Exit:
     """Find what makes tools hard to find, to tell apart, or to use.
 
     Missing and weak descriptions, parameters without one, tools that compete for the same requests,

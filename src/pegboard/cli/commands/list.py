@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from pegboard.cli.options import Given, Options
+from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.project import opened
 from pegboard.cli.terminal import Column
 from pegboard.cli.tool_page import row
@@ -28,7 +28,7 @@ _ALL = "Show hidden tools as well, each with the code and the reason."
 async def list_command(
     *,
     hidden_too: Annotated[bool, Parameter(name=["--all", "-a"], help=_ALL)] = False,
-    options: Given,
+    options: SharedOptions,
 ) -> None:
     """List the tools that a caller may use."""
     async with opened(options) as (project, view):

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from pegboard.cli.faults import CommandError, Exit
-from pegboard.cli.options import Given, Options
+from pegboard.cli.command_error import CommandError, Exit
+from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.project import load
 from pegboard.cli.source_startup import started
 from pegboard.cli.terminal import json_text
@@ -50,7 +50,7 @@ async def lock_command(
     action: Annotated[Action, Parameter(help=_ACTION)] = "write",
     /,
     *names: Annotated[str, Parameter(help=_NAMES)],
-    options: Given,
+    options: SharedOptions,
 ) -> Exit:
     """Pin what MCP servers say of their tools, show changes, accept them.
 

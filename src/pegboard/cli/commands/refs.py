@@ -8,8 +8,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from pegboard.cli.faults import CommandError, Exit
-from pegboard.cli.options import Given
+from pegboard.cli.command_error import CommandError, Exit
+from pegboard.cli.options import SharedOptions
 from pegboard.cli.project import Project, opened
 from pegboard.discovery.dead_references import KnownNames, Reference, dead_references
 from pegboard.discovery.meta_tools.specs import MetaNames
@@ -21,7 +21,7 @@ _SKIPPED = frozenset(("node_modules", "__pycache__", "venv", "dist", "build"))
 
 async def refs_command(
     *paths: Annotated[Path, Parameter(help="Files and folders: prompts, code, configs.")],
-    options: Given,
+    options: SharedOptions,
 ) -> Exit:
     """Find names of tools in prompts, code and configs that do not exist.
 

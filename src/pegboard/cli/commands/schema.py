@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pegboard.cli.options import Given
-from pegboard.cli.project import config_module
+from pegboard.cli.options import SharedOptions
+from pegboard.config import json_schema
 
 
-def schema_command(*, options: Given) -> None:
+def schema_command(*, options: SharedOptions) -> None:
     """Print the JSON Schema of the configuration file."""
-    options.terminal.json(config_module.json_schema())
+    options.terminal.json(json_schema())

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from pegboard.cli.faults import CommandError
-from pegboard.cli.options import Given
+from pegboard.cli.command_error import CommandError
+from pegboard.cli.options import SharedOptions
 from pegboard.cli.project import opened
 from pegboard.cli.terminal import Column
 from pegboard.cli.tool_page import first_line
@@ -26,7 +26,7 @@ _COLUMNS = (
 async def search_command(
     *words: Annotated[str, Parameter(name="query", help="What is needed, in any language.")],
     limit: Annotated[int, Parameter(help="The most tools to show; 8 by default.")] = SEARCH_USUAL_HITS,
-    options: Given,
+    options: SharedOptions,
 ) -> None:
     """Find tools by what is needed.
 

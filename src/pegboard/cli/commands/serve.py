@@ -10,8 +10,8 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from pegboard.catalog import Catalog
-from pegboard.cli.faults import CommandError
-from pegboard.cli.options import Given
+from pegboard.cli.command_error import CommandError
+from pegboard.cli.options import SharedOptions
 from pegboard.cli.project import Project, load
 from pegboard.config import Config
 from pegboard.config.reload import Reloader
@@ -37,7 +37,7 @@ def serve_command(
     port: Annotated[int, Parameter(help="Port to listen on.", show_default=True)] = 8420,
     allow_host: Annotated[tuple[str, ...], Parameter(help=_HOSTS, negative_iterable=())] = (),
     reload: Annotated[bool, Parameter(help=_RELOAD)] = False,
-    options: Given,
+    options: SharedOptions,
 ) -> Any:
     """Serve the tools over MCP."""
     who = options.identity

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pegboard.cli.faults import CommandError, Exit
-from pegboard.cli.options import Given, ToolName
+from pegboard.cli.command_error import CommandError, Exit
+from pegboard.cli.options import SharedOptions, ToolName
 from pegboard.cli.project import opened
 from pegboard.cli.terminal import json_text
 from pegboard.cli.tool_page import whole
 from pegboard.model.json_types import JSON, JSONValue
 
 
-async def show_command(name: ToolName, /, *, options: Given) -> None:
+async def show_command(name: ToolName, /, *, options: SharedOptions) -> None:
     """Show the whole declaration of one tool.
 
     Hidden tools are shown too, with the code that hides them.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pegboard.cli.options import Given
+from pegboard.cli.options import SharedOptions
 from pegboard.cli.project import Project, opened
 from pegboard.cli.terminal import Column
 from pegboard.core.view import View
@@ -22,7 +22,7 @@ _COLUMNS = (
 )
 
 
-async def tokens_command(*, options: Given) -> None:
+async def tokens_command(*, options: SharedOptions) -> None:
     """Tell what the list of tools costs in a prompt, for each profile and exposure.
 
     Counts the list over MCP. A real tokenizer is used where one is installed with its vocabulary,

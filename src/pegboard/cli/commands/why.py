@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pegboard.cli.faults import Exit
-from pegboard.cli.options import Given, ToolName
+from pegboard.cli.command_error import Exit
+from pegboard.cli.options import SharedOptions, ToolName
 from pegboard.cli.project import opened
 from pegboard.core.lifecycle import end_of
 from pegboard.model.decision import Decision
@@ -11,7 +11,7 @@ from pegboard.model.json_types import JSON
 from pegboard.model.tool import ToolEntry
 
 
-async def why_command(name: ToolName, /, *, options: Given) -> Exit:
+async def why_command(name: ToolName, /, *, options: SharedOptions) -> Exit:
     """Tell why a caller may use a tool or not, and what would change that.
 
     Ends with 0 if the tool is visible, else with 1.

@@ -1,4 +1,4 @@
-"""Faults: what went wrong for the person at the keyboard, and how a command ends because of it."""
+"""Command error: what went wrong for the person at the keyboard, and how a command ends because of it."""
 
 from __future__ import annotations
 
