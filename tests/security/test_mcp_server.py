@@ -18,7 +18,7 @@ import pytest
 
 from pegboard import Bounds, CallContext, Catalog, DefinitionError, Profile, http_app, run_http
 from pegboard.model.secret import Secret
-from pegboard.server.http_connection import Connection
+from pegboard.server.http_connection import HttpConnection
 from tests.server.doors import JSON_HEADERS, META, VERSION, answer_of, call, inside, names, post, served, workshop
 from tests.server.processes import serving
 from tests.timing import SLACK
@@ -236,7 +236,7 @@ async def dribble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *,
 
 async def test_mcps_19_a_thousand_connections_that_dribble_their_headers_are_closed_and_hold_nobody_up() -> None:
     header_s = 2.0
-    hasty = type("Hasty", (Connection,), {"header_s": header_s})
+    hasty = type("Hasty", (HttpConnection,), {"header_s": header_s})
     with room_for(1_000, files_each=2) as count:
         async with served(http_app(workshop()[0]), http=hasty) as url, httpx2.AsyncClient(base_url=url) as client:
             before_s, began = await usual_s(client), time.perf_counter()
@@ -250,7 +250,7 @@ async def test_mcps_19_a_thousand_connections_that_dribble_their_headers_are_clo
 
 
 async def test_mcps_19_endless_headers_are_cut() -> None:
-    async with served(http_app(workshop()[0]), http=Connection) as url:
+    async with served(http_app(workshop()[0]), http=HttpConnection) as url:
         try:
             status, _ = await raw(url, [f"X-{number}: {'x' * 1000}" for number in range(5_000)])
         except OSError:  # closed while we were still sending

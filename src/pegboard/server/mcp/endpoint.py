@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
@@ -19,7 +18,7 @@ from pegboard.server.body_reader import BodyError, BodyReader, ClientLeftError, 
 from pegboard.server.gateway import Gateway
 from pegboard.server.host_guard import HostGuard, Refusal
 from pegboard.server.mcp.disconnect import answer
-from pegboard.server.mcp.fast_path import FastPath, Plan
+from pegboard.server.mcp.fast_path import FastPath
 from pegboard.server.mcp.headers import HeaderReader, RequestHeaders
 from pegboard.server.mcp.jsonrpc import as_object, called_tool, error_message
 from pegboard.server.mcp.lists import Lists
@@ -31,7 +30,6 @@ from pegboard.server.resource_metadata import ResourceMetadata
 from pegboard.server.sealing import Sealing
 
 _BUSY = -32000
-_EARLIER = frozenset(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)
 _TOO_MANY = "This caller has as many sessions open as it may. End one with DELETE, or wait until an idle one ends."
 
 
@@ -102,37 +100,37 @@ class Endpoint:
     # -- one request
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        head = self._header_reader.read(scope["headers"])
-        if head.refusal is not None:
-            await _turn_away(send, head.refusal)
+        headers = self._header_reader.read(scope["headers"])
+        if headers.refusal is not None:
+            await _turn_away(send, headers.refusal)
             return
         principal = await self._authenticator.authenticate(scope, scope["path_params"].get("profile"))
         if isinstance(principal, Refusal):
             await _turn_away(send, principal)
             return
         # Without what tells who somebody is: the authenticator has seen it, and nobody else shall.
-        scope[Principals.KEY], scope["headers"] = principal, head.headers
+        scope[Principals.KEY], scope["headers"] = principal, headers.pairs
         if scope["method"] != "POST":
             await self._to_sdk(scope, receive, send, principal)
-        elif _opens_session(head) and self._sessions.is_full_for(credential_of(principal.owner)):
+        elif headers.opens_session and self._sessions.is_full_for(credential_of(principal.owner)):
             await _refuse(send, 503, _BUSY, _TOO_MANY, (b"retry-after", b"60"))
         elif self._open >= self._max_open:
             await _refuse(send, 503, _BUSY, "The server is busy. Try again in a moment.", (b"retry-after", b"1"))
         else:
             self._open += 1
             try:
-                await self._post(scope, receive, send, principal, head)
+                await self._post(scope, receive, send, principal, headers)
             finally:
                 self._open -= 1
 
     async def _post(
-        self, scope: Scope, receive: Receive, send: Send, principal: Principal, head: RequestHeaders
+        self, scope: Scope, receive: Receive, send: Send, principal: Principal, headers: RequestHeaders
     ) -> None:
-        if not head.by_name.get(b"content-type", b"").lower().startswith(b"application/json"):
+        if not headers.by_name.get(b"content-type", b"").lower().startswith(b"application/json"):
             await _refuse(send, 415, -32600, "Send the body as Content-Type: application/json.")
             return
         try:
-            body = await self._body_reader.read(head.by_name, receive)
+            body = await self._body_reader.read(headers.by_name, receive)
             message = self._body_reader.parse(body)
         except BodyError as error:
             closing = () if error.status == 400 else ((b"connection", b"close"),)
@@ -140,7 +138,8 @@ class Endpoint:
             return
         except ClientLeftError:
             return
-        plan = self._plan(head, message, principal)
+        # What the headers announce is held against the body; whatever is not plain is the SDK's.
+        plan = headers.plain and self._fast_path.plan(message, principal, announced=headers.plain)
         if plan is not None:
             await answer(plan, receive, send)
             return
@@ -154,15 +153,6 @@ class Endpoint:
             self._open += listens
             MIRRORED.reset(mirrored)
 
-    def _plan(self, head: RequestHeaders, message: JSONValue, principal: Principal) -> Plan | None:
-        """Return the work for a plain request whose headers say what its body says; `None` for all others."""
-        request = as_object(message)
-        if request is None or not head.method or request.get("method") != head.method:
-            return None
-        if head.tool and called_tool(message) != head.tool:
-            return None
-        return self._fast_path.plan(message, principal)
-
     async def _mirrored(self, message: JSONValue, principal: Principal) -> JSON | None:
         """Return the schema by which the SDK checks mirrored headers: only of a tool that this caller may use."""
         name = called_tool(message)
@@ -174,11 +164,6 @@ class Endpoint:
         # The SDK gives a session to whoever opened it, and to nobody else.
         scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=principal.owner, scopes=[]))
         await self._sessions.handle_request(scope, receive, send)
-
-
-def _opens_session(head: RequestHeaders) -> bool:
-    version = head.by_name.get(b"mcp-protocol-version")
-    return b"mcp-session-id" not in head.by_name and (version is None or version in _EARLIER)
 
 
 async def _turn_away(send: Send, refusal: Refusal) -> None:

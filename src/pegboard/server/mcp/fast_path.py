@@ -62,6 +62,13 @@ class Plan(NamedTuple):
     work: Coroutine[Any, Any, Answer]
 
 
+class Announced(NamedTuple):
+    """What the headers of a plain request say of it; `tool` is empty for a list."""
+
+    method: str
+    tool: str
+
+
 class FastPath:
     """Plain `tools/list` and `tools/call`, for every transport.
 
@@ -88,13 +95,18 @@ class FastPath:
         self._call_tail = b',"resultType":"complete","_meta":%b}' % orjson.dumps(self._meta)
         self._accepted = BoundedCache[bytes, None](max_entries=META_REMEMBERED)
 
-    def plan(self, message: JSONValue, principal: Principal) -> Plan | None:
-        """Return the work for a plain request; `None` when the SDK shall look at it."""
+    def plan(self, message: JSONValue, principal: Principal, *, announced: Announced | None = None) -> Plan | None:
+        """Return the work for a plain request; `None` when the SDK shall look at it.
+
+        `announced` is what the headers say of it, which must be what it says itself; other transports have no headers.
+        """
         request = as_object(message)
         if request is None or request.keys() != _BODY_KEYS or request["jsonrpc"] != "2.0":
             return None
         request_id, params, method = request["id"], as_object(request["params"]), request["method"]
         if type(request_id) not in (int, str) or params is None or not self._is_plain(params.get("_meta")):
+            return None
+        if announced is not None and announced != (method, params.get("name", "")):
             return None
         if method == "tools/call":
             work = self._call(params, principal)

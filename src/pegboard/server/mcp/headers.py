@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mcp.server.streamable_http import check_accept_headers
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.requests import Request
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.model.bounds import HEADER_SETS_REMEMBERED, HEADERS_REMEMBERED
 from pegboard.server.host_guard import Headers, HostGuard, Refusal
 from pegboard.server.mcp.capabilities import VERSION
+from pegboard.server.mcp.fast_path import Announced
 
 _PLAIN_METHODS = (b"tools/call", b"tools/list")
+_EARLIER = frozenset(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)
 _PRIVATE = (b"authorization", b"cookie")
 
 
@@ -20,14 +23,15 @@ class RequestHeaders(NamedTuple):
     """The headers of one request, without white space around values, which httptools leaves (RFC 9110, 5.5).
 
     Those that tell who somebody is are left out: nobody behind the authenticator needs them, and nobody can lose them.
-    `method` is set when they are those of a plain request of 2026-07-28, `tool` when it is a call.
+    `plain` is set when they are those of a plain request of 2026-07-28; `opens_session` when a session of an earlier
+    revision begins with the request.
     """
 
-    headers: list[tuple[bytes, bytes]]
+    pairs: list[tuple[bytes, bytes]]
     by_name: dict[bytes, bytes]
     refusal: Refusal | None = None
-    method: str = ""
-    tool: str = ""
+    plain: Announced | None = None
+    opens_session: bool = False
 
 
 class HeaderReader:
@@ -51,14 +55,14 @@ class HeaderReader:
         refusal = self._host_guard.refusal(trimmed)
         if refusal is not None:
             return RequestHeaders(trimmed, by_name, refusal)
-        head = RequestHeaders(trimmed, by_name, None, *_plain(trimmed, by_name))
+        headers = RequestHeaders(trimmed, by_name, None, _plain(trimmed, by_name), _opens_session(by_name))
         if len(key) <= HEADERS_REMEMBERED:
-            self._known.remember(key, head)
-        return head
+            self._known.remember(key, headers)
+        return headers
 
 
-def _plain(trimmed: list[tuple[bytes, bytes]], by_name: dict[bytes, bytes]) -> tuple[str, str]:
-    """Return method and tool of a plain request, whose every header is what the SDK wants; else two empty words."""
+def _plain(trimmed: list[tuple[bytes, bytes]], by_name: dict[bytes, bytes]) -> Announced | None:
+    """Return method and tool of a plain request, whose every header is what the SDK wants; `None` for all others."""
     method = by_name.get(b"mcp-method", b"")
     tool = by_name.get(b"mcp-name", b"").decode("latin-1")
     is_call = method == b"tools/call"
@@ -71,5 +75,10 @@ def _plain(trimmed: list[tuple[bytes, bytes]], by_name: dict[bytes, bytes]) -> t
         or (is_call and (not tool or not tool.isascii() or tool.startswith("=?")))
         or (is_call and any(name.startswith(b"mcp-param-") for name in by_name))
     ):
-        return "", ""
-    return method.decode(), tool if is_call else ""
+        return None
+    return Announced(method.decode(), tool if is_call else "")
+
+
+def _opens_session(by_name: dict[bytes, bytes]) -> bool:
+    version = by_name.get(b"mcp-protocol-version")
+    return b"mcp-session-id" not in by_name and (version is None or version in _EARLIER)

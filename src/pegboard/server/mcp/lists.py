@@ -50,6 +50,8 @@ class Lists:
 
     async def _tools(self, principal: Principal) -> ToolList:
         catalog = self._gateway.catalog
+        if not catalog.registry.sources:
+            return ToolList(await self._gateway.view(principal), LIST_TTL_MS, {})
         awaited = starting(catalog)
         view = await self._gateway.view(principal)
         return ToolList(view, list_ttl_ms(awaited, view), outcomes(catalog, view))
