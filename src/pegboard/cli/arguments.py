@@ -30,16 +30,16 @@ def read_arguments(pairs: Sequence[str], text: str | None, *, spec: ToolSpec | N
     whole = _object(base)
     if not pairs:
         return base.encode("utf-8", "surrogatepass")
-    given: JSON = {}
+    arguments: JSON = {}
     for pair in pairs:
         key, value, is_list_item = _read_pair(pair, spec)
-        if key in given and is_list_item:
-            given[key] = [*given[key], *value]
-        elif key in given:
+        if key in arguments and is_list_item:
+            arguments[key] = [*arguments[key], *value]
+        elif key in arguments:
             raise CommandError(f"{key!r} is given twice, and is no list.")
         else:
-            given[key] = value
-    return {**whole, **given}
+            arguments[key] = value
+    return {**whole, **arguments}
 
 
 def _read_text(text: str) -> str:
@@ -65,8 +65,8 @@ def _object(text: str) -> JSON:
 
 def _read_pair(pair: str, spec: ToolSpec | None) -> tuple[str, JSONValue, bool]:
     """Return key, value, and whether it is an item for a list that the key may be given several times for."""
-    key, found, value = pair.partition("=")
-    if not found or not key.rstrip(":"):
+    key, separator, value = pair.partition("=")
+    if not separator or not key.rstrip(":"):
         names = list(_object_or_empty(spec.input_schema.get("properties"))) if spec else []
         known = f" {spec.name!r} takes {', '.join(names)}." if spec and names else ""
         raise CommandError(f"{pair!r} is no argument; write key=value, or key:=JSON, or --args JSON.{known}")
@@ -113,31 +113,31 @@ def _object_or_empty(value: JSONValue) -> JSON:
 
 def _resolved(schema: JSONValue, root: JSON) -> JSON:
     """Return a schema with its local `$ref` followed; empty where it leads nowhere."""
-    found = _object_or_empty(schema)
+    resolved = _object_or_empty(schema)
     for _ in range(CLI_REF_STEPS):
-        ref = found.get("$ref")
+        ref = resolved.get("$ref")
         if not isinstance(ref, str) or not ref.startswith("#/"):
-            return found
-        found = root
+            return resolved
+        resolved = root
         for step in ref[2:].split("/"):
-            found = _object_or_empty(found.get(step.replace("~1", "/").replace("~0", "~")))
+            resolved = _object_or_empty(resolved.get(step.replace("~1", "/").replace("~0", "~")))
     return {}
 
 
 def _types(schema: JSONValue, root: JSON, *, depth: int = 0) -> frozenset[str]:
     """Return the JSON types that a property may have; empty where the schema does not say."""
-    found = _resolved(schema, root)
-    named = found.get("type")
+    resolved = _resolved(schema, root)
+    named = resolved.get("type")
     if isinstance(named, str):
         return frozenset({named})
     if named:
         return frozenset(named)
-    values = found.get("enum") or ([found["const"]] if "const" in found else [])
+    values = resolved.get("enum") or ([resolved["const"]] if "const" in resolved else [])
     if values:
         return frozenset(_type_of(value) for value in values)
     if depth >= CLI_REF_STEPS:
         return frozenset()
-    options = [item for key in ("anyOf", "oneOf", "allOf") for item in found.get(key, ())]
+    options = [item for key in ("anyOf", "oneOf", "allOf") for item in resolved.get(key, ())]
     return frozenset(name for option in options for name in _types(option, root, depth=depth + 1))
 
 

@@ -77,8 +77,8 @@ def _report(error: Exception, terminal: Terminal, *, as_json: bool) -> int:
 
 def _meant(error: CycloptsError) -> str:
     """Return the shared option that was meant; cyclopts knows those of the command alone."""
-    found = None if "Did you mean" in str(error) else _OPTION.search(str(error))
-    near = found and nearest_one(found[0], SHARED_OPTIONS)
+    option = None if "Did you mean" in str(error) else _OPTION.search(str(error))
+    near = option and nearest_one(option[0], SHARED_OPTIONS)
     return f" Did you mean {near}?" if near else ""
 
 

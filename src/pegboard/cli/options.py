@@ -35,8 +35,8 @@ class Identity:
         words: dict[str, str] = {}
         roles: list[str] = []
         for pair in filter(None, (part.strip() for part in text.split(","))):
-            name, found, value = (part.strip() for part in pair.partition("="))
-            if not found or not value:
+            name, separator, value = (part.strip() for part in pair.partition("="))
+            if not separator or not value:
                 raise CommandError(f"--as {text!r}: {pair!r} is no name=value; write --as user=ann,space=s1.")
             if name not in _WORDS:
                 raise CommandError(f"--as {text!r}: unknown name {name!r}.{nearest(name, _WORDS, label='Names')}")

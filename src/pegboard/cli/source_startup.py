@@ -87,9 +87,9 @@ def needed_sources(catalog: Catalog, *, tool: str | None, profile: str | None) -
             return everything
         bringing = {name for name, source in registry.sources.items() if source.groups() & set(include)}
         return frozenset(bringing | {name for entry in snapshot.entries for name in _asked(entry.spec.available)})
-    found = snapshot.find(tool)
-    if found is not None:
-        return everything & {found.source, *_asked(found.spec.available)}
+    entry = snapshot.find(tool)
+    if entry is not None:
+        return everything & {entry.source, *_asked(entry.spec.available)}
     # Not known yet: the name says whose it is, or nobody can tell.
     return frozenset(n for n in everything if fold(tool).startswith((fold(f"{n}__"), fold(f"{n}.")))) or everything
 

@@ -46,8 +46,8 @@ def safe(text: object, *, lines: bool = False) -> str:
     return clean if lines else _LINES.sub(_spelled, clean)
 
 
-def _spelled(found: re.Match[str]) -> str:
-    character = found.group()
+def _spelled(match: re.Match[str]) -> str:
+    character = match.group()
     short = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(character)
     if short is not None:
         return short
@@ -61,9 +61,9 @@ def json_text(value: JSONValue, *, indent: bool = True) -> str:
     return _UNSAFE.sub(_json_escaped, orjson.dumps(value, default=str, option=option).decode())
 
 
-def _json_escaped(found: re.Match[str]) -> str:
+def _json_escaped(match: re.Match[str]) -> str:
     # The line breaks of indentation are not in the class, those inside of strings orjson has escaped already.
-    units = found.group().encode("utf-16-be", "surrogatepass")
+    units = match.group().encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 

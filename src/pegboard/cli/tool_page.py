@@ -68,19 +68,19 @@ def first_line(text: str) -> str:
 
 def hints(spec: ToolSpec) -> list[str]:
     """Return what to know before a call, in a word or two each."""
-    said = spec.annotations
+    annotations = spec.annotations
     words = {
-        "read-only": said.read_only,
-        "destructive": said.destructive,
-        "idempotent": said.idempotent,
-        "open-world": said.open_world,
+        "read-only": annotations.read_only,
+        "destructive": annotations.destructive,
+        "idempotent": annotations.idempotent,
+        "open-world": annotations.open_world,
         "asks first": spec.consent == "always"
         or callable(spec.consent)
-        or (said.destructive and spec.consent != "never"),
+        or (annotations.destructive and spec.consent != "never"),
     }
-    found = [word for word, is_so in words.items() if is_so]
+    notes = [word for word, is_so in words.items() if is_so]
     limit = _rate_limit(spec)
-    return [*found, limit] if limit else found
+    return [*notes, limit] if limit else notes
 
 
 def _rate_limit(spec: ToolSpec) -> str | None:

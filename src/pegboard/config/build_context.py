@@ -56,52 +56,52 @@ class BuildContext:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - boundary: foreign code; a module may raise anything, SystemExit too
-            beside = [path.stem for path in self.config.path.absolute().parent.glob("*.py")]
-            self.report.add(at.problem(f"the module {name!r} cannot be imported: {_fault(error, name, beside)}"))
+            module_names = [path.stem for path in self.config.path.absolute().parent.glob("*.py")]
+            self.report.add(at.problem(f"the module {name!r} cannot be imported: {_fault(error, name, module_names)}"))
             return None
 
     def resolve(self, reference: str, at: At) -> Any:
         """Return what `python:module:name` means; `None`, and a problem, when there is no such callable."""
         _, module_name, path = reference.split(":")
-        found = self.module(module_name, at)
-        if found is None:
+        target = self.module(module_name, at)
+        if target is None:
             return None
         for step in path.split("."):
-            if not hasattr(found, step):
-                known = [name for name in dir(found) if not name.startswith("_")]
+            if not hasattr(target, step):
+                known = [name for name in dir(target) if not name.startswith("_")]
                 self.report.add(at.problem(f"{module_name!r} has no {path!r}.{nearest(step, known, label='It has')}"))
                 return None
-            found = getattr(found, step)
-        if not callable(found) and not isinstance(found, ToolEntry):
-            self.report.add(at.problem(f"{reference!r} is a {type(found).__name__}, not a function"))
+            target = getattr(target, step)
+        if not callable(target) and not isinstance(target, ToolEntry):
+            self.report.add(at.problem(f"{reference!r} is a {type(target).__name__}, not a function"))
             return None
-        return found
+        return target
 
     def refused(self, error: DefinitionError | CallError, at: At) -> None:
         """Report at `at` what core refused."""
-        said = error.error.message if isinstance(error, CallError) else "; ".join(p.message for p in error.problems)
-        self.report.add(at.problem(said))
+        message = error.error.message if isinstance(error, CallError) else "; ".join(p.message for p in error.problems)
+        self.report.add(at.problem(message))
 
 
-def _fault(error: BaseException, module: str, beside: Sequence[str]) -> str:
+def _fault(error: BaseException, module: str, module_names: Sequence[str]) -> str:
     """Return what an import raised and, where it is the fault of the file itself, in which line."""
     if (
         isinstance(error, ModuleNotFoundError)
         and error.name
         and (module == error.name or module.startswith(f"{error.name}."))
     ):
-        near = nearest_one(error.name, beside)
+        near = nearest_one(error.name, module_names)
         hint = f". Did you mean {near!r}?" if near else ""
         return f"there is no module {error.name!r} beside this file or among the installed packages{hint}"
     kind = type(error).__name__
-    said = "; ".join(str(error).splitlines()) + _meant(error)
+    text = "; ".join(str(error).splitlines()) + _meant(error)
     if isinstance(error, SyntaxError):
         return f"{kind}: {error.msg} ({(error.filename or module).rpartition('/')[2]}:{error.lineno})"
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_NOT_THEIRS)
     ]
     place = f" ({frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
-    return f"{kind}: {said}{place}"
+    return f"{kind}: {text}{place}"
 
 
 def _meant(error: BaseException) -> str:

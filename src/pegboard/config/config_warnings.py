@@ -1,4 +1,4 @@
-"""Warnings: what is odd in a config but allowed."""
+"""Config warnings: what is odd in a config but allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schema: the JSON Schema of pegboard.yaml, for editors; drawn from the models that validate it."""
+"""Editor schema: the JSON Schema of pegboard.yaml, for editors; drawn from the models that validate it."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ def _polished(schema: Any) -> Any:
         return [_polished(item) for item in schema]
     if not is_object(schema):
         return schema
-    kept = {key: _polished_key(key, value) for key, value in schema.items() if key != "title" or value == TITLE}
-    if "patternProperties" in kept:
-        kept.setdefault("additionalProperties", False)
-    if kept.get("default", ...) is None:
-        kept = _without_null(kept)
-    if kept.get("type") not in _TYPED:
-        return kept
-    words = {key: kept.pop(key) for key in ("description", "default") if key in kept}
-    return {"anyOf": [kept, {"$ref": "#/$defs/FromEnvironment"}], **words}
+    polished = {key: _polished_key(key, value) for key, value in schema.items() if key != "title" or value == TITLE}
+    if "patternProperties" in polished:
+        polished.setdefault("additionalProperties", False)
+    if polished.get("default", ...) is None:
+        polished = _without_null(polished)
+    if polished.get("type") not in _TYPED:
+        return polished
+    words = {key: polished.pop(key) for key in ("description", "default") if key in polished}
+    return {"anyOf": [polished, {"$ref": "#/$defs/FromEnvironment"}], **words}
 
 
 def _polished_key(key: str, value: Any) -> Any:
@@ -64,7 +64,7 @@ def _polished_key(key: str, value: Any) -> Any:
 def _without_null(schema: JSON) -> JSON:
     """Return the schema of a key that may be missing: where it stands, it has a value."""
     alternatives = [item for item in schema.get("anyOf", []) if item != {"type": "null"}]
-    kept = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
+    rest = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
     if len(alternatives) == 1:
-        return {**alternatives[0], **kept}
-    return {**kept, "anyOf": alternatives} if alternatives else kept
+        return {**alternatives[0], **rest}
+    return {**rest, "anyOf": alternatives} if alternatives else rest

@@ -19,39 +19,39 @@ from pegboard.model.error import Problem
 _WAYS_IN = ("api_keys", "jwt", "anonymous")
 
 
-def key_store_of(said: IdentityForm, config: Path) -> Path | None:
+def key_store_of(form: IdentityForm, config: Path) -> Path | None:
     """Return the file of the API keys, as it is named in a config."""
-    if said.api_keys is None:
+    if form.api_keys is None:
         return None
-    text = said.api_keys.store.removeprefix("sqlite:")
+    text = form.api_keys.store.removeprefix("sqlite:")
     # As an URL has it: three slashes are relative, four absolute.
     path = unquote(urlsplit(text).path).removeprefix("/") if text.startswith("//") else text
     return config.absolute().parent / path
 
 
-def rules_of(said: IdentityForm, config: Path) -> IdentityRules:
+def rules_of(form: IdentityForm, config: Path) -> IdentityRules:
     """Return the rules that a checked section means."""
-    tokens = said.jwt
+    tokens = form.jwt
     return IdentityRules(
-        key_store=key_store_of(said, config),
+        key_store=key_store_of(form, config),
         tokens=None
         if tokens is None
         else TokenRules(issuer=tokens.issuer, audience=tokens.audience, jwks_url=tokens.jwks_url, scopes=tokens.scopes),
-        map=tuple(_rule(rule) for rule in said.map),
+        map=tuple(_rule(rule) for rule in form.map),
         anonymous=None
-        if said.anonymous is None
-        else AnonymousRule(profiles=said.anonymous.names, is_anywhere=said.anonymous.on == "anywhere"),
+        if form.anonymous is None
+        else AnonymousRule(profiles=form.anonymous.names, is_anywhere=form.anonymous.on == "anywhere"),
     )
 
 
-def _rule(said: MapRuleForm) -> MapRule:
+def _rule(form: MapRuleForm) -> MapRule:
     return MapRule(
-        key=said.when.key,
-        claims=said.when.claim,
-        user=None if said.user is None else Template(said.user),
-        space=None if said.space is None else Template(said.space),
-        roles=tuple(Template(text) for text in said.roles),
-        profiles=tuple(Template(text) for text in said.profiles),
+        key=form.when.key,
+        claims=form.when.claim,
+        user=None if form.user is None else Template(form.user),
+        space=None if form.space is None else Template(form.space),
+        roles=tuple(Template(text) for text in form.roles),
+        profiles=tuple(Template(text) for text in form.profiles),
     )
 
 
@@ -60,29 +60,29 @@ def _rule(said: MapRuleForm) -> MapRule:
 
 def faults_of(declared: Declared[IdentityForm], profiles: Sequence[str]) -> Iterator[Problem]:
     """Yield what is wrong with a section, in a catalog that has these profiles."""
-    said, at = declared.value, declared.at
+    form, at = declared.value, declared.at
     named = set(at.node.items) if isinstance(at.node, Table) else set[str]()
     # A key that is not ours was meant to be one of these, and is a problem of its own already.
     if not any(name in _WAYS_IN or name not in IdentityForm.model_fields for name in named):
         yield at.problem("nobody could come in; add api_keys, jwt or anonymous, or remove the section")
-    if (said.api_keys or said.jwt) and not said.map:
+    if (form.api_keys or form.jwt) and not form.map:
         yield at.problem("`map` has no rule, so no credential may do anything; add one for each")
-    if said.jwt is not None:
-        yield from _jwt_faults(said.jwt, at / "jwt")
-    for index, rule in enumerate(said.map):
-        yield from _rule_faults(rule, at / "map" / index, said, profiles)
-    if said.anonymous is not None:
-        yield from _anonymous_faults(said.anonymous, at / "anonymous", profiles)
+    if form.jwt is not None:
+        yield from _jwt_faults(form.jwt, at / "jwt")
+    for index, rule in enumerate(form.map):
+        yield from _rule_faults(rule, at / "map" / index, form, profiles)
+    if form.anonymous is not None:
+        yield from _anonymous_faults(form.anonymous, at / "anonymous", profiles)
 
 
-def _jwt_faults(said: JwtForm, at: At) -> Iterator[Problem]:
+def _jwt_faults(form: JwtForm, at: At) -> Iterator[Problem]:
     if importlib.util.find_spec("jwt") is None:
         yield at.problem("needs the package 'PyJWT', which is not installed; install `pegboard[auth]`")
-    place = urlsplit(said.jwks_url)
+    place = urlsplit(form.jwks_url)
     if place.scheme not in ("https", "http") or not place.hostname:
-        yield (at / "jwks_url").problem(f"{said.jwks_url!r} is no address; write https://host/path")
+        yield (at / "jwks_url").problem(f"{form.jwks_url!r} is no address; write https://host/path")
     elif place.scheme == "http" and not _is_here(place.hostname):
-        yield (at / "jwks_url").problem(f"{said.jwks_url!r} can be changed on its way here; write https://")
+        yield (at / "jwks_url").problem(f"{form.jwks_url!r} can be changed on its way here; write https://")
 
 
 def _is_here(host: str) -> bool:
@@ -92,10 +92,10 @@ def _is_here(host: str) -> bool:
         return False
 
 
-def _rule_faults(rule: MapRuleForm, at: At, said: IdentityForm, profiles: Sequence[str]) -> Iterator[Problem]:
-    if rule.when.key is not None and said.api_keys is None:
+def _rule_faults(rule: MapRuleForm, at: At, form: IdentityForm, profiles: Sequence[str]) -> Iterator[Problem]:
+    if rule.when.key is not None and form.api_keys is None:
         yield (at / "when").problem("there are no API keys; add api_keys")
-    if rule.when.claim is not None and said.jwt is None:
+    if rule.when.claim is not None and form.jwt is None:
         yield (at / "when").problem("there are no tokens; add jwt")
     filled = {"user": (rule.user,), "space": (rule.space,), "roles": rule.roles, "profiles": rule.profiles}
     for key, texts in filled.items():
@@ -107,10 +107,10 @@ def _rule_faults(rule: MapRuleForm, at: At, said: IdentityForm, profiles: Sequen
         yield at.problem(f"the rule gives no profile; add `profiles:` with some of {', '.join(profiles)}")
 
 
-def _anonymous_faults(said: AnonymousForm, at: At, profiles: Sequence[str]) -> Iterator[Problem]:
-    key = "profile" if said.profile is not None else "profiles"
-    yield from _profile_faults(list(enumerate(said.names)), at, key, profiles)
-    if profiles and not said.names:
+def _anonymous_faults(form: AnonymousForm, at: At, profiles: Sequence[str]) -> Iterator[Problem]:
+    key = "profile" if form.profile is not None else "profiles"
+    yield from _profile_faults(list(enumerate(form.names)), at, key, profiles)
+    if profiles and not form.names:
         yield at.problem(f"anonymous callers need a profile; add `profile:` with one of {', '.join(profiles)}")
 
 

@@ -1,4 +1,4 @@
-"""Template: what `pegboard init` writes."""
+"""Init template: what `pegboard init` writes."""
 
 from __future__ import annotations
 

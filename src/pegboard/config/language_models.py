@@ -1,4 +1,4 @@
-"""Language: the language models of a config, ready to be asked."""
+"""Language models: the language models of a config, ready to be asked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OPENAI = "https://api.openai.com/v1"
 
 def models_of(build: BuildContext) -> Mapping[str, Model]:
     """Return the models by name; what is wrong with one is reported at its place."""
-    found: dict[str, Model] = {}
+    models: dict[str, Model] = {}
     for name, declared in build.config.models.items():
         model = _model(declared.value, build.config.secrets)
         try:
@@ -28,17 +28,17 @@ def models_of(build: BuildContext) -> Mapping[str, Model]:
             continue
         if model.api_key is not None:
             build.catalog.secrets.append(model.api_key)
-        found[name] = model
-    return found
+        models[name] = model
+    return models
 
 
-def _model(said: ModelForm | str, secrets: Mapping[str, Secret]) -> ChatModel:
-    if isinstance(said, str):
-        return ChatModel(name=said.partition(":")[2], base_url=_OPENAI, api_key=secrets.get("OPENAI_API_KEY"))
-    key = secrets.get("OPENAI_API_KEY") if said.provider == "openai" else None
+def _model(form: ModelForm | str, secrets: Mapping[str, Secret]) -> ChatModel:
+    if isinstance(form, str):
+        return ChatModel(name=form.partition(":")[2], base_url=_OPENAI, api_key=secrets.get("OPENAI_API_KEY"))
+    key = secrets.get("OPENAI_API_KEY") if form.provider == "openai" else None
     return ChatModel(
-        name=said.name,
-        base_url=said.base_url or _OPENAI,
-        api_key=Secret(said.api_key) if said.api_key is not None else key,
-        timeout_s=said.timeout_seconds,
+        name=form.name,
+        base_url=form.base_url or _OPENAI,
+        api_key=Secret(form.api_key) if form.api_key is not None else key,
+        timeout_s=form.timeout_seconds,
     )

@@ -25,38 +25,38 @@ _KEYWORDS = frozenset(
 _COMPOSED = frozenset({"allOf", "anyOf", "oneOf", "$ref", "if", "dependentSchemas", "patternProperties"})
 
 
-def is_schema(said: Mapping[str, Any]) -> bool:
+def is_schema(declared: Mapping[str, Any]) -> bool:
     """Tell whether `parameters:` is a whole JSON Schema: then its own `type` is a text, and it is `object`."""
-    return isinstance(said.get("type"), str)
+    return isinstance(declared.get("type"), str)
 
 
-def read_parameters(said: Mapping[str, Any], at: At) -> tuple[JSON, list[Problem]]:
+def read_parameters(declared: Mapping[str, Any], at: At) -> tuple[JSON, list[Problem]]:
     """Return the JSON Schema of `parameters:`, and what is wrong with it.
 
     In the shorthand each key is a parameter, and `required: true` stands on it.
     """
     problems: list[Problem] = []
-    if is_schema(said):
-        schema = dict(said)
+    if is_schema(declared):
+        schema = dict(declared)
         if schema["type"] != "object":
             problems.append(
                 (at / "type").problem("a schema of parameters has `type: object`: arguments are given by name")
             )
     else:
-        schema = _from_shorthand(said, at, problems)
-    problems += problems or _schema_problems(schema, at, is_shorthand=not is_schema(said))
+        schema = _from_shorthand(declared, at, problems)
+    problems += problems or _schema_problems(schema, at, is_shorthand=not is_schema(declared))
     return schema, problems
 
 
-def read_schema(said: Mapping[str, Any], at: At) -> tuple[JSON, list[Problem]]:
+def read_schema(declared: Mapping[str, Any], at: At) -> tuple[JSON, list[Problem]]:
     """Return a JSON Schema that is written out, and what is wrong with it."""
-    return dict(said), _schema_problems(dict(said), at, is_shorthand=False)
+    return dict(declared), _schema_problems(dict(declared), at, is_shorthand=False)
 
 
-def _from_shorthand(said: Mapping[str, Any], at: At, problems: list[Problem]) -> JSON:
+def _from_shorthand(declared: Mapping[str, Any], at: At, problems: list[Problem]) -> JSON:
     properties: JSON = {}
     required: list[str] = []
-    for name, inner in said.items():
+    for name, inner in declared.items():
         here = at / name
         if not is_object(inner):
             problems.append(
@@ -73,24 +73,24 @@ def _from_shorthand(said: Mapping[str, Any], at: At, problems: list[Problem]) ->
     return {**schema, "required": required} if required else schema
 
 
-def _property(said: Mapping[str, Any], at: At, problems: list[Problem]) -> JSON:
+def _property(declared: Mapping[str, Any], at: At, problems: list[Problem]) -> JSON:
     """Return one property without the shorthand's `required`; an object's own properties may use the shorthand too."""
-    for key in said:
+    for key in declared:
         if key not in _KEYWORDS and not key.startswith("x-"):
             near = nearest_one(key, _KEYWORDS)
             hint = f" Did you mean {near!r}?" if near else " Keys of your own start with 'x-'."
             problems.append((at / key).problem(f"unknown key {key!r} of a parameter.{hint}", at_key=True))
-    required: JSONValue = said.get("required")
+    required: JSONValue = declared.get("required")
     if not (required is None or isinstance(required, bool) or is_list(required)):
         problems.append((at / "required").problem(f"expected true or false, not {(at / 'required').shown}"))
-    made = {key: value for key, value in said.items() if key != "required" or is_list(value)}
-    inner = said.get("properties")
+    schema = {key: value for key, value in declared.items() if key != "required" or is_list(value)}
+    inner = declared.get("properties")
     if is_object(inner) and not is_list(required):
         nested = _from_shorthand(inner, at / "properties", problems)
-        made["properties"] = nested["properties"]
+        schema["properties"] = nested["properties"]
         if "required" in nested:
-            made["required"] = nested["required"]
-    return made
+            schema["required"] = nested["required"]
+    return schema
 
 
 def _schema_problems(schema: JSON, at: At, *, is_shorthand: bool) -> list[Problem]:
@@ -135,27 +135,27 @@ def misfits(schema: JSON, taken: JSON, *, takes_extra: bool, at: At) -> Iterator
     if not takes_extra and (schema.get("additionalProperties", False) is not False or "patternProperties" in schema):
         yield at.problem("the schema lets any argument in, but the handler takes only its own; give it **arguments")
     if not _COMPOSED & set(schema):
-        given = {
+        supplied = {
             *schema.get("required", ()),
             *(name for name, inner in declared.items() if is_object(inner) and "default" in inner),
         }
         for name in taken.get("required", ()):
-            if name not in given:
+            if name not in supplied:
                 what = "neither `required` here nor has it a default" if name in declared else "not declared here"
                 yield (place / name).problem(f"the handler needs {name!r}, which is {what}")
 
 
 def _fits(declared: Any, taken: Any) -> bool:
     """Tell whether each value of the declared type is one of the taken type, as far as both name their types."""
-    said, wanted = _types(declared), _types(taken)
-    if not said or not wanted:
+    given_types, taken_types = _types(declared), _types(taken)
+    if not given_types or not taken_types:
         return True
-    return said <= wanted | ({"integer"} if "number" in wanted else set[str]())
+    return given_types <= taken_types | ({"integer"} if "number" in taken_types else set[str]())
 
 
 def _types(schema: Any) -> set[str]:
-    said = schema.get("type") if is_object(schema) else None
-    return {said} if isinstance(said, str) else set(map(str, said)) if is_list(said) else set()
+    types = schema.get("type") if is_object(schema) else None
+    return {types} if isinstance(types, str) else set(map(str, types)) if is_list(types) else set()
 
 
 def _type(schema: Any) -> str:

@@ -22,14 +22,14 @@ _WORDS_FOR_NO = frozenset({"", "false", "no", "off", "0"})
 
 def declare_predicates(build: BuildContext) -> None:
     """Register every predicate of the config, in the order in which they need each other."""
-    making = _Making(build)
+    builder = _PredicateBuilder(build)
     for name in build.config.refused.predicates:
-        making.stand_in(name)
+        builder.stand_in(name)
     for name, declared in build.config.predicates.items():
-        making.make(name, declared)
+        builder.make(name, declared)
 
 
-class _Making:
+class _PredicateBuilder:
     """Turns forms into what core reads; the questions that stand in them unnamed are kept aside, by their words."""
 
     def __init__(self, build: BuildContext) -> None:
@@ -60,9 +60,9 @@ class _Making:
             leaf = self._unnamed.get(form) if isinstance(form, str) else None
             self._registry.predicates[name] = leaf._replace(name=name) if leaf else self._composed(name, form)
 
-    def _form(self, said: PredicateRef, at: At) -> object:
+    def _form(self, form: PredicateRef, at: At) -> object:
         """Return a form as core reads it; `False` for what is reported, so that nothing else is."""
-        match said:
+        match form:
             case str(name):
                 return self._named(name, at)
             case PredicateForm(secret=str(name)):
@@ -78,7 +78,7 @@ class _Making:
             case PredicateForm(any=tuple(parts)):
                 return {"any": [self._form(part, at / "any" / index) for index, part in enumerate(parts)]}
             case _:
-                return {"not": self._form(said.not_, at / "not") if said.not_ is not None else False}
+                return {"not": self._form(form.not_, at / "not") if form.not_ is not None else False}
 
     def _named(self, name: str, at: At) -> object:
         declared = self._build.config.predicates.get(name)
@@ -118,10 +118,10 @@ class _Making:
         )
 
     def _python(self, reference: str, at: At) -> object:
-        found = self._build.resolve(reference, at)
-        if found is None:
+        function = self._build.resolve(reference, at)
+        if function is None:
             return False
-        self._unnamed[reference] = predicate(reference.removeprefix("python:"), found, limit_s=self._limit_s)
+        self._unnamed[reference] = predicate(reference.removeprefix("python:"), function, limit_s=self._limit_s)
         return reference
 
     def _unless(self, words: str, why_not: str, is_yes: Callable[[ToolContext], bool]) -> str:

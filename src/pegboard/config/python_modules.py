@@ -1,4 +1,4 @@
-"""Modules: import an operator's Python, collect what it registers, and leave no trace in the next load.
+"""Python modules: import an operator's Python, collect what it registers, and leave no trace in the next load.
 
 * Modules below the config's folder are importable, as if Python had been started there. That holds while a config is
   built and no longer: a module imports what it needs of the folder at its top, not inside a function that runs later.
@@ -50,7 +50,7 @@ def importing(folder: Path) -> Generator[set[str]]:
         def brought() -> dict[str, ModuleType]:
             tops = {name.partition(".")[0] for name in collected}
             new = {name: module for name, module in sys.modules.items() if before.get(name) is not module}
-            return {name: new[name] for name in new if name.partition(".")[0] in tops or finder.found(name)}
+            return {name: new[name] for name in new if name.partition(".")[0] in tops or finder.is_inside(name)}
 
         sys.meta_path.insert(0, finder)
         importlib.invalidate_caches()
@@ -79,13 +79,13 @@ def forget_home(name: str) -> None:
 def registering_on(catalog: Catalog) -> Generator[None]:
     """Let `pegboard.default_catalog` write into `catalog`."""
     with _lock:
-        kept = default_catalog.registry, default_catalog.guards, default_catalog.offers
+        before = default_catalog.registry, default_catalog.guards, default_catalog.offers
         default_catalog.registry, default_catalog.guards = catalog.registry, catalog.guards
         default_catalog.offers = catalog.offers
         try:
             yield
         finally:
-            default_catalog.registry, default_catalog.guards, default_catalog.offers = kept
+            default_catalog.registry, default_catalog.guards, default_catalog.offers = before
 
 
 def brought_files() -> list[Path]:
@@ -159,7 +159,7 @@ class _FolderFinder:
         spec.cached = None
         return spec
 
-    def found(self, name: str) -> bool:
+    def is_inside(self, name: str) -> bool:
         """Tell whether a module that is imported now lies below the folder."""
         module = sys.modules.get(name)
         places = [getattr(module, "__file__", None), *list(getattr(module, "__path__", []))]

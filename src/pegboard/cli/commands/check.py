@@ -26,8 +26,8 @@ def check_command(*, options: SharedOptions) -> Exit:
     except DefinitionError as error:
         problems = error.problems
     if options.json:
-        told: JSON = {"ok": not problems, "counts": counts}
-        options.terminal.json({**told, "problems": _as_json(problems), "warnings": _as_json(warnings)})
+        summary: JSON = {"ok": not problems, "counts": counts}
+        options.terminal.json({**summary, "problems": _as_json(problems), "warnings": _as_json(warnings)})
     else:
         _print(options, problems=problems, warnings=warnings, counts=counts)
     return Exit.USAGE if problems else Exit.DONE

@@ -56,7 +56,7 @@ async def doctor_command(*, options: SharedOptions) -> Exit:
         try:
             sources = project.catalog.registry.sources
             faults = await started(project.catalog, list(sources), options.terminal, afresh=True)
-            found = [
+            findings = [
                 *(_source(source, faults.get(source.name, "")) for source in sources.values()),
                 *_lock(project),
                 *_keys(project),
@@ -67,7 +67,7 @@ async def doctor_command(*, options: SharedOptions) -> Exit:
             ctx = project.context(options.identity)
         finally:
             await project.catalog.close(grace_s=0.0)
-    rows: list[JSON] = project.clean([asdict(finding) for finding in found], ctx)
+    rows: list[JSON] = project.clean([asdict(finding) for finding in findings], ctx)
     wrong = sum(row["is_wrong"] for row in rows)
     if options.json:
         options.terminal.json({"ok": not wrong, "findings": rows})
@@ -99,14 +99,14 @@ def _source(source: Source, fault: str) -> Finding:
             kind="source", name=source.name, state=state.status, detail=state.reason, to_do=to_do, is_wrong=True
         )
     held, count = state.quarantined | state.changed, len(source.entries())
-    told = f"{_counted(count - len(state.quarantined))}"
+    offered = f"{_counted(count - len(state.quarantined))}"
     if held:
         names = ", ".join(sorted(held))
         to_do = f"Look at them with `pegboard lock diff {source.name}`, take them with `pegboard lock accept`."
-        detail = f"{told}; held back for review: {names}"
+        detail = f"{offered}; held back for review: {names}"
         return Finding(kind="source", name=source.name, state="quarantined", detail=detail, to_do=to_do, is_wrong=True)
     rejected = [f"{name} was left out: {reason}" for name, reason in getattr(source, "rejected", ())]
-    detail = "; ".join([told, *([state.reason] if state.reason else []), *rejected])
+    detail = "; ".join([offered, *([state.reason] if state.reason else []), *rejected])
     return Finding(kind="source", name=source.name, state="ok", detail=detail)
 
 
@@ -173,9 +173,9 @@ def _oddities(project: Project) -> Iterator[Finding]:
 def _packages() -> Iterator[Finding]:
     extras: dict[str, list[str]] = {}
     for requirement in _metadata.requires("pegboard") or []:
-        found = _EXTRA.match(requirement)
-        if found is not None:
-            extras.setdefault(found[2], []).append(found[1])
+        match = _EXTRA.match(requirement)
+        if match is not None:
+            extras.setdefault(match[2], []).append(match[1])
     for extra, packages in sorted(extras.items()):
         missing = [package for package in packages if not _is_installed(package)]
         if missing:

@@ -35,22 +35,22 @@ async def export_command(
     """
     async with opened(options) as (project, view):
         await view.prepare()
-        made = view.export_report(target) if report else orjson.loads(view.export_bytes(target))
-        made = project.clean(made, view.ctx)
+        exported = view.export_report(target) if report else orjson.loads(view.export_bytes(target))
+        exported = project.clean(exported, view.ctx)
     if output is None:
         if report and not options.json:
-            _print_losses(options, target, made)
+            _print_losses(options, target, exported)
         else:
-            options.terminal.json(made)
+            options.terminal.json(exported)
         return
-    text = json_text(made) + "\n"
+    text = json_text(exported) + "\n"
     try:
         output.write_text(text, encoding="utf-8")  # raw: the operator's file, named on the command line
     except OSError as error:
         raise CommandError(f"{str(output)!r} cannot be written: {error.strerror}.", kind="not_written") from error
     what = "loss" if report else "tool"
-    plural = "" if len(made) == 1 else "es" if report else "s"
-    options.terminal.note(f"Wrote {len(made)} {what}{plural} to {output}.")
+    plural = "" if len(exported) == 1 else "es" if report else "s"
+    options.terminal.note(f"Wrote {len(exported)} {what}{plural} to {output}.")
 
 
 def _print_losses(options: Options, target: str, losses: list[Any]) -> None:
@@ -60,5 +60,5 @@ def _print_losses(options: Options, target: str, losses: list[Any]) -> None:
         terminal.table(_LOSSES, rows)
         terminal.say("")
     tools = len({loss["tool"] for loss in losses})
-    said = f"{tools} tool{'' if tools == 1 else 's'} lose" + ("s" if tools == 1 else "")
-    terminal.say(f"{said} something on the way to {target}." if losses else f"Nothing is lost on the way to {target}.")
+    losing = "1 tool loses something" if tools == 1 else f"{tools} tools lose something"
+    terminal.say(f"{losing if losses else 'Nothing is lost'} on the way to {target}.")

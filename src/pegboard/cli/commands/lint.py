@@ -23,15 +23,15 @@ async def lint_command(*, options: SharedOptions) -> Exit:
     """
     async with opened(options) as (project, view):
         bounds = project.catalog.registry.bounds
-        found = await lint(view, project.catalog.discovery.finder, bounds=bounds, today=datetime.now(UTC).date())
-        told: list[JSON] = project.clean(as_json(found), view.ctx)
+        findings = await lint(view, project.catalog.discovery.finder, bounds=bounds, today=datetime.now(UTC).date())
+        rows: list[JSON] = project.clean(as_json(findings), view.ctx)
         count = len(view.tools())
     if options.json:
-        options.terminal.json({"profile": options.chosen_profile, "tools": count, "findings": told})
+        options.terminal.json({"profile": options.chosen_profile, "tools": count, "findings": rows})
     else:
-        if told:
-            options.terminal.table(_COLUMNS, [[one["tool"], one["rule"], one["message"]] for one in told])
+        if rows:
+            options.terminal.table(_COLUMNS, [[one["tool"], one["rule"], one["message"]] for one in rows])
             options.terminal.say("")
-        tools = len({one["tool"] for one in told})
-        options.terminal.say(f"{len(told)} finding{'' if len(told) == 1 else 's'} in {tools} of {count} tools.")
-    return Exit.REFUSED if told else Exit.DONE
+        tools = len({one["tool"] for one in rows})
+        options.terminal.say(f"{len(rows)} finding{'' if len(rows) == 1 else 's'} in {tools} of {count} tools.")
+    return Exit.REFUSED if rows else Exit.DONE

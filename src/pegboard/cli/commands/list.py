@@ -65,12 +65,12 @@ def _print(options: Options, tools: list[JSON], profiles: list[str], *, hidden_t
     if hidden:
         terminal.table(_HIDDEN, [[tool["name"], tool["code"], tool["reason"]] for tool in hidden])
         terminal.say("")
-    said = f"{len(visible)} tool{'' if len(visible) == 1 else 's'} {options.seen_by}"
+    summary = f"{len(visible)} tool{'' if len(visible) == 1 else 's'} {options.seen_by}"
     if hidden_too:
-        said += f", {len(hidden)} hidden"
+        summary += f", {len(hidden)} hidden"
     elif not visible:
-        said += "; --all shows the hidden ones and why"
-    terminal.say(said + ".")
+        summary += "; --all shows the hidden ones and why"
+    terminal.say(summary + ".")
     if profiles and options.chosen_profile is None:
         terminal.say(f"What a caller sees: --profile {'|'.join(profiles)}")
 

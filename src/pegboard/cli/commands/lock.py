@@ -114,16 +114,16 @@ def _write(options: Options, lock: LockFile, servers: Sequence[Server]) -> Exit:
     for name in removed:
         lock.drop(name)
     waiting = {tool: changes for server in servers if server not in new for tool, changes in _by_id(server).items()}
-    told: list[JSON] = [
+    rows: list[JSON] = [
         {"server": server.name, "tools": len(lock.pins(server.name)), "new": server in new, "fault": server.fault}
         for server in servers
     ]
     if options.json:
         options.terminal.json(
-            {"lock": str(lock.path), "servers": told, "removed": removed, "waiting": _as_lists(waiting)}
+            {"lock": str(lock.path), "servers": rows, "removed": removed, "waiting": _as_lists(waiting)}
         )
     else:
-        for row in told:
+        for row in rows:
             state = row["fault"] or ("pinned now" if row["new"] else "pinned before")
             options.terminal.say(f"{row['server']}: {_tools(row['tools'])}, {state}")
         for name in removed:
@@ -142,8 +142,8 @@ def _diff(options: Options, lock: LockFile, servers: Sequence[Server], names: Se
         for tool, changes in server.differences.items():
             if names and not any(_means(name, server, tool) for name in names):
                 continue
-            said, was = server.offered.get(tool), lock.pins(server.name).get(tool)
-            rows.append({"tool": server.id_of(tool), "changes": list(changes), "pinned": was, "offered": said})
+            offered, pinned = server.offered.get(tool), lock.pins(server.name).get(tool)
+            rows.append({"tool": server.id_of(tool), "changes": list(changes), "pinned": pinned, "offered": offered})
     faults = {server.name: server.fault for server in servers if server.fault}
     terminal = options.terminal
     if options.json:
@@ -163,7 +163,7 @@ def _diff(options: Options, lock: LockFile, servers: Sequence[Server], names: Se
 
 def _lines_between(pinned: JSON | None, offered: JSON | None) -> str:
     """Return what changed, line by line; what a reader could not see is spelled out."""
-    old, new = ("" if said is None else json_text(_sorted(said)) for said in (pinned, offered))
+    old, new = ("" if definition is None else json_text(_sorted(definition)) for definition in (pinned, offered))
     lines = difflib.unified_diff(old.splitlines(), new.splitlines(), n=1, lineterm="")
     return "\n".join(f"  {line}" for line in lines if not line.startswith(("---", "+++", "@@")))
 
@@ -180,8 +180,8 @@ def _sorted(value: Any) -> Any:
 def _accept(options: Options, lock: LockFile, servers: Sequence[Server], names: Sequence[str]) -> Exit:
     faults = {server.name: server.fault for server in servers if server.fault}
     if faults:
-        said = "; ".join(f"{name}: {fault}" for name, fault in faults.items())
-        raise CommandError(f"Nothing was accepted: {said}", kind="unreachable", code=Exit.REFUSED)
+        reasons = "; ".join(f"{name}: {fault}" for name, fault in faults.items())
+        raise CommandError(f"Nothing was accepted: {reasons}", kind="unreachable", code=Exit.REFUSED)
     _check_names(servers, lock, names)
     accepted: list[str] = []
     forgotten: list[str] = []

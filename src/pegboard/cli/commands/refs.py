@@ -37,15 +37,15 @@ async def refs_command(
         await view.prepare()
         known = _known(project)
         files = dict.fromkeys(file for path in paths for file in _files(path))
-        found = [(file, dead) for file in files for dead in dead_references(_text(file), known)]
+        references = [(file, dead) for file in files for dead in dead_references(_text(file), known)]
     if options.json:
-        options.terminal.json({"files": len(files), "references": [_as_json(file, dead) for file, dead in found]})
+        options.terminal.json({"files": len(files), "references": [_as_json(file, dead) for file, dead in references]})
     else:
-        for file, dead in found:
+        for file, dead in references:
             options.terminal.say(f"{file}:{dead.line}:{dead.column}: {_said(dead)}")
-        found_s, files_s = ("" if len(listed) == 1 else "s" for listed in (found, files))
-        options.terminal.say(f"{len(found)} dead reference{found_s} in {len(files)} file{files_s}.")
-    return Exit.REFUSED if found else Exit.DONE
+        references_s, files_s = ("" if len(listed) == 1 else "s" for listed in (references, files))
+        options.terminal.say(f"{len(references)} dead reference{references_s} in {len(files)} file{files_s}.")
+    return Exit.REFUSED if references else Exit.DONE
 
 
 def _known(project: Project) -> KnownNames:

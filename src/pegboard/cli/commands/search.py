@@ -38,16 +38,16 @@ async def search_command(
     if limit < 1:
         raise CommandError(f"--limit {limit}: there is nothing to show. Give 1 or more.")
     async with opened(options) as (project, view):
-        found = await answers(project.catalog.discovery.finder, view, [query], limit=limit)
-        told: JSON = project.clean(found[0], view.ctx)
+        [found] = await answers(project.catalog.discovery.finder, view, [query], limit=limit)
+        answer: JSON = project.clean(found, view.ctx)
     if options.json:
-        options.terminal.json({"profile": options.chosen_profile, **told})
+        options.terminal.json({"profile": options.chosen_profile, **answer})
         return
-    hits: list[JSON] = told["hits"]
+    hits: list[JSON] = answer["hits"]
     if hits:
         rows = [[hit["tool"], hit["agent"], f"{hit['score']:.2f}", first_line(hit["description"])] for hit in hits]
         options.terminal.table(_COLUMNS, rows)
         options.terminal.say("")
-    said = f"{len(hits)} tool{'' if len(hits) == 1 else 's'} for {query!r} {options.seen_by}"
-    near: list[str] = told.get("nearest", [])
-    options.terminal.say(f"{said}; nearest namespaces: {', '.join(near)}." if near else f"{said}.")
+    summary = f"{len(hits)} tool{'' if len(hits) == 1 else 's'} for {query!r} {options.seen_by}"
+    near: list[str] = answer.get("nearest", [])
+    options.terminal.say(f"{summary}; nearest namespaces: {', '.join(near)}." if near else f"{summary}.")

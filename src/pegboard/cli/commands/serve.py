@@ -78,10 +78,10 @@ def _run_reloading(project: Project, *, host: str, port: int, profile: str | Non
         sys.stderr.write(f"Reloaded {str(config.path)!r}.\n")
         sys.stderr.flush()
 
-    def check(made: Catalog) -> None:
-        choose_profile(made.registry.profiles, profile)
+    def check(candidate: Catalog) -> None:
+        choose_profile(candidate.registry.profiles, profile)
         # A server that others can reach must not become one that asks nobody.
-        hosts_of(host, names, is_open=made.identity is not None)
+        hosts_of(host, names, is_open=candidate.identity is not None)
 
     reloader: Reloader = Reloader(
         project.config.path, os.environ, catalog, config=project.config, check=check, on_reload=on_reload
@@ -96,9 +96,15 @@ def _run_reloading(project: Project, *, host: str, port: int, profile: str | Non
         tasks.append(asyncio.get_running_loop().create_task(reloader.run()))
 
     run_http(
-        catalog, context_of, host=host, port=port, profile=profile, on_ready=ready, allowed_hosts=names,
+        catalog,
+        context_of,
+        host=host,
+        port=port,
+        profile=profile,
+        on_ready=ready,
+        allowed_hosts=names,
         problems=lambda: reloader.problems,
-    )  # fmt: skip
+    )
 
 
 def _not_listening(host: str, port: int, why: str) -> CommandError:

@@ -18,16 +18,16 @@ async def why_command(name: ToolName, /, *, options: SharedOptions) -> Exit:
     """
     async with opened(options, tool=name) as (project, view):
         decision = await view.awhy(name)
-        said = {**_as_json(name, decision, options.chosen_profile), "notes": _notes(name, view.snapshot.find(name))}
-        told: JSON = project.clean(said, view.ctx)
+        notes = _notes(name, view.snapshot.find(name))
+        answer: JSON = project.clean(_as_json(name, decision, options.chosen_profile, notes), view.ctx)
     if options.json:
-        options.terminal.json(told)
+        options.terminal.json(answer)
     else:
         if decision.visible:
             options.terminal.styled(f"{name}: visible {options.seen_by}", "green")
         else:
             options.terminal.styled(f"{name}: hidden {options.seen_by}, code {decision.code!r}", "yellow")
-        options.terminal.pairs(_lines(told))
+        options.terminal.pairs(_lines(answer))
     return Exit.DONE if decision.visible else Exit.REFUSED
 
 
@@ -40,7 +40,7 @@ def _notes(name: str, entry: ToolEntry | None) -> list[str]:
     return [*notes, end_of(entry.spec)] if is_ending else notes
 
 
-def _as_json(name: str, decision: Decision, profile: str | None) -> JSON:
+def _as_json(name: str, decision: Decision, profile: str | None, notes: list[str]) -> JSON:
     return {
         "name": name,
         "profile": profile,
@@ -50,15 +50,17 @@ def _as_json(name: str, decision: Decision, profile: str | None) -> JSON:
         "fix": decision.fix and decision.fix._asdict(),
         "next": decision.next,
         "next_reason": decision.next_reason,
+        "notes": notes,
     }
 
 
-def _lines(told: JSON) -> list[tuple[str, str]]:
-    lines = [("reason", told["reason"])]
-    if told["fix"]:
-        lines.append(("fix", told["fix"]["text"]))
-    if told["next"]:
-        after = f"hidden, code {told['next']!r}: {told['next_reason']}" if told["next"] != "visible" else "visible"
+def _lines(answer: JSON) -> list[tuple[str, str]]:
+    lines = [("reason", answer["reason"])]
+    if answer["fix"]:
+        lines.append(("fix", answer["fix"]["text"]))
+    if answer["next"]:
+        is_hidden = answer["next"] != "visible"
+        after = f"hidden, code {answer['next']!r}: {answer['next_reason']}" if is_hidden else "visible"
         lines.append(("then", after))
-    lines += [("note", note) for note in told["notes"]]
+    lines += [("note", note) for note in answer["notes"]]
     return lines

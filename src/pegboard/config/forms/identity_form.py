@@ -1,4 +1,4 @@
-"""Identity forms: who may come in over HTTP, as a config says it."""
+"""Identity form: who may come in over HTTP, as a config says it."""
 
 from __future__ import annotations
 
@@ -6,21 +6,16 @@ from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, ConfigDict, Field, StrictBool, StrictInt, model_validator
-from pydantic_core import PydanticCustomError
 
 from pegboard.auth.claim_templates import Template
-from pegboard.config.forms.value_types import FilledText, Form, Maybe, Names, Text, checked
+from pegboard.config.forms.value_types import FilledText, Form, Maybe, Names, Text, checked, definition_error
 
 _WHEN = "exactly one of the keys key, claim"
 
 
-def _fault(said: str) -> PydanticCustomError:
-    return PydanticCustomError("definition", "{said}", {"said": said})
-
-
 def _store(value: str) -> str:
     if not value.startswith("sqlite:") or not value.removeprefix("sqlite:").strip("/"):
-        raise _fault("expected `sqlite:` and a file, such as sqlite:./pegboard.db")
+        raise definition_error("expected `sqlite:` and a file, such as sqlite:./pegboard.db")
     return value
 
 
@@ -67,9 +62,9 @@ class WhenForm(Form):
     @model_validator(mode="after")
     def _says_one_thing(self) -> WhenForm:
         if len(self.model_fields_set) != 1:
-            raise _fault(f"a condition has {_WHEN}")
+            raise definition_error(f"a condition has {_WHEN}")
         if self.claim is not None and not self.claim:
-            raise _fault('name a claim; {sub: "*"} is every token')
+            raise definition_error('name a claim; {sub: "*"} is every token')
         return self
 
 
@@ -95,7 +90,7 @@ class AnonymousForm(Form):
     @model_validator(mode="after")
     def _names_them_once(self) -> AnonymousForm:
         if {"profile", "profiles"} <= self.model_fields_set:
-            raise _fault("write `profile` or `profiles`, not both")
+            raise definition_error("write `profile` or `profiles`, not both")
         return self
 
     @property

@@ -7,7 +7,6 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, create_model, model_validator
-from pydantic_core import PydanticCustomError
 
 from pegboard.config.forms.identity_form import IdentityForm
 from pegboard.config.forms.predicate_form import PredicateForm
@@ -29,6 +28,7 @@ from pegboard.config.forms.value_types import (
     ProfileName,
     Reference,
     Text,
+    definition_error,
 )
 from pegboard.model.bounds import Bounds
 from pegboard.model.hook import HookKind
@@ -97,7 +97,7 @@ class ModelForm(Form):
     @model_validator(mode="after")
     def _says_where(self) -> ModelForm:
         if self.provider == "openai_compatible" and self.base_url is None:
-            raise PydanticCustomError("definition", "{said}", {"said": "openai_compatible needs `base_url`"})
+            raise definition_error("openai_compatible needs `base_url`")
         return self
 
 
@@ -105,7 +105,7 @@ def _model_text(value: str) -> str:
     provider, _, name = value.partition(":")
     if provider != "openai" or not name:
         text = "expected `openai:name`, or a mapping with provider, name and base_url"
-        raise PydanticCustomError("definition", "{said}", {"said": text})
+        raise definition_error(text)
     return value
 
 

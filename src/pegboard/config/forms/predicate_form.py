@@ -1,4 +1,4 @@
-"""Predicates: the keys of a yes/no question under `predicates:`, and of `available:` of a tool."""
+"""Predicate form: the keys of a yes/no question under `predicates:`, and of `available:` of a tool."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from pegboard.config.forms.value_types import (
 ONE_KEY = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
 
-def one_key(said: Form, what: str) -> None:
+def one_key(form: Form, what: str) -> None:
     """Refuse a form that says nothing, or more than one thing."""
-    if len(said.model_fields_set) != 1:
-        known = ", ".join(field.alias or name for name, field in type(said).model_fields.items())
+    if len(form.model_fields_set) != 1:
+        known = ", ".join(field.alias or name for name, field in type(form).model_fields.items())
         raise PydanticCustomError(
             "one_key", "{what} has exactly one of the keys {known}", {"what": what, "known": known}
         )
@@ -88,11 +88,11 @@ Available: TypeAlias = Annotated[
 ]
 
 
-def availability(said: Any) -> object:
+def availability(form: Any) -> object:
     """Return what core reads for a validated `Available`."""
-    if isinstance(said, AvailableForm):
-        return said.spelled()
-    return [availability(part) for part in said] if isinstance(said, tuple) else said  # pyright: ignore[reportUnknownVariableType] - Available
+    if isinstance(form, AvailableForm):
+        return form.spelled()
+    return [availability(part) for part in form] if isinstance(form, tuple) else form  # pyright: ignore[reportUnknownVariableType] - Available
 
 
 def secret_names(form: PredicateForm | str) -> Iterable[str]:

@@ -1,13 +1,12 @@
-"""Profiles: the keys of one entry under `profiles:`."""
+"""Profile form: the keys of one entry under `profiles:`."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
 
-from pegboard.config.forms.value_types import Flag, Form, Limit, Maybe, Names, PositiveWhole, ToolName
+from pegboard.config.forms.value_types import Flag, Form, Limit, Maybe, Names, PositiveWhole, ToolName, definition_error
 
 
 class RenameForm(Form):
@@ -19,15 +18,15 @@ class RenameForm(Form):
 
     def names(self) -> dict[str, str]:
         """Return the names that are said, by those they replace."""
-        said = {"searchTools": self.searchTools, "getTools": self.getTools, "useTools": self.useTools}
-        return {name: other for name, other in said.items() if other is not None}
+        names = {"searchTools": self.searchTools, "getTools": self.getTools, "useTools": self.useTools}
+        return {name: other for name, other in names.items() if other is not None}
 
     @model_validator(mode="after")
     def _says_three_names(self) -> RenameForm:
         named = {name: name for name in ("searchTools", "getTools", "useTools")} | self.names()
         if len({name.casefold() for name in named.values()}) < len(named):
             text = "two of the meta tools would have one name; give each a name of its own"
-            raise PydanticCustomError("definition", "{said}", {"said": text})
+            raise definition_error(text)
         return self
 
 
@@ -61,5 +60,5 @@ class ProfileForm(Form):
         idle = [name for name in asked if name in self.model_fields_set]
         if idle:
             text = f"`{idle[0]}` changes nothing with `exposure: {self.exposure}`; remove one of the two"
-            raise PydanticCustomError("definition", "{said}", {"said": text})
+            raise definition_error(text)
         return self

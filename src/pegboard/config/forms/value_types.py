@@ -1,4 +1,4 @@
-"""Values: the types of single values in a config, each strict, and each able to come from the environment."""
+"""Value types: the types of single values in a config, each strict, and each able to come from the environment."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Form(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
-def _said(value: object) -> object:
+def _present(value: object) -> object:
     if value is None:
         raise PydanticCustomError("null", "expected a value, not nothing; remove the key")
     return value
@@ -53,6 +53,11 @@ def _as_typed(value: object) -> object:
     return Expanded(value, is_plain=True).typed() if isinstance(value, Expanded) else value
 
 
+def definition_error(text: str) -> PydanticCustomError:
+    """Return the error by which a validator says, in words of its own, what is wrong: they become the problem."""
+    return PydanticCustomError("definition", "{text}", {"text": text})
+
+
 def checked(check: Callable[[str], T]) -> Callable[[str], T]:
     """Return `check` as a validator: what core says of a bad declaration becomes a problem at its place."""
 
@@ -60,7 +65,7 @@ def checked(check: Callable[[str], T]) -> Callable[[str], T]:
         try:
             return check(value)
         except DefinitionError as error:
-            raise PydanticCustomError("definition", "{said}", {"said": str(error)}) from None
+            raise definition_error(str(error)) from None
 
     return validate
 
@@ -106,7 +111,7 @@ def tag_of(value: object) -> str:
 
 
 # A key that may be missing, but not stand there without a value: `allow:` with nothing after it would allow everything.
-Maybe: TypeAlias = Annotated[T | None, BeforeValidator(_said)]
+Maybe: TypeAlias = Annotated[T | None, BeforeValidator(_present)]
 # The constraints stand before what reads the environment, so that the editor's schema has them too.
 Text: TypeAlias = Annotated[str, Strict(), BeforeValidator(_as_text)]
 FilledText: TypeAlias = Annotated[str, Strict(), Field(min_length=1), BeforeValidator(_as_text)]
@@ -155,15 +160,15 @@ Limit: TypeAlias = Annotated[
 ]
 
 
-def rate_limit(said: RateLimitForm | str | None) -> RateLimit | None:
+def rate_limit(limit: RateLimitForm | str | None) -> RateLimit | None:
     """Return the limit that a validated field says."""
-    if said is None or isinstance(said, str):
-        return None if said is None else RateLimit.parse(said)
+    if limit is None or isinstance(limit, str):
+        return None if limit is None else RateLimit.parse(limit)
     return RateLimit(
-        max_calls=said.max_calls,
-        window_s=said.window_seconds,
-        scope=said.scope,
-        when_store_is_down=said.when_store_is_down,
+        max_calls=limit.max_calls,
+        window_s=limit.window_seconds,
+        scope=limit.scope,
+        when_store_is_down=limit.when_store_is_down,
     )
 
 

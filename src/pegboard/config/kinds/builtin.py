@@ -35,18 +35,18 @@ class BuiltinForm(ToolForm):
 
 def declare(tool: Declared[BuiltinForm], build: BuildContext) -> None:
     """Put the tool into the catalog, once its config can be honoured."""
-    said, at = tool.value, tool.at
-    if said.name not in BUILTINS:
-        unknown = f"there is no built-in tool {said.name!r}.{nearest(said.name, BUILTINS, label='Built-in tools')}"
+    form, at = tool.value, tool.at
+    if form.name not in BUILTINS:
+        unknown = f"there is no built-in tool {form.name!r}.{nearest(form.name, BUILTINS, label='Built-in tools')}"
         build.report.add((at / "name").problem(unknown))
         return
-    kind = builtin_kind(said.name)
+    kind = builtin_kind(form.name)
     folder = build.config.path.absolute().parent
     services = Services(
         folder=folder, clock=build.catalog.guards.clock, bounds=build.config.bounds, models=models_of(build)
     )
     try:
-        settings = kind.configured(said.config)
+        settings = kind.configured(form.config)
         entry = kind.entry(settings, services)
     except ValidationError as error:
         build.report.add(*explain(error, at / "config" if (at / "config").exists else at, kind.config))
@@ -55,7 +55,7 @@ def declare(tool: Declared[BuiltinForm], build: BuildContext) -> None:
         build.refused(error, at / "config")
         return
     build.catalog.secrets.extend(settings.secrets())
-    spec = replace(overlaid(entry.spec, tool, build), name=said.called)
+    spec = replace(overlaid(entry.spec, tool, build), name=form.called)
     entry = replace(entry, spec=check_aliases(spec, tool, build), fingerprint="", wire_name="")
     try:
         build.catalog.registry.add(entry)

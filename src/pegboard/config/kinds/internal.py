@@ -56,32 +56,32 @@ def declare(tool: Declared[InternalForm], build: BuildContext) -> None:
 
 def _base(tool: Declared[InternalForm], build: BuildContext) -> ToolEntry | None:
     """Return the function as a tool, still with the words of its own declaration; `None` where there is none."""
-    said, at = tool.value, tool.at
-    registered = build.registered.get(fold(said.name))
-    if said.handler is not None:
+    form, at = tool.value, tool.at
+    registered = build.registered.get(fold(form.name))
+    if form.handler is not None:
         if registered is not None:
             build.report.add(
                 (at / "name").problem(
-                    f"the tool {said.name!r} is declared twice: at {at.origin} and at {registered.spec.origin}. "
+                    f"the tool {form.name!r} is declared twice: at {at.origin} and at {registered.spec.origin}. "
                     "Rename one, or remove `handler:` to describe that function here"
                 )
             )
             return None
-        found = build.resolve(said.handler, at / "handler")
-        return None if found is None else _entry(found, tool, build)
+        target = build.resolve(form.handler, at / "handler")
+        return None if target is None else _entry(target, tool, build)
     if registered is None:
         if not build.missed:
-            near = nearest_one(fold(said.name), build.registered)
+            near = nearest_one(fold(form.name), build.registered)
             build.report.add(
                 (at / "handler").problem(
-                    f"nothing runs {said.name!r}: give `handler: python:module:function`, or register that function "
+                    f"nothing runs {form.name!r}: give `handler: python:module:function`, or register that function "
                     "in a module under `python:`" + (f" (there is {near!r})" if near else "")
                 )
             )
         return None
     if registered.handler is None:
         build.report.add(
-            (at / "name").problem(f"{said.name!r} is made by a builder ({registered.spec.origin}); describe it there")
+            (at / "name").problem(f"{form.name!r} is made by a builder ({registered.spec.origin}); describe it there")
         )
         return None
     build.catalog.registry.remove(registered.qualified_id)
@@ -89,15 +89,15 @@ def _base(tool: Declared[InternalForm], build: BuildContext) -> ToolEntry | None
 
 
 def _entry(
-    found: Callable[..., Any] | ToolEntry, tool: Declared[InternalForm], build: BuildContext
+    target: Callable[..., Any] | ToolEntry, tool: Declared[InternalForm], build: BuildContext
 ) -> ToolEntry | None:
     """Return the tool for what `handler:` names: a function, a class of tools, or a bound specification."""
-    if isinstance(found, ToolEntry):
-        return found
-    if inspect.isclass(found) and issubclass(found, Tool) and not found.is_abstract:
-        return found.tool_entry
+    if isinstance(target, ToolEntry):
+        return target
+    if inspect.isclass(target) and issubclass(target, Tool) and not target.is_abstract:
+        return target.tool_entry
     try:
-        return function_entry(found, ToolOptions())
+        return function_entry(target, ToolOptions())
     except DefinitionError as error:
         build.refused(error, tool.at / "handler")
         return None
@@ -105,10 +105,10 @@ def _entry(
 
 def _with_parameters(entry: ToolEntry, tool: Declared[InternalForm], build: BuildContext) -> ToolEntry | None:
     """Return the entry with the declared parameters, once they fit the function; without any it keeps its own."""
-    said, at = tool.value.parameters, tool.at / "parameters"
-    if said is None:
+    declared, at = tool.value.parameters, tool.at / "parameters"
+    if declared is None:
         return entry
-    schema, problems = read_parameters(said, at)
+    schema, problems = read_parameters(declared, at)
     spec = entry.spec
     problems = problems or list(misfits(schema, spec.input_schema, takes_extra=spec.allow_unknown, at=at))
     build.report.add(*problems)

@@ -1,4 +1,4 @@
-"""Mcp: the tools of an MCP server, under the name of the entry."""
+"""MCP: the tools of an MCP server, under the name of the entry."""
 
 from __future__ import annotations
 
@@ -106,11 +106,11 @@ def declare(tool: Declared[McpForm], build: BuildContext) -> None:
 
 
 def _settings(tool: Declared[McpForm], build: BuildContext) -> ServerSettings:
-    said, server = tool.value, tool.value.mcp
-    spec = overlaid(ToolSpec(name=said.name), tool, build)
+    form, server = tool.value, tool.value.mcp
+    spec = overlaid(ToolSpec(name=form.name), tool, build)
     folder = build.config.path.absolute().parent
     return ServerSettings(
-        name=said.name,
+        name=form.name,
         transport=server.transport,
         command=server.command or "",
         args=server.args,
@@ -140,13 +140,13 @@ def _lock(build: BuildContext) -> LockFile:
     return next(known, None) or LockFile(build.config.path.absolute().parent / LOCK_NAME)
 
 
-def _misplaced(said: McpForm, at: At) -> list[Any]:
+def _misplaced(form: McpForm, at: At) -> list[Any]:
     return [
         (at / key).problem(
             "is said of one tool; an MCP server has its own for each of its tools. Remove it", at_key=True
         )
         for key in keys_of_one_tool()
-        if getattr(said, key) is not None
+        if getattr(form, key) is not None
     ]
 
 

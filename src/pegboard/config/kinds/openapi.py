@@ -1,4 +1,4 @@
-"""Openapi: the operations of an HTTP API, as tools under the name of the entry."""
+"""OpenAPI: the operations of an HTTP API, as tools under the name of the entry."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
 
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
-from pegboard.config.forms.value_types import ConcealedText, FilledText, Form, Maybe, Names
+from pegboard.config.forms.value_types import ConcealedText, FilledText, Form, Maybe, Names, definition_error
 from pegboard.config.kinds.tool_form import ToolForm, guards_of_each_tool, keys_of_one_tool, overlaid
 from pegboard.config.yaml.config_files import read_text
 from pegboard.config.yaml.parser import parse
@@ -53,7 +52,7 @@ class AuthForm(Form):
     def _says_one_authorization(self) -> AuthForm:
         named = any(name.lower() == "authorization" for name in self.headers)
         if sum((self.bearer is not None, self.basic is not None, named)) > 1:
-            raise PydanticCustomError("definition", "{said}", {"said": "more than one Authorization; keep one"})
+            raise definition_error("more than one Authorization; keep one")
         return self
 
 
@@ -80,7 +79,7 @@ class OpenApiForm(ToolForm):
 
 def declare(tool: Declared[OpenApiForm], build: BuildContext) -> None:
     """Add the API to the catalog as a source of tools; a description behind a URL is fetched when it starts."""
-    at, said = tool.at, tool.value.openapi
+    at, api = tool.at, tool.value.openapi
     misplaced = [
         (at / key).problem("is said of one tool; an API has many. Remove it", at_key=True)
         for key in keys_of_one_tool()
@@ -91,8 +90,8 @@ def declare(tool: Declared[OpenApiForm], build: BuildContext) -> None:
         return
     source = OpenApiSource(_settings(tool, build))
     try:
-        if not _is_url(said.spec):
-            path = build.config.path.absolute().parent / said.spec
+        if not _is_url(api.spec):
+            path = build.config.path.absolute().parent / api.spec
             if not path.is_file():
                 raise DefinitionError("is no file; name one relative to this one, or a URL")
             text = read_text(path, max_bytes=build.config.bounds.upstream_list_bytes)
@@ -101,8 +100,8 @@ def declare(tool: Declared[OpenApiForm], build: BuildContext) -> None:
             source.take(text)
         build.catalog.add_source(source)
     except DefinitionError as error:
-        place = at / "openapi" / ("base_url" if said.base_url is not None and "the server" in str(error) else "spec")
-        build.report.add(place.problem(f"{said.spec!r} {error}"))
+        place = at / "openapi" / ("base_url" if api.base_url is not None and "the server" in str(error) else "spec")
+        build.report.add(place.problem(f"{api.spec!r} {error}"))
 
 
 def _is_url(spec: str) -> bool:
@@ -110,15 +109,15 @@ def _is_url(spec: str) -> bool:
 
 
 def _settings(tool: Declared[OpenApiForm], build: BuildContext) -> ApiSettings:
-    said = tool.value.openapi
+    api = tool.value.openapi
     spec = overlaid(ToolSpec(name=tool.value.name), tool, build)
-    auth = said.auth or AuthForm.model_validate({})
+    auth = api.auth or AuthForm.model_validate({})
     return ApiSettings(
         name=tool.value.name,
         read=lambda text: description_value(text, bounds=build.config.bounds),
-        spec=said.spec if _is_url(said.spec) else None,
-        operations=tuple(said.operations),
-        base_url=said.base_url,
+        spec=api.spec if _is_url(api.spec) else None,
+        operations=tuple(api.operations),
+        base_url=api.base_url,
         headers=_headers(auth),
         query=auth.query,
         groups=spec.groups,

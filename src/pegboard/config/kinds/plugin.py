@@ -50,37 +50,37 @@ def plugin_declare(kind: PluginKind) -> Callable[[Declared[Any], BuildContext], 
             return
         settings: Any = None
         if kind.settings is not None:
-            said = getattr(tool.value, "settings", None)
-            settings = kind.settings.model_validate({}) if said is None else said
+            declared = getattr(tool.value, "settings", None)
+            settings = kind.settings.model_validate({}) if declared is None else declared
         place = tool.at / kind.name if (tool.at / kind.name).exists else tool.at
         declaration = Declaration(
             spec=spec, settings=settings, folder=build.config.path.absolute().parent, bounds=build.config.bounds
         )
         try:
-            made: Any = kind.make(declaration)
+            product: Any = kind.make(declaration)
         except (DefinitionError, CallError) as error:
             build.refused(error, place)
             return
         except Exception as error:  # noqa: BLE001 - boundary: foreign code
-            said = " ".join(str(error).split())[:300]
-            build.report.add(place.problem(f"{kind.plugin} failed on this tool: {type(error).__name__}: {said}"))
+            text = " ".join(str(error).split())[:300]
+            build.report.add(place.problem(f"{kind.plugin} failed on this tool: {type(error).__name__}: {text}"))
             return
         try:
-            _take(made, tool, build)
+            _take(product, tool, build)
         except (DefinitionError, CallError) as error:
             build.refused(error, tool.at)
         except TypeError:
-            what = f"{kind.plugin} made a {type(made).__name__} of this tool, and neither a tool nor a source"
+            what = f"{kind.plugin} made a {type(product).__name__} of this tool, and neither a tool nor a source"
             build.report.add(place.problem(what))
 
     return declare
 
 
-def _take(made: Any, tool: Declared[Any], build: BuildContext) -> None:
-    if all(callable(getattr(made, name, None)) for name in ("entries", "state", "start", "stop", "subscribe")):
-        build.catalog.add_source(made)
+def _take(product: Any, tool: Declared[Any], build: BuildContext) -> None:
+    if all(callable(getattr(product, name, None)) for name in ("entries", "state", "start", "stop", "subscribe")):
+        build.catalog.add_source(product)
         return
-    entries = cast("Sequence[Any]", made) if isinstance(made, list | tuple) else [made]
+    entries = cast("Sequence[Any]", product) if isinstance(product, list | tuple) else [product]
     if not all(isinstance(entry, ToolEntry) for entry in entries):
         raise TypeError
     for entry in entries:

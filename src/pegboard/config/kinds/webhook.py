@@ -45,18 +45,18 @@ class WebhookForm(DescribedForm):
 
 def declare(tool: Declared[WebhookForm], build: BuildContext) -> None:
     """Put the tool into the catalog, once its request can be made."""
-    said = tool.value.webhook
+    request = tool.value.webhook
 
     def make(spec: ToolSpec) -> ToolEntry:
         return webhook_entry(
             spec,
             WebhookSettings(
-                url=said.url,
-                method=said.method,
-                headers=said.headers,
-                timeout_s=said.timeout,
-                body=said.body,
-                result=said.result,
+                url=request.url,
+                method=request.method,
+                headers=request.headers,
+                timeout_s=request.timeout,
+                body=request.body,
+                result=request.result,
                 bounds=build.config.bounds,
             ),
         )

@@ -1,4 +1,4 @@
-"""Files: read the files of a config, and find those that it names."""
+"""Config files: read the files of a config, and find those that it names."""
 
 from __future__ import annotations
 
@@ -61,5 +61,5 @@ def find_files(pattern: str, *, beside: Path) -> list[Path]:
 def named_variables(path: Path) -> frozenset[str]:
     """Return every `${VARIABLE}` that a config, or another file of YAML beside it or one folder down, names."""
     files = {path, *path.parent.glob("*.y*ml"), *path.parent.glob("*/*.y*ml")}
-    texts = [said for file in files if isinstance(said := read_text(file), str)]
+    texts = [content for file in files if isinstance(content := read_text(file), str)]
     return frozenset(name for text in texts for name in _VARIABLE.findall(text))

@@ -1,4 +1,4 @@
-"""Parse: YAML 1.2 text to a tree, within bounds, building nothing but text, numbers, lists and mappings."""
+"""Parser: YAML 1.2 text to a tree, within bounds, building nothing but text, numbers, lists and mappings."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ _STANDARD = "tag:yaml.org,2002:"
 _TEXT_TAGS = frozenset({"!", f"{_STANDARD}str"})
 _OWN_TAGS = {SequenceStartEvent: f"{_STANDARD}seq", MappingStartEvent: f"{_STANDARD}map"}
 _WORDS: dict[str, ScalarValue] = {
-    "": None, "~": None, "null": None, "Null": None, "NULL": None,
-    "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
-}  # fmt: skip
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
 _INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NO_NUMBER = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
@@ -112,12 +113,12 @@ def _events(text: str, file: str) -> Iterator[Any]:
 
 
 def _syntax_problem(error: Any, file: str) -> Problem:
-    said = str(error.problem or error.context or "it cannot be read")
-    hint = next((hint for start, hint in _HINTS.items() if said.startswith(start)), "")
+    reason = str(error.problem or error.context or "it cannot be read")
+    hint = next((hint for start, hint in _HINTS.items() if reason.startswith(start)), "")
     place = error.problem_mark or error.context_mark
     mark = Mark(file, 1, 1) if place is None else Mark(file, place.line + 1, place.column + 1)
     context = f" ({error.context} that starts in line {error.context_mark.line + 1})" if error.context_mark else ""
-    return Problem(where=str(mark), message=f"no valid YAML: {said}{context}" + (f"; {hint}" if hint else ""))
+    return Problem(where=str(mark), message=f"no valid YAML: {reason}{context}" + (f"; {hint}" if hint else ""))
 
 
 def _stop(mark: Mark, message: str) -> _StopError:
@@ -228,8 +229,8 @@ class _Composer:
         if self._scalar_keys and isinstance(node, Scalar) and not isinstance(node.value, str):
             node = replace(node, value=node.text)
         if not isinstance(node, Scalar) or not isinstance(node.value, str):
-            said = f"; write '{node.text}' in quotes" if isinstance(node, Scalar) and node.text else ""
-            self._report(node.mark, f"a key must be a text{said}")
+            hint = f"; write '{node.text}' in quotes" if isinstance(node, Scalar) and node.text else ""
+            self._report(node.mark, f"a key must be a text{hint}")
             return Scalar(mark=node.mark, value=None, text="", is_plain=False)
         first = inside.keys.get(node.value)
         inside.is_repeated = first is not None
