@@ -42,7 +42,7 @@ async def refs_command(
         options.terminal.json({"files": len(files), "references": [_as_json(file, dead) for file, dead in references]})
     else:
         for file, dead in references:
-            options.terminal.say(f"{file}:{dead.line}:{dead.column}: {_said(dead)}")
+            options.terminal.say(f"{file}:{dead.line}:{dead.column}: {_in_words(dead)}")
         references_s, files_s = ("" if len(listed) == 1 else "s" for listed in (references, files))
         options.terminal.say(f"{len(references)} dead reference{references_s} in {len(files)} file{files_s}.")
     return Exit.REFUSED if references else Exit.DONE
@@ -75,7 +75,7 @@ def _text(path: Path) -> str:
     return "" if "\0" in text else text
 
 
-def _said(dead: Reference) -> str:
+def _in_words(dead: Reference) -> str:
     if dead.note:
         return f"{dead.name!r}: {dead.note}, write {dead.near!r}"
     return f"no tool {dead.name!r}" + (f"; did you mean {dead.near!r}?" if dead.near else "")

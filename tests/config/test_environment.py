@@ -16,10 +16,10 @@ ENV = {"NAME": "ann", "EMPTY": "", "PORT": "8420", "FLAG": "true", "YAML": "{a: 
 def expand(text: str) -> tuple[object, Environment]:
     root, _ = parse(text, file="f.yaml")
     assert root is not None
-    taking = Environment(ENV)
-    plain = taking.plain(At(root))
+    environment = Environment(ENV)
+    plain = environment.plain(At(root))
     assert isinstance(plain, dict)
-    return plain["v"], taking
+    return plain["v"], environment
 
 
 @pytest.mark.parametrize(
@@ -40,9 +40,9 @@ def expand(text: str) -> tuple[object, Environment]:
     ],
 )
 def test_variables_are_put_in(text: str, value: str) -> None:
-    found, taking = expand(text)
+    found, environment = expand(text)
     assert found == value
-    assert taking.problems == []
+    assert environment.problems == []
 
 
 @pytest.mark.parametrize(
@@ -140,8 +140,8 @@ def echo(text: str) -> str:
 def test_escaping_every_dollar_gives_the_text_itself(text: str) -> None:
     import json
 
-    found, taking = expand(f"v: {json.dumps(text.replace('$', '$$'))}")
+    found, environment = expand(f"v: {json.dumps(text.replace('$', '$$'))}")
     assert found == json.loads(json.dumps(text))
     assert not isinstance(found, Expanded)
-    assert taking.problems == []
-    assert taking.secrets == {}
+    assert environment.problems == []
+    assert environment.secrets == {}
