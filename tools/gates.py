@@ -207,6 +207,143 @@ def typed_imports(node: ast.AST) -> Iterator[str]:
             yield from (f"{inner.module}.{alias.name}" for alias in inner.names)
 
 
+# Where a number that bounds something stands, and what else a number may be: weights and published rules, by module.
+BOUNDS = MODEL + "bounds.py"
+NUMBERS_ELSEWHERE = {
+    "demo.py": "what the demo shows; it guards nothing",
+    "discovery/lint.py": "shares from which a description counts as good; nothing is refused by them",
+    "discovery/search/abstention.py": "weights of the search engine, found by measuring",
+    "discovery/search/ranking.py": "weights of the search engine, found by measuring",
+    "discovery/search/tool_text.py": "weights of the search engine, found by measuring",
+    "server/http_api/problem_details.py": "statuses of HTTP",
+    "providers/compile/strict_limits.py": "what a provider publishes about its own API",
+    "providers/dialect.py": "what a provider publishes about its own API",
+}
+# Parts that are being rewritten; their limits follow them into the one file.
+BOUNDS_TO_COME = ("core/call/", "core/executor.py", "core/registry.py", "core/stepping.py", "catalog.py", "telemetry/")
+NOT_A_LIMIT = re.compile(r"# not a limit: \w")
+# Names that hold a size, a count, a depth or a time.
+MEASURE = re.compile(
+    r"(?:^|_)(?:max|most|limit|timeout|maxsize|maxlen|grace|depth|size|count|length|elapsed|age)(?:_|$)|max_"
+    r"|_(?:s|ms|bytes|chars|items|entries|keys|levels|nodes|workers|connections|tokens|fields)$"
+)
+# What bounds by its first argument.
+BOUNDED_BY_POSITION = frozenset({
+    "timeout", "wait_for", "Semaphore", "BoundedSemaphore", "Queue", "ThreadPoolExecutor", "CapacityLimiter",
+    "create_memory_object_stream",
+})  # fmt: skip
+
+
+def number(node: ast.expr | None) -> float | None:
+    """Return the number that an expression of numbers alone stands for."""
+    match node:
+        case ast.Constant(value=bool()):
+            return None
+        case ast.Constant(value=int(value) | float(value)):
+            return value
+        case ast.Name(id="KIB" | "MIB"):
+            return 1024.0
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            inner = number(operand)
+            return None if inner is None else -inner
+        case ast.BinOp(left=left, right=right):
+            return None if number(left) is None else number(right)
+        case _:
+            return None
+
+
+def bounds_something(node: ast.expr | None) -> bool:
+    """Tell whether a number may be a limit; nothing, one and two are structure: `len(parts) > 1`."""
+    value = number(node)
+    return value is not None and value > 0 and (value > 2 or isinstance(value, float))
+
+
+def is_measured(node: ast.expr) -> bool:
+    """Tell whether an expression is a size, a count, a depth or a time, as far as its name says so."""
+    match node:
+        case ast.Call(func=ast.Name(id="len") | ast.Attribute(attr="count")):
+            return True
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name.islower() and MEASURE.search(name) is not None
+        case ast.BinOp(left=left, right=right):
+            return is_measured(left) or is_measured(right)
+        case _:
+            return False
+
+
+def is_constant(node: ast.Assign | ast.AnnAssign) -> bool:
+    """Tell whether what is assigned to has the name of a constant."""
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    names = [name for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+    return bool(names) and all(name.id.isupper() for name in names)
+
+
+def named_numbers(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the arguments, parameters and members of a node, each with its name."""
+    match node:
+        case ast.keyword(arg=str(name), value=value):
+            yield name, value
+        case ast.Dict(keys=keys, values=values):
+            for key, value in zip(keys, values, strict=True):
+                if isinstance(key, ast.Constant) and isinstance(key.value, str) and key.value.islower():
+                    yield key.value, value
+        case ast.arguments():
+            positional = [*node.posonlyargs, *node.args][len(node.posonlyargs) + len(node.args) - len(node.defaults) :]
+            yield from ((one.arg, default) for one, default in zip(positional, node.defaults, strict=True))
+            for one, default in zip(node.kwonlyargs, node.kw_defaults, strict=True):
+                if default is not None:
+                    yield one.arg, default
+        case _:
+            return
+
+
+def numbers(tree: ast.Module) -> Iterator[ast.expr]:
+    """Yield every number that stands where a limit does.
+
+    These are: constants of a module; what a size, count, depth or time is compared with; arguments, defaults and
+    members whose name is one; the argument of what bounds by it. Not: slices, which cut what is shown and refuse
+    nothing; examples; and the fields of forms and settings, which are options, documented with their defaults.
+    """
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and is_constant(node):
+            values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+            # Below zero are the codes of JSON-RPC.
+            yield from (value for value in values if value is not None and (number(value) or -1) > 0)
+    nodes = [*ast.walk(tree)]
+    shown = [node for node in nodes if isinstance(node, ast.keyword) and node.arg == "examples"]
+    examples = {id(inner) for example in shown for inner in ast.walk(example)}
+    for node in nodes:
+        if id(node) in examples:
+            continue
+        yield from (value for name, value in named_numbers(node) if MEASURE.search(name) and bounds_something(value))
+        match node:
+            case ast.Compare(left=left, comparators=others) if any(map(is_measured, [left, *others])):
+                yield from filter(bounds_something, [left, *others])
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=values) if (
+                name in BOUNDED_BY_POSITION
+            ):
+                yield from filter(bounds_something, values)
+            case _:
+                pass
+
+
+def limits(root: Path) -> Iterator[str]:
+    """Every limit stands in one file; a number elsewhere that only looks like one says why it is none."""
+    for path in python_files(root, SRC):
+        name = path.relative_to(root).as_posix()
+        inner = name.removeprefix(SRC)
+        if name == BOUNDS or inner in NUMBERS_ELSEWHERE or inner.startswith(BOUNDS_TO_COME):
+            continue
+        lines = path.read_text(encoding="utf-8").splitlines()
+        by_line: dict[int, list[str]] = {}
+        for node in numbers(parsed(path)):
+            by_line.setdefault(node.lineno, []).append(ast.unparse(node))
+        for line, shown in sorted(by_line.items()):
+            if not NOT_A_LIMIT.search(lines[line - 1]):
+                what = ", ".join(shown)
+                yield f"{name}:{line}: {what} bounds something: name it in model/bounds.py, or `# not a limit: why`"
+
+
 def silenced(root: Path) -> Iterator[str]:
     """A silenced check is an exception, and an exception has a reason."""
     for path in python_files(root, SRC):
@@ -251,6 +388,7 @@ GATES: tuple[Gate, ...] = (
     raw_files,
     raw_ways_out,
     late_imports,
+    limits,
     silenced,
     addresses,
 )

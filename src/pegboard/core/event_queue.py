@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
+from pegboard.model.bounds import QUEUED_EVENTS
 from pegboard.model.event import Event
 
 
 class EventQueue:
     """An observer that is read as an async iterator; when full, the oldest events are dropped and counted."""
 
-    def __init__(self, *, max_events: int = 1_000) -> None:
+    def __init__(self, *, max_events: int = QUEUED_EVENTS) -> None:
         self._events: asyncio.Queue[Event | None] = asyncio.Queue(max_events)
         self.dropped = 0
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import islice
 
+from pegboard.model.bounds import GLOBS_REMEMBERED, NAMES_COMPARED
 from pegboard.model.error import DefinitionError
 
-MAX_NAME_CHARS = 64
+MAX_NAME_CHARS = 64  # not a limit: what every provider takes
 _TOOL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NAMESPACE = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
@@ -85,7 +86,7 @@ def wire_names(tools: Sequence[tuple[str, str, bool]]) -> list[str]:
             settled[i] = shortened(wanted[i], f"{tools[i][0]}.{tools[i][1]}")
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=GLOBS_REMEMBERED)
 def _glob(pattern: str) -> Callable[[str], object]:
     return re.compile(fnmatch.translate(fold(pattern))).match
 
@@ -99,7 +100,9 @@ def nearest_one(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that `name` was probably meant to be."""
     # Comparing is quadratic in length: only names of about the same length are worth it, and only so many.
     likely = (item for item in known if abs(len(item) - len(name)) <= 3 + len(item) // 4)
-    return next(iter(difflib.get_close_matches(name[: MAX_NAME_CHARS * 2], list(islice(likely, 500)), n=1)), None)
+    return next(
+        iter(difflib.get_close_matches(name[: MAX_NAME_CHARS * 2], list(islice(likely, NAMES_COMPARED)), n=1)), None
+    )
 
 
 def nearest(name: str, known: Iterable[str], *, label: str) -> str:
@@ -108,5 +111,6 @@ def nearest(name: str, known: Iterable[str], *, label: str) -> str:
     near = nearest_one(name, names)
     if near:
         return f" Did you mean {near!r}?"
-    listed = ", ".join(names[:20]) + (f", +{len(names) - 20} more" if len(names) > 20 else "")
+    more = f", +{len(names) - 20} more" if len(names) > 20 else ""  # not a limit: how many are shown
+    listed = ", ".join(names[:20]) + more
     return f" {label}: {listed or 'none'}."

@@ -14,7 +14,7 @@ from pegboard.model.secret import Secret
 
 REDACTED = "[redacted]"
 # A shorter value would blot out ordinary text wherever it happens to occur.
-_MIN_CHARS = 4
+_MIN_CHARS = 4  # not a limit: a shorter one is an ordinary word
 
 
 def _spellings(value: str) -> Iterable[str]:

@@ -13,22 +13,21 @@ import orjson
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.digests import digest
-from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
+from pegboard.model.bounds import DEFAULT_BOUNDS, PATTERN_STEPS, PROBLEMS, SCHEMAS_REMEMBERED, Bounds
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
 # Linear time first; patterns that need look-around run with a step limit instead.
 _LINEAR = jsonschema_rs.RegexOptions()
-_BACKTRACKING = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000)
+_BACKTRACKING = jsonschema_rs.FancyRegexOptions(backtrack_limit=PATTERN_STEPS)
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KEY_END = re.compile(rb'(?<!\\)"\s*:')
 _LONG_NUMBER = re.compile(rb"\d{19}")
 # What CPython compares fastest.
-_LEAST, _MOST = -(1 << 30) + 1, (1 << 30) - 1
+_LEAST, _MOST = -(1 << 30) + 1, (1 << 30) - 1  # not a limit: what CPython compares fastest
 _SHORT = frozenset({int, bool})
 _SHARED = frozenset({str, int, bool, float, type(None)})
-_VALUE_CHARS = 80
-_MAX_PROBLEMS = 50
+_VALUE_CHARS = 80  # not a limit: how much of a value is shown
 
 
 class ArgumentProblem(NamedTuple):
@@ -66,13 +65,12 @@ class Compiled:
         found: list[ArgumentProblem] = []
         for error in self.validator.iter_errors(value):
             found.extend(_explain(error, value))
-            if len(found) >= _MAX_PROBLEMS:
+            if len(found) >= PROBLEMS:
                 break
-        return found[:_MAX_PROBLEMS]
+        return found[:PROBLEMS]
 
 
-_MAX_COMPILED = 20_000
-_compiled = BoundedCache[str, Compiled](max_entries=_MAX_COMPILED)
+_compiled = BoundedCache[str, Compiled](max_entries=SCHEMAS_REMEMBERED)
 
 
 def _refuse(uri: str) -> JSONValue:
@@ -175,7 +173,7 @@ def check_bounds(value: JSONValue, *, bounds: Bounds = DEFAULT_BOUNDS) -> int:
 
 def is_small(value: JSON) -> bool:
     """Tell whether an object needs no further look: a few short scalars, as most arguments are."""
-    if len(value) > 64:
+    if len(value) > 64:  # not a limit: a larger object is looked at in full
         return False
     for key, item in value.items():
         if type(key) is not str:

@@ -1,4 +1,4 @@
-"""Bounds: every limit, in one place. Config `limits:` changes them by these names."""
+"""Bounds: every limit, in one place. Those of `Bounds` an operator may change: config `limits:` names them so."""
 
 from __future__ import annotations
 
@@ -56,7 +56,74 @@ class Bounds:
 
 DEFAULT_BOUNDS = Bounds()
 
-# ---- What nobody needs to change: no config names it. Room by room, innermost first; units stand in the names
+# ---- What nobody needs to change: room by room, innermost first. Each comment reads on from its name.
+
+# -- core: what every judge needs
+GLOBS_REMEMBERED = 4_096  # compiled
+NAMES_COMPARED = 500  # with one that is not known, for the nearest
+SCHEMAS_REMEMBERED = 20_000  # compiled
+PATTERN_STEPS = 10_000  # of a regular expression that needs look-around, on one value
+PROBLEMS = 50  # told of one set of arguments
+QUEUED_EVENTS = 1_000  # for one reader; the oldest go
+NO_LIMIT_S = 3.0e7  # about a year; stands for no deadline of its own
+
+# -- egress: files
+PATH_CHARS = 4096  # of a path, as Linux has it
+FILE_LOCK_TRIES = 100  # for a file that somebody else has locked ...
+FILE_LOCK_PAUSE_S = 0.02  # ... with so long between them
+LISTED_FILES = 1_000  # of one folder
+READ_TEXT_CHARS = 50_000  # of one file, unless the reader says otherwise
+
+# -- egress: processes
+KILL_S = 2.0  # for what was killed to be gone
+STOP_GRACE_S = 2.0  # for a program that was asked to end, before it is killed
+PIPE_WAITING_BYTES = 1 * MIB  # complete lines that wait for their reader; past this the program has to wait
+PIPE_LINE_COST_BYTES = 64  # the memory that each line costs beside its text
+PIPE_LINGER_S = 0.25  # for what a program wrote before it died; a descendant that keeps the pipe open gets this long
+SANDBOX_MEMORY_BYTES = 256 * MIB  # of a child that runs one function, unless the caller says otherwise ...
+SANDBOX_OUTPUT_BYTES = 1 * MIB  # ... and of what it answers
+
+# -- egress: HTTP
+GIVEN_AWAY_SECRET_CHARS = 8  # the beginning of a secret that gives it away; foreign text may have been cut in it
+ADDRESSES_TRIED = 4  # of one host name
+NAME_LOOKUPS = 8  # at once, in threads of their own
+CONNECT_S = 10.0  # for one connection
+CONNECTIONS = 100  # of one client, at once ...
+IDLE_CONNECTIONS = 20  # ... and of them, kept for the next request ...
+IDLE_CONNECTION_S = 5.0  # ... for this long
+LONGEST_RETRY_AFTER_S = 999_999.0  # that `Retry-After` is believed
+
+# -- providers: compilation of schemas
+PROVIDER_LISTS = 256  # lists of visible tools as bytes, remembered for one snapshot
+RULE_CHARS = 200  # of a rule that a target cannot have and a description tells instead
+COMPILED_PLACES = 2_000  # of a schema with all references followed
+INLINED_BYTES = 256 * KIB  # of definitions written out; one that is referred to often would fill the request
+UNROLLED_LEVELS = 2  # of a schema that contains itself
+
+# -- providers: repair of arguments
+REPAIRED_BYTES = 64 * KIB  # larger arguments are refused as they are: each guess looks at all of them
+REPAIR_TRIES = 200  # of one call ...
+REPAIR_LEAST_TRIES = 8  # ... and of one with large arguments
+GUESSED_KEYS = 50  # of one object, compared with its properties
+REPAIRED_FAULTS = 100  # more are not repaired
+REPAIR_LOOKED_AT_BYTES = 256 * KIB  # by all tries together: the larger the arguments, the fewer tries
+REPAIR_STEPS_IN_A_BRANCH = 8  # of one alternative of a schema
+REPAIRED_FENCE_CHARS = 1 << 16  # a longer text is not looked at for a fence around JSON
+
+# -- auth
+CLAIM_CHARS = 256  # of what a template makes of claims
+JWKS_FRESH_S = 600.0  # that keys are used without asking again; one that was taken back is good for no longer
+JWKS_STALE_S = 3_600.0  # that keys are used while the issuer does not answer
+JWKS_PAUSE_S = 5.0  # between two fetches: invented key ids must not make us ask again and again
+JWKS_FETCH_S = 5.0  # for one fetch
+JWKS_BYTES = 256 * KIB  # of one answer
+JWKS_KEYS = 100  # of one issuer
+KEY_FILE_SETTLED_S = 2.5  # a file written within this time may change again unseen: clocks of file systems are coarse
+KEY_FILE_BUSY_MS = 2_000  # that the file of API keys may be locked by somebody else
+TOKEN_CHARS = 16 * KIB  # of a JWT
+TOKEN_LEEWAY_S = 30  # by which the issuer's clock may differ
+TOKEN_KEYS_TRIED = 4  # of one token's key id
+TOKEN_KEYS_REMEMBERED = 64  # ready for use
 
 # -- sources: the tools of a client
 CONSENT_ARGUMENTS_CHARS = 1_000  # arguments of a client's tool that its person is shown
@@ -69,7 +136,7 @@ SERVICE_EXCERPT_READ_CHARS = 65_536  # of such an answer, searched for secrets
 WEBHOOK_RESULT_S = 1.0  # for the expression that picks the result out of an answer
 WEBHOOK_INLINE_RESULT_BYTES = 16_384  # a larger answer is picked from in a thread, where it holds up nobody
 OPENAPI_FETCH_S = 30.0  # for fetching a description
-OPENAPI_SOON_FAILURES = 5  # so many failed fetches in, its tools are still called `soon there`
+OPENAPI_SOON_FAILURES = 5  # failed fetches, after which its operations no longer count as soon to come
 OPENAPI_RETRY_WAITS_S = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0)  # between failed fetches; the last again and again
 OPENAPI_REF_HOPS = 20  # references that lead to references
 OPENAPI_NAME_BYTES = 256  # of an operation, before it is made a tool's name
@@ -150,64 +217,6 @@ SQL_ROWS_AHEAD = 10  # of one statement, held beside those of the answer
 SQLITE_MEMORY_BYTES = 256 * MIB  # of all statements of the process together: SQLite does not count them apart
 SQLITE_VALUE_BYTES = 4 * MIB  # that one function may make
 SQLITE_TRIM_CHARS = 1_000  # different ones to trim
-
-# -- egress: files
-PATH_CHARS = 4096  # of a path, as Linux has it
-FILE_LOCK_TRIES = 100  # for a file that somebody else has locked ...
-FILE_LOCK_PAUSE_S = 0.02  # ... with so long between them
-LISTED_FILES = 1_000  # of one folder
-READ_TEXT_CHARS = 50_000  # of one file, unless the reader says otherwise
-
-# -- egress: processes
-KILL_S = 2.0  # for what was killed to be gone
-STOP_GRACE_S = 2.0  # for a program that was asked to end, before it is killed
-PIPE_WAITING_BYTES = 1 * MIB  # complete lines that wait for their reader; past this the program has to wait
-PIPE_LINE_COST_BYTES = 64  # the memory that each line costs beside its text
-PIPE_LINGER_S = 0.25  # for what a program wrote before it died; a descendant that keeps the pipe open gets this long
-SANDBOX_MEMORY_BYTES = 256 * MIB  # of a child that runs one function, unless the caller says otherwise ...
-SANDBOX_OUTPUT_BYTES = 1 * MIB  # ... and of what it answers
-
-# -- egress: HTTP
-GIVEN_AWAY_SECRET_CHARS = 8  # the beginning of a secret that gives it away; foreign text may have been cut in it
-ADDRESSES_TRIED = 4  # of one host name
-NAME_LOOKUPS = 8  # at once, in threads of their own
-CONNECT_S = 10.0  # for one connection
-CONNECTIONS = 100  # of one client, at once ...
-IDLE_CONNECTIONS = 20  # ... and of them, kept for the next request ...
-IDLE_CONNECTION_S = 5.0  # ... for this long
-LONGEST_RETRY_AFTER_S = 999_999.0  # that `Retry-After` is believed
-
-# -- providers: compilation of schemas
-PROVIDER_LISTS = 256  # lists of visible tools as bytes, remembered for one snapshot
-RULE_CHARS = 200  # of a rule that a target cannot have and a description tells instead
-COMPILED_PLACES = 2_000  # of a schema with all references followed
-INLINED_BYTES = 256 * KIB  # of definitions written out; one that is referred to often would fill the request
-UNROLLED_LEVELS = 2  # of a schema that contains itself
-
-# -- providers: repair of arguments
-REPAIRED_BYTES = 64 * KIB  # larger arguments are refused as they are: each guess looks at all of them
-REPAIR_TRIES = 200  # of one call ...
-REPAIR_LEAST_TRIES = 8  # ... and of one with large arguments
-GUESSED_KEYS = 50  # of one object, compared with its properties
-REPAIRED_FAULTS = 100  # more are not repaired
-REPAIR_LOOKED_AT_BYTES = 256 * KIB  # by all tries together: the larger the arguments, the fewer tries
-REPAIR_STEPS_IN_A_BRANCH = 8  # of one alternative of a schema
-REPAIRED_FENCE_CHARS = 1 << 16  # a longer text is not looked at for a fence around JSON
-
-# -- auth
-CLAIM_CHARS = 256  # of what a template makes of claims
-JWKS_FRESH_S = 600.0  # that keys are used without asking again; one that was taken back is good for no longer
-JWKS_STALE_S = 3_600.0  # that keys are used while the issuer does not answer
-JWKS_PAUSE_S = 5.0  # between two fetches: invented key ids must not make us ask again and again
-JWKS_FETCH_S = 5.0  # for one fetch
-JWKS_BYTES = 256 * KIB  # of one answer
-JWKS_KEYS = 100  # of one issuer
-KEY_FILE_SETTLED_S = 2.5  # a file written within this time may change again unseen: clocks of file systems are coarse
-KEY_FILE_BUSY_MS = 2_000  # that the file of API keys may be locked by somebody else
-TOKEN_CHARS = 16 * KIB  # of a JWT
-TOKEN_LEEWAY_S = 30  # by which the issuer's clock may differ
-TOKEN_KEYS_TRIED = 4  # of one token's key id
-TOKEN_KEYS_REMEMBERED = 64  # ready for use
 
 # -- limits: the shared store
 LIMIT_STORE_SILENCE_S = 0.03  # of the store; with what else a decision takes, that stays below 50 ms

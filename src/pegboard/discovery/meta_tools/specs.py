@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from pegboard.discovery.meta_tools.intent import CONTEXT_SCHEMA
-from pegboard.model.bounds import SEARCH_QUERIES
+from pegboard.model.bounds import NO_LIMIT_S, SEARCH_QUERIES
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import Annotations, ToolSpec
 
@@ -27,10 +27,6 @@ class MetaNames(NamedTuple):
         return cls(*(rename.get(name, name) for name in cls()))
 
 
-# Each call of a batch has its own limit, and a person who is asked may take as long as the request lives.
-_NO_LIMIT_S = 3.0e7
-
-
 def spec_of(
     name: str,
     names: MetaNames,
@@ -45,8 +41,9 @@ def spec_of(
     if name == names.use:
         schema = use_schema(max_calls=max_calls, require_context=require_context)
         described = use_description(names)
+        # Each call of a batch has its own limit, and a person who is asked may take as long as the request lives.
         return ToolSpec(
-            name=name, namespace=namespace, description=described, input_schema=schema, timeout_s=_NO_LIMIT_S
+            name=name, namespace=namespace, description=described, input_schema=schema, timeout_s=NO_LIMIT_S
         )
     is_get = name == names.get
     return ToolSpec(
