@@ -22,7 +22,7 @@ OF_EXTRAS: dict[str, set[str]] = {
     "postgres": {
         "sources/builtin/postgres_engine.py",
         "sources/builtin/postgres_connection.py",
-        "sources/builtin/postgres_placeholders.py",
+        "sources/builtin/postgres_statement.py",
     },
     "redis": {"limits/redis_store.py"},
     "tools": {

@@ -18,7 +18,7 @@ from pegboard.config.yaml.config_files import find_files
 from pegboard.core.ports import Source
 from pegboard.model.bounds import RELOAD_INTERVAL_S, RELOAD_RETIRE_S
 from pegboard.model.error import DefinitionError, PegboardError, Problem
-from pegboard.sources.builtin.kind import Lasting
+from pegboard.sources.builtin.kind import StatefulHandler
 
 log = logging.getLogger("pegboard")
 # What tells two contents of a file apart without reading it; `None` where there is none.
@@ -199,7 +199,7 @@ def _carry_on(made: Catalog, before: Catalog) -> None:
     known = before.snapshot()
     for entry in made.snapshot().entries:
         old = known.find(entry.qualified_id)
-        if old is not None and isinstance(entry.handler, Lasting):
+        if old is not None and isinstance(entry.handler, StatefulHandler):
             entry.handler.carry_on(old.handler)
 
 

@@ -1,4 +1,4 @@
-"""Redis limits: the moving window, counted in a Redis or Valkey that several processes share. Needs `pegboard[redis]`.
+"""Redis store: the moving window of limits, counted in a Redis or Valkey that processes share. Needs `pegboard[redis]`.
 
 The package `limits` brings connections, keys and the form of its moving window; the script is ours, as the library
 charges one window at a time, in whole seconds, and cannot give a charge back. See docs/decisions/0007.
@@ -69,7 +69,7 @@ class RedisLimitStore:
         text = uri.reveal() if isinstance(uri, Secret) else uri
         self._uri = "async+" + text.replace("valkey", "redis", 1) if text.startswith("valkey") else "async+" + text
         self._prefix, self._clock = key_prefix, wall_clock
-        self._place = _place(self._uri.removeprefix("async+"))
+        self._shown_uri = _shown(self._uri.removeprefix("async+"))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._failed, self._answers = float("-inf"), 0
         self._open()
@@ -88,8 +88,8 @@ class RedisLimitStore:
         bridge: Any = self._storage.bridge
         self._ask_all = bridge.get_connection().register_script(_ASK_ALL)
         self._key: Callable[[str], str] = bridge.prefixed_key
-        # More callers than lanes wait for their turn here, and not for a connection: what waits for us is no silence.
-        self._lanes = asyncio.Semaphore(LIMIT_STORE_QUESTIONS)
+        # More callers than slots wait for their turn here, and not for a connection: what waits for us is no silence.
+        self._slots = asyncio.Semaphore(LIMIT_STORE_QUESTIONS)
 
     async def wait_s(self, hits: Hits, *, charge: bool) -> float | None:
         """Return seconds until one more call fits all windows, 0.0 if now, `None` if never; see `ports.LimitStore`.
@@ -105,23 +105,23 @@ class RedisLimitStore:
             if self._loop is not None:
                 self._open()
             self._loop = loop
-        async with self._lanes:
+        async with self._slots:
             if self._failed >= began:
-                raise ConnectionError(f"{self._place} did not answer")
+                raise ConnectionError(f"{self._shown_uri} did not answer")
             try:
-                wait_s = await self._patiently(self._decide(hits, charge=charge))
+                wait_s = await self._within_patience(self._decide(hits, charge=charge))
             except ResponseError as error:
                 # Its answer to this one call: the others are not concerned.
-                raise ConnectionError(f"{self._place} refused: {error}") from error
+                raise ConnectionError(f"{self._shown_uri} refused: {error}") from error
             except (RedisError, OSError) as error:
                 self._failed = time.monotonic()
                 is_silent = isinstance(error, TimeoutError)
                 why = f" within {LIMIT_STORE_SILENCE_S * 1000:g} ms" if is_silent else f": {error}"
-                raise ConnectionError(f"{self._place} did not answer{why}") from error
+                raise ConnectionError(f"{self._shown_uri} did not answer{why}") from error
             self._answers += 1
             return wait_s
 
-    async def _patiently(self, asked: Awaitable[float]) -> float:
+    async def _within_patience(self, answer: Awaitable[float]) -> float:
         """Return the answer, or give up after `LIMIT_STORE_SILENCE_S` in which the store answered nobody.
 
         Waits in steps: a loop that was held up loses one step by it and still reads the answer that came meanwhile.
@@ -129,23 +129,23 @@ class RedisLimitStore:
         Raises:
             TimeoutError: there was none.
         """
-        asking = asyncio.ensure_future(asked)
-        asking.add_done_callback(_retrieve)
+        pending = asyncio.ensure_future(answer)
+        pending.add_done_callback(_retrieve)
         silent, answers = 0, self._answers
         try:
             while silent < _STEPS:
-                await asyncio.wait({asking}, timeout=LIMIT_STORE_SILENCE_S / _STEPS)
-                if asking.done():
-                    return asking.result()
+                await asyncio.wait({pending}, timeout=LIMIT_STORE_SILENCE_S / _STEPS)
+                if pending.done():
+                    return pending.result()
                 silent = silent + 1 if answers == self._answers else 0
                 answers = self._answers
         finally:
-            asking.cancel()
+            pending.cancel()
         raise TimeoutError
 
     async def _decide(self, hits: Hits, *, charge: bool) -> float:
         keys = [self._key(orjson.dumps(key).decode()) for key, _ in hits]
-        windows = [str(said) for _, limit in hits for said in (limit.max_calls, limit.window_s)]
+        windows = [str(value) for _, limit in hits for value in (limit.max_calls, limit.window_s)]
         wait_s: Any = await self._ask_all(keys, [repr(self._clock()), "charge" if charge else "look", *windows])
         return float(wait_s)
 
@@ -155,11 +155,11 @@ class RedisLimitStore:
         await client.get_connection().aclose()
 
 
-def _place(uri: str) -> str:
+def _shown(uri: str) -> str:
     """Return what may be shown of a URI: neither user nor password.
 
     Raises:
-        DefinitionError: it is none of a Redis or Valkey.
+        DefinitionError: it is not one of a Redis or Valkey.
     """
     try:
         parts = urlsplit(uri)
@@ -174,7 +174,7 @@ def _place(uri: str) -> str:
     return f"the limit store at {host}:{port}" if host else f"the limit store at {parts.path!r}"
 
 
-def _retrieve(asked: asyncio.Future[float]) -> None:
+def _retrieve(pending: asyncio.Future[float]) -> None:
     """Look at an error that nobody waits for any more, lest asyncio complain of it."""
-    if not asked.cancelled():
-        asked.exception()
+    if not pending.cancelled():
+        pending.exception()

@@ -71,11 +71,11 @@ def builtin_entry(
     config: Mapping[str, JSONValue] | None = None,
     as_name: str | None = None,
     services: Services | None = None,
-    **said: Any,
+    **fields: Any,
 ) -> ToolEntry:
     """Return the built-in tool `name` with a config, ready to register.
 
-    `as_name` calls it otherwise, so that one tool may stand there with several configs. `said` are other fields of
+    `as_name` calls it otherwise, so that one tool may stand there with several configs. `fields` are other fields of
     its declaration, e.g. `groups`.
 
     Raises:
@@ -87,7 +87,7 @@ def builtin_entry(
     except ValidationError as error:
         raise DefinitionError([_problem(name, kind, fault) for fault in error.errors(include_input=False)]) from None
     entry = kind.entry(settings, services or Services())
-    return replace(entry, spec=replace(entry.spec, name=as_name or name, **said), fingerprint="", wire_name="")
+    return replace(entry, spec=replace(entry.spec, name=as_name or name, **fields), fingerprint="", wire_name="")
 
 
 def _problem(name: str, kind: BuiltinKind[Any], fault: Any) -> Problem:

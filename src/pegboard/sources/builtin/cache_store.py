@@ -53,7 +53,7 @@ SPEC = tool_spec(
 Scope = tuple[str | None, ...]
 
 
-class Kept(NamedTuple):
+class CachedValue(NamedTuple):
     """A value as JSON, and when it is to be forgotten on the cache's clock."""
 
     text: bytes
@@ -68,21 +68,21 @@ class Cache:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._scopes: dict[Scope, OrderedDict[str, Kept]] = {}
+        self._scopes: dict[Scope, OrderedDict[str, CachedValue]] = {}
         self._bytes: Counter[Scope] = Counter()
         self._total_bytes = 0
 
-    def get(self, scope: Scope, key: str) -> Kept | None:
-        """Return what is kept, unless it is too old; it counts as used now."""
+    def get(self, scope: Scope, key: str) -> CachedValue | None:
+        """Return the value, unless it is too old; it counts as used now."""
         values = self._scopes.get(scope)
-        kept = None if values is None else values.get(key)
-        if values is None or kept is None:
+        cached = None if values is None else values.get(key)
+        if values is None or cached is None:
             return None
-        if kept.is_expired(self._clock()):
+        if cached.is_expired(self._clock()):
             self.delete(scope, key)
             return None
         values.move_to_end(key)
-        return kept
+        return cached
 
     def set(self, scope: Scope, key: str, text: bytes, ttl_s: float | None, *, config: CacheConfig) -> None:
         """Keep a value; older ones of the same scope make room for it.
@@ -99,15 +99,15 @@ class Cache:
         while self._total_bytes + size > cap or len(self._scopes.get(scope, ())) >= config.max_entries:
             self.delete(scope, next(iter(self._scopes[scope])))
         expires_s = None if ttl_s is None else self._clock() + ttl_s
-        self._scopes.setdefault(scope, OrderedDict())[key] = Kept(text, expires_s)
+        self._scopes.setdefault(scope, OrderedDict())[key] = CachedValue(text, expires_s)
         self._count(scope, size)
 
     def delete(self, scope: Scope, key: str) -> None:
         """Forget a value, if there is one."""
         values = self._scopes.get(scope)
-        kept = None if values is None else values.pop(key, None)
-        if kept is not None:
-            self._count(scope, -_cost(key, kept.text))
+        cached = None if values is None else values.pop(key, None)
+        if cached is not None:
+            self._count(scope, -_cost(key, cached.text))
         if not values:
             self._scopes.pop(scope, None)
             self._bytes.pop(scope, None)
@@ -118,12 +118,14 @@ class Cache:
 
     def _forget_expired(self) -> None:
         now = self._clock()
-        found = [(scope, key) for scope, kept in self._scopes.items() for key in kept if kept[key].is_expired(now)]
-        for scope, key in found:
+        expired = [
+            (scope, key) for scope, values in self._scopes.items() for key in values if values[key].is_expired(now)
+        ]
+        for scope, key in expired:
             self.delete(scope, key)
 
 
-class Store:
+class CacheStore:
     """The handler. Its limits are those of its own config; its values outlive a change of that."""
 
     def __init__(self, config: CacheConfig, cache: Cache) -> None:
@@ -131,7 +133,7 @@ class Store:
 
     def carry_on(self, before: object) -> None:
         """Share the values of the handler of before, unless other people share them now."""
-        if isinstance(before, Store) and before._config.scope == self._config.scope:
+        if isinstance(before, CacheStore) and before._config.scope == self._config.scope:
             self._cache = before._cache
 
     def __call__(self, ctx: CallContext, args: JSON) -> JSON:
@@ -139,23 +141,23 @@ class Store:
         scope, key, cache = _scope(ctx, self._config.scope), args["key"], self._cache
         if args["action"] == "set":
             text = _as_json(args, self._config.max_value_bytes)
-            found = cache.get(scope, key) is not None
+            was_there = cache.get(scope, key) is not None
             cache.set(scope, key, text, args.get("ttl_s"), config=self._config)
-            return {"key": key, "found": found}
+            return {"key": key, "found": was_there}
         if "value" in args or "ttl_s" in args:
             text = f"'value' and 'ttl_s' belong to action 'set', not {args['action']!r}. Leave them out."
             raise CallError("invalid_arguments", text)
-        kept = cache.get(scope, key)
+        cached = cache.get(scope, key)
         if args["action"] == "delete":
             cache.delete(scope, key)
-            return {"key": key, "found": kept is not None}
-        value: JSONValue = None if kept is None else orjson.loads(kept.text)
-        return {"key": key, "found": kept is not None, "value": value}
+            return {"key": key, "found": cached is not None}
+        value: JSONValue = None if cached is None else orjson.loads(cached.text)
+        return {"key": key, "found": cached is not None, "value": value}
 
 
 def make(config: CacheConfig, services: Services) -> Handler:
     """Return the handler, on a cache of its own."""
-    return Store(config, Cache(services.clock))
+    return CacheStore(config, Cache(services.clock))
 
 
 def _cost(key: str, text: bytes) -> int:

@@ -57,7 +57,7 @@ def _unknown(name: str) -> str:
     # People name a city: compare with the last part too.
     near = [zone for zone in zones if zone.lower().rpartition("/")[2] == wanted.rpartition("/")[2]]
     folded = {zone.lower(): zone for zone in zones}
-    near += [folded[found] for found in difflib.get_close_matches(wanted, folded, n=3, cutoff=0.6)]
+    near += [folded[match] for match in difflib.get_close_matches(wanted, folded, n=3, cutoff=0.6)]
     listed = ", ".join(repr(zone) for zone in list(dict.fromkeys(near))[:3])
     advice = f"Did you mean {listed}?" if listed else "Use an IANA name, such as 'Europe/Berlin' or 'UTC'."
     return f"There is no time zone {name!r}. {advice}"

@@ -1,4 +1,4 @@
-"""Documents: what rag_query and rag_ingest share: the store of the context, and its space."""
+"""Document space: what rag_query and rag_ingest share: the store of the context, and its space."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from pegboard.core.ports import DocumentStore
 from pegboard.model.context import ToolContext
 from pegboard.model.error import CallError
 from pegboard.model.tool import ToolSpec
-from pegboard.sources.builtin.kind import BuiltinConfig, Services
-from pegboard.sources.builtin.requirements import asked
+from pegboard.sources.builtin.kind import BuiltinConfig, Services, available_where
 
 COLLECTION: Final = "^[A-Za-z0-9_.-]{1,64}$"
 Collection = Annotated[str, Field(pattern=COLLECTION)]
@@ -31,7 +30,7 @@ def store_of(ctx: ToolContext) -> DocumentStore:
 
 def hidden_without_store(config: BuiltinConfig, spec: ToolSpec, services: Services) -> ToolSpec:
     """Return the declaration, hidden while there is no store."""
-    return asked(
+    return available_where(
         spec,
         "the host supplies a document store (services: documents)",
         lambda ctx: ctx.services.get("documents") is not None,

@@ -9,12 +9,12 @@ from urllib.parse import parse_qs, urlsplit
 from pegboard.model.bounds import SEARCH_HIT_CHARS, SEARCH_LINK_FIELDS
 
 
-def hits(order: dict[str, Any], payload: bytes) -> list[dict[str, str]]:
-    """Return title, url and snippet of each result on the page in `payload` (UTF-8), `order["max_hits"]` at most."""
+def hits(request: dict[str, Any], payload: bytes) -> list[dict[str, str]]:
+    """Return title, url and snippet of each result on the page in `payload` (UTF-8), `request["max_hits"]` at most."""
     page = _Page()
     page.feed(payload.decode("utf-8", "replace"))
     page.close()
-    most: int = order["max_hits"]
+    most: int = request["max_hits"]
     return [{name: text[:SEARCH_HIT_CHARS] for name, text in hit.items()} for hit in page.hits[:most]]
 
 
@@ -28,12 +28,12 @@ class _Page(HTMLParser):
         self._depth = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        classes = (given.get("class") or "").split()
+        attributes = dict(attrs)
+        classes = (attributes.get("class") or "").split()
         if self._field:
             self._depth += tag == self._tag
         elif "result__a" in classes:
-            self.hits.append({"title": "", "url": _target(given.get("href") or ""), "snippet": ""})
+            self.hits.append({"title": "", "url": _target(attributes.get("href") or ""), "snippet": ""})
             self._open("title", tag)
         elif "result__snippet" in classes and self.hits:
             self._open("snippet", tag)

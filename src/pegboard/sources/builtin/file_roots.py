@@ -1,4 +1,4 @@
-"""Roots: the folders of a config, below which a tool may name files."""
+"""File roots: the folders of a config, below which a tool may name files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Roots = Annotated[
 ]
 
 
-def opened(roots: Sequence[str], folder: Path, *, write_hidden: bool = False) -> tuple[Root, ...]:
+def roots_of(roots: Sequence[str], folder: Path, *, write_hidden: bool = False) -> tuple[Root, ...]:
     """Return the roots that a config names.
 
     Raises:

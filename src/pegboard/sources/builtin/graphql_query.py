@@ -82,8 +82,8 @@ def _data(answer: Any, check: Any) -> JSON:
 
 
 def _message(error: Any) -> str:
-    said = error.get("message") if is_object(error) else error
-    return str(said)[:500]
+    message = error.get("message") if is_object(error) else error
+    return str(message)[:500]
 
 
 KIND = BuiltinKind(spec=SPEC, config=HeaderConfig, make=make, needs_context=False)

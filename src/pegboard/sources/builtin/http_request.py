@@ -6,7 +6,7 @@ import base64
 
 import orjson
 
-from pegboard.egress.responses import Response, text_of
+from pegboard.egress.responses import Response, is_json, media_type, text_of
 from pegboard.model.bounds import HTTP_RESULT_ROOM_BYTES
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
@@ -63,15 +63,15 @@ def _message(args: JSON) -> tuple[dict[str, str], bytes | None]:
         if name.lower() in _CREDENTIALS:
             text = f"The header {name!r} carries credentials, which come from the configuration alone. Leave it out."
             raise CallError("invalid_arguments", text)
-    given: JSONValue = args.get("body")
-    if given is None:
+    body: JSONValue = args.get("body")
+    if body is None:
         return headers, None
     if args["method"] == "GET":
         raise CallError("invalid_arguments", "A GET request has no body. Leave it out, or use POST.")
     is_typed = any(name.lower() == "content-type" for name in headers)
-    if isinstance(given, str):
-        return headers, given.encode("utf-8", "replace")
-    return (headers if is_typed else {**headers, "content-type": "application/json"}), json_bytes(given)
+    if isinstance(body, str):
+        return headers, body.encode("utf-8", "replace")
+    return (headers if is_typed else {**headers, "content-type": "application/json"}), json_bytes(body)
 
 
 def result(response: Response, *, max_bytes: int) -> JSON:
@@ -89,8 +89,7 @@ def result(response: Response, *, max_bytes: int) -> JSON:
 
 
 def _body(response: Response, max_bytes: int) -> tuple[JSONValue, str, bool]:
-    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if not response.truncated and (kind == "application/json" or kind.endswith("+json")):
+    if not response.truncated and is_json(media_type(response)):
         try:
             value = orjson.loads(response.body)
         except ValueError:
@@ -99,8 +98,8 @@ def _body(response: Response, max_bytes: int) -> tuple[JSONValue, str, bool]:
             if size_of(value) <= max_bytes:
                 return value, "json", False
     if b"\0" in response.body[:1024]:
-        kept = response.body[: max_bytes * 3 // 4 - 4]
-        return base64.b64encode(kept).decode(), "base64", response.truncated or len(kept) < len(response.body)
+        shown = response.body[: max_bytes * 3 // 4 - 4]
+        return base64.b64encode(shown).decode(), "base64", response.truncated or len(shown) < len(response.body)
     text = text_of(response)
     shown = fitting(text, max_bytes)
     return shown, "text", response.truncated or len(shown) < len(text)

@@ -40,8 +40,8 @@ def _stop(number: int, frame: object) -> None:
     raise TooSlowError
 
 
-def render(order: dict[str, Any]) -> str:
-    """Return the text of `order["template"]` with `order["data"]`, at most `order["max_chars"]` characters.
+def render(request: dict[str, Any]) -> str:
+    """Return the text of `request["template"]` with `request["data"]`, at most `request["max_chars"]` characters.
 
     The values are data: what looks like a template in them is text.
     """
@@ -52,23 +52,25 @@ def render(order: dict[str, Any]) -> str:
     environment.filters |= {"tojson": _to_json}  # pyright: ignore[reportUnknownMemberType] - untyped
     # From here on the template's own time runs; the parent's limit has room for our start.
     signal.signal(signal.SIGALRM, _stop)
-    signal.setitimer(signal.ITIMER_REAL, order["timeout_s"])
+    signal.setitimer(signal.ITIMER_REAL, request["timeout_s"])
     try:
-        return _filled(environment, order)
+        return _filled(environment, request)
     except TooSlowError:
-        raise TimeoutError(f"It did not finish within {order['timeout_s']:g} s.") from None
+        raise TimeoutError(f"It did not finish within {request['timeout_s']:g} s.") from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _filled(environment: _Environment, order: dict[str, Any]) -> str:
+def _filled(environment: _Environment, request: dict[str, Any]) -> str:
     pieces: list[str] = []
     length = 0
     try:
-        for piece in environment.from_string(order["template"]).generate(data=order["data"]):
+        for piece in environment.from_string(request["template"]).generate(data=request["data"]):
             length += len(piece)
-            if length > order["max_chars"]:
-                raise OutputTooLargeError(f"The template gave more than {order['max_chars']} characters. Ask for less.")
+            if length > request["max_chars"]:
+                raise OutputTooLargeError(
+                    f"The template gave more than {request['max_chars']} characters. Ask for less."
+                )
             pieces.append(piece)
     except SecurityError:
         raise TemplateRefusedError("it reaches for what is not data.") from None

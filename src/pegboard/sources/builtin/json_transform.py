@@ -81,17 +81,17 @@ def make(config: TransformConfig, services: Services) -> Handler:
 
 async def _evaluated(config: TransformConfig, args: JSON) -> JSON:
     def run() -> JSON:
-        found = expressions.evaluate(
+        value = expressions.evaluate(
             args["expression"], args["data"], timeout_s=config.timeout_seconds, max_size=config.max_output_bytes
         )
-        return {"result": found}
+        return {"result": value}
 
     context = contextvars.copy_context()
     return await asyncio.get_running_loop().run_in_executor(None, context.run, run)
 
 
 async def _rendered(config: TransformConfig, args: JSON) -> JSON:
-    order = {
+    request = {
         "template": args["expression"],
         "data": args["data"],
         "max_chars": config.max_output_bytes,
@@ -100,7 +100,7 @@ async def _rendered(config: TransformConfig, args: JSON) -> JSON:
     try:
         text = await run_sandboxed(
             _RENDER,
-            order,
+            request,
             timeout_s=config.timeout_seconds + TRANSFORM_START_S,
             memory_bytes=config.max_memory_bytes,
             # Every character may be six in JSON (a \\u escape).

@@ -16,6 +16,7 @@ from pegboard.core.ports import Model
 from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.credential_redaction import without_credentials
 from pegboard.model.bounds import BUILTIN_GRACE_S, DEFAULT_BOUNDS, Bounds
+from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.secret import Secret
@@ -49,8 +50,8 @@ class BuiltinConfig(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _reveal(cls, given: Any) -> Any:
-        return _revealed(given)
+    def _reveal(cls, raw: Any) -> Any:
+        return _revealed(raw)
 
     def deadline_s(self) -> float | None:
         """Return how long one call may take; `None` leaves it to the executor."""
@@ -97,11 +98,11 @@ class Services:
 
 
 @runtime_checkable
-class Lasting(Protocol):
-    """A handler that keeps something between calls, which outlives a change of the config."""
+class StatefulHandler(Protocol):
+    """A handler that holds something between calls, which outlives a change of the config."""
 
     def carry_on(self, before: object) -> None:
-        """Go on with what the handler of the same name had kept until now."""
+        """Go on with what the handler of the same name held until now."""
         ...
 
 
@@ -124,13 +125,13 @@ class BuiltinKind(Generic[C]):
     adapt: Callable[[C, ToolSpec, Services], ToolSpec] | None = None
     packages: Callable[[C], Mapping[str, str]] = lambda config: {}
 
-    def configured(self, given: Mapping[str, JSONValue]) -> C:
+    def configured(self, raw: Mapping[str, JSONValue]) -> C:
         """Return the settings that a config gives.
 
         Raises:
             ValidationError: an unknown key, a missing one, or a value that cannot stand there.
         """
-        return self.config.model_validate(dict(given))
+        return self.config.model_validate(dict(raw))
 
     def entry(self, config: C, services: Services) -> ToolEntry:
         """Return the tool with these settings.
@@ -166,21 +167,37 @@ def tool_spec(
     available: object = None,
 ) -> ToolSpec:
     """Return the declaration of a built-in tool whose arguments and result are these properties."""
-    taken: JSON = {"type": "object", "properties": dict(arguments)}
+    input_schema: JSON = {"type": "object", "properties": dict(arguments)}
     if required:
-        taken["required"] = list(required)
-    given: JSON = {"type": "object", "properties": dict(result), "required": list(always)}
+        input_schema["required"] = list(required)
+    output_schema: JSON = {"type": "object", "properties": dict(result), "required": list(always)}
     return ToolSpec(
         name=name,
         namespace="builtin",
         description=description,
-        input_schema=taken,
-        output_schema=given,
+        input_schema=input_schema,
+        output_schema=output_schema,
         annotations=annotations,
         examples=tuple(cast("Sequence[JSONValue]", examples)),
         available=available,
         origin=f"pegboard.sources.builtin.{name}",
     )
+
+
+class Requirement:
+    """A question on the context with words for a name, which `why` shows."""
+
+    def __init__(self, words: str, is_met: Callable[[ToolContext], bool]) -> None:
+        self.__qualname__ = words
+        self._is_met = is_met
+
+    def __call__(self, ctx: ToolContext) -> bool:
+        return self._is_met(ctx)
+
+
+def available_where(spec: ToolSpec, words: str, is_met: Callable[[ToolContext], bool]) -> ToolSpec:
+    """Return the declaration, hidden where the answer is no; `words` say what is needed."""
+    return replace(spec, available=Requirement(words, is_met))
 
 
 def rows_of(always: Mapping[str, JSON], **sometimes: JSON) -> JSON:

@@ -1,4 +1,4 @@
-"""Network: what the tools that call out share: their settings, one request, and what its status means."""
+"""Outbound: what the tools that call out share: their settings, and one request."""
 
 from __future__ import annotations
 

@@ -12,16 +12,16 @@ _UNSEEN: Final = frozenset({"script", "style", "noscript", "template", "title"})
 _LINES: Final = frozenset({"p", "div", "br", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "table", "section"})
 
 
-def extract(order: dict[str, Any], payload: bytes) -> dict[str, str]:
-    """Return title and content of the page in `payload` (UTF-8), as `order["format"]` says."""
+def extract(request: dict[str, Any], payload: bytes) -> dict[str, str]:
+    """Return title and content of the page in `payload` (UTF-8), as `request["format"]` says."""
     text = payload.decode("utf-8", "replace")
     page = _Page()
     page.feed(text)
     page.close()
-    is_markdown = order["format"] == "markdown"
+    is_markdown = request["format"] == "markdown"
     content = cast("Any", trafilatura).extract(
         text,
-        url=order["url"],
+        url=request["url"],
         output_format="markdown" if is_markdown else "txt",
         include_comments=False,
         include_tables=True,
@@ -30,8 +30,8 @@ def extract(order: dict[str, Any], payload: bytes) -> dict[str, str]:
         favor_recall=True,
     )
     # No main part was found: all of it is better than nothing.
-    found = content or re.sub(r"\s*\n\s*", "\n", re.sub(r"[ \t]+", " ", "".join(page.text))).strip()
-    return {"title": " ".join("".join(page.title).split()), "content": found[: order["max_chars"]]}
+    text = content or re.sub(r"\s*\n\s*", "\n", re.sub(r"[ \t]+", " ", "".join(page.text))).strip()
+    return {"title": " ".join("".join(page.title).split()), "content": text[: request["max_chars"]]}
 
 
 class _Page(HTMLParser):

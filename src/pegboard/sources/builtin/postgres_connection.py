@@ -1,4 +1,4 @@
-"""Link: a connection to PostgreSQL that takes in no more than it may, and waits no longer than it may."""
+"""Postgres connection: one that takes in no more than it may, and waits no longer than it may."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PIECE_BYTES: Final = 32 * KIB  # not a limit: how much is passed on at once
 RV = TypeVar("RV")
 
 
-class Link(psycopg.Connection[Any]):
+class LimitedConnection(psycopg.Connection[Any]):
     """A connection that serves one query. Its library alone would hold a row of any size, and wait for ever."""
 
     _relay: Relay | None = None
@@ -96,7 +96,7 @@ class Relay:
                 raise self._query.too_slow()
 
     def send_rest(self) -> None:
-        """Send on what psycopg has said, as far as the server takes it now."""
+        """Send on what psycopg has written, as far as the server takes it now."""
         with suppress(OSError):
             while piece := self._inner.recv(_PIECE_BYTES):
                 self._outgoing += piece

@@ -1,4 +1,4 @@
-"""Postgres: run one statement on PostgreSQL, in a transaction and a role that the server itself holds to reading."""
+"""Postgres engine: run one statement on PostgreSQL, in a transaction and role that the server holds to reading."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from psycopg import errors
 
 from pegboard.model.bounds import POSTGRES_CONNECT_S
 from pegboard.model.error import CallError
-from pegboard.sources.builtin.postgres_connection import Link
-from pegboard.sources.builtin.postgres_names import Word, words_of
-from pegboard.sources.builtin.postgres_placeholders import numbered
+from pegboard.sources.builtin.postgres_connection import LimitedConnection
+from pegboard.sources.builtin.postgres_statement import Name, names_of, numbered
 from pegboard.sources.builtin.sql_statement import Answer, Query, collected, one_statement_only, read_only_refusal
 
-# What may stand first, beside WITH and EXPLAIN: the rest changes the session, or copies to files and programs.
+# What may stand first, as WITH and EXPLAIN may: the rest changes the session, or copies to files and programs.
 _QUERIES: Final = frozenset({"select", "values", "table", "show"})
 # Volatile, but they only make values.
-_HARMLESS: Final = frozenset({"random", "random_normal", "clock_timestamp", "timeofday", "gen_random_uuid", "uuidv4",
-                              "uuidv7", "setseed", "system", "bernoulli"})  # fmt: skip
+_HARMLESS: Final = frozenset({
+    "random", "random_normal", "clock_timestamp", "timeofday", "gen_random_uuid", "uuidv4", "uuidv7", "setseed",
+    "system", "bernoulli",
+})  # fmt: skip
 # Not volatile, but they use up a transaction number, of which the server has not so many.
 _COUNTING: Final = frozenset({"pg_current_xact_id", "txid_current"})
 # They hold passwords of other roles and servers, which a role that may read everything would see; or read tables and
@@ -44,9 +45,9 @@ def run(url: str, query: Query) -> Answer:
             upstream_auth; config_invalid for a login that may do too much.
     """
     text, params = numbered(query.text, query.params)
-    words = list(words_of(text))
+    names = list(names_of(text))
     if query.read_only:
-        _check(words)
+        _check(names)
     with _explained(query), _opened(url, query) as connection:
         is_mighty = may_use_the_server(connection)
         if is_mighty and not query.allow_superuser:
@@ -54,15 +55,15 @@ def run(url: str, query: Query) -> Answer:
         if query.read_only:
             if is_mighty:
                 confine(connection)
-            _check_names(connection, {word.text for word in words}, is_mighty=is_mighty)
-        return _answer(connection, query, text, params, first=words[0].text if words else "")
+            _check_names(connection, {name.text for name in names}, is_mighty=is_mighty)
+        return _answer(connection, query, text, params, first=names[0].text if names else "")
 
 
 @contextmanager
-def _opened(url: str, query: Query) -> Generator[Link]:
+def _opened(url: str, query: Query) -> Generator[LimitedConnection]:
     """Connect, with the deadlines as settings of the transaction, and roll back what may only read."""
     try:
-        connection = Link.connect(url, connect_timeout=POSTGRES_CONNECT_S, application_name="pegboard")
+        connection = LimitedConnection.connect(url, connect_timeout=POSTGRES_CONNECT_S, application_name="pegboard")
     except psycopg.OperationalError as exc:
         if "password" in str(exc) or "authentication" in str(exc):
             text = "The database refused our login. The operator must correct the connection string."
@@ -78,7 +79,7 @@ def _opened(url: str, query: Query) -> Generator[Link]:
             connection.rollback()
 
 
-def _set_deadline(connection: Link, query: Query) -> None:
+def _set_deadline(connection: LimitedConnection, query: Query) -> None:
     """Tell the server when to stop the next statement."""
     connection.execute(
         "SELECT set_config('statement_timeout', %(ms)s, true), set_config('lock_timeout', %(ms)s, true)",
@@ -88,12 +89,12 @@ def _set_deadline(connection: Link, query: Query) -> None:
 
 def may_use_the_server(connection: psycopg.Connection[Any]) -> bool:
     """Tell whether the login is a superuser, or may read or write the server's files or start its programs."""
-    found = connection.execute(
+    row = connection.execute(
         "SELECT rolsuper OR pg_has_role(oid, 'pg_read_server_files', 'MEMBER')"
         " OR pg_has_role(oid, 'pg_write_server_files', 'MEMBER')"
         " OR pg_has_role(oid, 'pg_execute_server_program', 'MEMBER') FROM pg_roles WHERE rolname = session_user"
     ).fetchone()
-    return found is None or bool(found[0])
+    return row is None or bool(row[0])
 
 
 def confine(connection: psycopg.Connection[Any]) -> None:
@@ -101,8 +102,8 @@ def confine(connection: psycopg.Connection[Any]) -> None:
 
     What would take that back, and all that reads files, is refused by its name besides.
     """
-    found = connection.execute("SELECT pg_has_role(session_user, 'pg_read_all_data', 'MEMBER')").fetchone()
-    if found is not None and found[0]:
+    row = connection.execute("SELECT pg_has_role(session_user, 'pg_read_all_data', 'MEMBER')").fetchone()
+    if row is not None and row[0]:
         connection.execute("SET LOCAL ROLE pg_read_all_data")
 
 
@@ -123,7 +124,9 @@ def _check_names(connection: psycopg.Connection[Any], names: set[str], *, is_mig
         raise read_only_refusal(f"{secret[0]} may show credentials")
 
 
-def _answer(connection: Link, query: Query, statement: str, params: Sequence[Any] | None, *, first: str) -> Answer:
+def _answer(
+    connection: LimitedConnection, query: Query, statement: str, params: Sequence[Any] | None, *, first: str
+) -> Answer:
     # The statement as it was judged, with the server's own placeholders.
     cursor, text = psycopg.RawCursor(connection), cast("Any", statement)
     # Both ways send the statement apart from its values, so that the server itself takes one statement only.
@@ -143,12 +146,12 @@ def _answer(connection: Link, query: Query, statement: str, params: Sequence[Any
     return replace(answer, columns=[column.name for column in cursor.description or ()])
 
 
-def _check(words: Sequence[Word]) -> None:
+def _check(names: Sequence[Name]) -> None:
     """Refuse what is no query, and names whose text is not known."""
-    first = words[0].text if words and not words[0].is_quoted else ""
+    first = names[0].text if names and not names[0].is_quoted else ""
     if first not in _QUERIES | {"with", "explain"}:
         raise read_only_refusal(f"{first.upper() or 'this'} is no query")
-    if any(word.is_hidden for word in words):
+    if any(name.is_hidden for name in names):
         raise read_only_refusal("names written with U& or, without quotes, with $ are refused")
 
 

@@ -56,13 +56,13 @@ def make(config: QueryConfig, services: Services) -> Handler:
 
     async def search(ctx: CallContext, args: JSON) -> JSON:
         top_k: int = args.get("top_k", 5)
-        found: list[Any] = await store_of(ctx).search(
+        hits: list[Any] = await store_of(ctx).search(
             args["query"],
             space=ctx.space_id,
             collection=args.get("collection", config.collection),
             top_k=top_k,
         )
-        good = [hit for hit in found if hit["score"] >= config.score_threshold]
+        good = [hit for hit in hits if hit["score"] >= config.score_threshold]
         return {"results": [{key: hit[key] for key in _KEYS} for hit in good[:top_k]]}
 
     return search

@@ -1,4 +1,4 @@
-"""Searching: the wire formats of four search providers."""
+"""Search providers: the wire formats of four search providers."""
 
 from __future__ import annotations
 
@@ -97,14 +97,12 @@ def _entries(answer: Any, *steps: str) -> list[JSON]:
 
 
 def _ask_tavily(search: Search) -> Request:
-    order: JSON = {"query": search.query, "max_results": search.max_results, "search_depth": "basic"}
+    body: JSON = {"query": search.query, "max_results": search.max_results, "search_depth": "basic"}
     if search.recency:
-        order["time_range"] = search.recency
+        body["time_range"] = search.recency
     if search.site:
-        order["include_domains"] = [search.site]
-    return Request(
-        method="POST", path="/search", headers={"content-type": "application/json"}, body=orjson.dumps(order)
-    )
+        body["include_domains"] = [search.site]
+    return Request(method="POST", path="/search", headers={"content-type": "application/json"}, body=orjson.dumps(body))
 
 
 async def _read_tavily(response: Response) -> list[dict[str, str]]:
@@ -165,14 +163,14 @@ async def _read_duckduckgo(response: Response) -> list[dict[str, str]]:
     text = text_of(response)
     payload = text.encode("utf-8", "replace")
     try:
-        found: Any = await run_sandboxed(
+        hits_on_page: Any = await run_sandboxed(
             _PAGE, {"max_hits": SEARCH_PAGE_HITS}, payload=payload, timeout_s=SEARCH_PAGE_S
         )
     except CallError:
         raise CallError("protocol_error", "The page of DuckDuckGo cannot be read. Try again later.") from None
-    if not found and (response.status_code == 202 or "anomaly" in text):
+    if not hits_on_page and (response.status_code == 202 or "anomaly" in text):
         raise CallError("rate_limited", "DuckDuckGo takes us for a robot. Wait, or ask the operator for a provider.")
-    hits = [_hit(hit["title"], hit["url"], hit["snippet"]) for hit in found]
+    hits = [_hit(hit["title"], hit["url"], hit["snippet"]) for hit in hits_on_page]
     return [hit for hit in hits if not re.match(_OWN_PAGE, hit["url"])]
 
 

@@ -121,7 +121,7 @@ def make(config: EmailConfig, services: Services) -> Handler:
         if len(content) > config.max_bytes:
             text = f"The mail has {len(content)} bytes; at most {config.max_bytes} are sent. Send less."
             raise CallError("invalid_arguments", text)
-        # Loaded beside the loop, when it is first needed: that takes a tenth of a second.
+        # Loaded in a thread, when it is first needed: that takes a tenth of a second.
         deliver = await asyncio.to_thread(getattr, smtp_client, "send")
         refused: list[JSON] = await deliver(config, recipients, content, resolve=services.resolve)
         missing = {str(each["address"]) for each in refused}
@@ -134,26 +134,26 @@ def make(config: EmailConfig, services: Services) -> Handler:
     return send
 
 
-def _addresses(said: Any, name: str) -> list[str]:
+def _addresses(value: Any, name: str) -> list[str]:
     """Return addresses, each exactly one; several in one text may stand between commas."""
-    parts: Sequence[str] = said.split(",") if isinstance(said, str) else said
-    found = [part.strip(" ") for part in parts]
-    for address in found:
+    parts: Sequence[str] = value.split(",") if isinstance(value, str) else value
+    addresses = [part.strip(" ") for part in parts]
+    for address in addresses:
         if not _ADDRESS.fullmatch(address):
             text = f"{address[:100]!r} in {name!r} is no address. Write it as name@example.com."
             raise CallError("invalid_arguments", text)
-    return found
+    return addresses
 
 
-def _subject(said: str) -> str:
+def _subject(subject: str) -> str:
     """Return a subject that stays one line, and the text that it is."""
-    if any(unicodedata.category(character) in _BREAKING for character in said):
+    if any(unicodedata.category(character) in _BREAKING for character in subject):
         text = "The subject has a line break or another control character. Remove it."
         raise CallError("invalid_arguments", text)
-    if "=?" in said:
+    if "=?" in subject:
         text = "The subject has '=?', with which mail programs begin an encoded text. Write the text itself."
         raise CallError("invalid_arguments", text)
-    return said.encode("utf-8", "replace").decode()
+    return subject.encode("utf-8", "replace").decode()
 
 
 def _message(config: EmailConfig, services: Services, args: JSON, to: Sequence[str], cc: Sequence[str]) -> EmailMessage:

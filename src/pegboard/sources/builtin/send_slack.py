@@ -112,9 +112,9 @@ def make(config: SlackConfig, services: Services) -> Handler:
 
 def _of_webhook(response: Response) -> JSON:
     check_status(response, _WHO)
-    said = text_of(response).strip()
-    if response.status_code != 200 or said != "ok":
-        raise CallError("upstream_error", f"{_WHO} answered {response.status_code}: {said[:100]!r}.")
+    text = text_of(response).strip()
+    if response.status_code != 200 or text != "ok":
+        raise CallError("upstream_error", f"{_WHO} answered {response.status_code}: {text[:100]!r}.")
     return {"ok": True, "channel": None, "ts": None}
 
 
@@ -122,12 +122,12 @@ def _of_api(answer: Any) -> JSON:
     if not is_object(answer):
         raise CallError("protocol_error", f"{_WHO} answered in a form that is not known. Try again later.")
     if answer.get("ok") is not True:
-        said = str(answer.get("error"))[:100]
-        if said in _AUTH:
-            raise CallError("upstream_auth", f"{_WHO} refused our token: {said!r}. The operator must correct it.")
-        raise CallError("upstream_error", f"{_WHO} refused the message: {said!r}. Correct it and call again.")
-    found = {name: answer.get(name) for name in ("channel", "ts")}
-    return {"ok": True} | {name: None if value is None else str(value) for name, value in found.items()}
+        error = str(answer.get("error"))[:100]
+        if error in _AUTH:
+            raise CallError("upstream_auth", f"{_WHO} refused our token: {error!r}. The operator must correct it.")
+        raise CallError("upstream_error", f"{_WHO} refused the message: {error!r}. Correct it and call again.")
+    posted = {name: answer.get(name) for name in ("channel", "ts")}
+    return {"ok": True} | {name: None if value is None else str(value) for name, value in posted.items()}
 
 
 KIND = BuiltinKind(spec=SPEC, config=SlackConfig, make=make, needs_context=False)

@@ -68,7 +68,7 @@ def make(config: WebhookConfig, services: Services) -> Handler:
 
     async def send(ctx: CallContext, args: JSON) -> JSON:
         body = json_bytes(args["payload"])
-        headers = _given(args, config.idempotency_header)
+        headers = _headers_from(args, config.idempotency_header)
         event_id = ctx.call_id or secrets.token_hex(16)
         headers |= {"content-type": "application/json", config.idempotency_header: event_id}
         if config.secret:
@@ -89,7 +89,7 @@ def make(config: WebhookConfig, services: Services) -> Handler:
     return send
 
 
-def _given(args: JSON, idempotency_header: str) -> dict[str, str]:
+def _headers_from(args: JSON, idempotency_header: str) -> dict[str, str]:
     headers: dict[str, str] = dict(args.get("headers", {}))
     for name in headers:
         plain = name.lower()

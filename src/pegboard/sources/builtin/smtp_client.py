@@ -1,4 +1,4 @@
-"""Smtp: hand one mail to a server.
+"""SMTP client: hand one mail to a server.
 
 The host is the operator's, never an argument, so it may be a private one; metadata services and the other special
 addresses stay shut. Its name is resolved once, and what is connected to is the address that was judged.
@@ -66,12 +66,12 @@ async def _client(server: MailServer, resolve: Resolve) -> aiosmtplib.SMTP:
     only = Destinations(allow_hosts=(f"{host}:{server.port}",), allow_private=True)
     backend = GuardedBackend(only, resolve)
     try:
-        opened = await backend.open_socket(server.smtp_host, server.port, timeout_s=server.timeout_seconds)
+        connected_socket = await backend.open_socket(server.smtp_host, server.port, timeout_s=server.timeout_seconds)
     except OSError:
         raise CallError("upstream_unavailable", f"{_WHO} cannot be reached. Try again later.") from None
     return aiosmtplib.SMTP(
         hostname=server.smtp_host,
-        sock=opened,
+        sock=connected_socket,
         use_tls=server.tls == "tls",
         start_tls=server.tls == "starttls",
         timeout=server.timeout_seconds,

@@ -100,10 +100,10 @@ def make(config: SqlConfig, services: Services) -> Handler:
         DefinitionError: no engine can hold what the config asks.
     """
     engine = _engine(_scheme(config), config, services)
-    bounds, said = services.bounds, config.model_fields_set
+    bounds, configured = services.bounds, config.model_fields_set
     limits = Limits(
-        max_rows=config.max_rows if "max_rows" in said else bounds.sql_rows,
-        timeout_s=config.timeout_seconds if "timeout_seconds" in said else bounds.sql_s,
+        max_rows=config.max_rows if "max_rows" in configured else bounds.sql_rows,
+        timeout_s=config.timeout_seconds if "timeout_seconds" in configured else bounds.sql_s,
         max_bytes=min(bounds.sql_result_bytes, bounds.result_bytes) * 3 // 4,
     )
 

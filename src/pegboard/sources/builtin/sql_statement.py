@@ -1,4 +1,4 @@
-"""Query: one SQL statement with its limits, and what came back, as JSON."""
+"""SQL statement: one with its limits, and what came back, as JSON."""
 
 from __future__ import annotations
 
@@ -61,15 +61,15 @@ class Answer:
 
 def collected(columns: Sequence[str], rows: Iterable[Sequence[Any]], limits: Limits) -> Answer:
     """Take rows one by one until one of the limits is met."""
-    kept: list[list[JSONValue]] = []
+    taken: list[list[JSONValue]] = []
     size = 0
     for row in rows:
         values = [plain(value) for value in row]
         size += sum([_size(value) for value in values]) + 2
-        if len(kept) >= limits.max_rows or size > limits.max_bytes:
-            return Answer(columns=columns, rows=kept, truncated=True)
-        kept.append(values)
-    return Answer(columns=columns, rows=kept)
+        if len(taken) >= limits.max_rows or size > limits.max_bytes:
+            return Answer(columns=columns, rows=taken, truncated=True)
+        taken.append(values)
+    return Answer(columns=columns, rows=taken)
 
 
 def plain(value: Any) -> JSONValue:

@@ -1,4 +1,4 @@
-"""Alchemy: run one statement on whatever else SQLAlchemy speaks."""
+"""SQLAlchemy engine: run one statement on whatever else SQLAlchemy speaks."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pegboard.model.bounds import SQL_ROWS_AHEAD
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.sources.builtin.sql_statement import Answer, Query, collected
 
-# How an engine is told, before the statement, that this transaction reads only.
+# How an engine hears, before the statement, that this transaction reads only.
 _READ_ONLY: Final = {
     "mysql": "SET TRANSACTION READ ONLY",
     "mariadb": "SET TRANSACTION READ ONLY",
     "oracle": "SET TRANSACTION READ ONLY",
 }
-# How an engine is told when to end a statement, where its drivers have no call for that.
+# How an engine hears when to end a statement, where its drivers have no call for that.
 _DEADLINE: Final = {
     "mysql": "SET SESSION max_execution_time = {ms}",
     "mariadb": "SET SESSION max_statement_time = {seconds}",
@@ -36,19 +36,19 @@ def check(url: str, *, read_only: bool) -> None:
         DefinitionError: one of them is not so.
     """
     try:
-        made = sqlalchemy.make_url(url)
-        made.get_dialect().import_dbapi()
+        parsed = sqlalchemy.make_url(url)
+        parsed.get_dialect().import_dbapi()
     except (sqlalchemy_errors.ArgumentError, sqlalchemy_errors.NoSuchModuleError):
         text = "connection_string is no database URL; write 'sqlite:///file.db' or 'postgresql://user:…@host/name'."
         raise DefinitionError(text) from None
     except ImportError as error:
         text = f"connection_string needs a driver that is not installed: {error}; install it, or name another."
         raise DefinitionError(text) from None
-    dialect = made.get_backend_name()
+    dialect = parsed.get_backend_name()
     if read_only and dialect not in _READ_ONLY:
         hint = "write 'sqlite:///…'" if dialect == "sqlite" else "connect as a role that may only read"
         raise DefinitionError(
-            f"read_only cannot be held by the engine of {made.drivername!r}: {hint}, or say `read_only: false`."
+            f"read_only cannot be held by the engine of {parsed.drivername!r}: {hint}, or say `read_only: false`."
         )
 
 
@@ -82,13 +82,13 @@ def _connected(engine: sqlalchemy.Engine) -> sqlalchemy.Connection:
 def _ending(connection: sqlalchemy.Connection, query: Query) -> Generator[None]:
     """Stop the statement at its deadline from outside, or let the engine do it."""
     dialect = connection.dialect
-    order = _DEADLINE.get("mariadb" if getattr(dialect, "is_mariadb", False) else dialect.name)
+    command = _DEADLINE.get("mariadb" if getattr(dialect, "is_mariadb", False) else dialect.name)
     stop = _stopper(connection)
-    if order is None and stop is None:
+    if command is None and stop is None:
         text = f"The driver {dialect.driver!r} cannot end a query at its deadline. The operator must name another one."
         raise CallError("config_invalid", text)
-    if order is not None:
-        connection.exec_driver_sql(order.format(ms=max(int(query.left_s() * 1000), 1), seconds=query.left_s()))
+    if command is not None:
+        connection.exec_driver_sql(command.format(ms=max(int(query.left_s() * 1000), 1), seconds=query.left_s()))
         connection.rollback()
     over = threading.Event()
 
@@ -111,22 +111,22 @@ def _ending(connection: sqlalchemy.Connection, query: Query) -> Generator[None]:
 def _stopper(connection: sqlalchemy.Connection) -> Callable[[], object] | None:
     """Return the call of the driver that ends what the connection is doing, from another thread."""
     driver: Any = connection.connection.driver_connection
-    found = [getattr(driver, name, None) for name in ("interrupt", "cancel")]
-    return next((call for call in found if callable(call)), None)
+    calls = [getattr(driver, name, None) for name in ("interrupt", "cancel")]
+    return next((call for call in calls if callable(call)), None)
 
 
 def _answer(connection: sqlalchemy.Connection, query: Query) -> Answer:
     params: Any = dict(query.params) if isinstance(query.params, Mapping) else tuple(query.params or ())
     streaming = connection.execution_options(stream_results=True, max_row_buffer=SQL_ROWS_AHEAD)
-    found = streaming.exec_driver_sql(query.text, params or None)
-    if not found.returns_rows:
-        return Answer(affected_rows=max(found.rowcount, 0))
-    with found:
-        return collected(list(found.keys()), _rows(found, query), query.limits)
+    result = streaming.exec_driver_sql(query.text, params or None)
+    if not result.returns_rows:
+        return Answer(affected_rows=max(result.rowcount, 0))
+    with result:
+        return collected(list(result.keys()), _rows(result, query), query.limits)
 
 
-def _rows(found: sqlalchemy.CursorResult[Any], query: Query) -> Iterator[Any]:
-    for row in found:
+def _rows(result: sqlalchemy.CursorResult[Any], query: Query) -> Iterator[Any]:
+    for row in result:
         if query.left_s() <= 0:
             raise query.too_slow()
         yield row
@@ -140,8 +140,8 @@ def _explained(query: Query) -> Generator[None]:
     except sqlalchemy_errors.SQLAlchemyError as exc:
         if query.left_s() <= 0:
             raise query.too_slow() from None
-        said = str(getattr(exc, "orig", None) or exc)
-        text = f"The database refuses the statement: {' '.join(said.split())[:300]}. Correct it."
+        message = str(getattr(exc, "orig", None) or exc)
+        text = f"The database refuses the statement: {' '.join(message.split())[:300]}. Correct it."
         raise CallError("invalid_arguments", text) from None
     except (TypeError, ValueError, OverflowError, UnicodeError) as exc:
         text = f"The statement and its params do not fit together: {str(exc)[:300]}. Correct them."

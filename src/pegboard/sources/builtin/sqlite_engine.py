@@ -1,4 +1,4 @@
-"""Sqlite: run one statement on an SQLite file, which SQLite itself opens and watches as the config says."""
+"""SQLite engine: run one statement on an SQLite file, which SQLite itself opens and watches as the config says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Endless: the functions of SQLite that may take hours for two long strings, and ours that take their place.
+"""SQLite functions: those of SQLite that may take hours for two long strings, and ours that take their place.
 
 SQLite looks at its clock between the steps of a statement, and never inside of a function.
 """
@@ -53,25 +53,25 @@ def _trimming(strip: Callable[[str, str], str]) -> Callable[[Any, Any], str | No
 
 
 def _few(chars: Any) -> set[str]:
-    found = set(_as_text(chars))
-    if len(found) > SQLITE_TRIM_CHARS:
+    characters = set(_as_text(chars))
+    if len(characters) > SQLITE_TRIM_CHARS:
         raise ValueError(f"more than {SQLITE_TRIM_CHARS} different characters")
-    return found
+    return characters
 
 
 def _unhex(text: Any, between: Any) -> bytes | None:
     if text is None or between is None:
         return None
-    kept, ignored = bytearray(), _few(between) - set("0123456789abcdefABCDEF")
+    decoded, ignored = bytearray(), _few(between) - set("0123456789abcdefABCDEF")
     digits = iter(_as_text(text))
     for first in digits:
         if first in ignored:
             continue
         try:
-            kept += bytes.fromhex(first + next(digits, "?"))
+            decoded += bytes.fromhex(first + next(digits, "?"))
         except ValueError:
             return None
-    return bytes(kept)
+    return bytes(decoded)
 
 
 def _json_patch(target: Any, patch: Any) -> str | None:
@@ -90,13 +90,13 @@ def _merged(target: Any, patch: Any) -> Any:
     """Source: RFC 7396."""
     if not isinstance(patch, dict):
         return patch
-    found = cast("dict[str, Any]", dict(cast("Any", target))) if isinstance(target, dict) else dict[str, Any]()
+    merged = cast("dict[str, Any]", dict(cast("Any", target))) if isinstance(target, dict) else dict[str, Any]()
     for key, value in cast("dict[str, Any]", patch).items():
         if value is None:
-            found.pop(key, None)
+            merged.pop(key, None)
         else:
-            found[key] = _merged(found.get(key), value)
-    return found
+            merged[key] = _merged(merged.get(key), value)
+    return merged
 
 
 def _as_text(value: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 from pydantic import Field
 
-from pegboard.egress.responses import Response, text_of
+from pegboard.egress.responses import Response, is_json, media_type, text_of
 from pegboard.egress.sandbox import run_sandboxed
 from pegboard.model.bounds import MIB, SCRAPE_CHARS, SCRAPE_EXTRACT_S, SCRAPE_OUTPUT_BYTES
 from pegboard.model.call_context import CallContext
@@ -74,16 +74,14 @@ def make(config: ScrapeConfig, services: Services) -> Handler:
 
 async def _read(response: Response, form: str, config: ScrapeConfig) -> tuple[str, str]:
     """Return title and text. A page is parsed in a child: it comes from outside, and parsers are large."""
-    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind.startswith("text/") and kind not in _MARKUP:
-        return "", text_of(response)
-    if kind == "application/json" or kind.endswith("+json"):
+    kind = media_type(response)
+    if (kind.startswith("text/") and kind not in _MARKUP) or is_json(kind):
         return "", text_of(response)
     if kind not in _MARKUP:
         raise CallError("invalid_arguments", f"There is no page at this URL but {kind!r}. Name a web page.")
     if not response.body.strip():
         return "", ""
-    found = await run_sandboxed(
+    page = await run_sandboxed(
         _EXTRACT,
         {"format": form, "url": response.url, "max_chars": SCRAPE_CHARS},
         payload=text_of(response).encode(),
@@ -91,9 +89,9 @@ async def _read(response: Response, form: str, config: ScrapeConfig) -> tuple[st
         memory_bytes=config.max_memory_bytes,
         output_bytes=SCRAPE_OUTPUT_BYTES,
     )
-    if not is_object(found):
-        raise CallError("tool_error", f"The page could not be read: {orjson.dumps(found)[:80]!r}.")
-    return str(found["title"])[:500], str(found["content"])
+    if not is_object(page):
+        raise CallError("tool_error", f"The page could not be read: {orjson.dumps(page)[:80]!r}.")
+    return str(page["title"])[:500], str(page["content"])
 
 
 KIND = BuiltinKind(

@@ -84,8 +84,8 @@ def make(config: SearchConfig, services: Services) -> Handler:
             request.method, f"{base}{request.path}", headers=request.headers, body=request.body
         )
         check_status(response, f"The search provider {config.provider!r}")
-        found = [hit for hit in await provider.read(response) if re.match(_LINK, hit["url"])]
-        results = [hit | {"snippet": fitting(hit["snippet"], SEARCH_SNIPPET_BYTES)} for hit in found]
+        hits = [hit for hit in await provider.read(response) if re.match(_LINK, hit["url"])]
+        results = [hit | {"snippet": fitting(hit["snippet"], SEARCH_SNIPPET_BYTES)} for hit in hits]
         return {"results": results[: wanted.max_results], "provider": config.provider}
 
     return search

@@ -75,12 +75,12 @@ def _summary(page: Any, url: str) -> JSON:
         raise CallError("protocol_error", f"{_WHO} answered in a form that is not known. Try again later.")
     urls = page.get("content_urls")
     desktop = urls.get("desktop") if is_object(urls) else None
-    found = desktop.get("page") if is_object(desktop) else None
+    page_url = desktop.get("page") if is_object(desktop) else None
     extract = page.get("extract")
     return {
         "title": page["title"][:WIKIPEDIA_TITLE_CHARS],
         "extract": fitting(extract, WIKIPEDIA_EXTRACT_BYTES) if isinstance(extract, str) else "",
-        "url": found if isinstance(found, str) and re.match(_LINK, found) else url,
+        "url": page_url if isinstance(page_url, str) and re.match(_LINK, page_url) else url,
     }
 
 

@@ -10,7 +10,7 @@ from pegboard.model.bounds import MIB
 from pegboard.model.call_context import CallContext
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import Annotations, Handler
-from pegboard.sources.builtin.file_roots import Roots, opened
+from pegboard.sources.builtin.file_roots import Roots, roots_of
 from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, tool_spec
 
 
@@ -50,7 +50,7 @@ SPEC = tool_spec(
 
 def make(config: WriteConfig, services: Services) -> Handler:
     """Return the handler; it runs in a thread."""
-    roots = opened(config.roots, services.folder, write_hidden=config.write_hidden)
+    roots = roots_of(config.roots, services.folder, write_hidden=config.write_hidden)
 
     def write(ctx: CallContext, args: JSON) -> JSON:
         root, path = locate(args["path"], roots)

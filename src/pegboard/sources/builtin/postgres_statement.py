@@ -1,0 +1,145 @@
+"""Postgres statement: its placeholders as the server numbers them, and every name in it as the server would read it.
+
+`%s` and `%(name)s` become `$1`, `$2` … before anybody looks at the names: what is judged is what is sent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from psycopg.types.json import Jsonb
+
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSONValue, is_object
+
+# ---- placeholders
+
+_PLACEHOLDER: Final = re.compile(r"%(?:(?P<percent>%)|(?P<next>s)|\((?P<name>\w{1,63})\)s)?")
+
+Params = Sequence[JSONValue] | Mapping[str, JSONValue] | None
+
+
+def numbered(text: str, params: Params) -> tuple[str, list[Any] | None]:
+    """Return the statement with `$1`, `$2` …, and their values in this order.
+
+    Without params the text stays as it is, so that `%` needs no doubling.
+
+    Raises:
+        CallError: invalid_arguments when placeholders and params do not fit together.
+    """
+    if not params:
+        return text, None
+    keys: list[str | int] = []
+
+    def number(match: re.Match[str]) -> str:
+        if match["percent"]:
+            return "%"
+        if not (match["next"] or match["name"]):
+            raise _misfit("a '%' is neither %s nor %(name)s; with params, write '%%' for the sign")
+        if isinstance(params, Mapping) is not bool(match["name"]):
+            raise _misfit("%s takes a list of params, and %(name)s a mapping")
+        key = match["name"] or len(keys)
+        if key not in keys:
+            keys.append(key)
+        return f"${keys.index(key) + 1}"
+
+    numbers = _PLACEHOLDER.sub(number, text)
+    return numbers, [_adapted(value) for value in _values(params, keys)]
+
+
+def _values(params: Sequence[JSONValue] | Mapping[str, JSONValue], keys: Sequence[str | int]) -> list[JSONValue]:
+    if not isinstance(params, Mapping):
+        if len(keys) != len(params):
+            raise _misfit(f"it has {len(keys)} placeholders and {len(params)} params")
+        return list(params)
+    missing = [str(name) for name in keys if name not in params]
+    if missing:
+        raise _misfit(f"the param {missing[0]!r} is missing")
+    return [params[str(name)] for name in keys]
+
+
+def _adapted(value: JSONValue) -> Any:
+    return Jsonb(value) if is_object(value) else value
+
+
+def _misfit(what: str) -> CallError:
+    return CallError("invalid_arguments", f"The statement and its params do not fit together: {what}. Correct them.")
+
+
+# ---- names
+
+# For the server every character beyond ASCII is a letter; here too, or a name could hide what follows it.
+_LETTER: Final = "A-Za-z_\\x80-\\U0010ffff"
+_TOKEN: Final = re.compile(
+    rf"""
+      (?P<line>--[^\n\r]*) | (?P<block>/\*) | (?P<escaped>[eE]') | (?P<string>(?:[uU]&)?')
+    | (?P<dollar>\$(?:[{_LETTER}][{_LETTER}0-9]*)?\$) | (?P<hidden>[uU]&") | (?P<quoted>"(?:[^"]|"")*")
+    | (?P<word>[{_LETTER}][{_LETTER}0-9$]*) | (?P<blank>\s+) | (?P<other>.)
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+_STRING: Final = re.compile(r"[^']*(?:'|$)")
+# What follows such a string on another line, behind blanks and comments, is a part of it: escapes hold there too.
+_GAP: Final = r"(?:[ \t\f\v]|--[^\n\r]*+)*+[\n\r](?:[ \t\n\r\f\v]|--[^\n\r]*+[\n\r])*+"
+_INSIDE: Final = r"(?:[^'\\]++|\\.|'')*+(?:'|\\?\Z)"
+_ESCAPED: Final = re.compile(rf"{_INSIDE}(?:{_GAP}'{_INSIDE})*+", re.DOTALL)
+_BLOCK: Final = re.compile(r"/\*|\*/")
+
+
+class Name(NamedTuple):
+    """A name as the server compares it: in lower case unless it was quoted.
+
+    `is_hidden` marks a name written with escapes (`U&"…"`), whose text is not known here, and one with a `$`, of which
+    versions of the server differ in whether it is a name or begins a string (`1e5$$`).
+    """
+
+    text: str
+    is_quoted: bool = False
+    is_hidden: bool = False
+
+
+def names_of(statement: str) -> Iterator[Name]:
+    """Yield the names of a statement in their order, not what stands in its strings and comments."""
+    at = 0
+    while at < len(statement):
+        token = _TOKEN.match(statement, at)
+        assert token is not None, "the last alternative takes any character"
+        at = token.end()
+        match token.lastgroup:
+            case "block":
+                at = _after_block(statement, at)
+            case "string":
+                at = _end(_STRING, statement, at)
+            case "escaped":
+                at = _end(_ESCAPED, statement, at)
+            case "dollar":
+                closing = statement.find(token.group(), at)
+                at = len(statement) if closing < 0 else closing + len(token.group())
+            case "quoted":
+                yield Name(token.group()[1:-1].replace('""', '"'), is_quoted=True)
+            case "hidden":
+                yield Name(token.group(), is_hidden=True)
+                at = _end(re.compile('[^"]*(?:"|$)'), statement, at)
+            case "word":
+                yield Name(token.group().lower(), is_hidden="$" in token.group())
+            case _:
+                pass
+
+
+def _end(pattern: re.Pattern[str], statement: str, at: int) -> int:
+    match = pattern.match(statement, at)
+    return len(statement) if match is None else match.end()
+
+
+def _after_block(statement: str, at: int) -> int:
+    """Return where a comment ends; comments may stand in comments."""
+    depth = 1
+    while depth:
+        mark = _BLOCK.search(statement, at)
+        if mark is None:
+            return len(statement)
+        depth += 1 if mark.group() == "/*" else -1
+        at = mark.end()
+    return at
