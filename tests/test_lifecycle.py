@@ -93,7 +93,9 @@ async def test_it_is_said_once_however_often_it_is_declared_again() -> None:
     again = catalog.snapshot().find("send_mail")
     assert again is not None
     assert again.spec.description.count("Deprecated:") == 1
-    assert len(again.hooks) == 2
+    assert (await catalog.view(ToolContext()).call("send_mail", {"to": "ann"})).meta == {
+        "deprecated": "Deprecated: it ends on 2027-01-01; no tool replaces it."
+    }
 
 
 @pytest.mark.parametrize(

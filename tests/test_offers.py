@@ -8,10 +8,10 @@ from pegboard import Catalog, DefinitionError, Policy, Profile, ToolContext
 from pegboard.config import load_catalog
 from pegboard.config.reload import Reloader
 from pegboard.core.globs import BESIDE_TOOLS
-from pegboard.resources import NAMESPACES, Offers
+from pegboard.resources import NAMESPACES, Resources
 
 
-def names(offers: Offers, profile: str | None = None) -> list[str]:
+def names(offers: Resources, profile: str | None = None) -> list[str]:
     return [entry.qualified_id for entry in offers.view(ToolContext(), profile=profile).tools()]
 
 
@@ -37,8 +37,8 @@ def library() -> Catalog:
 
 async def test_resources_prompts_and_completions_are_declared_in_a_line() -> None:
     catalog = library()
-    assert names(catalog.offers) == ["completion.review_style", "prompt.review", "resource.notes"]
-    view = catalog.offers.view(ToolContext())
+    assert names(catalog.resources) == ["completion.review_style", "prompt.review", "resource.notes"]
+    view = catalog.resources.view(ToolContext())
     assert (await view.call("resource.notes", {"day": "monday"})).text == "notes of monday"
     assert (await view.call("prompt.review", {"style": "kind"})).text == "Review it in a kind way."
     assert (await view.call("completion.review_style", {"value": "k"})).structured == ["kind"]
@@ -47,7 +47,7 @@ async def test_resources_prompts_and_completions_are_declared_in_a_line() -> Non
 def test_a_policy_names_them_by_their_namespace_and_others_stay_unknown() -> None:
     catalog = library()
     catalog.profile(Profile(name="p", include=("core",), policy=Policy(deny=("resource.*", "prompt"))))
-    assert names(catalog.offers, "p") == ["completion.review_style", "prompt.review"]
+    assert names(catalog.resources, "p") == ["completion.review_style", "prompt.review"]
     assert catalog.view(ToolContext(), profile="p").names() == []
     assert catalog.policy_faults(Policy(deny=("resource.*", "prompt.none", "completion__x"))) == ([], [])
     with pytest.raises(DefinitionError, match=r"'resources\.\*' names no declared namespace"):
@@ -57,9 +57,9 @@ def test_a_policy_names_them_by_their_namespace_and_others_stay_unknown() -> Non
 
 def test_reset_forgets_them_and_tells() -> None:
     catalog, told = library(), list[str]()
-    catalog.offers.subscribe(lambda: told.append("changed"))
+    catalog.resources.subscribe(lambda: told.append("changed"))
     catalog.reset()
-    assert names(catalog.offers) == []
+    assert names(catalog.resources) == []
     assert told
 
 
@@ -71,10 +71,10 @@ async def test_a_reload_takes_the_new_ones_for_the_old(tmp_path: Path) -> None:
     )
     module.write_text(declared.format(name="first"))
     catalog, loaded = load_catalog(config, env={})
-    offers = catalog.offers
+    offers = catalog.resources
     reloader = Reloader(config, {}, catalog, config=loaded)
     assert names(offers) == ["prompt.first"]
     module.write_text(declared.format(name="second"))
     assert await reloader.reload()
-    assert catalog.offers is offers
+    assert catalog.resources is offers
     assert names(offers) == ["prompt.second"]

@@ -14,7 +14,7 @@ from pegboard.lazy import LazyModule
 from pegboard.model.bounds import Bounds
 from pegboard.model.call_context import CallContext
 from pegboard.model.consent import ConsentRequest
-from pegboard.model.context import CallBudget, ToolContext
+from pegboard.model.context import ToolContext
 from pegboard.model.decision import Decision, Fix
 from pegboard.model.error import (
     AsyncPredicateError,
@@ -30,6 +30,7 @@ from pegboard.model.hook_call import HookCall
 from pegboard.model.policy import Policy
 from pegboard.model.profile import Profile
 from pegboard.model.rate_limit import RateLimit
+from pegboard.model.request import CallBudget
 from pegboard.model.result import AudioContent, ImageContent, ResourceContent, ResourceLink, TextContent, ToolResult
 from pegboard.model.secret import Secret
 from pegboard.model.tool import ToolSpec

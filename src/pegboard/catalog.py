@@ -6,8 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date
-from functools import cached_property
 from typing import Any, TypeVar, Unpack, overload
 
 from pegboard.auth.rules import IdentityRules
@@ -22,31 +20,30 @@ from pegboard.authoring.definition import (
 )
 from pegboard.authoring.options import BuilderKeywords, ToolKeywords
 from pegboard.authoring.tool_class import Tool
-from pegboard.core import availability
-from pegboard.core.call.stages import Call
-from pegboard.core.executor import Executor, Guards
+from pegboard.core.availability import predicate as question_of
+from pegboard.core.call.record import Guards
+from pegboard.core.declarations import Declarations, Mirror
+from pegboard.core.executor import Executor
 from pegboard.core.globs import unmatched
-from pegboard.core.lifecycle import DatedRegistry
+from pegboard.core.judge import Selection
 from pegboard.core.names import nearest
 from pegboard.core.ports import LimitStore, Source
-from pegboard.core.registry import Registry, Snapshot
-from pegboard.core.view import Selection, View, ViewParts
-from pegboard.discovery import exposure as exposing
-from pegboard.discovery.exposure import Discovery
+from pegboard.core.registry import Registry
+from pegboard.core.snapshot import Snapshot
+from pegboard.core.view import View
+from pegboard.discovery.exposure import Discovery, exposed
 from pegboard.discovery.finder import Found
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError
 from pegboard.model.hook import Hook, HookKind
-from pegboard.model.json_types import JSON
 from pegboard.model.policy import OPEN_POLICY, Policy
 from pegboard.model.profile import Profile
 from pegboard.model.result import ToolResult
 from pegboard.model.secret import Secret
 from pegboard.model.tool import Handler, Runs, ToolEntry, ToolSpec
-from pegboard.providers import EXPORTERS
-from pegboard.providers.repair import repair
-from pegboard.resources import Offers
+from pegboard.resources import Resources
+from pegboard.runtime import assemble
 
 F = TypeVar("F", bound=Callable[..., Any])
 Names = str | Sequence[str] | Callable[[], Sequence[str]]
@@ -72,64 +69,60 @@ class Catalog:
         limit_store: LimitStore | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.name = name
-        self.secrets: list[Secret] = []
-        # Who may come in over HTTP; `None` lets in whoever reaches the server.
-        self.identity: IdentityRules | None = None
-        self._given_bounds, self._context_type, self._clock = bounds, context_type, clock
-        self._limit_store = limit_store
+        declared = Declarations(name=name, bounds=bounds or DEFAULT_BOUNDS)
+        self.runtime = assemble(declared, context_type=context_type, limit_store=limit_store, clock=clock)
         self._default_loaders: list[Callable[[Catalog], object]] = []
 
-    # What is made when it is first needed: importing Pegboard and making a Catalog stay cheap.
+    # ------------------------------------------------------------ parts
 
-    @cached_property
-    def _bounds(self) -> Bounds:
-        return self._given_bounds or DEFAULT_BOUNDS
-
-    @cached_property
+    @property
     def registry(self) -> Registry:
         """What is declared."""
-        return DatedRegistry(
-            read_built=read_built,
-            context_type=self._context_type,
-            bounds=self._bounds,
-            today=lambda: date(*time.localtime(self.guards.wall_clock())[:3]),
-        )
+        return self.runtime.registry
 
-    @cached_property
+    @property
     def guards(self) -> Guards:
         """What the stages of a call share."""
-        return Guards(
-            bounds=self._bounds,
-            clock=self._clock,
-            states=self.registry.states,
-            secrets=self.secrets,
-            repair=self._repair,
-            limits=self._limit_store,
-        )
+        return self.runtime.guards
 
-    @staticmethod
-    def _repair(call: Call, judge: Callable[[object], JSON]) -> bool:
-        return repair(call, judge)
-
-    @cached_property
+    @property
     def executor(self) -> Executor:
         """The only door to a handler."""
-        return Executor(self.guards)
+        return self.runtime.executor
 
-    @cached_property
+    @property
     def discovery(self) -> Discovery:
         """What finds tools: one index, shared by all callers."""
-        return exposing.Discovery.of(self.registry)
+        return self.runtime.discovery
 
-    @cached_property
-    def offers(self) -> Offers:
+    @property
+    def resources(self) -> Resources:
         """What there is beside tools: resources, prompts, completions."""
-        return Offers(self.registry, self.executor, context_type=self._context_type)
+        return self.runtime.resources
 
-    @cached_property
-    def _parts(self) -> ViewParts:
-        return ViewParts(registry=self.registry, caller=self.executor, exporters=EXPORTERS)
+    @property
+    def name(self) -> str:
+        """What clients are shown, and the `server` of SDK allow-lists."""
+        return self.registry.declarations.name
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """What is kept out of every result, error and log, beside the secrets of each context."""
+        return self.registry.declarations.secrets
+
+    def add_secrets(self, *secrets: Secret) -> None:
+        """Keep these out of every result, error and log, too."""
+        known = self.secrets
+        self.registry.change(secrets=(*known, *(secret for secret in secrets if secret not in known)))
+
+    @property
+    def identity(self) -> IdentityRules | None:
+        """Who may come in over HTTP; `None` lets in whoever reaches the server."""
+        return self.registry.declarations.identity
+
+    @identity.setter
+    def identity(self, rules: IdentityRules | None) -> None:
+        self.registry.change(identity=rules)
 
     # ------------------------------------------------------------ declare
 
@@ -168,7 +161,7 @@ class Catalog:
         def declare(build: Callable[..., Any]) -> Callable[..., Any]:
             if callable(names):
                 ask = names
-                self.registry.add_dynamic(ask, lambda _: named_later(build, ask, description, said))
+                self.registry.add_named_later(ask, lambda _: named_later(build, ask, description, said))
             else:
                 listed = (names,) if isinstance(names, str) else tuple(names)
                 self.registry.add(*builder_entries(build, listed, description, said))
@@ -201,25 +194,24 @@ class Catalog:
         self.registry.add_source(source)
 
     def resource(self, uri: str, /, **options: Any) -> Callable[[F], F]:
-        """Declare a function as a resource; see `Offers.resource`. Options are those of a tool, and `mime_type`."""
-        return self.offers.resource(uri, **options)
+        """Declare a function as a resource; see `Resources.resource`. Options are those of a tool, and `mime_type`."""
+        return self.resources.resource(uri, **options)
 
     def prompt(self, fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-        """Declare a function as a prompt; see `Offers.prompt`. Options are those of a tool."""
-        return self.offers.prompt(fn, **options)
+        """Declare a function as a prompt; see `Resources.prompt`. Options are those of a tool."""
+        return self.resources.prompt(fn, **options)
 
     def completion(self, argument: str, /, **options: Any) -> Callable[[F], F]:
-        """Declare what to suggest for an argument of `prompt=` or `resource=`; see `Offers.completion`."""
-        return self.offers.completion(argument, **options)
+        """Declare what to suggest for an argument of `prompt=` or `resource=`; see `Resources.completion`."""
+        return self.resources.completion(argument, **options)
 
     def mirror(self, name: str, groups: str | Sequence[str] = "core", *, full_names: object = None) -> None:
         """Declare a name for allow-lists only, e.g. an SDK's own tool. It is no tool: it cannot be called here."""
-        self.registry.mirrors[name] = (tuple(as_list(groups)) or ("core",), full_names)
-        self.registry.changed()
+        self.registry.add_mirror(name, Mirror(tuple(as_list(groups)) or ("core",), full_names))
 
     def group(self, name: str, description: str = "") -> None:
         """Declare a group, also one that has no tool at present."""
-        self.registry.groups[name] = description
+        self.registry.add_group(name, description)
 
     def profile(self, profile: Profile) -> None:
         """Declare a profile.
@@ -228,7 +220,7 @@ class Catalog:
             DefinitionError: it includes an unknown group, or its policy names an undeclared namespace.
         """
         self._check_groups(profile.include)
-        self.registry.profiles[profile.name] = profile
+        self.registry.add_profile(profile)
 
     @overload
     def predicate(self, fn: F, /) -> F: ...
@@ -247,10 +239,8 @@ class Catalog:
             called = name or asked.__name__
             if called in self.registry.predicates:
                 raise DefinitionError(f"{origin_of(asked)}: there is a predicate {called!r} already.")
-            self.registry.predicates[called] = availability.predicate(
-                called, asked, blocking=blocking, limit_s=self._bounds.predicate_s
-            )
-            self.registry.changed()
+            limit_s = self.registry.bounds.predicate_s
+            self.registry.add_predicate(called, question_of(called, asked, blocking=blocking, limit_s=limit_s))
             return asked
 
         return declare if fn is None else declare(fn)
@@ -286,8 +276,7 @@ class Catalog:
 
     def add_hook(self, hook: Hook) -> None:
         """Declare a hook that is already a record."""
-        self.registry.hooks.append(hook)
-        self.registry.changed()
+        self.registry.add_hook(hook)
 
     def observe(self, observer: object) -> Callable[[], None]:
         """Send every event of every call to `observer`; returns the function that ends it."""
@@ -314,8 +303,6 @@ class Catalog:
     def reset(self) -> None:
         """Forget everything declared; `load_defaults` runs the default loaders again."""
         self.registry.clear()
-        if "offers" in vars(self):
-            self.offers.take(Catalog().offers)
 
     def default_loader(self, load: Callable[[Catalog], object]) -> Callable[[Catalog], object]:
         """Register a function that declares the defaults on a catalog; returns it."""
@@ -386,7 +373,7 @@ class Catalog:
             profile=profile,
             origin=found.origin if found is not None else "",
         )
-        view = View(self._parts, ctx, selection, profile=found, extra=extra)
+        view = View(self.runtime.view_parts, ctx, selection, profile=found, extra=extra)
         if extra:
             self.registry.build(extra)
         return view
@@ -411,7 +398,7 @@ class Catalog:
         exposure and the profile's `rename` say) and what the profile pins; every tool of the view can
         still be called by its name.
         """
-        return exposing.exposed(view, self.discovery)
+        return exposed(view, self.discovery)
 
     async def search(self, view: View, query: str, *, limit: int = 8) -> Found:
         """Return the view's tools that serve a request, best first; none when nothing does."""

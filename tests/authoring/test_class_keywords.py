@@ -11,12 +11,11 @@ from tests.authoring.parts import call, catalog_of, make_class
 
 @pytest.fixture(autouse=True)
 def _empty_default_catalog():
-    kept = Catalog().registry
-    kept.take(default_catalog.registry)
+    declared = default_catalog.registry.declarations
     default_catalog.reset()
     yield
     # What other modules registered is theirs.
-    default_catalog.registry.take(kept)
+    default_catalog.registry.swap(declared)
 
 
 class Quiet(Tool, abstract=True):

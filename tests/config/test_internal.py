@@ -250,7 +250,7 @@ async def test_a_handler_may_be_a_class_of_tools(project: Project) -> None:
 
 def test_a_limit_for_every_tool_that_has_none(project: Project) -> None:
     project.write("rate_limits: {default: 100/60s}")
-    assert project.catalog().guards.default_limit == RateLimit(max_calls=100, window_s=60)
+    assert project.catalog().registry.declarations.default_limit == RateLimit(max_calls=100, window_s=60)
 
 
 async def test_rate_limits_follow_the_clock_that_is_given(project: Project) -> None:

@@ -10,7 +10,7 @@ from mcp import Client
 
 from pegboard import Catalog, DefinitionError, ToolContext, http_app
 from pegboard.config.reload import Reloader
-from pegboard.core.call.rate_limit import MemoryLimitStore
+from pegboard.limits.memory import MemoryLimitStore
 from pegboard.model.error import Problem
 from tests.config.project import Project
 from tests.core.parts import ANN, FakeSource, kind_of
@@ -254,8 +254,8 @@ async def test_limits_bounds_profiles_and_secrets_are_of_the_new_config(project:
     )
     assert await reloader.reload()
     assert catalog.name == "shop"
-    assert catalog.guards.bounds.hook_s == catalog.registry.bounds.hook_s == 0.5
-    assert catalog.guards.default_limit is not None
+    assert catalog.registry.bounds.hook_s == 0.5
+    assert catalog.registry.declarations.default_limit is not None
     assert catalog.guards.limits is counted, "what has been counted stays"
     assert "chat" in catalog.registry.profiles
     assert {secret.reveal() for secret in catalog.secrets} == {"first-key-value", "other-key-value"}

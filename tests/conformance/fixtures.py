@@ -21,7 +21,7 @@ from pegboard import (
     TextContent,
     ToolSpec,
 )
-from pegboard.resources import Message, Offers
+from pegboard.resources import Message, Resources
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
@@ -61,7 +61,7 @@ NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required"
 def conformance_catalog() -> Catalog:
     """Return a catalog with every fixture of the suite."""
     catalog = Catalog("pegboard-conformance")
-    offers = catalog.offers
+    offers = catalog.resources
     declare_contents(catalog)
     declare_schemas(catalog)
     declare_sessions(catalog)
@@ -267,7 +267,7 @@ def declare_rounds(catalog: Catalog) -> None:
         return f"{len(asked)} answers"
 
 
-def declare_changes(catalog: Catalog, offers: Offers) -> None:
+def declare_changes(catalog: Catalog, offers: Resources) -> None:
     """Declare tools that change the lists."""
 
     @catalog.tool
@@ -289,7 +289,7 @@ def declare_changes(catalog: Catalog, offers: Offers) -> None:
         return "changed"
 
 
-def declare_offers(offers: Offers) -> None:
+def declare_offers(offers: Resources) -> None:
     @offers.resource("test://static-text", name="static-text", mime_type="text/plain")
     def static_text() -> str:
         """A static text."""
@@ -348,7 +348,7 @@ def declare_offers(offers: Offers) -> None:
         return f"Context: {answer['context']}"
 
 
-def declare_completions(offers: Offers) -> None:
+def declare_completions(offers: Resources) -> None:
     @offers.completion("arg1", prompt="test_prompt_with_arguments")
     def places(value: str) -> list[str]:
         return [word for word in ("paris", "park", "party") if word.startswith(value)]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pegboard import Catalog, DefinitionError, Profile, RateLimit, ToolContext
-from pegboard.core.call.rate_limit import MemoryLimitStore
+from pegboard.limits.memory import MemoryLimitStore
 from pegboard.model.tool import Annotations
 from tests.core.parts import ANN, Clock, Recorder, echo, kind_of, one_tool, spec
 
@@ -169,7 +169,7 @@ async def test_each_tool_has_its_own_window_and_a_profile_one_over_all_its_tools
 
 async def test_a_default_limit_applies_to_each_tool_without_its_own() -> None:
     catalog = one_tool()
-    catalog.guards.default_limit = RateLimit(max_calls=1, window_s=60.0)
+    catalog.registry.change(default_limit=RateLimit(max_calls=1, window_s=60.0))
     catalog.register(spec("other"), echo)
     assert [kind_of(await catalog.view(ANN).call(name)) for name in ("echo", "other", "echo")] == [
         "ok",

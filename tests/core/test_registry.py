@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pegboard import Catalog, DefinitionError, DuplicateToolError, Policy, Profile, ToolContext, ToolSpec
+from pegboard.core.call.finished import FinishedCall, StartedCall
 from pegboard.core.judge import Selection, decide
 from pegboard.core.names import nearest
 from pegboard.model.decision import Fix
@@ -15,7 +16,7 @@ from tests.core.parts import ANN, FakeSource, echo, foreign, kind_of, one_tool, 
 
 
 def reloaded(catalog: Catalog, other: Catalog) -> None:
-    catalog.registry.take(other.registry)
+    catalog.registry.swap(other.registry.declarations)
 
 
 async def test_a_reload_takes_everything_over_in_one_step_and_tells_the_subscribers() -> None:
@@ -155,11 +156,14 @@ def test_a_long_list_of_names_is_cut_and_an_empty_one_says_so() -> None:
 
 async def test_broken_telemetry_breaks_no_call() -> None:
     class Broken:
-        def finished(self, *, tool: str, kind: str, duration_s: float) -> None:
+        def started(self, call: StartedCall) -> None:
+            raise OSError("no disk")
+
+        def finished(self, call: FinishedCall) -> None:
             raise OSError("no disk")
 
     catalog = one_tool()
-    catalog.guards.telemetry = Broken()
+    catalog.guards.record(Broken())
     assert kind_of(await catalog.view(ANN).call("echo")) == "ok"
 
 

@@ -8,7 +8,21 @@ from typing import Any
 
 import pytest
 
-from pegboard import Bounds, CallBudget, CallContext, Catalog, RateLimit, ToolContext, ToolSpec, Verdict
+from pegboard import (
+    Bounds,
+    CallBudget,
+    CallContext,
+    Catalog,
+    RateLimit,
+    TextContent,
+    ToolContext,
+    ToolResult,
+    ToolSpec,
+    Verdict,
+)
+from pegboard.core.call.finished import FinishedCall, StartedCall
+from pegboard.core.call.record import Call
+from pegboard.core.digests import digest
 from pegboard.model.error import ERROR_KINDS
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import Annotations
@@ -234,10 +248,13 @@ async def test_a_tool_that_changed_since_it_was_pinned_needs_a_review() -> None:
 
 class AuditFake:
     def __init__(self) -> None:
-        self.is_up, self.rows = True, list[Mapping[str, Any]]()
+        self.is_up, self.begun, self.rows = True, list[StartedCall](), list[FinishedCall]()
 
-    def record(self, entry: Mapping[str, Any]) -> None:
-        self.rows.append(entry)
+    def started(self, call: StartedCall) -> None:
+        self.begun.append(call)
+
+    def finished(self, call: FinishedCall) -> None:
+        self.rows.append(call)
 
 
 async def test_while_a_required_audit_is_down_only_reading_goes_on() -> None:
@@ -255,20 +272,77 @@ async def test_while_a_required_audit_is_down_only_reading_goes_on() -> None:
     assert kind_of(await view.call("write")) == "ok"
 
 
-async def test_audit_and_telemetry_hear_of_every_call_once_also_of_refused_ones() -> None:
-    audit, finished = AuditFake(), list[tuple[str, str]]()
+async def test_who_records_calls_hears_of_each_once_with_all_that_an_audit_needs() -> None:
+    audit, other = AuditFake(), AuditFake()
+    clock = Clock()
 
-    class Counted:
-        def finished(self, *, tool: str, kind: str, duration_s: float) -> None:
-            finished.append((tool, kind))
+    async def work(ctx: object, args: Any) -> str:
+        clock.now += 2.0
+        return "done"
 
-    catalog = one_tool()
-    catalog.guards.audit, catalog.guards.telemetry = audit, Counted()
+    catalog = one_tool(work, catalog=Catalog(clock=clock), rate_limit=RateLimit(max_calls=5, window_s=60.0))
+    catalog.register(spec("hidden", groups=("secret",)), echo)
+    catalog.group("core")
+    catalog.guards.record(audit)
+    end = catalog.guards.record(other)
+    ctx = replace(ANN, request_id="r1", parent_call="p0")
+    view = catalog.view(ctx, include=["core"])
+    await view.call("echo", {"text": "x"})
+    end()
+    for name in ("hidden", "nothing"):
+        await view.call(name)
+    assert [call.name for call in audit.begun] == ["echo", "hidden", "nothing"]
+    assert (len(other.begun), len(other.rows)) == (1, 1), "who ended it hears no more"
+    echoed, hidden, nothing = audit.rows
+    assert echoed.started is audit.begun[0]
+    assert (echoed.started.request_id, echoed.started.parent_call_id) == ("r1", "p0")
+    assert (echoed.started.caller.user_id, echoed.started.caller.space_id) == ("ann", "s1")
+    assert (echoed.tool, echoed.qualified_id, echoed.kind, echoed.duration_s) == ("echo", "main.echo", "ok", 2.0)
+    entry = catalog.snapshot().find("echo")
+    assert entry is not None
+    assert (echoed.definition_hash, echoed.arguments_digest()) == (entry.fingerprint, digest({"text": "x"}))
+    assert echoed.decision is not None
+    assert echoed.decision.code == "visible"
+    assert echoed.limit_keys == (("caller", "main.echo", "s1", "ann", None),)
+    assert list(echoed.stage_s) == ["begin", "resolve", "arguments", "rate_limit", "run", "output"]
+    assert (echoed.stage_s["run"], sum(echoed.stage_s.values())) == (2.0, 2.0)
+    assert [(row.kind, row.qualified_id, row.decision and row.decision.code) for row in (hidden, nothing)] == [
+        ("not_found", "", "group"),
+        ("not_found", "", "unknown"),
+    ]
+
+
+async def test_a_record_tells_what_a_person_said() -> None:
+    audit = AuditFake()
+    catalog = one_tool(consent="always")
+    catalog.guards.record(audit)
+    for answer in (True, False):
+        await catalog.view(replace(ANN, approve=lambda request, answer=answer: answer)).call("echo")
+    assert [(row.kind, row.consent) for row in audit.rows] == [("ok", "yes"), ("consent_declined", "no")]
+
+
+async def test_a_task_engine_takes_over_when_every_guard_has_said_yes() -> None:
+    ran, taken = list[str](), list[str]()
+
+    class Engine:
+        def takes(self, call: Call) -> bool:
+            return call.entry.spec.task == "required"
+
+        async def start(self, call: Call) -> ToolResult:
+            taken.append(call.known_as)
+            return ToolResult((TextContent("task 1"),))
+
+    async def work(ctx: object, args: Any) -> str:
+        ran.append("here")
+        return "done"
+
+    catalog = Catalog()
+    for name, task in (("now", "forbidden"), ("either", "optional"), ("later", "required")):
+        catalog.register(spec(name, task=task), work)
+    catalog.guards.tasks = Engine()
     view = catalog.view(ANN)
-    await view.call("echo")
-    await view.call("nothing")
-    assert finished == [("echo", "ok"), ("nothing", "not_found")]
-    assert [(row["tool"], row["kind"]) for row in audit.rows] == finished
+    assert [(await view.call(name)).text for name in ("now", "either", "later")] == ["done", "done", "task 1"]
+    assert (len(ran), taken) == (2, ["later"])
 
 
 # ---------------------------------------------------------------- 3 arguments

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pegboard import Catalog, DefinitionError, Profile, RateLimit
-from pegboard.core.call.rate_limit import MemoryLimitStore
+from pegboard.limits.memory import MemoryLimitStore
 from pegboard.limits.redis_store import RedisLimitStore
 from tests.core.parts import ANN, Clock, kind_of, one_tool
 from tests.limits.server import RedisServer, race

@@ -192,7 +192,7 @@ async def test_secrets_of_the_catalog_are_looked_for_in_every_call() -> None:
         return "key=abcdef-0123"
 
     catalog = one_tool(work)
-    catalog.secrets.append(Secret("abcdef-0123"))
+    catalog.add_secrets(Secret("abcdef-0123"))
     assert (await catalog.view(ToolContext()).call("echo")).text == "key=[redacted]"
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -17,7 +16,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from pegboard import Catalog, Profile, ToolContext, View
-from pegboard.core.call.rate_limit import FloodGuard
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.tool import ToolEntry
 from tests.properties.test_law import ASYNC, SYNC, World, catalog_of, context_of, worlds
@@ -70,7 +68,7 @@ def spellings(entry: ToolEntry) -> list[dict[str, Any]]:
 async def assert_discovery_law(world: World, catalog: Catalog, profile: Profile) -> None:
     catalog.profile(profile)
     # Guessing this much is stopped by the flood guard; here the judge is to be seen alone.
-    catalog.guards.flood = FloodGuard(RateLimit(max_calls=1_000_000, window_s=60.0), clock=time.monotonic)
+    catalog.guards.flood.limit = RateLimit(max_calls=1_000_000, window_s=60.0)
     runs = Runs()
     catalog.observe(runs)
     ctx = context_of(world)

@@ -168,16 +168,17 @@ async def test_exec_10_a_before_hook_that_fails_refuses_the_call(how: str) -> No
 
 async def test_exec_10_an_after_hook_that_fails_keeps_the_result_and_a_broken_audit_breaks_nothing() -> None:
     class Broken:
-        is_up = True
+        def started(self, call: Any) -> None:
+            raise OSError("no disk")
 
-        def record(self, entry: Any) -> None:
+        def finished(self, call: Any) -> None:
             raise OSError("no disk")
 
     catalog = one_tool()
     catalog.after()(lambda call, result: 1 / 0)
     recorder = Recorder()
     assert kind_of(await catalog.view(ANN).call("echo", callbacks=recorder)) == "ok"
-    catalog.guards.audit = Broken()
+    catalog.guards.record(Broken())
     assert kind_of(await catalog.view(ANN).call("echo", callbacks=recorder)) == "ok"
     assert [event.ok for event in recorder.results()] == [True, True]
 

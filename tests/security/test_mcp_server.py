@@ -400,7 +400,7 @@ async def test_a_session_cannot_replay_the_answers_of_another() -> None:
 async def test_a_secret_in_use_never_leaves_in_a_result_a_progress_or_an_error() -> None:
     catalog = Catalog()
     canary = "canary-7f3a9c-do-not-leak"
-    catalog.secrets.append(Secret(canary))
+    catalog.add_secrets(Secret(canary))
 
     @catalog.tool(groups="core")
     async def leak(ctx: CallContext) -> str:

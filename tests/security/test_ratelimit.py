@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pegboard import Catalog, RateLimit, ToolContext
-from pegboard.core.call.rate_limit import MemoryLimitStore
+from pegboard.limits.memory import MemoryLimitStore
 from tests.core.parts import ANN, Clock, Recorder, kind_of, one_tool
 from tests.timing import SLACK
 

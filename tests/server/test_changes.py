@@ -48,7 +48,7 @@ async def test_an_earlier_client_hears_of_its_own_profile_only() -> None:
 @pytest.mark.parametrize("what", ["tools", "prompts", "resources"])
 async def test_a_client_of_2026_listens_to_what_it_asks_for(what: str) -> None:
     catalog, _ = workshop()
-    offers = catalog.offers
+    offers = catalog.resources
     offers.prompt(name="first", groups="core")(lambda: "first")
     changes = {
         "tools": lambda: catalog.tool(name="late", groups="core")(lambda: "late"),
@@ -66,7 +66,7 @@ async def test_a_client_of_2026_listens_to_what_it_asks_for(what: str) -> None:
 
 async def test_a_touched_resource_is_told_to_those_who_may_read_it() -> None:
     catalog, _ = workshop()
-    offers = catalog.offers
+    offers = catalog.resources
     offers.resource("x://open", name="open", groups="core")(lambda: "open")
     offers.resource("x://secret", name="secret", groups="admin")(lambda: "secret")
     async with served(http_app(catalog)) as url, Client(f"{url}/mcp/chat", mode="2026-07-28") as client:
@@ -79,7 +79,7 @@ async def test_a_touched_resource_is_told_to_those_who_may_read_it() -> None:
 
 async def test_who_cannot_read_a_resource_listens_to_it_as_to_one_that_does_not_exist() -> None:
     catalog, _ = workshop()
-    offers, may_read = catalog.offers, False
+    offers, may_read = catalog.resources, False
     catalog.predicate(name="may_read")(lambda _ctx: may_read)
     offers.resource("x://open", name="open", groups="core")(lambda: "open")
     offers.resource("x://private", name="private", groups="core", available="may_read")(lambda: "private")

@@ -1,4 +1,4 @@
-"""Offers: resources, prompts and completions, declared alike, judged alike, in both eras."""
+"""Resources: resources, prompts and completions, declared alike, judged alike, in both eras."""
 
 from typing import Any
 
@@ -8,15 +8,15 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from pegboard import CallContext, CallError, Catalog, DefinitionError, DuplicateToolError, Policy, Profile, http_app
-from pegboard.resources import Message, Offers, ResourceSpec
+from pegboard.resources import Message, Resources, ResourceSpec
 from tests.server.doors import served
 
 ERAS = ("2026-07-28", "legacy")
 
 
-def offering() -> tuple[Catalog, Offers]:
+def offering() -> tuple[Catalog, Resources]:
     catalog = Catalog("offering")
-    offers = catalog.offers
+    offers = catalog.resources
     catalog.predicate(name="never")(lambda _: False)
 
     @offers.resource("notes://today", title="Today", mime_type="text/markdown", groups="core")
@@ -154,7 +154,7 @@ async def test_completions_are_given_to_those_who_see_what_they_complete(era: An
 async def test_nothing_is_announced_where_nothing_is_offered_until_there_is() -> None:
     catalog = Catalog()
     catalog.profile(Profile(name="chat", include=("core",)))
-    offers = catalog.offers
+    offers = catalog.resources
     async with served(http_app(catalog)) as url:
         async with Client(f"{url}/mcp") as client:
             assert (client.server_capabilities.resources, client.server_capabilities.prompts) == (None, None)

@@ -198,8 +198,8 @@ async def test_the_first_request_decides_the_era_also_when_the_sdk_has_not_seen_
 
 
 OFFERS = """
-from pegboard.resources import Offers
-vars(catalog).setdefault("offers", Offers(catalog.registry, catalog.executor))
+from pegboard.resources import Resources
+vars(catalog).setdefault("offers", Resources(catalog.registry, catalog.executor))
 """
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
 INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
@@ -211,7 +211,7 @@ def early(request_id: int, method: str, params: dict[str, Any] | None = None) ->
 
 
 @pytest.mark.parametrize("changed", [{}, {"capabilities": {"roots": {"listChanged": True}, "sampling": {}}}])
-@pytest.mark.parametrize("offers", ["", "catalog.offers.resource('x://y', name='y')(lambda: 'y')\n"])
+@pytest.mark.parametrize("offers", ["", "catalog.resources.resource('x://y', name='y')(lambda: 'y')\n"])
 async def test_the_first_messages_are_answered_as_the_sdk_does(tmp_path: Path, changed: Any, offers: str) -> None:
     path = tmp_path / "server.py"
     path.write_text(SERVER.replace("run_stdio(", f"{OFFERS if offers else ''}{offers}run_stdio("))

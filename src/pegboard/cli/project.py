@@ -107,7 +107,7 @@ def load(options: Options) -> Project:
         # Until it is read, whatever it names of the environment may be a secret.
         options.terminal.secrets = partial(_secrets_named_in, path)
         catalog, config = load_catalog(path, env=os.environ)
-    options.terminal.secrets = lambda: catalog.guards.secrets
+    options.terminal.secrets = lambda: catalog.secrets
     return Project(catalog=catalog, config=config)
 
 

@@ -24,7 +24,6 @@ from pegboard.config.python_modules import (
 )
 from pegboard.config.yaml.problems import Report
 from pegboard.core.availability import compile_availability
-from pegboard.core.call.rate_limit import MemoryLimitStore
 from pegboard.core.names import fold
 from pegboard.core.ports import LimitStore
 from pegboard.lazy import LazyModule
@@ -63,10 +62,10 @@ def load_catalog(path: Path, *, env: Mapping[str, str], clock: Clock = time.mono
 
 
 def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
-    limits = _limit_store(config, report, clock)
+    limits = _limit_store(config, report)
     catalog = Catalog(config.name, bounds=config.bounds, clock=clock, limit_store=limits)
-    catalog.secrets.extend(config.secrets.values())
-    catalog.guards.default_limit = config.default_limit
+    catalog.add_secrets(*config.secrets.values())
+    catalog.registry.change(default_limit=config.default_limit)
     with importing(config.path.absolute().parent) as collected:
         context = BuildContext(config=config, catalog=catalog, report=report, collected=collected)
         _import_modules(context)
@@ -83,7 +82,7 @@ def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
     return catalog
 
 
-def _limit_store(config: Config, report: Report, clock: Clock) -> LimitStore:
+def _limit_store(config: Config, report: Report) -> LimitStore | None:
     declared = config.limit_store
     if declared is not None:
         try:
@@ -93,7 +92,7 @@ def _limit_store(config: Config, report: Report, clock: Clock) -> LimitStore:
             report.add(declared.at.problem(message))
         except DefinitionError as error:
             report.add(declared.at.problem(str(error)))
-    return MemoryLimitStore(clock=clock, max_keys=config.bounds.ratelimit_keys)
+    return None
 
 
 def _import_modules(context: BuildContext) -> None:

@@ -27,7 +27,7 @@ def models_of(build: BuildContext) -> Mapping[str, Model]:
             build.refused(error, declared.at)
             continue
         if model.api_key is not None:
-            build.catalog.secrets.append(model.api_key)
+            build.catalog.add_secrets(model.api_key)
         models[name] = model
     return models
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from typing import Any
 
 from pegboard.config.build_context import BuildContext
@@ -13,7 +12,7 @@ from pegboard.config.forms.predicate_form import PredicateForm, PredicateRef
 from pegboard.config.yaml.tree import At
 from pegboard.core.availability import YES, Answer, Availability, compile_availability, predicate
 from pegboard.core.names import nearest
-from pegboard.model.context import ToolContext
+from pegboard.model.context import ToolContext, context_fields
 from pegboard.model.error import DefinitionError
 from pegboard.model.memo import Question
 
@@ -42,7 +41,8 @@ class _PredicateBuilder:
 
     def stand_in(self, name: str) -> None:
         """Register a no under the name of a predicate that was refused, so that only its own fault is reported."""
-        self._registry.predicates.setdefault(name, self._composed(name, form=False))
+        if name not in self._registry.predicates:
+            self._registry.add_predicate(name, self._composed(name, form=False))
 
     def make(self, name: str, declared: Declared[PredicateForm]) -> None:
         """Register one predicate, after those that it names."""
@@ -58,7 +58,8 @@ class _PredicateBuilder:
             form = self._form(declared.value, declared.at)
             self._open.pop()
             leaf = self._unnamed.get(form) if isinstance(form, str) else None
-            self._registry.predicates[name] = leaf._replace(name=name) if leaf else self._composed(name, form)
+            question = leaf._replace(name=name) if leaf else self._composed(name, form)
+            self._registry.add_predicate(name, question)
 
     def _form(self, form: PredicateRef, at: At) -> object:
         """Return a form as core reads it; `False` for what is reported, so that nothing else is."""
@@ -97,7 +98,7 @@ class _PredicateBuilder:
         return lambda ctx: bool(ctx.secrets.get(name, from_environment))
 
     def _context(self, name: str, at: At) -> object:
-        known = {item.name for kind in _kinds(ToolContext) for item in fields(kind) if item.init}
+        known = {name for kind in _kinds(ToolContext) for name in context_fields(kind)}
         if name not in known:
             self._report(at, f"the context has no field {name!r}.{nearest(name, known, label='Fields')}")
             return False

@@ -79,13 +79,12 @@ def forget_home(name: str) -> None:
 def registering_on(catalog: Catalog) -> Generator[None]:
     """Let `pegboard.default_catalog` write into `catalog`."""
     with _lock:
-        before = default_catalog.registry, default_catalog.guards, default_catalog.offers
-        default_catalog.registry, default_catalog.guards = catalog.registry, catalog.guards
-        default_catalog.offers = catalog.offers
+        own = default_catalog.runtime
+        default_catalog.runtime = catalog.runtime
         try:
             yield
         finally:
-            default_catalog.registry, default_catalog.guards, default_catalog.offers = before
+            default_catalog.runtime = own
 
 
 def brought_files() -> list[Path]:
@@ -114,7 +113,7 @@ def registrations_of(name: str, catalog: Catalog) -> None:
             catalog.registry.add(entry)
     for called, question in theirs.predicates.items():
         if comes_from(_home_of(question.key)):
-            catalog.registry.predicates[called] = question
+            catalog.registry.add_predicate(called, question, replace_existing=True)
     for hook in theirs.hooks:
         if comes_from(_home_of(hook.run)):
             catalog.add_hook(hook)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -128,21 +129,18 @@ class Reloader:
         retired = tuple(source for name, source in catalog.registry.sources.items() if name not in kept)
         for name, source in kept.items():
             source.renew(made.registry.sources[name])
-            made.registry.sources[name] = source
+        # What the new catalog's own questions ask of a source reaches the one that goes on.
+        made.registry.change(sources={**made.registry.sources, **kept})
         guards = catalog.guards
-        is_store_new = _uri(config) != _uri(self.config)
+        if _uri(config) != _uri(self.config):
+            guards.use_limits(made.guards.limits if config.limit_store is not None else None)
         self.config, self.problems = config, ()
-        catalog.name, catalog.identity = made.name, made.identity
-        # Calls in flight may still hold the old ones.
-        catalog.secrets.extend(secret for secret in made.secrets if secret not in catalog.secrets)
-        if is_store_new:
-            guards.limits = made.guards.limits
-        guards.adopt(made.guards.bounds, made.guards.default_limit)
-        catalog.registry.bounds = made.registry.bounds
         self._on_reload(config)
         _carry_on(made, catalog)
-        catalog.registry.take(made.registry)
-        catalog.offers.take(made.offers)
+        # Calls in flight may still hold the old secrets.
+        seen = (*catalog.secrets, *(secret for secret in made.secrets if secret not in catalog.secrets))
+        catalog.registry.swap(replace(made.registry.declarations, secrets=seen))
+        guards.adopt_bounds()
         log.info("config_reloaded: %s", self._path)
         if retired:
             task = asyncio.get_running_loop().create_task(self._retire(retired, set(guards.in_flight)))

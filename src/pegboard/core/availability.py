@@ -7,14 +7,13 @@ import inspect
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from pegboard.core.names import nearest
 from pegboard.core.stepping import is_cancelled
 from pegboard.model.bounds import DEFAULT_BOUNDS
-from pegboard.model.context import ToolContext
+from pegboard.model.context import ToolContext, context_fields
 from pegboard.model.error import DefinitionError
 from pegboard.model.memo import Question
 from pegboard.model.source_state import SourceState
@@ -209,7 +208,7 @@ def _attribute(name: str, context_type: type[ToolContext], known: Mapping[str, Q
             f"Unknown predicate {name!r}.{nearest(name, known, label='Predicates')} "
             "Register it with @catalog.predicate or under `predicates:`, or make it a member of your context class."
         )
-    is_field = any(item.name == name for item in fields(owner))
+    is_field = name in context_fields(owner)
 
     def ask(ctx: ToolContext) -> Any:
         value = getattr(ctx, name)
@@ -230,4 +229,4 @@ def _with_subclasses(kind: type[ToolContext]) -> Iterator[type[ToolContext]]:
 
 
 def _has(kind: type[ToolContext], name: str) -> bool:
-    return hasattr(kind, name) or any(item.name == name for item in fields(kind))
+    return hasattr(kind, name) or name in context_fields(kind)

@@ -2,78 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import date
-from typing import Any
 
 from pegboard.core.names import fold
-from pegboard.core.registry import ReadBuilt, Registry, seal
 from pegboard.model.error import DefinitionError, Problem
-from pegboard.model.hook import Hook, Verdict
-from pegboard.model.hook_call import HookCall
-from pegboard.model.result import ToolResult
 from pegboard.model.tool import ToolEntry, ToolSpec
 
-Today = Callable[[], date]
-_NAME = "pegboard.core.lifecycle"
 
-
-class DatedRegistry(Registry):
-    """A registry whose tools know their end; `today` tells the date of each call."""
-
-    def __init__(self, *, today: Today, read_built: ReadBuilt, **options: Any) -> None:
-        def read_dated(built: object, declared: ToolEntry) -> list[ToolEntry]:
-            return [dated(entry, today) for entry in read_built(built, declared)]
-
-        super().__init__(read_built=read_dated, **options)
-        self._today = today
-
-    def add(self, *entries: ToolEntry, replace_existing: bool = False) -> None:
-        """Declare tools, as `Registry.add` does.
-
-        Raises:
-            DefinitionError: also for tools that replace each other, or are renamed in a circle.
-        """
-        if any(entry.spec.renamed_from or entry.spec.replaced_by for entry in entries):
-            declared = {fold(known.qualified_id): known.spec for known in self._entries.values()}
-            check_circles(declared | {fold(entry.qualified_id): entry.spec for entry in entries})
-        super().add(*(dated(entry, self._today) for entry in entries), replace_existing=replace_existing)
-
-    def add_dynamic(
-        self, names: Callable[[], Sequence[str]], entries: Callable[[tuple[str, ...]], Sequence[ToolEntry]]
-    ) -> None:
-        super().add_dynamic(names, lambda known: [dated(entry, self._today) for entry in entries(known)])
-
-    def _all_entries(self) -> list[ToolEntry]:
-        # What sources list was not added here.
-        return [
-            seal(dated(entry, self._today), self.bounds) if entry.source and _is_ending(entry.spec) else entry
-            for entry in super()._all_entries()
-        ]
-
-
-def _is_ending(spec: ToolSpec) -> bool:
-    return spec.deprecated is not None or spec.replaced_by is not None
-
-
-def dated(entry: ToolEntry, today: Today) -> ToolEntry:
-    """Return a tool that says when it ends and what replaces it; any other tool as it is."""
+def with_end(entry: ToolEntry) -> ToolEntry:
+    """Return a tool whose description says when it ends and what replaces it; any other tool as it is."""
     spec = entry.spec
-    kept = tuple(hook for hook in entry.hooks if hook.name != _NAME)
-    if not _is_ending(spec):
-        return entry if len(kept) == len(entry.hooks) else replace(entry, hooks=kept, fingerprint="")
-
-    def refuse_after_the_end(call: HookCall) -> Verdict | None:
-        told = ended(spec, today(), known_as=call.wire_name)
-        return None if told is None else Verdict("deny", told, None, "not_found")
-
-    def note(call: HookCall, result: ToolResult) -> ToolResult:
-        return result._replace(meta={**result.meta, "deprecated": end_of(spec)})
-
-    hooks = (Hook(kind="before", run=refuse_after_the_end, name=_NAME), Hook(kind="after", run=note, name=_NAME))
+    if spec.deprecated is None and spec.replaced_by is None:
+        return entry
     described = f"{plain_description(spec)}\n\n{end_of(spec)}".strip()
-    return replace(entry, spec=replace(spec, description=described), hooks=(*hooks, *kept), fingerprint="")
+    if described == spec.description:
+        return entry
+    return replace(entry, spec=replace(spec, description=described), fingerprint="")
 
 
 def plain_description(spec: ToolSpec) -> str:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol, runtime_checkable
 
 from pegboard.model.consent import ConsentRequest
+from pegboard.model.context import ToolContext
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.result import ToolResult
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry
-
-if TYPE_CHECKING:
-    from pegboard.core.view import View
-    from pegboard.model.context import ToolContext
 
 
 class Source(Protocol):
@@ -42,35 +39,13 @@ class Source(Protocol):
     async def stop(self) -> None: ...
 
 
-class ViewSource(Protocol):
-    """Gives the view of a profile for a context; what doors hold instead of a Catalog."""
+@runtime_checkable
+class OffersResources(Protocol):
+    """A source that has resources, prompts or completions beside its tools."""
 
-    def view(self, ctx: ToolContext, *, profile: str) -> View: ...
-
-    async def aview(self, ctx: ToolContext, *, profile: str) -> View: ...
-
-
-class Caller(Protocol):
-    """Runs one guarded call on a View; the Executor."""
-
-    async def call(
-        self, view: View, name: str, args: object = None, *, callbacks: object = None, raise_errors: bool = False,
-        call_id: str | None = None,
-    ) -> ToolResult: ...  # fmt: skip
-
-
-class Exporter(Protocol):
-    """Turns a view's tools into what one target wants."""
-
-    def __call__(self, view: View) -> list[JSON]: ...
-
-    def to_bytes(self, view: View) -> bytes: ...
-
-    def report(self, view: View) -> list[JSON]: ...
-
-    def wire_name(self, view: View, name: str) -> str: ...
-
-    def decode(self, view: View, name: str, args: JSONValue) -> JSONValue: ...
+    def resource_entries(self) -> Sequence[ToolEntry]:
+        """Return the last good lists, each entry with its `offer`. Must be quick, as `entries`."""
+        ...
 
 
 class LimitStore(Protocol):
@@ -89,6 +64,14 @@ class LimitStore(Protocol):
         ...
 
 
+class LocalLimitStore(Protocol):
+    """A `LimitStore` in this process, which answers at once; `max_keys` bounds what it remembers."""
+
+    max_keys: int
+
+    def wait_s(self, hits: Sequence[tuple[tuple[str | None, ...], RateLimit]], *, charge: bool) -> float | None: ...
+
+
 class ConsentInbox(Protocol):
     """Durable questions to people: files one, and spends a grant that was given."""
 
@@ -101,25 +84,11 @@ class ConsentInbox(Protocol):
         ...
 
 
-class TaskEngine(Protocol):
-    """Runs long calls as durable tasks."""
-
-    async def start(self, view: View, name: str, args: JSON) -> str: ...
-
-
 class AuditLog(Protocol):
-    """Takes one record a call, without making the call wait."""
+    """Whether calls can be recorded now; the audit itself observes calls as `core.call.finished.CallObserver`."""
 
     @property
     def is_up(self) -> bool: ...
-
-    def record(self, entry: Mapping[str, JSONValue]) -> None: ...
-
-
-class Telemetry(Protocol):
-    """Counts and times finished calls."""
-
-    def finished(self, *, tool: str, kind: str, duration_s: float) -> None: ...
 
 
 class AgentRunner(Protocol):

@@ -1,4 +1,4 @@
-"""Waiting: run foreign code to its end or to a limit, in the caller's own task.
+"""Stepping: run foreign code to its end or to a limit, in the caller's own task.
 
 A coroutine is stepped by hand. One that never really waits costs neither task nor timer. One that
 does gets a timer, and is given up when it ignores its cancellation: the caller is answered at the
@@ -30,7 +30,7 @@ class InterruptedWaitError(Exception):
         self.reason: Reason = reason
 
 
-class Watch:
+class CancelScope:
     """What somebody may interrupt: the wait that runs now, or the next one. `reason` is why it was told to stop."""
 
     reason: Reason | None = None
@@ -62,17 +62,17 @@ async def coroutine_of(value: Awaitable[Any]) -> Any:
     return await value
 
 
-def begin(code: Awaitable[Any], *, timeout_s: float, watch: Watch) -> Any:
-    """Take the first step. Returns the value of code that is done already, or else a `Rest` to await.
+def begin(code: Awaitable[Any], *, timeout_s: float, scope: CancelScope) -> Any:
+    """Take the first step. Returns the value of code that is done already, or else a `Pending` to await.
 
     Raises:
         InterruptedWaitError: it was stopped before it began.
         BaseException: whatever the code raised.
     """
     steps: Any = code if type(code) is CoroutineType else coroutine_of(code)  # pyright: ignore[reportUnknownVariableType] - any
-    if watch.reason is not None:
+    if scope.reason is not None:
         steps.close()
-        raise InterruptedWaitError(watch.reason)
+        raise InterruptedWaitError(scope.reason)
     started = perf_counter()
     try:
         waited = steps.send(None)
@@ -80,8 +80,8 @@ def begin(code: Awaitable[Any], *, timeout_s: float, watch: Watch) -> Any:
         return stop.value
     finally:
         if perf_counter() - started > BLOCKED_S:
-            _warn_blocked(started, watch.name)
-    return Rest(steps, waited, timeout_s, watch)
+            _warn_blocked(started, scope.name)
+    return Pending(steps, waited, timeout_s, scope)
 
 
 def _warn_blocked(started: float, name: str) -> None:
@@ -89,7 +89,7 @@ def _warn_blocked(started: float, name: str) -> None:
                 "which runs in a worker thread.", name, (perf_counter() - started) * 1e3)  # fmt: skip
 
 
-class Rest:
+class Pending:
     """The rest of a coroutine that has begun to wait: steps it whenever what it waits for is done.
 
     Awaiting it raises `InterruptedWaitError` when it was stopped, and `CancelledError` when the
@@ -97,47 +97,57 @@ class Rest:
     """
 
     __slots__ = (
-        "_cancelled", "_cancelling", "_code", "_given_up", "_loop", "_task", "_timeout_s", "_timer", "_told", "_waited",
-        "_waker", "_watch",
+        "_cancelled",
+        "_cancelling",
+        "_code",
+        "_given_up",
+        "_is_stop_sent",
+        "_loop",
+        "_scope",
+        "_task",
+        "_timeout_s",
+        "_timer",
+        "_waited",
+        "_waker",
     )  # fmt: skip
 
-    def __init__(self, code: Coroutine[Any, Any, Any], waited: Any, timeout_s: float, watch: Watch) -> None:
-        self._code, self._waited, self._timeout_s, self._watch = code, waited, timeout_s, watch
+    def __init__(self, code: Coroutine[Any, Any, Any], waited: Any, timeout_s: float, scope: CancelScope) -> None:
+        self._code, self._waited, self._timeout_s, self._scope = code, waited, timeout_s, scope
         self._loop = asyncio.get_running_loop()
         self._waker = self._loop.create_future()
-        self._given_up = self._told = False
+        self._given_up = self._is_stop_sent = False
         self._cancelled: asyncio.CancelledError | None = None
 
     def __await__(self) -> Generator[Any, None, Any]:
-        watch = self._watch
+        scope = self._scope
         self._task = cast("asyncio.Task[Any]", asyncio.current_task())
         self._cancelling = self._task.cancelling()
-        self._timer = self._loop.call_later(self._timeout_s, watch.interrupt, "timeout")
-        watch.attach(self._stop)
+        self._timer = self._loop.call_later(self._timeout_s, scope.interrupt, "timeout")
+        scope.attach(self._stop)
         try:
             while True:
                 thrown = yield from self._until_done()
                 if self._given_up:
                     self._leave()
-                    raise self._cancelled or InterruptedWaitError(watch.reason or "timeout")
+                    raise self._cancelled or InterruptedWaitError(scope.reason or "timeout")
                 started = perf_counter()
                 try:
                     self._waited = self._code.send(None) if thrown is None else self._code.throw(thrown)
                 finally:
                     if perf_counter() - started > BLOCKED_S:
-                        _warn_blocked(started, watch.name)
+                        _warn_blocked(started, scope.name)
         except StopIteration as stop:
             return stop.value
         except asyncio.CancelledError:
             # Cancelled from outside counts first: then our caller must hear of it as such.
-            if watch.reason is None or self._task.cancelling() > self._cancelling:
+            if scope.reason is None or self._task.cancelling() > self._cancelling:
                 raise
-            raise InterruptedWaitError(watch.reason) from None
+            raise InterruptedWaitError(scope.reason) from None
         except GeneratorExit:
             self._code.close()
             raise
         finally:
-            watch.attach(None)
+            scope.attach(None)
             self._timer.cancel()
 
     def _until_done(self) -> Generator[Any, None, BaseException | None]:
@@ -152,9 +162,9 @@ class Rest:
                 return error
             return self._tell()
         waited._asyncio_future_blocking = False
-        if self._watch.reason is not None and not self._told:
+        if self._scope.reason is not None and not self._is_stop_sent:
             # It was told to stop just when its last wait was over, so that wait could not be cancelled.
-            self._told = waited.cancel()
+            self._is_stop_sent = waited.cancel()
         waited.add_done_callback(self._wake)
         while True:
             self._waker = self._loop.create_future()
@@ -172,9 +182,9 @@ class Rest:
 
     def _tell(self) -> BaseException | None:
         """Return what tells the code to stop, once: told again, its clean-up would be cut."""
-        if self._watch.reason is None or self._told:
+        if self._scope.reason is None or self._is_stop_sent:
             return None
-        self._told = True
+        self._is_stop_sent = True
         return asyncio.CancelledError()
 
     def _wake(self, _done: object) -> None:
@@ -185,7 +195,7 @@ class Rest:
         """Tell the code to stop, and give it up if it has not ended after a grace."""
         self._start_grace()
         if self._waited is not None:
-            self._told = self._waited.cancel()
+            self._is_stop_sent = self._waited.cancel()
 
     def _start_grace(self) -> None:
         self._timer.cancel()
@@ -205,8 +215,8 @@ class Rest:
         self._wake(None)
 
     def _leave(self) -> None:
-        log.warning("%r ignored its cancellation and was left alone; what it holds may leak.", self._watch.name)
+        log.warning("%r ignored its cancellation and was left alone; what it holds may leak.", self._scope.name)
         try:
             self._code.close()
         except BaseException:  # boundary: foreign code that refuses to end
-            log.warning("%r refused to be closed.", self._watch.name, exc_info=True)
+            log.warning("%r refused to be closed.", self._scope.name, exc_info=True)

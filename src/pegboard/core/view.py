@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from pegboard.core.judge import Selection, decide_entry, dynamic_code, static_code, undeclared, without_builder
 from pegboard.core.names import nearest_one
-from pegboard.core.ports import Caller, Exporter
-from pegboard.core.registry import Registry, Snapshot
+from pegboard.core.registry import Kind, Registry
+from pegboard.core.snapshot import Plan, Snapshot
 from pegboard.model.context import ToolContext
 from pegboard.model.decision import Decision
 from pegboard.model.error import AsyncPredicateError, DefinitionError
@@ -21,13 +21,43 @@ from pegboard.model.result import ToolResult
 from pegboard.model.tool import ToolEntry
 
 
+class CallRunner(Protocol):
+    """Runs one guarded call on a View; the Executor."""
+
+    async def call(
+        self,
+        view: View,
+        name: str,
+        args: object = None,
+        *,
+        callbacks: object = None,
+        raise_errors: bool = False,
+        call_id: str | None = None,
+    ) -> ToolResult: ...
+
+
+class Exporter(Protocol):
+    """Turns a view's tools into what one target wants."""
+
+    def __call__(self, view: View) -> list[JSON]: ...
+
+    def to_bytes(self, view: View) -> bytes: ...
+
+    def report(self, view: View) -> list[JSON]: ...
+
+    def wire_name(self, view: View, name: str) -> str: ...
+
+    def decode(self, view: View, name: str, args: JSONValue) -> JSONValue: ...
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ViewParts:
-    """What the catalog injects into its views."""
+    """What views are made of; `kind` says whether they are of tools or of what there is beside them."""
 
     registry: Registry
-    caller: Caller
+    runner: CallRunner
     exporters: Mapping[str, Exporter]
+    kind: Kind = "tools"
 
 
 class View:
@@ -51,11 +81,11 @@ class View:
     @property
     def snapshot(self) -> Snapshot:
         """The newest snapshot, with this view's extra tools."""
-        newest = self._parts.registry.snapshot()
+        newest = self._parts.registry.snapshot(self._parts.kind)
         if not self._extra:
             return newest
         if self._extended is None or self._extended.generation != newest.generation:
-            self._extended = self._parts.registry.build(self._extra)
+            self._extended = self._parts.registry.build(self._extra, kind=self._parts.kind)
         return self._extended
 
     # -- the list
@@ -88,9 +118,10 @@ class View:
         names: list[str] = []
         for entry in self._unbuilt():
             names.extend(self._full_names(entry.spec.full_names, entry.wire_name, server))
-        for name, (groups, full_names) in self._parts.registry.mirrors.items():
-            if self.selection.include is None or not set(self.selection.include).isdisjoint(groups):
-                names.extend(self._full_names(full_names, name, None))
+        mirrors = self._parts.registry.mirrors if self._parts.kind == "tools" else {}
+        for name, mirror in mirrors.items():
+            if self.selection.include is None or not set(self.selection.include).isdisjoint(mirror.groups):
+                names.extend(self._full_names(mirror.full_names, name, None))
         return list(dict.fromkeys(names))
 
     def _unbuilt(self) -> Iterator[ToolEntry]:
@@ -154,6 +185,10 @@ class View:
         if dynamic_code(entry, snapshot, self.ctx, self._parts.registry.states()) is not None:
             return None
         return next((made for made in self._as_built(entry, snapshot) if made.spec.name == entry.spec.name), None)
+
+    def plan(self, entry: ToolEntry, snapshot: Snapshot) -> Plan:
+        """Return what a call of a tool of this view needs: its judges and its hooks."""
+        return snapshot.plan(entry)
 
     def _find_in_bundles(self, name: str, snapshot: Snapshot) -> ToolEntry | None:
         for entry in snapshot.bundles:
@@ -244,7 +279,7 @@ class View:
         Never raises for what the model, the tool or a guard did: the result says so. With
         `raise_errors`, an error result is raised as `CallError`.
         """
-        return self._parts.caller.call(self, name, args, callbacks=callbacks, raise_errors=raise_errors)
+        return self._parts.runner.call(self, name, args, callbacks=callbacks, raise_errors=raise_errors)
 
     def export(self, target: str) -> list[JSON]:
         """Return the tools in the form of one target: `openai`, `openai_strict`, `anthropic`, `gemini` or `mcp`.

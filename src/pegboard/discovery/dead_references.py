@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pegboard.core.names import nearest_one
-from pegboard.core.registry import Snapshot
+from pegboard.core.snapshot import Snapshot
 
 # A name that says its namespace: `ns__tool`, `ns.tool`, `mcp__server__ns__tool`.
 _SPELLED = re.compile(

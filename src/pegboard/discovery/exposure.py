@@ -15,8 +15,9 @@ from typing import Any, Literal
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.hooks import hooks_of
 from pegboard.core.judge import applies
-from pegboard.core.registry import Plan, Registry, Snapshot
+from pegboard.core.registry import Registry
 from pegboard.core.schema import compile_schema
+from pegboard.core.snapshot import Plan, Snapshot
 from pegboard.core.view import View
 from pegboard.discovery.finder import Finder
 from pegboard.discovery.meta_tools.catalog_listing import CatalogListing
@@ -49,13 +50,17 @@ _ANY_OBJECT: JSON = {"type": "object"}
 class Discovery:
     """What all callers of one catalog share: the index, and who asks in circles. State of one Catalog."""
 
+    registry: Registry
     finder: Finder
     loop_guard: LoopGuard
-    bounds: Bounds
 
     @classmethod
     def of(cls, registry: Registry) -> Discovery:
-        return cls(finder=Finder(registry), loop_guard=LoopGuard(), bounds=registry.bounds)
+        return cls(registry=registry, finder=Finder(registry), loop_guard=LoopGuard())
+
+    @property
+    def bounds(self) -> Bounds:
+        return self.registry.bounds
 
 
 def exposed(view: View, discovery: Discovery) -> View:
@@ -66,18 +71,6 @@ def exposed(view: View, discovery: Discovery) -> View:
 def exposed_as(view: View, profile: Profile, discovery: Discovery) -> View:
     """Return what a profile with this exposure would show of the view."""
     return view if profile.exposure == "direct" else ExposedView(view, profile, discovery)
-
-
-class _MetaSnapshot(Snapshot):
-    """The snapshot itself, in whose plans the meta tools take any object: they judge its parts themselves."""
-
-    def __init__(self, snapshot: Snapshot) -> None:  # pyright: ignore[reportMissingSuperCall] - it is that snapshot
-        self.__dict__ = snapshot.__dict__
-
-    def plan(self, entry: ToolEntry) -> Plan:
-        if not is_meta(entry):
-            return super().plan(entry)
-        return Plan(entry, compile_schema(_ANY_OBJECT), None, hooks_of(entry, self.hooks))
 
 
 def is_meta(entry: ToolEntry) -> bool:
@@ -96,14 +89,6 @@ class ExposedView(View):
         self._plain, self._profile, self._discovery = view, profile, discovery
         self._mode: Mode | None = None if profile.exposure == "auto" else profile.exposure
         self.meta_names = MetaNames.renamed(profile.rename)
-
-    @property
-    def snapshot(self) -> Snapshot:
-        newest = super().snapshot
-        cached = newest.cache.get(_MetaSnapshot)
-        if cached is None:
-            cached = newest.cache[_MetaSnapshot] = _MetaSnapshot(newest)
-        return cached
 
     @property
     def mode(self) -> Mode:
@@ -169,6 +154,12 @@ class ExposedView(View):
             return self._entry(name, run=self._handler(name))
         return super().find(name, within=within)
 
+    def plan(self, entry: ToolEntry, snapshot: Snapshot) -> Plan:
+        """Return what a call needs; the meta tools take any object, since they judge its parts themselves."""
+        if not is_meta(entry):
+            return super().plan(entry, snapshot)
+        return Plan(entry, compile_schema(_ANY_OBJECT), None, hooks_of(entry, snapshot.declared.hooks))
+
     def _handler(self, name: str) -> Handler:
         names = self.meta_names
         run = {names.search: search_tools, names.get: get_tools, names.use: use_tools}[name]
@@ -189,7 +180,7 @@ class ExposedView(View):
         """Run one call of a batch on the view without the meta tools: it cannot nest, and no guard is passed by."""
         view = View(self._parts, ctx, self.selection, profile=self.profile, extra=self._extra)
         view._extended = self._extended
-        return self._parts.caller.call(view, name, args, callbacks=observer, call_id=call_id)
+        return self._parts.runner.call(view, name, args, callbacks=observer, call_id=call_id)
 
     def __getitem__(self, name: str) -> ToolEntry:
         """Return a tool as it is listed; `KeyError` for every name that this caller may not use."""

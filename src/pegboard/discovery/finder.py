@@ -12,7 +12,8 @@ import orjson
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.ports import Embedder
-from pegboard.core.registry import Registry, Snapshot
+from pegboard.core.registry import Registry
+from pegboard.core.snapshot import Snapshot
 from pegboard.core.view import View
 from pegboard.lazy import LazyModule
 from pegboard.model.bounds import SEARCH_USUAL_HITS, SEARCH_VISIBLE_SETS

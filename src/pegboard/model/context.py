@@ -1,97 +1,153 @@
-"""Context: who asks, built by the host for one request, and the memory of what was asked on it."""
+"""Context: the one face of caller, host and request, as handlers and predicates see it."""
 
 from __future__ import annotations
 
 import itertools
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pegboard.model.bounds import DEFAULT_BOUNDS
+from pegboard.model.caller import NOBODY, Caller
 from pegboard.model.consent import Approve
 from pegboard.model.context_ports import ClientBridge
-from pegboard.model.error import CallError, DefinitionError
+from pegboard.model.error import DefinitionError
+from pegboard.model.host import NO_HOST, Host
 from pegboard.model.json_types import JSONValue
 from pegboard.model.memo import Memo
 from pegboard.model.policy import OPEN_POLICY, Policy
+from pegboard.model.request import CallBudget, Request, new_request
 from pegboard.model.secret import Secret
 
+# Where each field of a context lives: the value that it is a part of, and its name there.
+_PLACES: Mapping[str, tuple[str, str]] = {
+    **{name: ("caller", name) for name in ("user_id", "space_id", "session_id", "agent", "roles", "policy")},
+    **{
+        name: ("host", name)
+        for name in ("settings", "secrets", "upstream_credentials", "factories", "services", "approve")
+    },
+    **{
+        name: ("request", name)
+        for name in (
+            "client", "deadline", "budget", "depth", "parent_call", "conversation", "message", "message_queue",
+        )
+    },
+    "request_id": ("request", "id"),
+    "callbacks": ("request", "observers"),
+}  # fmt: skip
+_VALUES = frozenset({"caller", "host", "request"})
+_ANSWERS = frozenset({"memo", "sequence"})
 
-class CallBudget:
-    """How many calls one root request may still make; shared by all its sub-agents.
 
-    `max_calls=None` takes the bound `calls_per_request`.
+C = TypeVar("C", bound="ToolContext")
+
+
+class _FieldsOfThreeValues(type):
+    """Lets a context be made, and copied by `dataclasses.replace`, by its flat fields or by its three values."""
+
+    def __call__(cls, *, answers_of: ToolContext | None = None, **fields: Any) -> Any:
+        if not fields.keys() <= _VALUES:
+            fields = _grouped(fields)
+        if answers_of is not None:
+            fields["memo"], fields["sequence"] = answers_of.memo, answers_of.sequence
+        return super().__call__(**fields)
+
+
+def _grouped(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return keyword arguments with the flat fields put into the value that each is a part of, without any answers.
+
+    What was asked of one caller says nothing of another: a copy asks anew.
     """
+    parts: dict[str, dict[str, Any]] = {"caller": {}, "host": {}, "request": {}}
+    rest: dict[str, Any] = {}
+    for name, value in fields.items():
+        if name in _PLACES:
+            part, inner = _PLACES[name]
+            parts[part][inner] = value
+        elif name not in _ANSWERS:
+            rest[name] = value
+    if "roles" in parts["caller"]:
+        roles = parts["caller"]["roles"]
+        parts["caller"]["roles"] = frozenset([roles] if isinstance(roles, str) else roles)
+    if parts["caller"]:
+        rest["caller"] = replace(rest.get("caller", NOBODY), **parts["caller"])
+    if parts["host"]:
+        rest["host"] = replace(rest.get("host", NO_HOST), **parts["host"])
+    if parts["request"]:
+        rest["request"] = (rest.get("request") or new_request())._replace(**parts["request"])
+    return rest
 
-    __slots__ = ("max_calls", "used")
 
-    def __init__(self, max_calls: int | None = None) -> None:
-        self.max_calls = max_calls
-        self.used = 0
+if TYPE_CHECKING:
+    # What users write and read: the flat fields. `_PLACES` is held equal to them by a test.
+    @dataclass(frozen=True, kw_only=True, eq=False)
+    class _Face:
+        user_id: str | None = None
+        space_id: str | None = None
+        session_id: str | None = None
+        agent: str | None = None
+        roles: frozenset[str] | Sequence[str] = frozenset()
+        client: ClientBridge | None = None
+        request_id: str = ""
+        conversation: object = None
+        message: object = None
+        message_queue: object = None
+        settings: Mapping[str, JSONValue] = field(default_factory=dict[str, Any])
+        secrets: Mapping[str, Secret] = field(default_factory=dict[str, Secret])
+        upstream_credentials: Mapping[str, Secret] = field(default_factory=dict[str, Secret])
+        factories: Mapping[str, Callable[..., Any]] = field(default_factory=dict[str, Callable[..., Any]])
+        services: Mapping[str, Any] = field(default_factory=dict[str, Any])
+        callbacks: object = None
+        approve: Approve | None = None
+        policy: Policy = OPEN_POLICY
+        depth: int = 0
+        budget: CallBudget | None = None
+        deadline: float | None = None
+        parent_call: str | None = None
+else:
 
-    def spend(self, *, default: int | None = None) -> None:
-        """Take one call from the budget.
+    class _Face(metaclass=_FieldsOfThreeValues):
+        """The flat fields, read from the three values."""
 
-        Raises:
-            CallError: `budget_exceeded`, when none is left.
-        """
-        limit = default if self.max_calls is None else self.max_calls
-        if limit is None:
-            limit = DEFAULT_BOUNDS.calls_per_request
-        if self.used >= limit:
-            raise CallError(
-                "budget_exceeded",
-                f"This request has made its {limit} calls. Finish with what is known, or start a new request.",
-                hint="Hosts: one ToolContext a request; `budget=CallBudget(n)` changes the number.",
-            )
-        self.used += 1
+    for _name, _place in _PLACES.items():
+        setattr(_Face, _name, property(attrgetter(".".join(_place))))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ToolContext:
+class ToolContext(_Face):
     """Who asks, and what the host lends for one request or turn. Trusted: never built from a model's words.
 
-    Make one a request: predicates are asked once a context. Subclasses may add fields, and
-    properties or methods that serve as predicates by their name.
+    It is a face over three values: `caller` (one a credential and profile), `host` (one a config) and `request`. Hosts
+    make one a request, by flat fields: `ToolContext(user_id="ann", secrets={…})`; doors, by the three values.
+    Predicates are asked once a context. Subclasses are frozen, keyword-only dataclasses; they may add fields, and
+    properties or methods that serve as predicates by their name. `dataclasses.replace` takes flat fields too; a copy
+    starts with a fresh memo.
+
+    >>> from dataclasses import replace
+    >>> ctx = ToolContext(user_id="ann", roles=["reader"])
+    >>> replace(ctx, space_id="s1").caller.roles
+    frozenset({'reader'})
     """
 
-    user_id: str | None = None
-    space_id: str | None = None
-    session_id: str | None = None
-    agent: str | None = None
-    roles: frozenset[str] | Sequence[str] = frozenset()
-    client: ClientBridge | None = None
-    request_id: str = field(default_factory=lambda: os.urandom(16).hex())
-    conversation: object = None
-    message: object = None
-    message_queue: object = None
-    settings: Mapping[str, JSONValue] = field(default_factory=dict[str, Any], repr=False)
-    secrets: Mapping[str, Secret] = field(default_factory=dict[str, Secret], repr=False)
-    upstream_credentials: Mapping[str, Secret] = field(default_factory=dict[str, Secret], repr=False)
-    factories: Mapping[str, Callable[..., Any]] = field(default_factory=dict[str, Callable[..., Any]], repr=False)
-    services: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
-    callbacks: object = None
-    approve: Approve | None = None
-    policy: Policy = OPEN_POLICY
-    depth: int = 0
-    budget: CallBudget | None = field(default_factory=CallBudget)
-    deadline: float | None = None
-    parent_call: str | None = None
-    memo: Memo = field(default_factory=Memo, init=False, repr=False, compare=False)
-    sequence: Iterator[int] = field(default_factory=itertools.count, init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "roles", frozenset([self.roles] if isinstance(self.roles, str) else self.roles))
-        given: dict[str, Any] = {**self.upstream_credentials, **self.secrets}
-        for name, value in given.items():
-            if not isinstance(value, Secret):
-                raise DefinitionError(f"The secret {name!r} is a plain {type(value).__name__}: wrap it, Secret(…).")
+    caller: Caller = NOBODY
+    host: Host = field(default=NO_HOST, repr=False)
+    request: Request = field(default_factory=new_request)
+    memo: Memo = field(default_factory=Memo, repr=False)
+    sequence: Iterator[int] = field(default_factory=itertools.count, repr=False)
 
     def plain(self) -> ToolContext:
         """Return the request's own context: this one, unless it belongs to a call."""
         return self
+
+    def with_request(self, **changes: Any) -> ToolContext:
+        """Return a copy with other fields of `Request`, such as `client=` or `observers=`; it asks everything anew."""
+        return replace(self, request=self.request._replace(**changes))
+
+    def inside(self, *, host: Host, request: Request) -> ToolContext:
+        """Return this context for calls that one of its calls makes: what was asked is not asked again."""
+        added = {name: getattr(self, name) for name in context_fields(type(self)) if name not in _PLACES}
+        return sharing_answers(type(self), self, caller=self.caller, host=host, request=request, **added)
 
     def factory(self, name: str) -> Callable[..., Any]:
         """Return the factory that the host supplied under `name`; `KeyError` if none."""
@@ -115,13 +171,13 @@ class ToolContext:
         Raises:
             DefinitionError: a change that would lend the child somebody else's identity or limits.
         """
-        unknown = set(changes) - {item.name for item in fields(self) if item.init}
+        whole = self.plain()
+        unknown = set(changes) - context_fields(type(whole))
         if unknown:
             raise DefinitionError(f"A context has no field {', '.join(sorted(unknown))}.")
         fixed = {"user_id", "space_id", "roles", "depth", "budget", "deadline", "upstream_credentials"} & set(changes)
         if fixed:
             raise DefinitionError(f"A child context keeps its parent's {', '.join(sorted(fixed))}.")
-        whole = self.plain()
         return replace(
             whole,
             **changes,
@@ -134,6 +190,21 @@ class ToolContext:
         )
 
 
+def sharing_answers(kind: type[C], origin: ToolContext, **fields: Any) -> C:
+    """Return a context of the same request: what was asked of `origin` is not asked again, and its events go on.
+
+    For those who run calls; `dataclasses.replace` makes a context that asks anew.
+    """
+    return kind(answers_of=origin, **fields)
+
+
+def context_fields(kind: type[ToolContext]) -> frozenset[str]:
+    """Return the fields by which a context of this class can be made, flat ones and those that a host added."""
+    added = {item.name for item in fields(kind) if item.init} - _VALUES - _ANSWERS
+    return frozenset(_PLACES) | added
+
+
 def seconds_left(ctx: ToolContext, *, clock: Callable[[], float] = time.monotonic) -> float | None:
     """Return the seconds until the request's deadline, or `None` where it has none."""
-    return None if ctx.deadline is None else ctx.deadline - clock()
+    deadline = ctx.request.deadline
+    return None if deadline is None else deadline - clock()

@@ -1,4 +1,4 @@
-"""Specs: the records of what is offered beside tools, and which of them a URI means."""
+"""Resource: the records of resources, prompts and completions, and which of them a URI means."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ class CompletionSpec:
         return argument == self.argument and named in (self.prompt, self.resource)
 
 
-Spec = ResourceSpec | PromptSpec | CompletionSpec
+Offer = ResourceSpec | PromptSpec | CompletionSpec
+"""What a catalog offers beside tools."""
 
 
 def _pattern(template: str) -> str:

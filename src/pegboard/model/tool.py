@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, Protocol, TypeAlias
 
 from pegboard.model.call_context import CallContext
@@ -12,6 +13,7 @@ from pegboard.model.error import DefinitionError
 from pegboard.model.hook import Hook
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.rate_limit import RateLimit
+from pegboard.model.resource import Offer
 
 Runs = Literal["async", "thread", "inline"]
 
@@ -137,13 +139,14 @@ class BuilderRef:
     is_bundle: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class ToolEntry:
     """One peg: a declaration, what runs it, and where it comes from.
 
     A handler with `needs_context=False` gets `None` for its context, which then need not be made.
     `source` names a supervised source (`None` for our own code). `is_foreign` marks definitions
-    that come from outside, `is_toolset` namespaces that a policy may name as a whole.
+    that come from outside, `is_toolset` namespaces that a policy may name as a whole. `offer` is what it is where it
+    is no tool: a resource, prompt or completion, which are judged and run alike.
     """
 
     spec: ToolSpec
@@ -155,13 +158,19 @@ class ToolEntry:
     source: str | None = None
     is_foreign: bool = False
     is_toolset: bool = False
+    offer: Offer | None = None
     fingerprint: str = ""
     wire_name: str = ""
-    qualified_id: str = field(init=False)
-    is_conditional: bool = field(init=False)
 
-    def __post_init__(self) -> None:
-        # Kept, as they are asked on every call and for every tool of a list.
-        object.__setattr__(self, "qualified_id", self.spec.qualified_id)
-        conditional = self.source or self.builder or self.spec.factory or self.spec.available is not None
-        object.__setattr__(self, "is_conditional", bool(conditional))
+    # Worked out once, as both are asked on every call and for every tool of a list.
+
+    @cached_property
+    def qualified_id(self) -> str:
+        """The one identity of the tool: `namespace.name`."""
+        return self.spec.qualified_id
+
+    @cached_property
+    def is_conditional(self) -> bool:
+        """Whether anything but groups and policy may hide it."""
+        spec = self.spec
+        return bool(self.source or self.builder or spec.factory or spec.available is not None)

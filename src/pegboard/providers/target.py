@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from pegboard.core.bounded_cache import BoundedCache
-from pegboard.core.registry import Snapshot
 from pegboard.core.schema import parse_json
+from pegboard.core.snapshot import Snapshot
 from pegboard.core.view import View
 from pegboard.model.bounds import PROVIDER_LISTS
 from pegboard.model.error import CallError

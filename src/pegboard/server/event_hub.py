@@ -6,12 +6,11 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import orjson
 
-from pegboard.core.call.events import as_observers
+from pegboard.core.call.observers import as_observers
 from pegboard.model.bounds import STREAM_BYTES, STREAM_EVENTS
 from pegboard.model.context import ToolContext
 from pegboard.model.event import Event
@@ -85,7 +84,7 @@ class EventHub:
         """Return a context whose calls are followed by the streams of its owner, and by one of their own."""
         follower = Follower(self, owner_of(principal, ctx), own)
         # On the context, not on the call: calls of sub-agents inherit the observer.
-        return replace(ctx, callbacks=(*as_observers(ctx.callbacks), follower)), follower
+        return ctx.with_request(observers=(*as_observers(ctx.callbacks), follower)), follower
 
     def has_listener(self, principal: Principal, ctx: ToolContext) -> bool:
         """Tell whether somebody listens to the events of the calls on a context."""

@@ -14,7 +14,7 @@ from pegboard.model.json_types import JSON
 from pegboard.model.result import ToolResult
 from pegboard.model.tool import ToolEntry
 from pegboard.providers.mcp import mcp_result
-from pegboard.resources import Offers
+from pegboard.resources import Resources
 from pegboard.server.event_hub import EventHub
 from pegboard.server.mcp.client_channel import ClientChannel
 from pegboard.server.mcp.input_required import InputRequiredChannel
@@ -39,7 +39,7 @@ class Gateway:
 
     catalog: Catalog
     context_for: ContextMaker
-    resources: Offers
+    resources: Resources
     event_hub: EventHub | None = None
     """Follows the calls of callers who listen; only servers have one."""
 
@@ -133,7 +133,7 @@ class Gateway:
 def gateway_of(catalog: Catalog, config: object) -> Gateway:
     """Return the gateway of a catalog, with its resources and its type of context."""
     context_for = context_maker(config, context_type=catalog.registry.context_type)
-    return Gateway(catalog=catalog, context_for=context_for, resources=catalog.offers)
+    return Gateway(catalog=catalog, context_for=context_for, resources=catalog.resources)
 
 
 def _mirrors(entry: ToolEntry) -> bool:

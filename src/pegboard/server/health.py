@@ -45,7 +45,7 @@ class Health:
         self._gateway, self._host_guard = gateway, host_guard
         self._authenticator, self._event_hub = authenticator, event_hub
         self._is_serving, self._problems = is_serving, problems
-        self._call_metrics = CallMetrics(self._is_tool)
+        self._call_metrics = CallMetrics()
 
     @property
     def routes(self) -> list[Route]:
@@ -56,9 +56,6 @@ class Health:
     def begin(self) -> Callable[[], None]:
         """Count the calls of the catalog from now on; returns the function that ends it."""
         return self._gateway.catalog.guards.record(self._call_metrics)
-
-    def _is_tool(self, name: str) -> bool:
-        return self._gateway.catalog.snapshot().find(name) is not None
 
     async def _health(self, request: Request) -> Response:
         """Tell that the process answers; and of a config that was refused, where it is wrong to those who may know."""

@@ -5,15 +5,20 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
+from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.names import nearest
+from pegboard.model.bounds import CONTEXTS_REMEMBERED
+from pegboard.model.caller import Caller
 from pegboard.model.context import ToolContext
 from pegboard.model.context_ports import ClientBridge
 from pegboard.model.error import DefinitionError
+from pegboard.model.host import NO_HOST, Host
 from pegboard.model.json_types import JSONValue
 from pegboard.model.profile import Profile
+from pegboard.model.request import CallBudget, Request
 from pegboard.model.secret import Secret
 
 ANONYMOUS = "anonymous"
@@ -95,6 +100,32 @@ class Configured(Protocol):
     def secrets(self) -> Mapping[str, Secret]: ...
 
 
+class HostContexts:
+    """Makes the context of each request: one `Host` for all, one `Caller` a principal, and a fresh `Request`."""
+
+    def __init__(self, host: Host, context_type: type[ToolContext]) -> None:
+        self._host, self._context_type = host, context_type
+        self._callers = BoundedCache[Principal, Caller](max_entries=CONTEXTS_REMEMBERED)
+        # Ids must be unguessable; one random prefix a process keeps them cheap.
+        self._prefix, self._numbers = os.urandom(8).hex(), itertools.count(1)
+
+    def __call__(self, principal: Principal, client: ClientBridge | None = None) -> ToolContext:
+        caller = self._callers.get(principal) or self._callers.remember(principal, _caller_of(principal))
+        request = Request(f"{self._prefix}-{next(self._numbers)}", client, budget=CallBudget())
+        return self._context_type(caller=caller, host=self._host, request=request)
+
+
+def _caller_of(principal: Principal) -> Caller:
+    who = principal.identity
+    return Caller(
+        user_id=who.user,
+        space_id=who.space,
+        session_id=principal.session,
+        roles=frozenset(who.roles),
+        credential=who.credential,
+    )
+
+
 def context_maker(config: object, *, context_type: type[ToolContext] = ToolContext) -> ContextMaker:
     """Return what makes the context of one request.
 
@@ -103,28 +134,10 @@ def context_maker(config: object, *, context_type: type[ToolContext] = ToolConte
     """
     if callable(config):
         return _with_client(cast("ContextFor", config))
-    settings: Mapping[str, JSONValue] = {}
-    secrets: Mapping[str, Secret] = {}
-    if config is not None:
-        configured = cast("Configured", config)
-        settings, secrets = configured.settings, configured.secrets
-    # Nobody may guess the id of somebody else's request; one random prefix a process keeps them cheap.
-    prefix, numbers = os.urandom(8).hex(), itertools.count(1)
-
-    def make(principal: Principal, client: ClientBridge | None = None) -> ToolContext:
-        who = principal.identity
-        return context_type(
-            user_id=who.user,
-            space_id=who.space,
-            roles=who.roles,
-            session_id=principal.session,
-            client=client,
-            request_id=f"{prefix}-{next(numbers)}",
-            settings=settings,
-            secrets=secrets,
-        )
-
-    return make
+    if config is None:
+        return HostContexts(NO_HOST, context_type)
+    configured = cast("Configured", config)
+    return HostContexts(Host(settings=configured.settings, secrets=configured.secrets), context_type)
 
 
 def _with_client(make: ContextFor) -> ContextMaker:
@@ -132,7 +145,7 @@ def _with_client(make: ContextFor) -> ContextMaker:
 
     def make_with_client(principal: Principal, client: ClientBridge | None = None) -> ToolContext:
         ctx = make(principal)
-        return ctx if client is None or ctx.client is not None else replace(ctx, client=client)
+        return ctx if client is None or ctx.client is not None else ctx.with_request(client=client)
 
     return make_with_client
 

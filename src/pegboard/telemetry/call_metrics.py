@@ -1,10 +1,11 @@
-"""CallMetrics: count and time the calls of a catalog as they end; fills the port `Telemetry`."""
+"""Call metrics: count and time the calls of a catalog as they end."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
 from dataclasses import dataclass, field
+
+from pegboard.core.call.finished import FinishedCall, StartedCall
 
 LIMITS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 UNKNOWN = "(unknown)"
@@ -24,24 +25,25 @@ class ToolMetrics:
 class CallMetrics:
     """Counts finished calls by tool. Names that no tool has are counted as one, so that no caller can make it grow.
 
-    Args:
-        is_tool: tells whether there is a tool of a name.
+    A `CallObserver`, from `Guards.record` on.
     """
 
-    def __init__(self, is_tool: Callable[[str], bool]) -> None:
+    def __init__(self) -> None:
         self.by_tool: dict[str, ToolMetrics] = {}
-        self._is_tool = is_tool
 
-    def finished(self, *, tool: str, kind: str, duration_s: float) -> None:
+    def started(self, call: StartedCall) -> None:
+        """Do nothing: a call is counted when it ends."""
+
+    def finished(self, call: FinishedCall) -> None:
         """Count one call."""
-        metrics = self.by_tool.get(tool) or self._metrics_of(tool, kind)
-        metrics.ends[kind] = metrics.ends.get(kind, 0) + 1
-        metrics.within[bisect_left(LIMITS_S, duration_s)] += 1
-        metrics.total_s += duration_s
+        metrics = self.by_tool.get(call.tool) or self._metrics(call)
+        metrics.ends[call.kind] = metrics.ends.get(call.kind, 0) + 1
+        metrics.within[bisect_left(LIMITS_S, call.duration_s)] += 1
+        metrics.total_s += call.duration_s
 
-    def _metrics_of(self, tool: str, kind: str) -> ToolMetrics:
-        # What a bundle builds is no tool of the catalog by itself, but it ran.
-        name = tool if kind == "ok" or self._is_tool(tool) else UNKNOWN
+    def _metrics(self, call: FinishedCall) -> ToolMetrics:
+        is_tool = call.qualified_id or (call.decision is not None and call.decision.code != "unknown")
+        name = call.tool if is_tool else UNKNOWN
         if len(self.by_tool) >= _MAX_TOOLS:
             name = OTHER
         return self.by_tool.setdefault(name, ToolMetrics())

@@ -1,4 +1,4 @@
-"""prometheus_text: what is counted, in the text that Prometheus reads."""
+"""Prometheus text: what is counted, in the text that Prometheus reads."""
 
 from __future__ import annotations
 

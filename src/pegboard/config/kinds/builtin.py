@@ -54,7 +54,7 @@ def declare(tool: Declared[BuiltinForm], build: BuildContext) -> None:
     except DefinitionError as error:
         build.refused(error, at / "config")
         return
-    build.catalog.secrets.extend(settings.secrets())
+    build.catalog.add_secrets(*settings.secrets())
     spec = replace(overlaid(entry.spec, tool, build), name=form.called)
     entry = replace(entry, spec=check_aliases(spec, tool, build), fingerprint="", wire_name="")
     try:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pegboard.core.call.stages import Call, not_found
+from pegboard.core.call.record import Call
+from pegboard.core.call.resolve import not_found
 from pegboard.core.digests import digest
-from pegboard.core.stepping import InterruptedWaitError, Rest, begin
+from pegboard.core.stepping import InterruptedWaitError, Pending, begin
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.context import seconds_left
 from pegboard.model.error import CallError
 from pegboard.model.json_types import is_awaitable
-
-if TYPE_CHECKING:
-    from pegboard.core.executor import Guards
 
 log = logging.getLogger("pegboard")
 # A person may take as long as the request lives; this stands for a request without a deadline (about a year).
@@ -25,8 +23,8 @@ _NO_LIMIT_S = 3.0e7
 def consent_reason(call: Call) -> str | None:
     """Return why a person must say yes to this call; `None` when nobody need be asked."""
     rule, name = call.entry.spec.consent, call.name
-    if call.asked is not None or rule == "never":
-        return call.asked
+    if call.question is not None or rule == "never":
+        return call.question
     if rule == "always":
         return f"{name!r} asks for a yes before every call"
     if rule == "destructive":
@@ -42,7 +40,7 @@ def consent_reason(call: Call) -> str | None:
     return f"{name!r} asks for a yes for these arguments" if needed is not False else None
 
 
-async def ask_consent(call: Call, guards: Guards, reason: str) -> None:
+async def ask_consent(call: Call, reason: str) -> None:
     """Ask: the host's callback, then the client, then the inbox. Anything but a clear yes ends the call."""
     ctx, name = call.view.ctx, call.name
     request = ConsentRequest(
@@ -50,9 +48,12 @@ async def ask_consent(call: Call, guards: Guards, reason: str) -> None:
         arguments=call.args, reason=reason, user_id=ctx.user_id, space_id=ctx.space_id, session_id=ctx.session_id,
         agent=ctx.agent, call_id=call.call_id,
     )  # fmt: skip
-    answer = await _answer(call, guards, request)
+    answer = await _answer(call, request)
+    call.consent = "nobody" if answer is None else "yes" if answer is True else "no"
     if answer is None:
-        filed = "" if guards.inbox is None else f" The question is filed as {await guards.inbox.file(request)!r}."
+        filed = (
+            "" if call.guards.inbox is None else f" The question is filed as {await call.guards.inbox.file(request)!r}."
+        )
         raise CallError("consent_required", f"{name!r} was not run: a person must agree first ({reason}).{filed}")
     if answer is not True:
         raise CallError(
@@ -68,25 +69,25 @@ async def ask_consent(call: Call, guards: Guards, reason: str) -> None:
         raise CallError("consent_mismatch", f"{name!r} was not run: its definition changed after the yes.")
 
 
-async def _answer(call: Call, guards: Guards, request: ConsentRequest) -> bool | None:
+async def _answer(call: Call, request: ConsentRequest) -> bool | None:
     ctx = call.view.ctx
     if ctx.approve is not None:
         # The host's own callback decides alone: its `None` is no yes.
-        return await _ask_person(ctx.approve, request, call, guards) or False
-    answer = None if ctx.client is None else await _ask_person(ctx.client.approve, request, call, guards)
-    if answer is None and guards.inbox is not None:
-        return await guards.inbox.spend(request)
+        return await _ask_person(ctx.approve, request, call) or False
+    answer = None if ctx.client is None else await _ask_person(ctx.client.approve, request, call)
+    if answer is None and call.guards.inbox is not None:
+        return await call.guards.inbox.spend(request)
     return answer
 
 
-async def _ask_person(ask: Any, request: ConsentRequest, call: Call, guards: Guards) -> bool | None:
+async def _ask_person(ask: Any, request: ConsentRequest, call: Call) -> bool | None:
     """Ask; a failing question is a no. There is no time limit but the request's own deadline."""
-    left_s = seconds_left(call.view.ctx, clock=guards.clock)
+    left_s = seconds_left(call.view.ctx, clock=call.guards.clock)
     try:
         answer = ask(request)
         if is_awaitable(answer):
-            answer = begin(answer, timeout_s=_NO_LIMIT_S if left_s is None else left_s, watch=call)
-            answer = await answer if type(answer) is Rest else answer
+            answer = begin(answer, timeout_s=_NO_LIMIT_S if left_s is None else left_s, scope=call)
+            answer = await answer if type(answer) is Pending else answer
     except InterruptedWaitError as stopped:
         if stopped.reason != "timeout":
             raise

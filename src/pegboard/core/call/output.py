@@ -2,59 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
-from pegboard.core.call.stages import Call, run_hook
-from pegboard.core.hooks import describe
-from pegboard.core.normalise import normalise
+from pegboard.core.call.record import Call
 from pegboard.core.redaction import Redactor
-from pegboard.core.schema import copied
-from pegboard.core.stepping import InterruptedWaitError
 from pegboard.model.error import CallError, ToolError
-from pegboard.model.json_types import is_awaitable
 from pegboard.model.result import Content, TextContent, ToolResult
 
-if TYPE_CHECKING:
-    from pegboard.core.executor import Guards
-
 log = logging.getLogger("pegboard")
-
-
-async def ask_after(call: Call, guards: Guards, result: ToolResult) -> ToolResult:
-    """Show the result to the after-hooks; what one gives instead is checked again. One that fails is skipped."""
-    kept = copied(result.structured)
-    for hook in call.hooks.after:
-        try:
-            changed: Any = run_hook(hook, (call, result), guards, call)
-            if changed is not None and is_awaitable(changed):
-                changed = await changed
-        except (asyncio.CancelledError, InterruptedWaitError):
-            raise
-        except BaseException as error:  # boundary: foreign code; the action is done, so its result is kept
-            log.warning("After-hook %s failed on %r.", describe(hook), call.name, exc_info=error)
-            if hook.required:
-                raise _refused_after(call, error) from error
-            changed = None
-        if result.structured != kept:
-            # What a hook writes into the result that it is shown is lost: nobody would have checked it.
-            result = result._replace(structured=copied(kept))
-        if changed is not None:
-            call.is_by_hand = type(changed) is ToolResult
-            result = checked(call, normalise(changed))
-            kept = copied(result.structured)
-    return result
-
-
-def _refused_after(call: Call, error: BaseException) -> CallError:
-    if isinstance(error, CallError):
-        return error
-    text = f"A required check after {call.name!r} failed. It was run: do not repeat it unseen."
-    return CallError("hook_refused", text, outcome_unknown=True)
 
 
 def checked(call: Call, result: ToolResult) -> ToolResult:
@@ -115,12 +74,12 @@ def _clean_bytes(raw: bytes, redactor: Redactor) -> bytes:
     return redactor.text(text).encode("latin-1") if redactor.finds(text) else raw
 
 
-def finished(call: Call, guards: Guards, result: ToolResult) -> ToolResult:
+def finished(call: Call, result: ToolResult) -> ToolResult:
     """Return the result without secrets; `result_too_large` when it is."""
     if call.redactor is not None:
         result = redacted(result, call.redactor)
     own = call.entry.spec.max_result_bytes
-    cap = guards.bounds.result_bytes if own is None else min(own, guards.bounds.result_bytes)
+    cap = call.bounds.result_bytes if own is None else min(own, call.bounds.result_bytes)
     content = result.content
     if (
         len(content) == 1

@@ -1,99 +1,72 @@
-"""Rate limit: the exact moving window, in memory."""
+"""Rate limit: look at the windows that a call counts in, or charge them, in one atomic step."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections import deque
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Awaitable
+from typing import Any
 
-from pegboard.model.bounds import DEFAULT_BOUNDS
-from pegboard.model.context import ToolContext
-from pegboard.model.rate_limit import LimitScope, RateLimit
+from pegboard.core.call.limit_keys import Hits, scope_key
+from pegboard.core.call.record import Call
+from pegboard.model.error import CallError
+from pegboard.model.json_types import is_awaitable
 
-Key = tuple[str | None, ...]
+log = logging.getLogger("pegboard")
 
 
-class MemoryLimitStore:
-    """Counts accepted calls in moving windows: in any window at most `max_calls`, exactly.
+def limits_of(call: Call) -> Hits:
+    """Return the windows that this call counts in: the tool's own (or the default), and the profile's."""
+    ctx, entry, profile = call.view.ctx, call.entry, call.view.profile
+    own = entry.spec.rate_limit or call.guards.registry.declarations.default_limit
+    hits = [] if own is None else [(scope_key(own.scope, ctx, entry.qualified_id), own)]
+    if profile is not None and profile.rate_limit is not None:
+        hits.append((scope_key(profile.rate_limit.scope, ctx, f"profile {profile.name}"), profile.rate_limit))
+    if ctx.client is None or not hits:
+        return hits
+    # A call that ended with a question goes on, with the answer, as another one.
+    has_paid = getattr(ctx.client, "has_paid", None)
+    return [] if has_paid is not None and has_paid(entry.qualified_id) else hits
 
-    The window is half-open: a call exactly `window_s` old no longer counts. At most `max_keys`
-    callers and tools are remembered; when all of them are in use, a new one is refused for a window.
+
+def pass_limits(call: Call, hits: Hits, *, charge: bool) -> Awaitable[None] | None:
+    """Look at the limits, or charge them in one atomic step; a refused call is not recorded.
+
+    Returns what to await when the store is not in memory.
     """
-
-    def __init__(
-        self, *, clock: Callable[[], float] = time.monotonic, max_keys: int = DEFAULT_BOUNDS.ratelimit_keys
-    ) -> None:
-        self._clock, self.max_keys = clock, max_keys
-        # Per key: its window, and the times of its hits, oldest first.
-        self._hits: dict[Key, tuple[float, deque[float]]] = {}
-        self._swept = float("-inf")
-        self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        return len(self._hits)
-
-    def wait_s(self, hits: Sequence[tuple[Key, RateLimit]], *, charge: bool) -> float | None:
-        """Return seconds until one more call fits all windows, 0.0 if now, `None` if never; see `ports.LimitStore`."""
-        with self._lock:
-            now, longest = self._clock(), 0.0
-            charged: list[deque[float]] = []
-            for key, limit in hits:
-                window_s, known = limit.window_s, self._hits.get(key)
-                if limit.max_calls == 0:
-                    return None
-                if known is None:
-                    if len(self._hits) >= self.max_keys and not self._sweep(now):
-                        longest = max(longest, window_s)
-                        continue
-                    known = (window_s, deque[float]())
-                    if charge:
-                        self._hits[key] = known
-                times = known[1]
-                while times and now - times[0] >= window_s:
-                    times.popleft()
-                if len(times) >= limit.max_calls:
-                    longest = max(longest, window_s - (now - times[-limit.max_calls]))
-                charged.append(times)
-            if charge and longest == 0.0:
-                for times in charged:
-                    times.append(now)
-            return longest
-
-    def _sweep(self, now: float) -> bool:
-        """Forget the keys whose hits no longer count, at most once a second; tell whether there is room now."""
-        if now - self._swept >= 1.0:
-            self._swept = now
-            self._hits = {k: v for k, v in self._hits.items() if v[1] and now - v[1][-1] < v[0]}
-        return len(self._hits) < self.max_keys
+    try:
+        wait_s: Any = call.guards.limits.wait_s(hits, charge=charge)
+    except OSError as error:
+        wait_s = _without_store(call, hits, charge=charge, error=error)
+    if wait_s == 0.0:
+        return None
+    if is_awaitable(wait_s):
+        return _pass_remote(call, hits, wait_s, charge=charge)
+    raise _rate_limited(call, wait_s)
 
 
-def scope_key(scope: LimitScope, ctx: ToolContext, subject: str) -> Key:
-    """Return what a limit counts by: the verified caller as its scope says, and the one identity of what is limited."""
-    if scope == "caller":
-        return (scope, subject, ctx.space_id, ctx.user_id, ctx.agent)
-    if scope == "tool":
-        return (scope, subject)
-    one = {"user": ctx.user_id, "space": ctx.space_id, "agent": ctx.agent, "session": ctx.session_id}[scope]
-    return (scope, subject, one)
+async def _pass_remote(call: Call, hits: Hits, asked: Awaitable[float | None], *, charge: bool) -> None:
+    try:
+        wait_s = await asked
+    except OSError as error:
+        wait_s = _without_store(call, hits, charge=charge, error=error)
+    if wait_s != 0.0:
+        raise _rate_limited(call, wait_s)
 
 
-class FloodGuard:
-    """Remembers who makes many invalid calls; a cheap look for everyone else."""
+def _rate_limited(call: Call, wait_s: float | None) -> CallError:
+    when = "" if wait_s is None else f" It can be used again in {wait_s:.3g} s."
+    text = (
+        f"{call.name!r} is temporarily unavailable: its rate limit is reached.{when} Other tools may be used meanwhile."
+    )
+    return CallError("rate_limited", text, retryable=wait_s is not None, retry_after_s=wait_s)
 
-    def __init__(self, limit: RateLimit, *, clock: Callable[[], float]) -> None:
-        self.limit = limit
-        self._store = MemoryLimitStore(clock=clock, max_keys=10_000)
-        self.is_quiet = True
 
-    def wait_s(self, ctx: ToolContext) -> float:
-        """Return how long this caller must wait; 0.0 for all but flooders, and for all while `is_quiet`."""
-        return self._pass(ctx, charge=False)
-
-    def count(self, ctx: ToolContext) -> None:
-        """Record one invalid call."""
-        self.is_quiet = False
-        self._pass(ctx, charge=True)
-
-    def _pass(self, ctx: ToolContext, *, charge: bool) -> float:
-        return self._store.wait_s([(scope_key("caller", ctx, "invalid"), self.limit)], charge=charge) or 0.0
+def _without_store(call: Call, hits: Hits, *, charge: bool, error: OSError) -> float | None:
+    default = "local" if call.entry.spec.is_read_only else "closed"
+    rules = [limit.when_store_is_down or default for _, limit in hits]
+    log.warning("The rate limit store is down (%s); %r is decided by %s.", error, call.name, sorted(set(rules)))
+    if "closed" in rules:
+        text = f"{call.name!r} cannot be used now: its rate limit cannot be checked. Try again in a moment."
+        raise CallError("ratelimit_unavailable", text)
+    local = [hit for hit, rule in zip(hits, rules, strict=True) if rule == "local"]
+    return call.guards.local_limits.wait_s(local, charge=charge)

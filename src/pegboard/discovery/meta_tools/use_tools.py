@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -210,14 +209,13 @@ class _Batch:
 
 def _inner_context(ctx: CallContext, intent: CallIntent, *, is_alone: bool) -> ToolContext:
     """Return the request's own context as the calls of a batch have it: they belong to it, and know its intent."""
-    inner = copy.copy(ctx.plain())
-    own: dict[str, Any] = {"parent_call": ctx.call_id, "services": {**inner.services, SERVICE: intent}}
-    if not is_alone and _asks_by_calling_again(ctx):
-        # Such a client would run the whole batch again with the answer, and what is done would be done twice.
-        own["client"] = None
-    for name, value in own.items():
-        object.__setattr__(inner, name, value)
-    return inner
+    whole = ctx.plain()
+    # Such a client would run the whole batch again with the answer, and what is done would be done twice.
+    client = None if not is_alone and _asks_by_calling_again(ctx) else whole.client
+    return whole.inside(
+        host=replace(whole.host, services={**whole.services, SERVICE: intent}),
+        request=whole.request._replace(parent_call=ctx.call_id, client=client),
+    )
 
 
 def _asks_by_calling_again(ctx: ToolContext) -> bool:

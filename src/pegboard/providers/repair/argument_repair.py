@@ -10,7 +10,8 @@ from typing import Any, cast
 
 import orjson
 
-from pegboard.core.call.stages import Call, unaliased
+from pegboard.core.call.arguments import unaliased
+from pegboard.core.call.record import Call
 from pegboard.core.schema import check_bounds, parse_json
 from pegboard.model.bounds import REPAIRED_BYTES
 from pegboard.model.error import CallError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pegboard.core.call import stages
+from pegboard.core.call import resolve
 from pegboard.core.digests import digest
 from pegboard.core.judge import VISIBLE
 from pegboard.core.view import View
@@ -89,7 +89,7 @@ class Tools:
 
 def absent(view: View, name: str) -> ProblemError:
     """Return the answer for every name that this caller may not use, in the words of a call."""
-    return not_found(str(stages.not_found(name, view.hint(name))))
+    return not_found(str(resolve.not_found(name, view.hint(name))))
 
 
 def _brief(tool: JSON) -> JSON:

@@ -24,7 +24,7 @@ from pegboard.sources.mcp.listing import Listing
 from pegboard.sources.mcp.lock_file import LockFile
 from pegboard.sources.mcp.review import Reviewed, review, trust_of
 from pegboard.sources.mcp.server_settings import ServerSettings
-from pegboard.sources.mcp.upstream_resources import ResourceRequest, UpstreamEntry, UpstreamResources, resource_entries
+from pegboard.sources.mcp.upstream_resources import ResourceRequest, UpstreamResources, resource_entries
 from pegboard.sources.tool_names import own_names
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class McpSource:
         self.reviewed = Reviewed()
         self.rejected: tuple[Rejected, ...] = ()
         self._entries: tuple[ToolEntry, ...] = ()
-        self._resources: tuple[UpstreamResources, tuple[UpstreamEntry, ...]] = (UpstreamResources(), ())
+        self._resources: tuple[UpstreamResources, tuple[ToolEntry, ...]] = (UpstreamResources(), ())
         self._names: dict[str, str] = {}
         self._on_change: list[Callable[[], None]] = []
         self._clock, self._backoff, self._throttle = clock, Backoff(clock), RefreshThrottle(clock)
@@ -85,7 +85,7 @@ class McpSource:
             self._wake.set()
         return self._entries
 
-    def resource_entries(self) -> Sequence[UpstreamEntry]:
+    def resource_entries(self) -> Sequence[ToolEntry]:
         """Return the resources, prompts and completions of the last good lists."""
         return self._resources[1]
 

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from pegboard.model.bounds import MCP_ARGUMENT_CHARS, MCP_PROMPT_ARGUMENTS, MCP_URI_CHARS
 from pegboard.model.call_context import CallContext
 from pegboard.model.json_types import JSON
+from pegboard.model.resource import CompletionSpec, Offer, PromptArgument, PromptSpec, ResourceSpec
 from pegboard.model.result import ToolResult
 from pegboard.model.tool import Annotations, ToolEntry, ToolSpec
 from pegboard.sources.foreign_text import cleaned, has_hidden
@@ -34,15 +35,6 @@ class UpstreamResources:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class UpstreamEntry:
-    """One of them, ready to be judged and run like a tool; `fields` are those of its record in `model.resource`."""
-
-    kind: Literal["resource", "prompt", "completion"]
-    entry: ToolEntry
-    fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class ResourceRequest:
     """What is asked of the server for one of them."""
 
@@ -61,14 +53,14 @@ def uri_here(server: str, uri: str) -> str:
     return f"pegboard://{server}/{uri}"
 
 
-def resource_entries(upstream: UpstreamResources, settings: ServerSettings, run: Run) -> tuple[UpstreamEntry, ...]:
+def resource_entries(upstream: UpstreamResources, settings: ServerSettings, run: Run) -> tuple[ToolEntry, ...]:
     """Return what can be taken of the lists, under the server's namespace; what cannot is left out alone."""
     listed = [
         *(("resource", each) for each in upstream.resources if _is_fit(each, "uri")),
         *(("template", each) for each in upstream.templates if _is_fit(each, "uriTemplate")),
         *(("prompt", each) for each in upstream.prompts if _is_fit(each, "name")),
     ]
-    entries: list[UpstreamEntry] = []
+    entries: list[ToolEntry] = []
     for kind in ("resource", "template", "prompt"):
         of_kind = {_key(each): each for each_kind, each in listed if each_kind == kind}
         names = own_names({_slug(each) for each in of_kind.values()}, rename={}, namespace=settings.name)
@@ -102,7 +94,7 @@ def _is_fit(each: JSON, key: str) -> bool:
 
 def _entries_of(
     kind: Kind, name: str, each: JSON, settings: ServerSettings, run: Run, *, completes: bool
-) -> Iterator[UpstreamEntry]:
+) -> Iterator[ToolEntry]:
     space: Literal["prompt", "resource"] = "prompt" if kind == "prompt" else "resource"
     (name,) = own_names([name], rename={}, namespace=space).values()
     words = _words(each, settings, name)
@@ -110,24 +102,26 @@ def _entries_of(
         arguments = [one for one in each.get("arguments") or () if _is_argument(one)][:MCP_PROMPT_ARGUMENTS]
         variables = [one["name"] for one in arguments]
         required = [one["name"] for one in arguments if one.get("required")]
-        specs = [
-            (one["name"], _clean(one.get("description"), settings), bool(one.get("required"))) for one in arguments
-        ]
-        fields = {**words, "arguments": specs}
+        described = (
+            PromptArgument(one["name"], _clean(one.get("description"), settings), bool(one.get("required")))
+            for one in arguments
+        )
+        offer: Offer = PromptSpec(**words, arguments=tuple(described))
         request = ResourceRequest(what="prompt", named=each["name"], is_prompt=True)
         target = {"prompt": name}
     else:
         uri: str = _key(each)
         variables = required = [variable for _, variable in _VARIABLE.findall(uri)] if kind == "template" else []
         mime_type = each.get("mimeType")
-        fields = {**words, "uri": uri_here(settings.name, uri), "mime_type": _clean(mime_type, settings) or None}
-        request, target = ResourceRequest(what="read", named=uri), {"resource": fields["uri"]}
+        here = uri_here(settings.name, uri)
+        offer = ResourceSpec(**words, uri=here, mime_type=_clean(mime_type, settings) or None)
+        request, target = ResourceRequest(what="read", named=uri), {"resource": here}
 
     async def handle(ctx: CallContext, args: JSON, /) -> ToolResult:
         named = _expanded(request.named, args) if kind == "template" else request.named
         return await run(replace(request, named=named, args=args), ctx)
 
-    yield UpstreamEntry(kind=space, entry=_entry(space, name, variables, required, handle, settings), fields=fields)
+    yield replace(_entry(space, name, variables, required, handle, settings), offer=offer)
     for argument in variables if completes else ():
         others = [other for other in variables if other not in (argument, "value")]
         completion = ResourceRequest(
@@ -135,7 +129,7 @@ def _entries_of(
         )
         handler = partial(_complete, run, completion)
         entry = _entry("completion", f"{name}_{argument}", ["value", *others], ["value"], handler, settings)
-        yield UpstreamEntry(kind="completion", entry=entry, fields={"argument": argument, **target})
+        yield replace(entry, offer=CompletionSpec(argument=argument, **target))
 
 
 async def _complete(run: Run, completion: ResourceRequest, ctx: CallContext, args: JSON, /) -> ToolResult:

@@ -1,53 +1,36 @@
-"""Registry: the resources, prompts and completions of a catalog, declared, selected and found."""
+"""Resources: the resources, prompts and completions of a catalog, declared, selected and found."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pegboard.authoring.definition import ToolOptions, function_entry, origin_of
 from pegboard.core.judge import Selection
-from pegboard.core.ports import Caller
+from pegboard.core.names import fold
 from pegboard.core.registry import Registry
-from pegboard.core.view import View, ViewParts
+from pegboard.core.view import CallRunner, View, ViewParts
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError
 from pegboard.model.policy import OPEN_POLICY
-from pegboard.model.resource import CompletionSpec, PromptArgument, PromptSpec, ResourceSpec, Spec
+from pegboard.model.resource import CompletionSpec, Offer, PromptArgument, PromptSpec, ResourceSpec
 from pegboard.model.tool import ToolEntry
 from pegboard.resources.prompt_messages import with_messages
-from pegboard.resources.upstream import Beside, Offering
-
-_SHARED = ("predicates", "groups", "profiles", "hooks")
 
 
-class Offers:
-    """The resources, prompts and completions of a catalog.
+class Resources:
+    """The resources, prompts and completions of a catalog: entries of its one registry, judged and run like tools.
 
     Args:
         registry: the catalog's own; its profiles, groups, predicates and hooks hold here too.
-        caller: the catalog's executor.
-        context_type: the catalog's.
+        runner: the catalog's executor.
     """
 
-    def __init__(self, registry: Registry, caller: Caller, *, context_type: type[ToolContext] = ToolContext) -> None:
-        self._base = registry
-        self._registry = Registry(read_built=_nothing_built, context_type=context_type, bounds=registry.bounds)
-        self._parts = ViewParts(registry=self._registry, caller=caller, exporters={})
-        self._specs: dict[str, Spec] = {}
-        self._foreign: dict[str, Spec] = {}
-        self._touched: list[Callable[[str], object]] = []
-        self._follow()
-        registry.subscribe(self._follow)
-
-    def _follow(self) -> None:
-        """Share what is the catalog's own, also after a reload has replaced it."""
-        for name in _SHARED:
-            setattr(self._registry, name, getattr(self._base, name))
-        beside = {name: Beside(source) for name, source in self._base.sources.items() if isinstance(source, Offering)}
-        self._foreign = {key: spec for source in beside.values() for key, spec in source.specs.items()}
-        self._registry.sources = {**beside}
-        self._registry.changed()
+    def __init__(self, registry: Registry, runner: CallRunner) -> None:
+        self._registry = registry
+        self._parts = ViewParts(registry=registry, runner=runner, exporters={}, kind="resources")
+        self._touched: tuple[Callable[[str], object], ...] = ()
 
     # -- declare
 
@@ -63,12 +46,12 @@ class Offers:
 
         def declare(fn: Callable[..., Any]) -> Callable[..., Any]:
             entry = _entry(fn, "resource", options)
-            spec = ResourceSpec(uri=uri, mime_type=mime_type, **_words(entry))
-            if set(spec.variables) != set(entry.spec.input_schema.get("properties", {})):
+            offer = ResourceSpec(uri=uri, mime_type=mime_type, **_texts(entry))
+            if set(offer.variables) != set(entry.spec.input_schema.get("properties", {})):
                 raise DefinitionError(
-                    f"{origin_of(fn)}: the parameters must be the variables of {uri!r}: {list(spec.variables)}."
+                    f"{origin_of(fn)}: the parameters must be the variables of {uri!r}: {list(offer.variables)}."
                 )
-            self._add(entry, spec)
+            self._add(entry, offer)
             return fn
 
         return declare
@@ -85,7 +68,7 @@ class Offers:
 
         def declare(declared: Callable[..., Any]) -> Callable[..., Any]:
             entry = with_messages(_entry(declared, "prompt", options))
-            self._add(entry, PromptSpec(arguments=_arguments(entry, origin_of(declared)), **_words(entry)))
+            self._add(entry, PromptSpec(arguments=_arguments(entry, origin_of(declared)), **_texts(entry)))
             return declared
 
         return declare if fn is None else declare(fn)
@@ -107,132 +90,112 @@ class Offers:
 
         def declare(fn: Callable[..., Any]) -> Callable[..., Any]:
             target = self._target(prompt, resource)
-            said = {"name": f"{target.spec.name}_{argument}"[:64], "groups": target.spec.groups, **options}
-            entry = _entry(fn, "completion", said)
+            named = {"name": f"{target.spec.name}_{argument}"[:64], "groups": target.spec.groups, **options}
+            entry = _entry(fn, "completion", named)
             self._add(entry, CompletionSpec(argument=argument, prompt=prompt, resource=resource))
             return fn
 
         return declare
 
     def _target(self, prompt: str | None, resource: str | None) -> ToolEntry:
-        for entry in self._registry.snapshot().entries:
-            spec = self._specs.get(entry.qualified_id)
-            if isinstance(spec, PromptSpec) and spec.name == prompt:
+        for entry in self._registry.declarations.resources.values():
+            offer = entry.offer
+            if isinstance(offer, PromptSpec) and offer.name == prompt:
                 return entry
-            if isinstance(spec, ResourceSpec) and spec.uri == resource:
+            if isinstance(offer, ResourceSpec) and offer.uri == resource:
                 return entry
         raise DefinitionError(f"There is no {'prompt' if prompt else 'resource'} {prompt or resource!r} to complete.")
 
-    def _add(self, entry: ToolEntry, spec: Spec) -> None:
-        key = entry.qualified_id
-        known = self._specs.get(key)
-        # Before it is added: those who are told of the change ask for it.
-        self._specs[key] = spec
-        try:
-            self._registry.add(entry)
-        except DefinitionError:
-            self._specs.pop(key)
-            if known is not None:
-                self._specs[key] = known
-            raise
-        for group in entry.spec.groups:
-            # A profile may name a group that no tool has.
-            self._base.groups.setdefault(group, "")
+    def _add(self, entry: ToolEntry, offer: Offer) -> None:
+        self._registry.add(replace(entry, offer=offer))
 
     def remove(self, qualified_id: str) -> None:
         """Take back what is declared under `resource.name` or `prompt.name`; `KeyError` when there is none."""
+        if fold(qualified_id) not in self._registry.declarations.resources:
+            raise KeyError(f"Nothing is declared under {qualified_id!r} beside tools.")
         self._registry.remove(qualified_id)
-        self._specs.pop(qualified_id, None)
-
-    def take(self, other: Offers) -> None:
-        """Replace all declarations by those of `other`; a reload. Subscribers stay ours."""
-        self._specs = other._specs
-        self._registry.take(other._registry)
-        self._follow()
 
     def touch(self, uri: str) -> None:
         """Tell those who subscribed to a resource that it has changed."""
-        for notify in tuple(self._touched):
+        for notify in self._touched:
             notify(uri)
 
     def subscribe(
         self, notify: Callable[[], object], *, touched: Callable[[str], object] | None = None
     ) -> Callable[[], None]:
-        """Call `notify` after each change of the lists, `touched` with the URI of each resource that is touched."""
+        """Call `notify` after each change of the catalog, `touched` with the URI of each resource that is touched."""
         end = self._registry.subscribe(notify)
         if touched is None:
             return end
-        self._touched.append(touched)
+        self._touched = (*self._touched, touched)
 
         def end_both() -> None:
             end()
-            self._touched.remove(touched)
+            self._touched = tuple(known for known in self._touched if known is not touched)
 
         return end_both
 
     # -- ask
 
     def view(self, ctx: ToolContext, *, profile: str | None = None) -> View:
-        """Return what one caller may have now; the entries of its list have their specs from `spec`."""
-        found = None if profile is None else self._base.profile(profile)
+        """Return what one caller may have now; the `offer` of each entry says what it is."""
+        chosen = None if profile is None else self._registry.profile(profile)
         selection = Selection(
-            include=None if found is None else found.include,
-            policy=OPEN_POLICY if found is None else found.policy,
+            include=None if chosen is None else chosen.include,
+            policy=OPEN_POLICY if chosen is None else chosen.policy,
             profile=profile,
-            origin="" if found is None else found.origin,
+            origin="" if chosen is None else chosen.origin,
         )
-        return View(self._parts, ctx, selection, profile=found)
+        return View(self._parts, ctx, selection, profile=chosen)
 
-    def spec(self, entry: ToolEntry) -> Spec:
+    def spec(self, entry: ToolEntry) -> Offer:
         """Return the resource, prompt or completion that an entry stands for."""
-        key = entry.qualified_id
-        return self._specs.get(key) or self._foreign[key]
+        assert entry.offer is not None
+        return entry.offer
 
     @property
-    def specs(self) -> Iterable[Spec]:
-        """Everything declared, whoever may have it."""
-        return [*self._specs.values(), *self._foreign.values()]
+    def specs(self) -> Iterable[Offer]:
+        """Everything there is, whoever may have it."""
+        return [entry.offer for entry in self._registry.snapshot("resources").entries if entry.offer is not None]
 
     def resources(self, view: View) -> list[tuple[ToolEntry, ResourceSpec]]:
         """Return the visible resources and templates."""
-        pairs = ((entry, self.spec(entry)) for entry in view.tools())
-        return [(entry, spec) for entry, spec in pairs if isinstance(spec, ResourceSpec)]
+        return [(entry, entry.offer) for entry in view.tools() if isinstance(entry.offer, ResourceSpec)]
 
     def prompts(self, view: View) -> list[tuple[ToolEntry, PromptSpec]]:
         """Return the visible prompts."""
-        pairs = ((entry, self.spec(entry)) for entry in view.tools())
-        return [(entry, spec) for entry, spec in pairs if isinstance(spec, PromptSpec)]
+        return [(entry, entry.offer) for entry in view.tools() if isinstance(entry.offer, PromptSpec)]
 
     def resources_of(self, uri: str) -> list[tuple[str, ResourceSpec, dict[str, str]]]:
         """Return (qualified id, spec, values of its variables) of every resource that a URI means, whoever may have it.
 
         One whose URI is written out comes before templates.
         """
-        found = [
-            (key, spec, values)
-            for key, spec in {**self._foreign, **self._specs}.items()
-            if isinstance(spec, ResourceSpec) and (values := spec.match(uri)) is not None
+        matching = [
+            (entry.qualified_id, entry.offer, values)
+            for entry in self._registry.snapshot("resources").entries
+            if isinstance(entry.offer, ResourceSpec) and (values := entry.offer.match(uri)) is not None
         ]
-        return sorted(found, key=lambda item: len(item[2]))
+        return sorted(matching, key=lambda item: len(item[2]))
 
     async def find_resource(self, uri: str, view: View) -> tuple[str, ResourceSpec, dict[str, str]] | None:
         """Return the first of them that a view has: what is hidden stands in the way of nothing."""
-        for found in self.resources_of(uri):
-            if await view.afind(found[0]) is not None:
-                return found
+        for candidate in self.resources_of(uri):
+            if await view.afind(candidate[0]) is not None:
+                return candidate
         return None
 
 
-def _entry(fn: Callable[..., Any], namespace: str, said: Mapping[str, Any]) -> ToolEntry:
-    options = ToolOptions.of(said, where=origin_of(fn))
+def _entry(fn: Callable[..., Any], namespace: str, keywords: Mapping[str, Any]) -> ToolEntry:
+    options = ToolOptions.of(keywords, where=origin_of(fn))
     # What it returns is no structured value with a schema: it becomes contents, messages or words.
     return function_entry(fn, options.replaced(namespace=namespace, output=Any))
 
 
-def _words(entry: ToolEntry) -> dict[str, Any]:
+def _texts(entry: ToolEntry) -> dict[str, Any]:
     spec = entry.spec
-    said = {"name": spec.name, "title": spec.title, "description": spec.description, "icons": spec.icons}
-    return {**said, "meta": dict(spec.meta) or None}
+    texts = {"name": spec.name, "title": spec.title, "description": spec.description, "icons": spec.icons}
+    return {**texts, "meta": dict(spec.meta) or None}
 
 
 def _arguments(entry: ToolEntry, where: str) -> tuple[PromptArgument, ...]:
@@ -245,7 +208,3 @@ def _arguments(entry: ToolEntry, where: str) -> tuple[PromptArgument, ...]:
         PromptArgument(name, drawn.get("description", ""), name in required)
         for name, drawn in schema.get("properties", {}).items()
     )
-
-
-def _nothing_built(_built: object, _entry: ToolEntry) -> Sequence[ToolEntry]:
-    raise DefinitionError("Resources, prompts and completions are declared by functions, not by builders.")

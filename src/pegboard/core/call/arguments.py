@@ -1,0 +1,89 @@
+"""Arguments: read them within the bounds, and judge them by the tool's schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from pegboard.core.call.record import Call
+from pegboard.core.schema import Compiled, check_bounds, copied, is_small, json_path, parse_json, refused_arguments
+from pegboard.model.bounds import Bounds
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON, JSONValue, is_object
+
+
+def read_arguments(request: object, bounds: Bounds) -> tuple[Any, bool]:
+    """Return what a request holds, as JSON within the bounds that shares nothing with its sender; and if it is flat."""
+    if isinstance(request, bytes):
+        return parse_json(request, bounds=bounds), False
+    arguments: Any = {} if request is None else request
+    if is_object(arguments):
+        if is_small(arguments):
+            return {**arguments}, True
+    elif isinstance(arguments, Mapping):
+        arguments = {**cast("JSON", arguments)}
+    check_bounds(arguments, bounds=bounds)
+    return copied(arguments), False
+
+
+def seen_arguments(call: Call) -> JSONValue:
+    """Return the arguments as observers are shown them: a copy, and nothing of what will be refused unread."""
+    try:
+        parsed, is_flat = read_arguments(call.request, call.bounds)
+    except CallError:
+        return "(not read)"
+    call.parsed, call.is_parsed = parsed, True
+    return {**parsed} if is_flat else copied(parsed)
+
+
+def check_arguments(call: Call) -> None:
+    """Judge the arguments: bounds first, then aliases, schema and defaults. Fills `call.args`.
+
+    Refused ones are shown to the injected `repair`, which may fill it with what this same judge takes.
+    """
+    try:
+        parsed = call.parsed if call.is_parsed else read_arguments(call.request, call.bounds)[0]
+        call.args = judged_arguments(call, parsed)
+    except CallError:
+        guards = call.guards
+        if not guards.repair(call, lambda mended: judged_arguments(call, read_arguments(mended, call.bounds)[0])):
+            guards.flood.count(call.view.ctx)
+            raise
+
+
+def judged_arguments(call: Call, args: JSONValue) -> JSON:
+    """Return the arguments without aliases and with defaults.
+
+    Raises:
+        CallError: `invalid_arguments`, with every problem.
+    """
+    if not is_object(args):
+        text = f"The arguments of {call.name!r} must be an object. (Host code gives JSON text as bytes.)"
+        raise refused_arguments(text, "type", value=args)
+    if call.entry.spec.aliases:
+        args = unaliased(args, call.entry.spec.aliases)
+    compiled = call.plan.arguments
+    if not compiled.is_valid(args):
+        raise _invalid(call.name, compiled, args)
+    return compiled.with_defaults(args) if compiled.defaults else args
+
+
+def unaliased(args: JSON, aliases: Mapping[str, str]) -> JSON:
+    """Return the arguments with every alias as the property it stands for; refuses two values for one."""
+    plain = {key: value for key, value in args.items() if key not in aliases}
+    for alias, target in aliases.items():
+        if alias in args:
+            if target in plain and plain[target] != args[alias]:
+                first = target if target in args else next(a for a, t in aliases.items() if t == target and a in args)
+                text = f"conflicting values for {target!r} via {first!r} and {alias!r}"
+                raise refused_arguments(text, "alias", path=json_path([alias]), value=args[alias])
+            plain[target] = args[alias]
+    return plain
+
+
+def _invalid(name: str, compiled: Compiled, args: JSON) -> CallError:
+    problems = compiled.problems(args)
+    listed = "; ".join(f"{problem.path}: {problem.message}" for problem in problems[:10])
+    more = f"; and {len(problems) - 10} more" if len(problems) > 10 else ""
+    text = f"Invalid arguments for {name!r}: {listed}{more}. Correct them and call again."
+    return CallError("invalid_arguments", text, details={"problems": [problem._asdict() for problem in problems]})

@@ -1,0 +1,27 @@
+"""Begin: refuse what must not start: too deep, over budget, too much in flight, a flood of invalid calls."""
+
+from __future__ import annotations
+
+from pegboard.core.call.record import Call
+from pegboard.model.error import CallError
+
+
+def begin(call: Call) -> None:
+    """Refuse what must not start: too deep, over budget, too much in flight, a flood of invalid calls."""
+    ctx, guards, bounds = call.view.ctx, call.guards, call.bounds
+    request = ctx.request
+    if guards.closing:
+        raise CallError("shutting_down", "The server is shutting down. Try again in a moment.")
+    if request.depth > bounds.agent_depth:
+        text = f"Agents are nested {request.depth} deep; {bounds.agent_depth} is the limit. Answer without calling on."
+        raise CallError("recursion_limit", text)
+    if len(guards.in_flight) > bounds.calls_in_flight:
+        text = f"{bounds.calls_in_flight} calls are running already. Try again in a moment."
+        raise CallError("busy", text, retry_after_s=1.0)
+    if request.deadline is not None and request.deadline <= guards.clock():
+        raise CallError("timeout", "The time for this request is over. Start a new one.", retryable=False)
+    if not guards.flood.is_quiet and (wait_s := guards.flood.wait_s(ctx)) > 0.0:
+        text = "Too many invalid calls from this caller. Read the schemas before calling again."
+        raise CallError("rate_limited", text, retry_after_s=wait_s)
+    if request.budget is not None:
+        request.budget.spend(default=bounds.calls_per_request)

@@ -1,0 +1,146 @@
+"""Hook stages: the user code before, after and at the end of a call, each within its second."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from time import perf_counter
+from typing import Any
+
+from pegboard.core.call.arguments import judged_arguments, read_arguments
+from pegboard.core.call.output import checked
+from pegboard.core.call.record import Call
+from pegboard.core.hooks import describe
+from pegboard.core.normalise import normalise
+from pegboard.core.schema import copied
+from pegboard.core.stepping import CancelScope, InterruptedWaitError, Pending
+from pegboard.core.stepping import begin as begin_waiting
+from pegboard.model.error import CallError
+from pegboard.model.hook import Hook, Verdict
+from pegboard.model.json_types import is_awaitable
+from pegboard.model.result import ToolResult
+
+log = logging.getLogger("pegboard")
+
+
+async def ask_before(call: Call) -> None:
+    """Ask the before-hooks in order. One that denies, errs or hangs ends the call; new arguments are judged again."""
+    rewrites = index = 0
+    judged = copied(call.args)
+    while index < len(call.hooks.before):
+        hook = call.hooks.before[index]
+        index += 1
+        try:
+            verdict = run_hook(hook, (call,), call)
+            if verdict is not None and not isinstance(verdict, Verdict):
+                verdict = _verdict(await verdict)
+        except (CallError, asyncio.CancelledError, InterruptedWaitError):
+            raise
+        except BaseException as error:  # boundary: foreign code; before the tool it fails closed
+            log.warning("Before-hook %s failed; %r was refused.", describe(hook), call.name, exc_info=error)
+            raise CallError("hook_refused", f"A check before {call.name!r} failed, so it was not run.") from error
+        # What the next hook sees and what runs is what was judged, whatever this one wrote into the dict.
+        if call.args != judged:
+            call.args = copied(judged)
+        if verdict is None or verdict.kind == "allow":
+            continue
+        if verdict.kind == "deny":
+            raise CallError(verdict.error_kind, verdict.reason or "Tool execution was aborted")
+        if verdict.kind == "ask":
+            call.question = verdict.reason or f"{describe(hook)} asks for a yes"
+            continue
+        rewrites += 1
+        if rewrites > call.bounds.argument_rewrites:
+            raise CallError(
+                "hook_refused", f"Hooks rewrote the arguments of {call.name!r} {rewrites} times; that is too often."
+            )
+        if verdict.args != judged:
+            call.args = judged_arguments(call, read_arguments(verdict.args, call.bounds)[0])
+            judged = copied(call.args)
+            # Every hook must have seen the arguments that run.
+            index = 0
+
+
+def _verdict(answer: object) -> Verdict | None:
+    if answer is None or isinstance(answer, Verdict):
+        return answer
+    raise TypeError(f"a hook must give a Verdict or None, not a {type(answer).__name__}")
+
+
+async def ask_after(call: Call, result: ToolResult) -> ToolResult:
+    """Show the result to the after-hooks; what one gives instead is checked again. One that fails is skipped."""
+    unchanged = copied(result.structured)
+    for hook in call.hooks.after:
+        try:
+            changed: Any = run_hook(hook, (call, result), call)
+            if changed is not None and is_awaitable(changed):
+                changed = await changed
+        except (asyncio.CancelledError, InterruptedWaitError):
+            raise
+        except BaseException as error:  # boundary: foreign code; the action is done, so its result is kept
+            log.warning("After-hook %s failed on %r.", describe(hook), call.name, exc_info=error)
+            if hook.required:
+                raise _refused_after(call, error) from error
+            changed = None
+        if result.structured != unchanged:
+            # What a hook writes into the result that it is shown is lost: nobody would have checked it.
+            result = result._replace(structured=copied(unchanged))
+        if changed is not None:
+            call.is_by_hand = type(changed) is ToolResult
+            result = checked(call, normalise(changed))
+            unchanged = copied(result.structured)
+    return result
+
+
+def _refused_after(call: Call, error: BaseException) -> CallError:
+    if isinstance(error, CallError):
+        return error
+    text = f"A required check after {call.name!r} failed. It was run: do not repeat it unseen."
+    return CallError("hook_refused", text, outcome_unknown=True)
+
+
+class HookTimeoutError(Exception):
+    """A hook did not answer in time."""
+
+
+def run_hook(hook: Hook, args: tuple[object, ...], call: Call, *, scope: CancelScope | None = None) -> Any:
+    """Run one hook within its second. Returns what it gave, or an awaitable while an async one really waits.
+
+    `scope` is what stops it from outside: the call, unless another is given for a hook that runs after the call.
+    """
+    limit_s, outer = call.bounds.hook_s, scope or call
+    started = perf_counter()
+    answer = hook.run(*args)
+    if answer is not None and is_awaitable(answer):
+        inner = CancelScope(hook.name)
+        inner.reason = outer.reason
+        answer = begin_waiting(answer, timeout_s=limit_s, scope=inner)
+        if type(answer) is Pending:
+            return _async_hook(answer, hook, inner, outer)
+    if perf_counter() - started > limit_s:
+        raise HookTimeoutError(f"{describe(hook)} took more than {limit_s:g} s")
+    return answer
+
+
+async def _async_hook(pending: Pending, hook: Hook, inner: CancelScope, outer: CancelScope) -> Any:
+    outer.attach(lambda: inner.interrupt(outer.reason or "cancelled"))
+    try:
+        return await pending
+    except InterruptedWaitError as stopped:
+        if outer.reason is not None:
+            raise
+        raise HookTimeoutError(f"{describe(hook)} gave no answer in time") from stopped
+    finally:
+        outer.attach(None)
+
+
+async def tell_hooks(call: Call, result: ToolResult) -> None:
+    """Run `on_error` and `on_complete`. The call is over: what one writes into the result that it is shown is lost."""
+    result = result.with_structured(copied(result.structured))
+    for hook in (*(call.hooks.on_error if result.is_error else ()), *call.hooks.on_complete):
+        try:
+            answer = run_hook(hook, (call, result), call, scope=CancelScope(call.name))
+            if answer is not None and is_awaitable(answer):
+                await answer
+        except BaseException:  # boundary: foreign code
+            log.warning("Hook %s failed after %r.", describe(hook), call.name, exc_info=True)

@@ -1,0 +1,49 @@
+"""Limit keys: what a rate limit counts by, and who is refused for invalid calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pegboard.core.ports import LocalLimitStore
+from pegboard.model.context import ToolContext
+from pegboard.model.rate_limit import LimitScope, RateLimit
+
+Key = tuple[str | None, ...]
+Hits = Sequence[tuple[Key, RateLimit]]
+
+
+def scope_key(scope: LimitScope, ctx: ToolContext, subject: str) -> Key:
+    """Return what a limit counts by: the verified caller as its scope says, and the one identity of what is limited."""
+    caller = ctx.caller
+    if scope == "caller":
+        return (scope, subject, caller.space_id, caller.user_id, caller.agent)
+    if scope == "tool":
+        return (scope, subject)
+    by_scope = {
+        "user": caller.user_id,
+        "space": caller.space_id,
+        "agent": caller.agent,
+        "session": caller.session_id,
+    }
+    return (scope, subject, by_scope[scope])
+
+
+class FloodGuard:
+    """Remembers who makes many invalid calls; a cheap look for everyone else."""
+
+    def __init__(self, limit: RateLimit, store: LocalLimitStore) -> None:
+        self.limit = limit
+        self._store = store
+        self.is_quiet = True
+
+    def wait_s(self, ctx: ToolContext) -> float:
+        """Return how long this caller must wait; 0.0 for all but flooders, and for all while `is_quiet`."""
+        return self._pass(ctx, charge=False)
+
+    def count(self, ctx: ToolContext) -> None:
+        """Record one invalid call."""
+        self.is_quiet = False
+        self._pass(ctx, charge=True)
+
+    def _pass(self, ctx: ToolContext, *, charge: bool) -> float:
+        return self._store.wait_s([(scope_key("caller", ctx, "invalid"), self.limit)], charge=charge) or 0.0

@@ -1,0 +1,233 @@
+"""Record: one call on its way, and the guards that every call of an executor shares."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from asyncio import get_running_loop
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from threading import get_ident
+from typing import Any, Protocol
+
+from pegboard.core.bounded_cache import BoundedCache
+from pegboard.core.call.finished import CallObserver, StartedCall, UpstreamOutcome
+from pegboard.core.call.limit_keys import FloodGuard, Key
+from pegboard.core.call.observers import DELIVERED, Delivered, Listeners
+from pegboard.core.call.workers import WorkerPool
+from pegboard.core.hooks import NO_HOOKS, ToolHooks
+from pegboard.core.ports import AuditLog, ConsentInbox, LimitStore, LocalLimitStore
+from pegboard.core.redaction import Redactor
+from pegboard.core.registry import Registry
+from pegboard.core.snapshot import Plan
+from pegboard.core.stepping import CancelScope, is_cancelled
+from pegboard.core.view import View
+from pegboard.model.call_context import CallContext
+from pegboard.model.context import ToolContext, sharing_answers
+from pegboard.model.event import Event, EventType
+from pegboard.model.json_types import JSON, JSONValue, is_awaitable
+from pegboard.model.rate_limit import RateLimit
+from pegboard.model.result import ToolResult, new_tuple
+from pegboard.model.secret import Secret
+from pegboard.model.tool import ToolEntry, ToolSpec
+
+log = logging.getLogger("pegboard")
+FLOOD_WINDOW_S = 60.0
+
+
+class TaskEngine(Protocol):
+    """Runs long calls as durable tasks; asked at the run stage, when every guard has said yes."""
+
+    def takes(self, call: Call) -> bool:
+        """Tell whether this call shall go on as a task: by its tool's `task` and by what its client asked for."""
+        ...
+
+    async def start(self, call: Call) -> ToolResult:
+        """File the call and return the handle that its caller gets in place of a result."""
+        ...
+
+
+@dataclass(kw_only=True, slots=True)
+class Guards:
+    """What the stages of every call share: what is declared, clocks, stores and ports. State of one Executor.
+
+    Bounds, the default limit and the secrets are read from what the registry declares now, so that a reload is one
+    swap. `local_limits` decides while a shared store is away; without one it is the store itself.
+    """
+
+    registry: Registry
+    local_limits: LocalLimitStore
+    invalid_calls: LocalLimitStore
+    limits: LimitStore
+    clock: Callable[[], float] = time.monotonic
+    wall_clock: Callable[[], float] = time.time
+    inbox: ConsentInbox | None = None
+    tasks: TaskEngine | None = None
+    audit: AuditLog | None = None
+    audit_required: bool = False
+    repair: Callable[[Call, Callable[[object], JSON]], bool] = lambda call, judge: False
+    listeners: Listeners = field(default_factory=Listeners)
+    call_observers: tuple[CallObserver, ...] = ()
+    in_flight: dict[str, Call] = field(default_factory=dict[str, "Call"])
+    workers: WorkerPool = field(default_factory=WorkerPool)
+    closing: bool = False
+    flood: FloodGuard = field(init=False)
+    _redactors: BoundedCache[tuple[Secret, ...], Redactor] = field(init=False)
+
+    def __post_init__(self) -> None:
+        allowed = RateLimit(max_calls=self.registry.bounds.invalid_calls_per_minute, window_s=FLOOD_WINDOW_S)
+        self.flood = FloodGuard(allowed, self.invalid_calls)
+        self._redactors = BoundedCache(max_entries=256)
+
+    def observe(self, observer: object) -> Callable[[], None]:
+        """Send an observer the events of every call from now on; returns the function that ends it."""
+        self.listeners = Listeners((*self.listeners.observers, observer))
+
+        def end() -> None:
+            self.listeners = Listeners(tuple(known for known in self.listeners.observers if known is not observer))
+
+        return end
+
+    def record(self, observer: CallObserver) -> Callable[[], None]:
+        """Give an observer the started and finished record of every call from now on; returns what ends it."""
+        self.call_observers = (*self.call_observers, observer)
+
+        def end() -> None:
+            self.call_observers = tuple(known for known in self.call_observers if known is not observer)
+
+        return end
+
+    def use_limits(self, store: LimitStore | None) -> None:
+        """Count limits in another store from now on; `None` counts them in memory."""
+        self.limits = store or self.local_limits
+
+    def adopt_bounds(self) -> None:
+        """Hold what is declared now where a bound is kept beside the declarations; what was counted stays counted."""
+        bounds = self.registry.bounds
+        self.flood.limit = replace(self.flood.limit, max_calls=bounds.invalid_calls_per_minute)
+        self.local_limits.max_keys = bounds.ratelimit_keys
+
+    def redactor(self, ctx: ToolContext) -> Redactor | None:
+        """Return what removes every secret in use in this context, or `None` where there is none."""
+        declared, host = self.registry.declarations.secrets, ctx.host
+        if not (declared or host.secrets or host.upstream_credentials):
+            return None
+        in_use = (*host.secrets.values(), *host.upstream_credentials.values(), *declared)
+        return self._redactors.get(in_use) or self._redactors.remember(in_use, Redactor(in_use))
+
+
+class Call(CancelScope):
+    """One call on its way; hooks are shown it as a `HookCall`. Only the stages write to it.
+
+    Made by the Executor, and in `guards.in_flight` until it is over. `resolve` fills `entry` and `plan`, `arguments`
+    fills `args`; `interrupt` stops it from outside, at whatever it waits for.
+    """
+
+    entry: ToolEntry
+    plan: Plan
+    hooks: ToolHooks = NO_HOOKS
+    question: str | None = None
+    """Why a hook wants a person to be asked."""
+    consent: str = ""
+    limit_keys: tuple[Key, ...] = ()
+    parsed: JSONValue = None
+    is_parsed: bool = False
+    ran: bool = False
+    is_by_hand: bool = False
+    timeout_s: float = 0.0
+    warnings: Mapping[str, JSONValue] | None = None
+    upstream: UpstreamOutcome | None = None
+    delivering: asyncio.Task[None] | None = None
+    """The end of the chain of async observers that still hear of the call."""
+    made_ctx: CallContext | None = None
+    is_resolved: bool = False
+    record: StartedCall
+    marks: list[tuple[str, float]] | None = None
+    """When each stage was entered; kept, like `record`, only where somebody observes calls."""
+
+    # By position: names would cost every call a dictionary.
+    def __init__(
+        self, view: View, name: str, request: object, call_id: str, guards: Guards, listeners: Listeners
+    ) -> None:
+        self.view, self.name, self.request, self.call_id = view, name, request, call_id
+        self.guards, self.listeners = guards, listeners
+        self.bounds, self.redactor = guards.registry.bounds, guards.redactor(view.ctx)
+        self.started = guards.clock()
+        self.loop, self.thread = get_running_loop(), get_ident()
+        self.args: JSON = {}
+        # The tool's wire name once it is found, before that the name that was asked.
+        self.known_as = name
+
+    @property
+    def tool(self) -> ToolSpec:
+        return self.entry.spec
+
+    @property
+    def wire_name(self) -> str:
+        return self.entry.wire_name
+
+    @property
+    def ctx(self) -> CallContext:
+        """The context of this call, made when first needed."""
+        if self.made_ctx is None:
+            origin = self.view.ctx
+            self.made_ctx = sharing_answers(
+                CallContext,
+                origin,
+                caller=origin.caller,
+                host=origin.host,
+                request=origin.request,
+                origin_context=origin,
+                emitter=self.emit,
+                call_id=self.call_id,
+                tool=self.entry.wire_name,
+                steps=origin.request.steps,
+                redactor=self.redactor,
+            )
+        return self.made_ctx
+
+    def enter(self, stage: str) -> None:
+        """Note when a stage was entered, where somebody observes calls."""
+        if self.marks is not None:
+            self.marks.append((stage, self.guards.clock()))
+
+    def emit(self, event_type: EventType, payload: Mapping[str, JSONValue], ok: bool | None = None) -> Delivered:
+        """Send one event, from the call's loop or from a worker thread, to all who listen.
+
+        They hear it in order; async ones follow in one chain of tasks.
+        """
+        if get_ident() != self.thread:
+            self.loop.call_soon_threadsafe(self.emit, event_type, payload, ok)
+            return DELIVERED
+        listening = self.listeners[event_type]
+        if listening:
+            ctx = self.view.ctx
+            # A result is clean already; what a tool says on its way is not.
+            if self.redactor is not None and event_type != "on_tool_result":
+                payload = self.redactor.value(dict(payload))
+            event = new_tuple(Event, (
+                event_type, self.known_as, ctx.request.id, self.call_id, ctx.request.parent_call, next(ctx.sequence),
+                self.guards.wall_clock(), ok, payload,
+            ))  # fmt: skip
+            for listen in listening:
+                try:
+                    answer = listen(event)
+                except BaseException:  # boundary: foreign code; an observer breaks nothing
+                    log.warning("An observer raised in %s; the call goes on.", event_type, exc_info=True)
+                    continue
+                if answer is not None and is_awaitable(answer):
+                    heard = _hear(self.delivering, answer, event_type, self.bounds.hook_s)
+                    self.delivering = self.loop.create_task(heard)
+        return DELIVERED if self.delivering is None else Delivered(self.delivering)
+
+
+async def _hear(before: asyncio.Task[None] | None, answer: Awaitable[Any], event_type: str, limit_s: float) -> None:
+    if before is not None:
+        await asyncio.wait([before])
+    try:
+        await asyncio.wait_for(answer, limit_s)
+    except BaseException:
+        if is_cancelled():
+            raise
+        log.warning("An observer failed in %s; the call goes on.", event_type, exc_info=True)

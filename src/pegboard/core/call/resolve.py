@@ -1,0 +1,57 @@
+"""Resolve: keep the tool that the caller's View holds under the name; whatever else is said by one text."""
+
+from __future__ import annotations
+
+import time
+from datetime import date
+
+from pegboard.core.call.record import Call
+from pegboard.core.judge import UP
+from pegboard.core.lifecycle import end_of, ended
+from pegboard.core.snapshot import Snapshot
+from pegboard.model.error import AsyncPredicateError, CallError
+from pegboard.model.tool import ToolEntry
+
+
+async def resolve(call: Call) -> None:
+    """Find the tool on the newest snapshot, as the judge decides, and keep both. Unknown and hidden answer alike."""
+    view, snapshot = call.view, call.view.snapshot
+    try:
+        entry = view.find(call.name, within=snapshot)
+    except AsyncPredicateError:
+        entry, snapshot = await view.afind(call.name), view.snapshot
+    keep(call, entry, snapshot)
+
+
+def keep(call: Call, entry: ToolEntry | None, snapshot: Snapshot) -> None:
+    """Keep the tool that the View found on this snapshot, unless something beside visibility stops its calls now."""
+    guards, view, name = call.guards, call.view, call.name
+    if entry is None:
+        guards.flood.count(view.ctx)
+        raise not_found(name, view.hint(name))
+    call.entry, call.plan, call.known_as = entry, view.plan(entry, snapshot), entry.wire_name
+    call.hooks, call.is_resolved = call.plan.hooks, True
+    if entry.spec.deprecated is not None or entry.spec.replaced_by is not None:
+        _heed_end(call, entry)
+    if entry.source is not None and entry.qualified_id in guards.registry.states().get(entry.source, UP).changed:
+        text = f"The definition of {name!r} changed since it was accepted; a person must review it first."
+        raise CallError("needs_review", text)
+    if guards.audit is not None and guards.audit_required and not guards.audit.is_up and not entry.spec.is_read_only:
+        text = f"{name!r} changes things and the audit log is down. Read-only tools still work."
+        raise CallError("audit_unavailable", text)
+    if name != entry.wire_name and snapshot.is_former_name(name):
+        call.warnings = {**(call.warnings or {}), "renamed": f"{name!r} is now called {entry.wire_name!r}"}
+
+
+def _heed_end(call: Call, entry: ToolEntry) -> None:
+    """Refuse a tool that has ended by now, and have the result of one that will end say so."""
+    today = date(*time.localtime(call.guards.wall_clock())[:3])
+    refusal = ended(entry.spec, today, known_as=call.known_as)
+    if refusal is not None:
+        raise CallError("not_found", refusal)
+    call.warnings = {"deprecated": end_of(entry.spec)}
+
+
+def not_found(name: str, hint: str) -> CallError:
+    """Return the one error for every name that this caller may not use."""
+    return CallError("not_found", f"No tool named {name[:200]!r} is available to this caller.{hint}")

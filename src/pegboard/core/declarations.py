@@ -1,0 +1,85 @@
+"""Declarations: everything that a catalog declares, as one frozen value that a reload, a reset and a plan swap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from pegboard.core.names import fold
+from pegboard.core.ports import Source
+from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
+from pegboard.model.error import DuplicateToolError
+from pegboard.model.hook import Hook
+from pegboard.model.memo import Question
+from pegboard.model.profile import Profile
+from pegboard.model.rate_limit import RateLimit
+from pegboard.model.secret import Secret
+from pegboard.model.tool import ToolEntry
+
+
+class NamedLater(NamedTuple):
+    """Tools of a builder whose names are asked anew with every question."""
+
+    names: Callable[[], Sequence[str]]
+    entries: Callable[[tuple[str, ...]], Sequence[ToolEntry]]
+
+
+class Mirror(NamedTuple):
+    """A name for allow-lists alone, such as an SDK's own tool."""
+
+    groups: tuple[str, ...]
+    full_names: object = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Declarations:
+    """Everything that is declared. A field that is added here survives a reload and ends with a reset by itself.
+
+    `tools` and `resources` (resources, prompts and completions) are by folded qualified id, in the order in which they
+    were declared; what sources list is not among them, since it changes by itself. `identity` is who may come in over
+    HTTP, as `auth` reads it; `None` lets in whoever reaches the server.
+    """
+
+    name: str = "pegboard"
+    tools: Mapping[str, ToolEntry] = field(default_factory=dict[str, ToolEntry])
+    resources: Mapping[str, ToolEntry] = field(default_factory=dict[str, ToolEntry])
+    named_later: tuple[NamedLater, ...] = ()
+    sources: Mapping[str, Source] = field(default_factory=dict[str, Source])
+    mirrors: Mapping[str, Mirror] = field(default_factory=dict[str, Mirror])
+    predicates: Mapping[str, Question] = field(default_factory=dict[str, Question])
+    groups: Mapping[str, str] = field(default_factory=dict[str, str])
+    profiles: Mapping[str, Profile] = field(default_factory=dict[str, Profile])
+    hooks: tuple[Hook, ...] = ()
+    bounds: Bounds = DEFAULT_BOUNDS
+    default_limit: RateLimit | None = None
+    identity: Any = None
+    secrets: tuple[Secret, ...] = ()
+
+    def with_entries(self, entries: Sequence[ToolEntry], *, replace_existing: bool = False) -> Declarations:
+        """Return the declarations with these tools, resources, prompts or completions, all or none.
+
+        Raises:
+            DuplicateToolError: a qualified id is taken, and `replace_existing` is not set.
+        """
+        tools, resources = dict(self.tools), dict(self.resources)
+        for entry in entries:
+            place = tools if entry.offer is None else resources
+            key = fold(entry.qualified_id)
+            known = place.get(key)
+            if known is not None and not replace_existing:
+                raise DuplicateToolError(entry.qualified_id, first=known.spec.origin, second=entry.spec.origin)
+            place[key] = entry
+        return replace(self, tools=tools, resources=resources)
+
+    def without(self, key: str) -> Declarations:
+        """Return the declarations without the entry of a folded qualified id.
+
+        Raises:
+            KeyError: there is none.
+        """
+        for name in ("tools", "resources"):
+            known: Mapping[str, ToolEntry] = getattr(self, name)
+            if key in known:
+                return replace(self, **{name: {other: entry for other, entry in known.items() if other != key}})
+        raise KeyError(key)

@@ -1,0 +1,59 @@
+"""Sealed entry: a declared tool whose names and schemas are judged, with its fingerprint."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pegboard.core.digests import digest
+from pegboard.core.lifecycle import with_end
+from pegboard.core.names import check_namespace, check_tool_name
+from pegboard.core.schema import Compiled, compile_schema
+from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
+from pegboard.model.error import DefinitionError, Problem
+from pegboard.model.json_types import JSON
+from pegboard.model.tool import ToolEntry
+
+
+def seal(entry: ToolEntry, bounds: Bounds = DEFAULT_BOUNDS) -> ToolEntry:
+    """Return the entry with its fingerprint, after checking names and schemas. Sealed entries are taken as they are.
+
+    Raises:
+        DefinitionError: a name that cannot be, a schema that is none.
+        CallError: `schema_too_complex`.
+    """
+    entry = with_end(entry)
+    if entry.fingerprint:
+        return entry
+    spec = entry.spec
+    if not spec.groups:
+        spec = replace(spec, groups=("core",))
+        entry = replace(entry, spec=spec)
+    try:
+        check_tool_name(spec.name)
+        check_namespace(spec.namespace)
+        judges(entry, bounds)
+    except DefinitionError as error:
+        raise DefinitionError(
+            [Problem(where=spec.origin, path=spec.qualified_id, message=str(problem)) for problem in error.problems]
+        ) from error
+    shown = [spec.definition(), spec.groups, spec.internal_only, str(spec.available), spec.factory]
+    return replace(entry, fingerprint=digest(shown))
+
+
+def enforced_schema(entry: ToolEntry) -> JSON:
+    """Return the schema that arguments are judged by: our own tools refuse unknown arguments, whatever is published."""
+    schema = entry.spec.input_schema
+    if entry.is_foreign or entry.spec.allow_unknown:
+        return schema
+    if "additionalProperties" in schema or "unevaluatedProperties" in schema:
+        return schema
+    # Beside these keywords `additionalProperties` would not see the properties that they declare.
+    composed = {"allOf", "anyOf", "oneOf", "$ref", "if", "dependentSchemas"} & set(schema)
+    return {**schema, "unevaluatedProperties" if composed else "additionalProperties": False}
+
+
+def judges(entry: ToolEntry, bounds: Bounds) -> tuple[Compiled, Compiled | None]:
+    """Return what judges the arguments, and the results where the tool promises any."""
+    promised = entry.spec.output_schema
+    output = None if promised is None else compile_schema(promised, bounds=bounds)
+    return compile_schema(enforced_schema(entry), bounds=bounds), output

@@ -1,0 +1,205 @@
+"""Snapshot: all tools at one moment, immutable, with what is derived from them alone."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+from pegboard.core.availability import Availability, compile_availability
+from pegboard.core.bounded_cache import BoundedCache
+from pegboard.core.declarations import Declarations
+from pegboard.core.digests import digest
+from pegboard.core.hooks import ToolHooks, hooks_of
+from pegboard.core.judge import Selection, static_code
+from pegboard.core.names import wire_names
+from pegboard.core.schema import Compiled
+from pegboard.core.sealed_entry import judges, seal
+from pegboard.model.bounds import Bounds
+from pegboard.model.context import ToolContext
+from pegboard.model.error import DefinitionError, Problem
+from pegboard.model.memo import Question
+from pegboard.model.policy import Policy
+from pegboard.model.tool import ToolEntry
+
+log = logging.getLogger("pegboard")
+# Turns what a builder gave into entries; who puts the parts together knows functions and classes, core does not.
+ReadBuilt = Callable[[object, ToolEntry], Sequence[ToolEntry]]
+_MAX_SELECTIONS = 1_000
+
+
+class Plan(NamedTuple):
+    """What a call of one tool needs, looked up once: judges of arguments and results, and its hooks."""
+
+    entry: ToolEntry
+    arguments: Compiled
+    output: Compiled | None
+    hooks: ToolHooks
+
+
+class Snapshot:
+    """All tools at one moment. Immutable and hashable: the same content has the same hash, in whatever order it came.
+
+    `cache` is a scratch place for what exporters derive from this snapshot alone.
+    """
+
+    def __init__(
+        self,
+        entries: Iterable[ToolEntry],
+        declared: Declarations,
+        *,
+        context_type: type[ToolContext],
+        read_built: ReadBuilt,
+        generation: int,
+    ) -> None:
+        ordered = list(entries)
+        names = wire_names([(entry.spec.namespace, entry.spec.name, entry.is_toolset) for entry in ordered])
+        self.entries: tuple[ToolEntry, ...] = tuple(
+            entry if entry.wire_name == name else replace(entry, wire_name=name)
+            for entry, name in zip(ordered, names, strict=True)
+        )
+        self.generation = generation
+        self.cache: dict[object, Any] = {}
+        self.declared = declared
+        self._read_built = read_built
+        self._compile = partial(
+            compile_availability,
+            predicates=declared.predicates,
+            sources=frozenset(declared.sources),
+            context_type=context_type,
+            limit_s=declared.bounds.predicate_s,
+        )
+        self.bundles = tuple(entry for entry in self.entries if entry.builder is not None and entry.builder.is_bundle)
+        self._by_name: dict[str, ToolEntry] = {}
+        self._renamed: dict[str, ToolEntry] = {}
+        for entry in self.entries:
+            # A bundle is no tool itself: only what it builds is called by name.
+            if entry.builder is None or not entry.builder.is_bundle:
+                self._by_name[entry.wire_name] = self._by_name[entry.qualified_id] = entry
+                for old in entry.spec.renamed_from:
+                    self._renamed.setdefault(old, entry)
+        self._availability: dict[str, Availability] = {}
+        self._plans: dict[str, Plan] = {}
+        self._questions: dict[int, Question] = {}
+        self._selected = BoundedCache[tuple[Selection, Policy], tuple[tuple[ToolEntry, ...], tuple[int, ...]]](
+            max_entries=_MAX_SELECTIONS
+        )
+
+    @cached_property
+    def content_hash(self) -> str:
+        """SHA-256 over ids and definitions, independent of order."""
+        return digest(sorted((entry.qualified_id, entry.fingerprint) for entry in self.entries))
+
+    def __hash__(self) -> int:
+        return hash(self.content_hash)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Snapshot) and self.content_hash == other.content_hash
+
+    def find(self, name: str) -> ToolEntry | None:
+        """Return the tool with this wire name, qualified id or former name, spelled exactly so."""
+        return self._by_name.get(name) or self._renamed.get(name)
+
+    def owns(self, entry: ToolEntry) -> bool:
+        """Tell whether this very entry is of the snapshot; what a builder made is not."""
+        return self._by_name.get(entry.qualified_id) is entry
+
+    def is_former_name(self, name: str) -> bool:
+        return name not in self._by_name and name in self._renamed
+
+    def availability(self, entry: ToolEntry) -> Availability:
+        """Return the compiled availability of an entry of this snapshot."""
+        compiled = self._availability.get(entry.qualified_id)
+        if compiled is None:
+            compiled = self._availability[entry.qualified_id] = self._compile(entry.spec.available)
+        return compiled
+
+    def plan(self, entry: ToolEntry) -> Plan:
+        """Return what a call of this tool needs; kept for the entries of this snapshot."""
+        known = self._plans.get(entry.qualified_id)
+        if known is not None and known.entry is entry:
+            return known
+        plan = Plan(entry, *judges(entry, self.declared.bounds), hooks_of(entry, self.declared.hooks))
+        # What a builder made belongs to one context: keeping it here would grow without end.
+        if self.owns(entry):
+            self._plans[entry.qualified_id] = plan
+        return plan
+
+    def selected(self, selection: Selection, own: Policy) -> tuple[ToolEntry, ...]:
+        """Return the entries that no static code hides."""
+        return self.judged(selection, own)[0]
+
+    def judged(self, selection: Selection, own: Policy) -> tuple[tuple[ToolEntry, ...], tuple[int, ...]]:
+        """Return them with the places of the conditional ones; kept, as callers of one profile ask the same."""
+        key = (selection, own)
+        known = self._selected.get(key)
+        if known is not None:
+            return known
+        shown = tuple(entry for entry in self.entries if static_code(entry, selection, own) is None)
+        conditional = tuple(place for place, entry in enumerate(shown) if entry.is_conditional)
+        return self._selected.remember(key, (shown, conditional))
+
+    def build_question(self, entry: ToolEntry) -> Question:
+        """Return the question whose answer is `{declared or built name: entry}` of the entry's builder."""
+        ref = entry.builder
+        assert ref is not None
+        question = self._questions.get(id(ref))
+        if question is None:
+            declared = {item.spec.name: item.wire_name for item in self.entries if item.builder is ref}
+            question = self._questions[id(ref)] = _build_question(
+                entry, declared, self._read_built, self.declared.bounds
+            )
+        return question
+
+    def check(self) -> None:
+        """Compile every availability, so that an unknown predicate is found now and not in a call.
+
+        Raises:
+            DefinitionError: with all faults.
+        """
+        problems: list[Problem] = []
+        for entry in self.entries:
+            if entry.spec.available is None:
+                continue
+            try:
+                self.availability(entry)
+            except DefinitionError as error:
+                problems.append(Problem(where=entry.spec.origin, path=entry.qualified_id, message=str(error)))
+        if problems:
+            raise DefinitionError(problems)
+
+
+def _build_question(entry: ToolEntry, declared: Mapping[str, str], read_built: ReadBuilt, bounds: Bounds) -> Question:
+    ref = entry.builder
+    assert ref is not None
+
+    def accept(built: object) -> dict[str, ToolEntry]:
+        made = {item.spec.name: seal(item, bounds) for item in read_built(built, entry)}
+        if not ref.is_bundle and set(made) != set(ref.names):
+            raise DefinitionError(f"the builder declares {sorted(ref.names)} but built {sorted(made)}")
+        names = wire_names([(item.spec.namespace, item.spec.name, item.is_toolset) for item in made.values()])
+        wire = dict(zip(made, names, strict=True)) if ref.is_bundle else declared
+        return {name: replace(item, wire_name=wire[name]) for name, item in made.items()}
+
+    def ask(ctx: ToolContext) -> dict[str, ToolEntry]:
+        try:
+            return accept(ref.build(ctx))
+        except BaseException as error:
+            log.warning("Builder of %s failed: its tools are hidden.", list(ref.names), exc_info=error)
+            raise
+
+    async def ask_async(ctx: ToolContext) -> dict[str, ToolEntry]:
+        built: Any = ref.build(ctx)
+        return accept(await built)
+
+    is_async = inspect.iscoroutinefunction(ref.build)
+    return Question(
+        limit_s=bounds.tool_timeout_s,
+        key=ref.build,
+        name=f"builder of {ref.names[0]}",
+        ask=ask_async if is_async else ask,
+        is_async=is_async,
+    )

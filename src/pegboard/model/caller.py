@@ -1,0 +1,26 @@
+"""Caller: who asks, as a verified credential or host code says it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pegboard.model.policy import OPEN_POLICY, Policy
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Caller:
+    """Who asks: hashable, and one value for all requests of a credential through a profile.
+
+    `credential` names what was verified; empty where host code says who asks.
+    """
+
+    user_id: str | None = None
+    space_id: str | None = None
+    session_id: str | None = None
+    agent: str | None = None
+    roles: frozenset[str] = frozenset()
+    policy: Policy = OPEN_POLICY
+    credential: str = ""
+
+
+NOBODY = Caller()

@@ -1,0 +1,66 @@
+"""Request: what belongs to one request or turn, and to every call that it makes."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from pegboard.model.bounds import DEFAULT_BOUNDS
+from pegboard.model.context_ports import ClientBridge, StepRunner
+from pegboard.model.error import CallError
+
+
+class CallBudget:
+    """How many calls one root request may still make; shared by all its sub-agents.
+
+    `max_calls=None` takes the bound `calls_per_request`.
+    """
+
+    __slots__ = ("max_calls", "used")
+
+    def __init__(self, max_calls: int | None = None) -> None:
+        self.max_calls = max_calls
+        self.used = 0
+
+    def spend(self, *, default: int | None = None) -> None:
+        """Take one call from the budget.
+
+        Raises:
+            CallError: `budget_exceeded`, when none is left.
+        """
+        limit = default if self.max_calls is None else self.max_calls
+        if limit is None:
+            limit = DEFAULT_BOUNDS.calls_per_request
+        if self.used >= limit:
+            raise CallError(
+                "budget_exceeded",
+                f"This request has made its {limit} calls. Finish with what is known, or start a new request.",
+                hint="Hosts: one ToolContext a request; `budget=CallBudget(n)` changes the number.",
+            )
+        self.used += 1
+
+
+class Request(NamedTuple):
+    """One request or turn: its id, deadline (on the executor's clock, seconds), budget, client and observers.
+
+    `observers` hear the events of its calls. `steps` is the durable side where a task runs the request.
+    `door` names what it came in by, such as `mcp` or `http`; empty for host code.
+    """
+
+    id: str
+    client: ClientBridge | None = None
+    observers: object = None
+    deadline: float | None = None
+    budget: CallBudget | None = None
+    depth: int = 0
+    parent_call: str | None = None
+    conversation: object = None
+    message: object = None
+    message_queue: object = None
+    steps: StepRunner | None = None
+    door: str = ""
+
+
+def new_request() -> Request:
+    """Return a request with an id that nobody can guess, and a budget of its own."""
+    return Request(os.urandom(16).hex(), budget=CallBudget())

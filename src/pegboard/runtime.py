@@ -1,0 +1,70 @@
+"""Runtime: the composition root. It makes the parts of a catalog and fills every port; nothing else knows them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pegboard.authoring.builder import read_built
+from pegboard.core.call.record import Guards
+from pegboard.core.declarations import Declarations
+from pegboard.core.executor import Executor
+from pegboard.core.ports import LimitStore
+from pegboard.core.registry import Registry
+from pegboard.core.view import ViewParts
+from pegboard.discovery.exposure import Discovery
+from pegboard.limits.memory import MemoryLimitStore
+from pegboard.model.context import ToolContext
+from pegboard.providers import EXPORTERS
+from pegboard.providers.repair import repair
+from pegboard.resources import Resources
+
+MAX_FLOODING_CALLERS = 10_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Runtime:
+    """The parts of one catalog, each filled with what it needs of the others.
+
+    `registry` holds what is declared, `guards` what the stages of its calls share, `executor` runs them; `discovery`
+    finds tools, `resources` is what there is beside them, and `view_parts` is what every View is made of.
+    """
+
+    registry: Registry
+    guards: Guards
+    executor: Executor
+    discovery: Discovery
+    resources: Resources
+    view_parts: ViewParts
+
+
+def assemble(
+    declared: Declarations,
+    *,
+    context_type: type[ToolContext],
+    limit_store: LimitStore | None,
+    clock: Callable[[], float],
+) -> Runtime:
+    """Return the parts of a catalog that declares this.
+
+    Without a `limit_store` limits are counted in memory; with one, memory decides while it does not answer.
+    """
+    registry = Registry(declared, read_built=read_built, context_type=context_type)
+    in_memory = MemoryLimitStore(clock=clock, max_keys=declared.bounds.ratelimit_keys)
+    guards = Guards(
+        registry=registry,
+        limits=limit_store or in_memory,
+        local_limits=in_memory,
+        invalid_calls=MemoryLimitStore(clock=clock, max_keys=MAX_FLOODING_CALLERS),
+        clock=clock,
+        repair=repair,
+    )
+    executor = Executor(guards)
+    return Runtime(
+        registry=registry,
+        guards=guards,
+        executor=executor,
+        discovery=Discovery.of(registry),
+        resources=Resources(registry, executor),
+        view_parts=ViewParts(registry=registry, runner=executor, exporters=EXPORTERS),
+    )
