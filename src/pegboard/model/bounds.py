@@ -256,6 +256,7 @@ AFTER_GRACE_S = 2.0  # what stopped calls get to write their last answer
 EXIT_THREAD_S = 0.5  # for a thread that still runs when the process ends
 CREDENTIAL_CHARS = 16 * KIB  # of a bearer credential
 ENVELOPE_LEVELS = 4  # of JSON that the protocol itself puts around arguments
+CALLERS_REMEMBERED = 1_024  # principals whose `Caller` is at hand
 HOSTS_REMEMBERED = 256  # pairs of Host and Origin that were let in
 HEADER_BYTES = 128 * KIB  # of one request's headers
 STREAM_EVENTS = 1_000  # that wait for one listener; the oldest go

@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.names import nearest
-from pegboard.model.bounds import CONTEXTS_REMEMBERED
+from pegboard.model.bounds import CALLERS_REMEMBERED
 from pegboard.model.caller import Caller
 from pegboard.model.context import ToolContext
 from pegboard.model.context_ports import ClientBridge
@@ -105,7 +105,7 @@ class HostContexts:
 
     def __init__(self, host: Host, context_type: type[ToolContext]) -> None:
         self._host, self._context_type = host, context_type
-        self._callers = BoundedCache[Principal, Caller](max_entries=CONTEXTS_REMEMBERED)
+        self._callers = BoundedCache[Principal, Caller](max_entries=CALLERS_REMEMBERED)
         # Ids must be unguessable; one random prefix a process keeps them cheap.
         self._prefix, self._numbers = os.urandom(8).hex(), itertools.count(1)
 
