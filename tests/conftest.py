@@ -1,7 +1,14 @@
-"""The settings that every test shares: the event loop, the markers, no deadline a busy machine could miss."""
+"""The settings that every test shares: the event loop, the markers, sizes, coverage, no deadline one could miss."""
 
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+import coverage
 import pytest
 from hypothesis import settings
+
+HERE = Path(__file__).parent
 
 MARKERS = {
     "shared": "reads the material in the folder that PEGBOARD_SHARED names (make test-shared)",
@@ -10,9 +17,50 @@ MARKERS = {
 }
 
 
+# While the tests of these folders and files run, the branches of `core/` and `model/` are measured, in the workers that
+# `make unit` starts. Tracing makes Python nearly three times slower, and the others test whole programs.
+MEASURED = (
+    "auth/", "authoring/", "builtin/", "config/", "core/", "limits/", "model/", "resources/", "security/test_exec",
+    "security/test_hidden", "security/test_perm", "security/test_rate", "security/test_reload", "server/test_ca",
+    "server/test_changes", "server/test_offers", "test_builders", "test_catalog", "test_declarations",
+    "test_lifecycle", "test_offers",
+)  # fmt: skip
+NOT_MEASURED = ("hypothesis", "slow")
+
+
+class Measuring:
+    """Coverage of one process, from before it imports what it collects; each worker has its own file of results."""
+
+    def __init__(self, worker: str) -> None:
+        self._coverage = coverage.Coverage(data_suffix=worker)
+        self._coverage.start()
+        self._is_on = True
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        is_among = item.path.relative_to(HERE).as_posix().startswith(MEASURED)
+        self._turn(is_among and not any(map(item.get_closest_marker, NOT_MEASURED)))
+        return (yield)
+
+    def pytest_unconfigure(self) -> None:
+        self._turn(False)
+        self._coverage.save()
+
+    def _turn(self, is_on: bool) -> None:
+        if is_on != self._is_on:
+            (self._coverage.start if is_on else self._coverage.stop)()
+            self._is_on = is_on
+
+
+WORKER = os.environ.get("PYTEST_XDIST_WORKER")
+MEASURING = Measuring(WORKER) if WORKER and os.environ.get("PEGBOARD_COVERAGE") else None
+
+
 def pytest_configure(config: pytest.Config) -> None:
     for name, meaning in MARKERS.items():
         config.addinivalue_line("markers", f"{name}: {meaning}")
+    if MEASURING is not None:
+        config.pluginmanager.register(MEASURING)
 
 
 settings.register_profile("pegboard", settings(), deadline=None)

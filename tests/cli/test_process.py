@@ -15,6 +15,8 @@ from pathlib import Path
 import orjson
 import pytest
 
+from tests import forking
+
 ROOT = Path(__file__).parents[2]
 PEGBOARD = Path(sys.executable).with_name("pegboard")
 STYLE = re.compile(rb"\x1b\[[0-9;]*m")
@@ -41,26 +43,26 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def piped(*words: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([PEGBOARD, *words], capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
+    return forking.run(["pegboard", *words])
 
 
 def typed(*words: str, answer: bytes = b"") -> tuple[int, bytes]:
     """Run on a terminal of its own, type `answer` at the first question, and return what stood on the screen."""
     ours, theirs = pty.openpty()
-    with subprocess.Popen([PEGBOARD, *words], stdin=theirs, stdout=theirs, stderr=theirs) as process:
-        os.close(theirs)
-        screen, is_asked = b"", False
-        while select.select([ours], [], [], 60)[0]:
-            try:
-                read = os.read(ours, 65536)
-            except OSError:
-                break
-            screen += read
-            if b"[y/N] " in screen and not is_asked:
-                is_asked = True
-                os.write(ours, answer)
+    process = forking.fork(["pegboard", *words], files=(theirs, theirs, theirs))
+    os.close(theirs)
+    screen, is_asked = b"", False
+    while select.select([ours], [], [], 60)[0]:
+        try:
+            read = os.read(ours, 65536)
+        except OSError:
+            break
+        screen += read
+        if b"[y/N] " in screen and not is_asked:
+            is_asked = True
+            os.write(ours, answer)
     os.close(ours)
-    return process.returncode, screen
+    return process.wait(), screen
 
 
 @pytest.mark.parametrize("flag", ["--help", "--version"])

@@ -204,7 +204,7 @@ async def test_a_description_that_cannot_be_had_is_tried_again_until_it_can() ->
         await source.start()
         await source.listed()
         assert not source.state().is_up or not replies
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not changes:
                 await asyncio.sleep(0.01)
         await source.stop()

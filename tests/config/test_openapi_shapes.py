@@ -123,7 +123,7 @@ async def test_a_description_of_any_shape_behind_a_url_keeps_nobody_waiting() ->
             )
             source = OpenApiSource(settings, sleep=sleep)
             await source.start()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await source.listed()
             await source.stop()
         assert source.state().is_up or source.state().reason

@@ -13,6 +13,7 @@ from pegboard.config.yaml.environment import Environment, typed
 from pegboard.config.yaml.parser import parse
 from pegboard.config.yaml.tree import At
 from pegboard.model.error import DefinitionError
+from tests.sizes import examples
 
 NAMES = st.from_regex(r"[a-z][a-z_]{0,8}", fullmatch=True)
 PROPERTIES = st.fixed_dictionaries(
@@ -68,7 +69,7 @@ ANYTHING = st.recursive(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.dictionaries(st.sampled_from(SECTIONS), ANYTHING, max_size=5))
 def test_whatever_stands_in_a_file_gives_a_catalog_or_problems_with_places(
     tmp_path_factory: Any, content: dict[str, Any]

@@ -58,7 +58,7 @@ class Ticks:
     async def tick(self) -> None:
         self.asked.clear()
         self.go.set()
-        await asyncio.wait_for(self.asked.wait(), 20)
+        await asyncio.wait_for(self.asked.wait(), 60)
 
 
 def reloader_of(project: Project, **options: Any) -> tuple[Catalog, Reloader]:
@@ -70,6 +70,7 @@ def numbered(catalog: Catalog) -> set[str]:
     return {name.rpartition("_")[2] for name in catalog.view(ANN).names() if "_" in name}
 
 
+@pytest.mark.slow
 async def test_100_reloads_under_50_clients_lose_no_call_and_mix_no_list(project: Project) -> None:
     write(project, 0)
     catalog, reloader = reloader_of(project)
@@ -93,7 +94,7 @@ async def test_100_reloads_under_50_clients_lose_no_call_and_mix_no_list(project
     for n in range(1, 101):
         write(project, n)
         assert await reloader.reload()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while str(n) not in generations:
                 await asyncio.sleep(0.002)
     done.set()
@@ -236,7 +237,7 @@ async def test_clients_hear_of_a_reload_and_of_no_refusal(project: Project) -> N
             assert not await reloader.reload()
             write(project, 2)
             assert await reloader.reload()
-            event = await asyncio.wait_for(anext(aiter(events)), 5)
+            event = await asyncio.wait_for(anext(aiter(events)), 60)
             listed = {tool.name for tool in (await client.list_tools()).tools}
     assert type(event).__name__ == "ToolsListChanged"
     assert "t0_2" in listed
@@ -314,7 +315,7 @@ async def test_sources_of_before_are_stopped_when_their_calls_have_ended(project
     assert source.started == 1
     gate(held).set()
     await running
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while source.started:
             await asyncio.sleep(0.01)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pegboard import http_app
+from tests import forking
 from tests.conformance.fixtures import conformance_catalog
 from tests.server.doors import served
 
@@ -68,7 +69,7 @@ async def test_our_client_of_other_servers_passes_each_scenario_that_is_scored(t
         pytest.skip("the suite is not installed: make setup")
     scored = scored_scenarios("2026-07-28", "client")
     assert len(scored) == 32
-    command = f"{sys.executable} {HERE / 'upstream.py'}"
+    command = forking.command("python", str(HERE / "upstream.py"))
     # The suite itself would start all of them at once, and none would get far before its time is up.
     turns = asyncio.Semaphore(2)
 

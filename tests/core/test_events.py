@@ -14,7 +14,7 @@ import pytest
 
 from pegboard import Bounds, CallContext, CallError, Catalog, Event, EventQueue, RateLimit, Secret, ToolContext, Verdict
 from tests.core.parts import ANN, Recorder, echo, kind_of, one_tool
-from tests.timing import SLACK
+from tests.timing import CPU, is_within
 
 
 async def every_end() -> AsyncIterator[tuple[str, Recorder]]:
@@ -171,7 +171,7 @@ async def test_an_observer_that_hangs_holds_nobody_up() -> None:
             await asyncio.Event().wait()
 
     recorder = Recorder()
-    async with asyncio.timeout(3.0):
+    async with asyncio.timeout(60):
         assert kind_of(await one_tool().view(ANN).call("echo", callbacks=[Hangs(), recorder])) == "ok"
     assert recorder.types() == ["on_tool_call", "on_tool_result"]
 
@@ -191,7 +191,7 @@ async def test_an_async_observer_has_the_time_that_the_bounds_give_it() -> None:
     started = time.monotonic()
     assert (await catalog.view(ANN).call("echo", {})).text == "fine"
     # They come one after the other: at the usual second each, this would take twenty.
-    assert time.monotonic() - started < 5 * SLACK
+    assert is_within(time.monotonic() - started, 5)
 
 
 async def test_an_observer_with_some_of_the_methods_hears_only_those() -> None:
@@ -381,7 +381,7 @@ async def test_observers_make_a_hostile_request_no_dearer_and_are_spared_it(make
     view = one_tool().view(replace(ANN, secrets={"key": Secret("a-secret-value")}))
     started = time.process_time()
     result = await view.call("echo", args, callbacks=recorder)
-    assert time.process_time() - started < 0.05 * SLACK
+    assert is_within(time.process_time() - started, 0.05, CPU)
     assert kind_of(result) == "invalid_arguments"
     assert recorder.types() == ["on_tool_call", "on_tool_result"]
     assert recorder.events[0].payload["arguments"] == "(not read)"

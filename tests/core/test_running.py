@@ -5,8 +5,6 @@ import contextvars
 import logging
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -15,15 +13,7 @@ import pytest
 from pegboard import CallContext, CallError, Catalog, ToolSpec
 from pegboard.model.tool import Annotations, ToolEntry
 from tests.core.parts import ANN, Clock, Recorder, kind_of, one_tool, spec
-from tests.timing import SLACK
-
-
-@contextmanager
-def within(seconds: float) -> Iterator[None]:
-    started = time.monotonic()
-    yield
-    took_s = time.monotonic() - started
-    assert took_s < seconds * SLACK, f"took {took_s:.2f} s"
+from tests.timing import within
 
 
 async def forever(ctx: Any, args: Any) -> None:
@@ -90,7 +80,7 @@ async def test_a_sync_tool_in_a_thread_is_answered_for_at_its_timeout() -> None:
     release = threading.Event()
 
     def wait(ctx: Any, args: Any) -> None:
-        release.wait(5.0)
+        release.wait(60.0)
 
     try:
         with within(0.9):
@@ -114,7 +104,7 @@ async def test_sleeping_tasks_groups_and_shields_work_inside_a_tool() -> None:
 
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one(number)) for number in range(3)]
-        async with asyncio.timeout(1.0):
+        async with asyncio.timeout(60):
             more = await asyncio.gather(one(3), asyncio.shield(one(4)), asyncio.to_thread(lambda: 5))
         await asyncio.sleep(0)
         return [task.result() for task in tasks] + list(more)
@@ -266,7 +256,7 @@ async def test_a_blocking_sync_tool_does_not_hold_up_others() -> None:
 
     def block(ctx: Any, args: Any) -> str:
         entered.set()
-        release.wait(5.0)
+        release.wait(60.0)
         return "late"
 
     async def quick(ctx: Any, args: Any) -> str:

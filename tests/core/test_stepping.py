@@ -72,7 +72,7 @@ async def test_a_cancellation_that_comes_just_as_a_wait_ends_stops_the_next_wait
     await asyncio.sleep(0)
     first.set_result(None)
     assert catalog.cancel(recorder.events[0].call_id)
-    async with asyncio.timeout(1.0):
+    async with asyncio.timeout(60):
         assert kind_of(await running) == "cancelled"
     assert reached in ([], ["second"])
 

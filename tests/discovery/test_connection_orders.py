@@ -21,10 +21,11 @@ from tests.core.parts import FakeSource, echo, foreign
 from tests.discovery.calling import say, view_of
 from tests.evil.faults import Faults, fault_proxy
 from tests.server.asgi import ask
-from tests.timing import SLACK
+from tests.sizes import examples
+from tests.timing import PATIENCE_S
 from tests.upstream_mcp.parts import EVIL, free_port, http_server, on_stdio, until
 
-ORDERS = 1_000
+ORDERS = examples(1_000)
 REAL_ORDERS = 12
 CONNECTING = SourceState(status="connecting", is_up=False)
 UP = SourceState()
@@ -133,7 +134,7 @@ def entry_of(source: str, tool: str) -> ToolEntry:
     return foreign(source, tool, description=TOOLS[source][tool])
 
 
-async def test_the_bytes_are_the_same_over_a_thousand_orders_of_declaration_and_connection() -> None:
+async def test_the_bytes_are_the_same_over_hundreds_of_orders_of_declaration_and_connection() -> None:
     reads = set[Read]()
     for seed in range(ORDERS):
         board = Switchboard(Random(seed), mixes=False)
@@ -178,7 +179,7 @@ async def connected(ports: dict[str, int], draw: Random, *, together: bool) -> t
             catalog.add_source(source)
         declare(catalog)
         stack.push_async_callback(catalog.close, grace_s=0)
-        async with asyncio.timeout(60 * SLACK):
+        async with asyncio.timeout(PATIENCE_S):
             if together:
                 await catalog.start()
             for name in shuffled(draw, sources):
@@ -186,7 +187,7 @@ async def connected(ports: dict[str, int], draw: Random, *, together: bool) -> t
                 await sources[name].listed()
                 await read(catalog, session=name)
             # Beside its tools a server has resources and prompts; until they are there too, a list may be kept shorter.
-            await until(lambda: not any(source.is_starting() for source in sources.values()), within_s=60 * SLACK)
+            await until(lambda: not any(source.is_starting() for source in sources.values()), within_s=PATIENCE_S)
         last, app = await read(catalog), http_app(catalog)
         async with app.router.lifespan_context(app):
             return last, json.dumps(await ask(app, "tools/list", {}, path="/mcp/all"))

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pegboard.discovery.search.index import Hits, Index, ToolText
+from tests.sizes import examples
 
 REQUESTS = Path(__file__).parents[2] / "bench" / "requests"
 
@@ -246,7 +247,7 @@ QUERIES = st.sampled_from([row["query"] for name in ("servable.jsonl", "unservab
 
 
 @given(query=QUERIES, hidden=st.sets(st.sampled_from(IDS)))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_hidden_tools_leave_no_trace_in_an_answer(query: str, hidden: set[str]) -> None:
     visible = [text for text in TEXTS if text.id not in hidden]
     alone = Index.build(visible).search(query, limit=50)
@@ -279,7 +280,7 @@ def test_threads_get_the_answers_of_one() -> None:
 
 
 @given(order=st.permutations(TEXTS), cut=st.integers(0, len(TEXTS)), query=QUERIES)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_updated_index_answers_as_one_built_anew(order: list[ToolText], cut: int, query: str) -> None:
     grown = Index.build(order[:cut]).updated(changed=order[cut:])
     assert grown.search(query, limit=50) == INDEX.search(query, limit=50)

@@ -2,12 +2,15 @@
 
 import gc
 import random
+import re
 import tracemalloc
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from statistics import quantiles
 from time import process_time
 
 from pegboard.discovery.search.index import Index, ToolText
-from tests.timing import SLACK
 
 SYLLABLES = [a + b for a in "bcdfgklmnprstvz" for b in ("a", "ei", "o", "u", "ir")]
 
@@ -33,34 +36,54 @@ def texts(count: int) -> list[ToolText]:
     ]
 
 
-def test_five_thousand_tools_are_built_and_asked_in_time() -> None:
+def seconds(work: Callable[[], object]) -> float:
+    """Return the CPU time of some work: the best of three, as a neighbour takes caches, not the code's own time."""
+    took: list[float] = []
+    for _ in range(3):
+        start = process_time()
+        work()
+        took.append(process_time() - start)
+    return min(took)
+
+
+def read_words(tools: list[ToolText]) -> int:
+    """Read every word of the tools once and count it, in plain Python: what an index cannot do without."""
+    counts: Counter[str] = Counter()
+    for tool in tools:
+        for text in (
+            tool.name.replace("_", " "),
+            tool.description,
+            *(text for pair in tool.parameters for text in pair),
+        ):
+            counts.update(re.findall(r"\w+", text.lower()))
+    return len(counts)
+
+
+def test_five_thousand_tools_take_a_limited_memory() -> None:
     tools = texts(5_000)
     tracemalloc.start()
     Index.build(tools[:10])
     gc.collect()
     before = tracemalloc.get_traced_memory()[0]
-    index = Index.build(tools)
+    index = Index.build(tools[:1_000])
     gc.collect()
     held_bytes = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
-    assert held_bytes < 100 * 2**20
+    assert len(index) == 1_000
+    assert held_bytes < 20 * 2**20
 
-    took: list[float] = []
-    for _ in range(3):  # the best of them: a neighbour takes caches, not the code's own time
-        start = process_time()
-        index = Index.build(tools)
-        took.append(process_time() - start)
-    assert min(took) < 1.0 * SLACK
 
+def test_five_thousand_tools_are_built_and_asked_in_time() -> None:
+    tools = texts(5_000)
+    least_s = seconds(lambda: read_words(tools))
+    build_s = seconds(lambda: Index.build(tools))
+    assert build_s < 10 * least_s, "a small multiple of reading the words"
+
+    index = Index.build(tools)
     changed = [ToolText(id="tool-7", name="something_else"), *tools[8:12]]
-    start = process_time()
     assert len(index.updated(changed=changed, removed=["tool-1"])) == 4_999
-    assert process_time() - start < 0.5 * SLACK
+    assert seconds(lambda: index.updated(changed=changed, removed=["tool-1"])) < build_s / 2
 
     visible = index.among([tool.id for tool in tools[::2]])
-    costs: list[float] = []
-    for tool in tools[:300]:
-        start = process_time()
-        index.search(f"{tool.description} {tool.name}", visible=visible)
-        costs.append(process_time() - start)
-    assert quantiles(costs, n=20)[-1] < 0.010 * SLACK
+    costs = [seconds(partial(index.search, f"{tool.description} {tool.name}", visible=visible)) for tool in tools[:300]]
+    assert quantiles(costs, n=20)[-1] < build_s / 100, "a search reads no text again"

@@ -14,6 +14,7 @@ import doctest
 import inspect
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,8 +27,11 @@ import pytest
 
 from pegboard import Catalog
 from pegboard.config.python_modules import registering_on
+from tests import forking
 
 _FENCE = re.compile(r"^```(?P<language>\w+)(?P<more>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+# A command without anything that a shell would do.
+_PLAIN = re.compile(r"pegboard [^|&;<>()$`*?\[{~#!\\]+")
 _TITLE = re.compile(r"title=(\S+)")
 
 
@@ -96,18 +100,26 @@ class Runner:
 
     def _console(self, block: Block) -> None:
         for command, expected in _commands(block.text):
-            ended = subprocess.run(
-                ["bash", "-c", command],
-                cwd=self.folder,
-                env=_environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=120,
-            )
-            if not _looks_like(ended.stdout, expected):
-                pytest.fail(f"{self.name}:{block.line}: $ {command}\n-- expected\n{expected}\n-- got\n{ended.stdout}")
+            shown = _output(command, self.folder)
+            if not _looks_like(shown, expected):
+                pytest.fail(f"{self.name}:{block.line}: $ {command}\n-- expected\n{expected}\n-- got\n{shown}")
+
+
+def _output(command: str, folder: Path) -> str:
+    """Run a command of a page; what it prints is what a terminal would show of both outputs."""
+    if _PLAIN.fullmatch(command):
+        ended = forking.run(shlex.split(command), cwd=folder, env=_environment(), is_merged=True, timeout_s=120)
+    else:
+        ended = subprocess.run(
+            ["bash", "-c", command],
+            cwd=folder,
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=120,
+        )
+    return ended.stdout.decode()
 
 
 def _commands(text: str) -> Iterator[tuple[str, str]]:

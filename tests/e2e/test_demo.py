@@ -67,7 +67,7 @@ def test_demo_serves_on_until_it_is_interrupted(env: dict[str, str], tmp_path: P
         demo.send_signal(signal.SIGINT)
 
         assert "show_changes" in names
-        assert demo.wait(timeout=30) == 0
+        assert demo.wait(timeout=60) == 0
         assert demo.stdout.read() == "Stopped.\n"
 
 

@@ -16,6 +16,7 @@ from pegboard.egress.failures import EgressError
 from pegboard.egress.http import GuardedClient
 from pegboard.egress.transport import GuardedTransport, guarded_client
 from tests.egress.loopback import RawServer, Script, answer, names, redirect
+from tests.timing import is_within, within
 
 LOCAL = Destinations(allow_private=True)
 
@@ -281,15 +282,15 @@ async def test_the_deadline_holds_against_every_kind_of_slowness(script: Script)
     async with RawServer(script) as server, GuardedClient(LOCAL) as client:
         started = asyncio.get_running_loop().time()
         exc = await failure(client, "POST", server.url, timeout_s=0.3)
-        assert asyncio.get_running_loop().time() - started < 0.8
+        assert is_within(asyncio.get_running_loop().time() - started, 0.8)
         assert (exc.error.kind, exc.error.retryable, exc.error.outcome_unknown) == ("timeout", True, True)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             await server.closed_by_client.wait()
 
 
 async def test_silence_can_be_limited_apart_from_the_deadline() -> None:
     async with RawServer(stall_after_head) as server, GuardedClient(LOCAL, read_s=0.2) as client:
-        async with asyncio.timeout(2):
+        with within(2):
             exc = await failure(client, "GET", server.url, timeout_s=30)
     assert exc.error.kind == "timeout"
 
@@ -419,7 +420,7 @@ async def test_a_stream_hands_out_pieces_as_they_come_and_closes_when_left_early
             assert await anext(response) == b"one"
             go_on.set()
             assert await anext(response) == b"two"
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             await server.closed_by_client.wait()
 
 
@@ -490,7 +491,7 @@ async def test_no_descriptor_is_left_over_after_failures() -> None:
         async with GuardedClient(LOCAL) as client:
             for url, options in ((slow.url, {"timeout_s": 0.1}), (large.url, {"max_response_bytes": 10})):
                 await failure(client, "GET", url, **options)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             await slow.closed_by_client.wait()
             await large.closed_by_client.wait()
     assert len(_descriptors()) <= before

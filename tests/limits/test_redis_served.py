@@ -15,7 +15,7 @@ from tests.config.project import Project
 from tests.limits.server import RedisServer
 from tests.server.doors import call
 from tests.server.processes import serving
-from tests.timing import SLACK
+from tests.timing import is_within
 
 TOOL = '  - {{name: {}, type: internal, handler: "python:mine:{}", rate_limit: {}}}\n'
 CONFIG = f"""\
@@ -101,13 +101,13 @@ async def test_without_the_store_each_server_goes_by_the_tools_rule_and_with_it_
             "open": ["ok"] * 3,
         }
         # What the way there and back takes is no part of the decision.
-        assert away_s - usual_s < 0.05 * SLACK
+        assert is_within(away_s - usual_s, 0.05)
     back = time.perf_counter()
     server.thaw() if how == "freeze" else server.start()
     for client in pair:
         while await over_mcp(client, "write") == "ratelimit_unavailable":
-            assert time.perf_counter() - back < 2 * SLACK
-    assert time.perf_counter() - back < 2 * SLACK
+            assert is_within(time.perf_counter() - back, 2)
+    assert is_within(time.perf_counter() - back, 2)
     assert [await over_http(client, "write") for client in pair] == ["rate_limited"] * 2
     (key,) = server.client.keys("*main.write*")
     assert server.client.llen(key) == 2, "both servers count there again"

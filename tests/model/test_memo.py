@@ -24,13 +24,13 @@ def test_a_thread_that_comes_while_another_asks_waits_for_its_answer() -> None:
         asked.append(ctx)
         entered.set()
         # The second thread is about to wait: a moment more lets it, and the test holds in any case.
-        second_is_here.wait(5.0)
+        second_is_here.wait(60.0)
         threading.Event().wait(0.05)
         return 42
 
     first = threading.Thread(target=lambda: answers.append(memo.answer(question(ask), "first")))
     first.start()
-    entered.wait(5.0)
+    entered.wait(60.0)
 
     def come() -> None:
         second_is_here.set()
@@ -64,7 +64,7 @@ def test_two_threads_whose_predicates_ask_for_each_other_end_as_no() -> None:
     def asking(other: str) -> Any:
         def ask(ctx: ToolContext) -> bool:
             with suppress(threading.BrokenBarrierError):
-                both.wait(1.0)
+                both.wait(10.0)
             return catalog.view(ctx).why(other).visible
 
         return ask
@@ -79,5 +79,5 @@ def test_two_threads_whose_predicates_ask_for_each_other_end_as_no() -> None:
     for look in looks:
         look.start()
     for look in looks:
-        look.join(5.0)
+        look.join(60.0)
     assert found == [None, None]

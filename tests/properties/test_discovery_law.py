@@ -19,6 +19,7 @@ from pegboard import Catalog, Profile, ToolContext, View
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.tool import ToolEntry
 from tests.properties.test_law import ASYNC, SYNC, World, catalog_of, context_of, worlds
+from tests.sizes import examples
 
 
 @pytest.fixture(autouse=True)
@@ -119,7 +120,7 @@ async def assert_called(view: View, entry: ToolEntry, visible: set[str], runs: R
     assert entry.wire_name not in runs.tools, (entry.qualified_id, runs.tools)
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(120), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(world=worlds(SYNC + ASYNC))
 def test_what_is_hidden_is_not_found_described_or_called_through_the_meta_tools(world: World) -> None:
     catalog, _ = catalog_of(world)
@@ -127,7 +128,7 @@ def test_what_is_hidden_is_not_found_described_or_called_through_the_meta_tools(
     asyncio.run(assert_discovery_law(world, catalog, profile))
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(80), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(world=worlds(SYNC + ASYNC))
 def test_no_exposure_changes_what_may_be_called(world: World) -> None:
     async def check() -> None:
@@ -151,7 +152,7 @@ def test_no_exposure_changes_what_may_be_called(world: World) -> None:
     asyncio.run(check())
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(120), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(world=worlds(SYNC))
 def test_search_answers_as_if_the_hidden_tools_did_not_exist(world: World) -> None:
     async def check() -> None:

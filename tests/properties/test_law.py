@@ -15,6 +15,7 @@ from pegboard import Catalog, Decision, Policy, Profile, ToolContext, ToolSpec, 
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry
 from tests.core.parts import FakeSource, echo, foreign
+from tests.sizes import examples
 
 NAMESPACES = ("main", "fs", "builtin")
 NAMES = ("read", "write", "send", "list_all")
@@ -257,7 +258,9 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
         yield
 
 
-@settings(max_examples=1_000, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(1_000), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 @given(world=worlds(SYNC))
 def test_why_list_find_schema_and_call_agree(world: World) -> None:
     catalog, _ = catalog_of(world)
@@ -265,7 +268,7 @@ def test_why_list_find_schema_and_call_agree(world: World) -> None:
     asyncio.run(assert_law(view, every_name(catalog)))
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(world=worlds(SYNC + ASYNC))
 def test_they_agree_with_async_predicates_too(world: World) -> None:
     async def check() -> None:
@@ -341,7 +344,7 @@ def expected_code(peg: Peg, entry: ToolEntry, world: World) -> str:
     return next((code for code, hides in checks.items() if hides), "visible")
 
 
-@settings(max_examples=500, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(500), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(world=worlds(SYNC))
 def test_the_code_is_the_first_that_hides_the_tool(world: World) -> None:
     catalog, _ = catalog_of(world)
@@ -380,7 +383,9 @@ def after_fix(decision: Decision, world: World, entry: ToolEntry) -> World:
             return replace(world, policy=mended(world.policy, entry), own=mended(world.own, entry), child=child)
 
 
-@settings(max_examples=1_000, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(1_000), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 @given(world=worlds(SYNC))
 def test_a_fix_passes_its_code_and_meets_exactly_next(world: World) -> None:
     catalog, _ = catalog_of(world)

@@ -12,7 +12,7 @@ from pegboard.core.view import View
 from tests.providers.instances import Writer
 from tests.providers.shapes import SHAPES
 from tests.repair.mangling import BASES, SCHEMA, TEXT, mangled
-from tests.timing import SLACK
+from tests.timing import CPU, is_within
 
 ALIASES = {"account": "user_id"}
 
@@ -232,7 +232,7 @@ async def test_large_or_hopeless_arguments_cost_little():
     started = time.process_time()
     kinds = [kind_of(await view.call("t", args)) for args in (large, {"user_id": deep}, hopeless)]
     assert kinds == ["invalid_arguments"] * 3
-    assert time.process_time() - started < 1.0 * SLACK
+    assert is_within(time.process_time() - started, 1.0, CPU)
     assert not (await view.call("t", many)).is_error
     assert seen.args == [{**many, "numbers": list(range(90))}]
 

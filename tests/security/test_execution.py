@@ -10,7 +10,7 @@ import pytest
 
 from pegboard import CallBudget, CallContext, Catalog, ToolContext, ToolSpec, Verdict
 from tests.core.parts import ANN, Recorder, echo, kind_of, one_tool
-from tests.timing import SLACK
+from tests.timing import is_within
 
 
 class MuteError(Exception):
@@ -88,7 +88,7 @@ async def test_exec_06_a_sync_tool_that_blocks_holds_nobody_up() -> None:
     release = threading.Event()
 
     def block(ctx: Any, args: Any) -> str:
-        release.wait(5.0)
+        release.wait(60.0)
         return "late"
 
     catalog = one_tool(block)
@@ -97,7 +97,7 @@ async def test_exec_06_a_sync_tool_that_blocks_holds_nobody_up() -> None:
     started = time.perf_counter()
     for _ in range(20):
         assert kind_of(await catalog.view(ANN).call("quick", {})) == "ok"
-    assert time.perf_counter() - started < 0.5 * SLACK
+    assert is_within(time.perf_counter() - started, 0.5)
     release.set()
     assert {result.text for result in await asyncio.gather(*blocked)} == {"late"}
 
@@ -125,14 +125,14 @@ async def test_exec_07_a_tool_that_ignores_its_cancellation_is_left_and_reported
     recorder = Recorder()
     started = time.monotonic()
     result = await catalog.view(ANN).call("echo", callbacks=recorder)
-    assert time.monotonic() - started < 1.0 * SLACK
+    assert is_within(time.monotonic() - started, 1.0)
     assert result.error is not None
     assert (result.error.kind, result.error.retryable, result.error.outcome_unknown) == ("timeout", True, True)
     assert "'echo' ignored its cancellation" in caplog.text
     assert len(recorder.results()) == 1
     started = time.monotonic()
     await catalog.close()
-    assert time.monotonic() - started < 1.0 * SLACK, "shutdown does not wait for what was left"
+    assert is_within(time.monotonic() - started, 1.0), "shutdown does not wait for what was left"
 
 
 # ---------------------------------------------------------------- EXEC-10
@@ -235,7 +235,7 @@ async def test_exec_18_shutdown_drains_for_its_grace_and_ends_the_rest() -> None
     started = time.monotonic()
     results = await asyncio.gather(*running)
     await closing
-    assert time.monotonic() - started < 1.5 * SLACK
+    assert is_within(time.monotonic() - started, 1.5)
     assert [kind_of(result) for result in results] == ["ok"] * 50 + ["shutting_down"] * 50
     assert all(result.error.outcome_unknown and result.error.retryable for result in results[50:] if result.error)
     assert len(recorder.results()) == 100

@@ -22,7 +22,7 @@ from pegboard.sources.mcp.lock_file import LockFile
 from pegboard.sources.mcp.mcp_source import McpSource
 from pegboard.sources.mcp.server_settings import ServerSettings, Trust
 from tests.evil.faults import Faults, fault_proxy
-from tests.timing import SLACK
+from tests.timing import CPU, PATIENCE_S, is_within
 from tests.upstream_mcp.parts import EVIL, free_port, on_stdio, running, until, until_open, view_of
 
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}}
@@ -152,7 +152,7 @@ def test_mcpc_04_05_08_a_schema_bomb_is_refused_or_judges_at_once(bomb: JSON) ->
         for argument in ({"a": 5}, {"a": "a" * 5_000 + "!"}, {"a" * 5_000 + "!": 5}):
             with suppress(CallError):
                 judge.is_valid(argument)
-    assert time.process_time() - began < 1.0 * SLACK
+    assert is_within(time.process_time() - began, 1.0, CPU)
 
 
 async def test_mcpc_07_no_reference_is_ever_followed_out_of_a_schema(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ async def test_mcpc_08_a_pattern_that_explodes_costs_no_time(tmp_path: Path) -> 
         began = time.monotonic()
         refused = await view_of(catalog).call("up__re", {"text": "a" * 5_000 + "!"})
         assert refused.error is not None
-        assert (refused.error.kind, time.monotonic() - began < 0.5 * SLACK) == ("invalid_arguments", True)
+        assert (refused.error.kind, is_within(time.monotonic() - began, 0.5)) == ("invalid_arguments", True)
 
 
 async def test_mcpc_11_text_loses_what_cannot_be_seen(tmp_path: Path) -> None:
@@ -272,12 +272,12 @@ async def cut_off(positions: range, calls_each: int, folder: Path) -> None:
             up._backoff._failures.clear()
             faults.reset_at_byte = at_byte
             calls = [view.call("up__write", {"text": f"{at_byte}-{number}"}) for number in range(calls_each)]
-            async with asyncio.timeout(20 * SLACK):
+            async with asyncio.timeout(PATIENCE_S):
                 ended = await asyncio.gather(*calls)
             assert {result.error.kind for result in ended if result.error} <= {"upstream_lost", "upstream_unavailable"}
             assert sum(result.is_error for result in ended) >= 0.8 * calls_each
             faults.reset_at_byte = None
-            async with asyncio.timeout(20 * SLACK):
+            async with asyncio.timeout(PATIENCE_S):
                 while (await view.call("up__echo", {"text": "hi"})).is_error:
                     await asyncio.sleep(0.01)
         assert up.state().status == "ok"
@@ -328,18 +328,18 @@ async def test_mcpc_23_a_server_that_is_away_fails_fast_and_is_used_again_within
         await first.wait()
     try:
         await view.call("up__write", {"text": "1"})
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not source._backoff.is_open:
                 await view.call("up__write", {"text": "2"})
         began = time.monotonic()
         refused = await view.call("up__write", {"text": "3"})
         assert refused.error is not None
-        assert (refused.error.kind, time.monotonic() - began < 0.05 * SLACK) == ("upstream_unavailable", True)
+        assert (refused.error.kind, is_within(time.monotonic() - began, 0.05)) == ("upstream_unavailable", True)
         async with evil_http(port, f"log={log}"):
             back = time.monotonic()
             while (await view.call("up__write", {"text": "4"})).is_error:
                 await asyncio.sleep(0.01)
-            assert time.monotonic() - back < 1.5 * SLACK
+            assert is_within(time.monotonic() - back, 1.5)
         written = [line for line in log.read_text().splitlines() if line.startswith("wrote")]
         assert written == ["wrote 0", "wrote 4"]
     finally:

@@ -21,7 +21,7 @@ from pegboard.model.secret import Secret
 from pegboard.server.http_connection import HttpConnection
 from tests.server.doors import JSON_HEADERS, META, VERSION, answer_of, call, inside, names, post, served, workshop
 from tests.server.processes import serving
-from tests.timing import SLACK
+from tests.timing import PATIENCE_S, is_within
 
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}
 HEADERS = {**JSON_HEADERS, "mcp-protocol-version": VERSION, "mcp-method": "tools/list"}
@@ -33,8 +33,8 @@ async def raw(url: str, head: list[str], body: bytes = b"", *, path: str = "/mcp
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
         writer.write("\r\n".join([f"POST {path} HTTP/1.1", *head, "", ""]).encode() + body)
-        first = await asyncio.wait_for(reader.readline(), 10)
-        rest = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+        first = await asyncio.wait_for(reader.readline(), 60)
+        rest = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
         return int(first.split()[1]), rest
     finally:
         writer.close()
@@ -162,7 +162,7 @@ async def test_mcps_13_deep_json_is_refused_at_once(body: bytes, version: str) -
         await names(client)
         started = time.perf_counter()
         response = await client.post("/mcp", headers={**HEADERS, "mcp-protocol-version": version}, content=body)
-        assert time.perf_counter() - started < 0.05 * SLACK
+        assert is_within(time.perf_counter() - started, 0.05)
         assert (response.status_code, response.json()["error"]["code"]) == (400, -32700)
 
 
@@ -204,7 +204,7 @@ async def connected(url: str, count: int) -> list[tuple[asyncio.StreamReader, as
     host, _, port = url.removeprefix("http://").partition(":")
     made = list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]()
     while len(made) < count:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             # As many at once as the system's queue of a listening socket holds anywhere.
             made += await asyncio.gather(*(asyncio.open_connection(host, int(port)) for _ in range(100)))
     return made
@@ -241,11 +241,11 @@ async def test_mcps_19_a_thousand_connections_that_dribble_their_headers_are_clo
         async with served(http_app(workshop()[0]), http=hasty) as url, httpx2.AsyncClient(base_url=url) as client:
             before_s, began = await usual_s(client), time.perf_counter()
             slow = [asyncio.create_task(dribble(*pair, every_s=header_s / 2)) for pair in await connected(url, count)]
-            assert await usual_s(client) < (2 * before_s + 0.05) * SLACK
+            assert is_within(await usual_s(client), 2 * before_s + 0.05)
             first = await asyncio.wait(slow, return_when=asyncio.FIRST_COMPLETED)
             assert time.perf_counter() - began >= header_s
             assert len(first[0]) + len(first[1]) == count
-            await asyncio.wait_for(asyncio.gather(*slow), 10 * SLACK)
+            await asyncio.wait_for(asyncio.gather(*slow), PATIENCE_S)
             assert await names(client) != []
 
 
@@ -266,12 +266,12 @@ async def test_mcps_21_a_client_that_leaves_leaves_nothing_behind() -> None:
             seen.began.clear()
             seen.ended.clear()
             asked = asyncio.create_task(post(client, "tools/call", {"name": "wait"}, meta=meta))
-            await asyncio.wait_for(seen.began.wait(), 20)
+            await asyncio.wait_for(seen.began.wait(), 60)
             asked.cancel()
             await asyncio.gather(asked, return_exceptions=True)
             left = time.perf_counter()
-            await asyncio.wait_for(seen.ended.wait(), 5)
-            assert time.perf_counter() - left < 0.1 * SLACK
+            await asyncio.wait_for(seen.ended.wait(), 60)
+            assert is_within(time.perf_counter() - left, 0.1)
         assert catalog.guards.in_flight == {}
         deadline = time.perf_counter() + 1
         while len(asyncio.all_tasks()) > before and time.perf_counter() < deadline:
@@ -315,7 +315,7 @@ async def test_mcps_22_five_thousand_idle_connections_keep_nobody_out_and_take_l
             idle = await connected(server.url, count)
             async with httpx2.AsyncClient(base_url=server.url) as late:
                 assert await names(late) == ["datetime_now"], "who comes now is let in"
-            assert await usual_s(client) < (2 * before_s + 0.05) * SLACK
+            assert is_within(await usual_s(client), 2 * before_s + 0.05)
             assert resident_bytes(server.pid) - before_bytes < 100 * 1024 * 1024
             assert not any(reader.at_eof() for reader, _ in idle)
             for _, writer in idle:

@@ -22,7 +22,7 @@ from pegboard.config import load_catalog
 from tests.auth.parts import AUDIENCE, RSA_TWO, Issuer, bearer, guarded, part, rule
 from tests.auth.test_tokens import FORGED
 from tests.server.doors import Seen, call, inside, post, served, workshop
-from tests.timing import SLACK
+from tests.timing import CPU, is_within
 
 CASES: dict[str, Callable[[Issuer], str | None]] = {
     "none": lambda _: None,
@@ -88,7 +88,7 @@ async def test_mcps_04_a_wrong_key_takes_as_long_as_another_wrong_key(tmp_path: 
                 assert (await post(client, "tools/list", headers=bearer(key))).status_code == 401
                 times.append(time.process_time() - began)
     medians = [statistics.median(times) for times in taken.values()]
-    assert max(medians) - min(medians) < 0.002 * SLACK
+    assert is_within(max(medians) - min(medians), 0.002, CPU)
 
 
 # -- MCPS-05
@@ -146,7 +146,7 @@ async def test_mcps_05_no_upstream_ever_sees_the_credential_of_a_caller(
         with caplog.at_level(logging.DEBUG):
             async with inside(http_app(catalog, config=loaded)) as client:
                 credentials = [keys["ann-laptop"], issuer.token()]
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     while catalog.snapshot().find("up.add") is None:
                         await asyncio.sleep(0.02)
                 for credential in credentials:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -14,7 +15,7 @@ from pegboard import Catalog
 from pegboard.model.result import ToolResult
 from pegboard.sources.mcp.mcp_source import McpSource
 from pegboard.sources.mcp.server_settings import ServerSettings
-from tests.timing import SLACK
+from tests.timing import PATIENCE_S, is_within
 from tests.upstream_mcp.parts import EVIL, on_stdio, processes_with, running, until, view_of
 
 
@@ -71,7 +72,7 @@ async def test_std_03_and_04_a_server_gets_a_clean_environment_and_three_files(
 async def test_std_05_a_flood_on_stderr_stops_nothing(option: str) -> None:
     async with running(evil(option)) as (catalog, _):
         result, took_s = await timed(view_of(catalog).call("up__echo", {"text": "hi"}))
-        assert (result.text, took_s < 5) == ("hi", True)
+        assert (result.text, is_within(took_s, 5)) == ("hi", True)
 
 
 async def test_std_06_each_call_in_flight_ends_when_the_server_dies_and_the_next_works(tmp_path: Path) -> None:
@@ -81,9 +82,9 @@ async def test_std_06_each_call_in_flight_ends_when_the_server_dies_and_the_next
         ended = await asyncio.gather(*(timed(view.call("up__write", {"text": str(n)})) for n in range(100)))
         assert {kind_of(result) for result, _ in ended} == {"upstream_lost"}
         assert all(result.error is not None and result.error.outcome_unknown for result, _ in ended)
-        assert max(took_s for _, took_s in ended) < 1.0 * SLACK
+        assert is_within(max(took_s for _, took_s in ended), 1.0)
         again, took_s = await timed(view.call("up__write", {"text": "after"}))
-        assert (again.text, took_s < 1.5 * SLACK) == ("after", True)
+        assert (again.text, is_within(took_s, 1.5)) == ("after", True)
     written = [line for line in log.read_text().splitlines() if line.startswith("wrote")]
     assert len(written) == len(set(written))
 
@@ -104,35 +105,40 @@ async def test_std_07_a_crash_loop_opens_the_breaker_and_costs_next_to_nothing_u
 ) -> None:
     sound = tmp_path / "sound"
     sound.touch()
-    start = f"test -e {sound} && exec {sys.executable} {EVIL} call=die; exit 1"
+    starts = tmp_path / "starts"
+    start = f"echo >> {starts}; test -e {sound} && exec {sys.executable} {EVIL} call=die; exit 1"
     settings = ServerSettings(name="up", transport="stdio", command="sh", args=("-c", start), trust="any")
-    async with running(settings) as (catalog, source):
+    async with running(settings, on_stdio(EVIL, name="calm", trust="any")) as (catalog, (source, _)):
         view = view_of(catalog)
         sound.unlink()
         assert kind_of(await view.call("up__echo", {"text": "x"})) == "upstream_lost"
-        async with asyncio.timeout(30 * SLACK):
+        async with asyncio.timeout(PATIENCE_S):
             while not source._backoff.is_open:
                 assert kind_of(await view.call("up__echo", {"text": "x"})) == "upstream_unavailable"
         assert source.state().status == "unreachable"
-        began, before, slow = time.monotonic(), sum(os.times()[:4]), 0
+        began, before = time.monotonic(), starts.stat().st_size
+        refused, answered = list[float](), list[float]()
         for count in range(100):
+            answered.append((await timed(view.call("calm__echo", {"text": "x"})))[1])
             result, took_s = await timed(view.call("up__echo", {"text": "x"}))
             assert result.error is not None
             assert (result.error.kind, result.error.retryable) == ("upstream_unavailable", True)
             assert result.error.retry_after_s is not None
             assert "it ended the connection" in result.text
-            slow += took_s > 0.01 * SLACK
+            refused.append(took_s)
             await asyncio.sleep(began + count * 0.02 - time.monotonic())
-        assert slow < 10
-        # Of this process and of those that it started again and again.
-        assert sum(os.times()[:4]) - before < 0.05 * (time.monotonic() - began) * SLACK
+        # A refusal waits for nothing: it takes no longer than an answer of a server that is well.
+        assert statistics.median(refused) < statistics.median(answered)
+        assert sum(refused) < 2 * sum(answered)
+        # Nor do calls start the server again: only the clock does, once a second at most and ever more seldom.
+        assert starts.stat().st_size - before <= 1 + time.monotonic() - began
         sound.touch()
         mended = time.monotonic()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while source.state().status != "ok":
                 await view.call("up__read", {"text": "x"})
                 await asyncio.sleep(0.02)
-        assert time.monotonic() - mended < 3 * SLACK
+        assert is_within(time.monotonic() - mended, 3)
 
 
 @pytest.mark.soak
@@ -141,9 +147,9 @@ async def test_std_07_a_server_that_is_mended_is_found_again_though_nobody_calls
     start = f"test -e {sound} && exec {sys.executable} {EVIL}; exit 1"
     settings = ServerSettings(name="up", transport="stdio", command="sh", args=("-c", start), trust="any")
     async with running(settings) as (_, source):
-        await until(lambda: source._backoff.is_open, within_s=30)
+        await until(lambda: source._backoff.is_open, within_s=60)
         sound.touch()
-        await until(lambda: source.state().status == "ok", within_s=31)
+        await until(lambda: source.state().status == "ok", within_s=60)
 
 
 async def test_std_08_a_stubborn_server_and_its_children_are_gone_after_the_end() -> None:
@@ -203,7 +209,7 @@ async def test_std_14_a_call_without_a_reply_ends_at_its_deadline_and_the_server
     log = tmp_path / "log"
     async with running(evil("call=hang", f"log={log}", own={"timeout_s": 0.5})) as (catalog, _):
         result, took_s = await timed(view_of(catalog).call("up__echo", {"text": "hi"}))
-        assert (kind_of(result), took_s < 1.0 * SLACK) == ("timeout", True)
+        assert (kind_of(result), is_within(took_s, 1.0)) == ("timeout", True)
         await until(lambda: "notifications/cancelled" in log.read_text())
 
 
@@ -224,7 +230,7 @@ async def test_std_16_a_flood_of_progress_is_thinned_out() -> None:
         result, took_s = flood.result()
         assert result.text == "hi"
         assert len(told) <= 10 * took_s + 2
-        assert slowest < 0.5
+        assert is_within(slowest, 0.5)
         # Most of it went no further than the line that it came in.
         assert source._connection.traffic.progress_dropped > 90_000
 
@@ -259,7 +265,7 @@ async def test_a_server_that_hangs_at_the_start_delays_nothing_else() -> None:
     catalog.add_source(calm)
     began = time.monotonic()
     await catalog.start()
-    assert time.monotonic() - began < 0.1 * SLACK
+    assert is_within(time.monotonic() - began, 0.1)
     try:
         await calm.settled()
         assert view_of(catalog).names() == ["calm__echo", "calm__write", "calm__read"]

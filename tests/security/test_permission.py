@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pegboard import Catalog, DefinitionError, Policy, Profile, Secret, TextContent, ToolContext, ToolResult, ToolSpec
 from pegboard.model.source_state import SourceState
 from tests.core.parts import FakeSource, Recorder, echo, foreign, kind_of
+from tests.sizes import examples
 
 CALLS: list[str] = []
 
@@ -282,7 +283,7 @@ async def test_perm_11_arguments_that_pretend_to_be_a_context_are_refused_or_mer
 # ---------------------------------------------------------------- PERM-12
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(spaces=st.lists(st.text(max_size=6), min_size=2, max_size=8, unique=True))
 def test_perm_12_no_space_sees_what_another_one_lists(spaces: list[str]) -> None:
     catalog = Catalog()
@@ -305,7 +306,7 @@ flat = st.builds(Policy, allow=st.one_of(st.none(), globs), deny=globs)
 some_policy = st.one_of(flat, st.builds(lambda outer, inner: replace(outer, within=inner), flat, flat))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(chain=st.lists(some_policy, min_size=1, max_size=4))
 def test_perm_13_a_sub_agent_has_what_it_and_every_caller_above_it_may_use(chain: list[Policy]) -> None:
     catalog = Catalog()

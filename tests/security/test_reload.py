@@ -28,7 +28,7 @@ class Served:
         async for line in self.process.stderr:
             self.said += line.decode()
 
-    async def until(self, words: str, *, within_s: float = 20.0) -> float:
+    async def until(self, words: str, *, within_s: float = 60.0) -> float:
         """Return after how many seconds it said so."""
         started = time.perf_counter()
         async with asyncio.timeout(within_s):
@@ -51,7 +51,7 @@ async def served(tmp_path: Path) -> AsyncIterator[tuple[Project, Served]]:
     yield project, server
     if process.returncode is None:
         process.terminate()
-        assert await asyncio.wait_for(process.wait(), 20) == 0, server.said
+        assert await asyncio.wait_for(process.wait(), 60) == 0, server.said
 
 
 @pytest.mark.parametrize("how", BAD)

@@ -20,7 +20,7 @@ from pegboard.egress.http import GuardedClient
 from pegboard.egress.transport import GuardedTransport, guarded_client
 from pegboard.egress.urls import expand_path
 from tests.egress.loopback import RawServer, answer, names, redirect
-from tests.timing import SLACK
+from tests.timing import is_within
 
 CONNECTS: list[str] = []
 
@@ -338,7 +338,7 @@ async def test_ssrf_25_compression_bomb() -> None:
                 started = asyncio.get_running_loop().time()
                 with pytest.raises(EgressError) as caught:
                     await client.request("GET", server.url)
-                assert asyncio.get_running_loop().time() - started < 1 * SLACK
+                assert is_within(asyncio.get_running_loop().time() - started, 1)
                 assert peak_kib() - before_kib < 20 * 1024
                 assert caught.value.error.kind in ("result_too_large", "protocol_error")
 
@@ -374,9 +374,9 @@ async def test_ssrf_26_slow_response(opening: bytes) -> None:
         error = caught.value.error
         # A drip that is no HTTP at all may be seen through before the deadline.
         assert error.kind == "timeout" or (opening == b"" and error.kind == "protocol_error")
-        assert took_s < 1.0 * SLACK
+        assert is_within(took_s, 1.0)
         assert error.outcome_unknown
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             await server.closed_by_client.wait()
 
 

@@ -13,7 +13,7 @@ from tests.builtin.parts import shelf
 from tests.config.project import Project
 from tests.egress.loopback import RawServer, Script, answer, redirect
 from tests.security.test_ssrf import connects
-from tests.timing import SLACK
+from tests.timing import PATIENCE_S, is_within
 
 __all__ = ["connects"]
 TOOLS = ("http_request", "web_scrape")
@@ -146,10 +146,10 @@ async def test_ssrf_26_a_server_that_falls_silent_costs_the_deadline_and_no_more
         tools.catalog.observe(ends)
         started = time.monotonic()
         found = await tools.error(tool, {"url": server.url} | ({"method": "GET"} if tool == "http_request" else {}))
-        assert time.monotonic() - started < 0.5 + 0.5 * SLACK
+        assert is_within(time.monotonic() - started, 1.0)
         assert (found.kind, found.retryable, found.outcome_unknown) == ("timeout", True, True)
         assert ends.seen == [False]
-        async with asyncio.timeout(1 * SLACK):
+        async with asyncio.timeout(PATIENCE_S):
             await server.closed_by_client.wait()
 
 

@@ -17,7 +17,7 @@ from tests.builtin.database import postgres_url
 from tests.builtin.parts import Shelf
 from tests.security.test_ssrf import forget_peak, peak_kib
 from tests.security.test_tool_sql import CANARY, disk, probes, soonest
-from tests.timing import SLACK
+from tests.timing import is_within
 
 __all__ = ["postgres_url"]
 
@@ -211,7 +211,7 @@ async def test_sql_04_no_placeholder_hides_a_name(pg: Shelf, query: str, params:
     started = time.monotonic()
     error = await pg.error("sql_query", {"query": query, "params": params})
     assert error.kind in ("read_only", "invalid_arguments"), error
-    assert time.monotonic() - started < 1 * SLACK
+    assert is_within(time.monotonic() - started, 1)
 
 
 async def test_sql_04_the_engine_holds_where_the_first_guard_is_passed(postgres_url: str) -> None:
@@ -297,7 +297,7 @@ async def test_sql_08_a_postgres_that_hangs_is_left_alone_at_the_deadline(pg: Sh
 async def test_sql_08_postgres_runaway_queries_end_at_the_deadline_and_block_nobody(
     pg: Shelf, postgres_url: str, query: str
 ) -> None:
-    assert await soonest(pg, query, beside=3) < 0.2 * SLACK
+    assert is_within(await soonest(pg, query, beside=3), 0.2)
     # Nor does the server go on with it.
     active = "SELECT query FROM pg_stat_activity WHERE application_name = 'pegboard' AND state = 'active'"
     with psycopg.connect(postgres_url, autocommit=True) as connection:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
+
+from tests import forking
 
 PEGBOARD = Path(sys.executable).with_name("pegboard")
 
@@ -26,17 +29,18 @@ async def serving(folder: Path, *options: str, env: Mapping[str, str] | None = N
     """Serve what the folder declares for the time of the block."""
     said = folder / f"said-{len(list(folder.glob('said-*')))}"
     with said.open("wb") as stderr:
-        server = await asyncio.create_subprocess_exec(
-            PEGBOARD, "serve", "--port", "0", *options, cwd=folder, env={**os.environ, **(env or {})}, stderr=stderr
-        )
+        words = ["pegboard", "serve", "--port", "0", *options]
+        files = (stderr.fileno(),) * 3
+        server = forking.fork(words, files=files, cwd=folder, env={**os.environ, **(env or {})})
+        ended = asyncio.create_task(asyncio.to_thread(server.wait))
     try:
         async with asyncio.timeout(60):
             while not (text := said.read_text()).rpartition("Serving MCP on ")[2].endswith("\n"):
-                assert server.returncode is None, text
+                assert not ended.done(), text
                 await asyncio.sleep(0.02)
         assert "Serving MCP on " in text, text
         yield Server(text.partition("Serving MCP on ")[2].partition("/mcp")[0], said, server.pid)
     finally:
-        if server.returncode is None:
-            server.terminate()
-        await asyncio.wait_for(server.wait(), 30)
+        if not ended.done():
+            os.kill(server.pid, signal.SIGTERM)
+        await asyncio.wait_for(ended, 60)

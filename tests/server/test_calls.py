@@ -73,7 +73,7 @@ async def test_a_client_that_closes_its_stream_cancels_the_call_which_ends_once(
         await seen.began.wait()
         asked.cancel()
         await asyncio.gather(asked, return_exceptions=True)
-        await asyncio.wait_for(seen.ended.wait(), 5)
+        await asyncio.wait_for(seen.ended.wait(), 60)
         assert seen.runs == ["wait", "cleaned"]
         assert seen.results == [("wait", "cancelled")]
         assert (await call(client, "echo", {"text": "still here"}))["result"]["isError"] is False
@@ -84,7 +84,7 @@ async def test_an_earlier_client_cancels_by_a_notification() -> None:
     async with served(http_app(catalog)) as url, Client(f"{url}/mcp", mode="legacy") as client:
         with pytest.raises((TimeoutError, MCPError)):
             await client.call_tool("wait", {}, read_timeout_seconds=0.3)
-        await asyncio.wait_for(seen.ended.wait(), 5)
+        await asyncio.wait_for(seen.ended.wait(), 60)
         assert seen.results == [("wait", "cancelled")]
 
 

@@ -60,7 +60,7 @@ async def test_a_client_of_2026_listens_to_what_it_asks_for(what: str) -> None:
         async with client.listen(**flags) as events:
             for change in changes.values():
                 change()
-            event = await asyncio.wait_for(anext(aiter(events)), 5)
+            event = await asyncio.wait_for(anext(aiter(events)), 60)
     assert type(event).__name__ == f"{what.capitalize()}ListChanged"
 
 
@@ -73,7 +73,7 @@ async def test_a_touched_resource_is_told_to_those_who_may_read_it() -> None:
         async with client.listen(resource_subscriptions=["x://open", "x://secret"]) as events:
             offers.touch("x://secret")
             offers.touch("x://open")
-            event = await asyncio.wait_for(anext(aiter(events)), 5)
+            event = await asyncio.wait_for(anext(aiter(events)), 60)
     assert event.uri == "x://open"  # pyright: ignore[reportAttributeAccessIssue] - the only kind there is here
 
 
@@ -89,11 +89,11 @@ async def test_who_cannot_read_a_resource_listens_to_it_as_to_one_that_does_not_
             assert events.honored.resource_subscriptions == ["x://open"]
             offers.touch("x://private")
             offers.touch("x://open")
-            assert await asyncio.wait_for(anext(aiter(events)), 5) == ResourceUpdated(uri="x://open")
+            assert await asyncio.wait_for(anext(aiter(events)), 60) == ResourceUpdated(uri="x://open")
         may_read = True
         async with client.listen(resource_subscriptions=uris) as events:
             offers.touch("x://private")
-            assert await asyncio.wait_for(anext(aiter(events)), 5) == ResourceUpdated(uri="x://private")
+            assert await asyncio.wait_for(anext(aiter(events)), 60) == ResourceUpdated(uri="x://private")
 
 
 async def test_a_caller_has_a_number_of_streams_and_another_one_its_own() -> None:

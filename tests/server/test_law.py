@@ -12,6 +12,7 @@ from pegboard import Catalog, Policy, Profile, View, http_app
 from pegboard.server.principal import Principal
 from tests.properties.test_law import ASYNC, GROUPS, SYNC, World, catalog_of, context_of, every_name, worlds
 from tests.server.asgi import ask
+from tests.sizes import examples
 
 UNKNOWN = -32602
 
@@ -48,7 +49,9 @@ async def assert_law_of(catalog: Catalog, app: Starlette, profile: str, view: Vi
         assert (called, name in names) == (visible, visible), (name, answer)
 
 
-@settings(max_examples=1_000, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(1_000), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 @given(world=worlds(SYNC + ASYNC))
 def test_what_is_listed_is_what_is_called_and_what_why_calls_visible(world: World) -> None:
     catalog, _ = catalog_of(world)
@@ -57,7 +60,7 @@ def test_what_is_listed_is_what_is_called_and_what_why_calls_visible(world: Worl
     asyncio.run(assert_law(world, catalog, {}))
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(50), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(world=worlds(SYNC + ASYNC))
 def test_the_same_holds_where_the_sdk_answers(world: World) -> None:
     catalog, _ = catalog_of(world)

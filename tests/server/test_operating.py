@@ -69,7 +69,7 @@ async def test_metrics_tell_what_runs_now_and_how_sources_are() -> None:
     async with served(http_app(catalog)) as url, httpx2.AsyncClient(base_url=url) as client:
         calling = asyncio.create_task(client.post("/v1/tools/wait/call"))
         async with client.stream("GET", "/v1/events"):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await seen.began.wait()
             answer = await client.get("/metrics")
         calling.cancel()

@@ -13,6 +13,7 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
+from tests import forking
 from tests.server.doors import META
 
 SERVER = """
@@ -98,9 +99,8 @@ async def start(script: Path, **options: Any) -> Any:
 
 async def exchange(script: Path, *lines: bytes) -> tuple[list[dict[str, Any]], int | None, str]:
     """Send lines and the end of input; return the answers by arrival, the exit code and standard error."""
-    process = await start(script)
-    out, err = await asyncio.wait_for(process.communicate(b"".join(lines)), 30)
-    return [json.loads(one) for one in out.splitlines()], process.returncode, err.decode()
+    ended = await asyncio.to_thread(forking.run, ["python", str(script)], given=b"".join(lines))
+    return [json.loads(one) for one in ended.stdout.splitlines()], ended.returncode, ended.stderr.decode()
 
 
 @pytest.mark.parametrize("era", ["2026-07-28", "auto", "legacy"])
@@ -133,7 +133,9 @@ async def test_plain_requests_are_answered_without_loading_the_sdk(tmp_path: Pat
     path.write_text(
         SERVER + "\nsys.stderr.write('LOADED ' + str(sorted({'mcp', 'pydantic_settings'} & set(sys.modules))))"
     )
-    _, code, err = await exchange(path, line(1, "tools/list"), tool(2, "who"))
+    process = await start(path)
+    _, said = await asyncio.wait_for(process.communicate(line(1, "tools/list") + tool(2, "who")), 60)
+    code, err = process.returncode, said.decode()
     assert (code, err.rpartition("LOADED ")[2]) == (0, "[]")
 
 
@@ -152,8 +154,8 @@ async def test_a_call_is_cancelled_by_a_notification(script: Path) -> None:
         pass
     cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "slow"}}
     process.stdin.write(json.dumps(cancel).encode() + b"\n")
-    assert await asyncio.wait_for(process.stderr.readline(), 5) == b"stopped\n"
-    out, _ = await asyncio.wait_for(process.communicate(tool(2, "who")), 10)
+    assert await asyncio.wait_for(process.stderr.readline(), 60) == b"stopped\n"
+    out, _ = await asyncio.wait_for(process.communicate(tool(2, "who")), 60)
     assert [json.loads(one)["id"] for one in out.splitlines()] == [2]
     assert process.returncode == 0
 
@@ -165,7 +167,7 @@ async def test_a_signal_stops_what_runs_and_ends_the_process_with_zero(script: P
     while b"waiting" not in await process.stderr.readline():
         pass
     process.send_signal(number)
-    assert await asyncio.wait_for(process.wait(), 10) == 0
+    assert await asyncio.wait_for(process.wait(), 60) == 0
     assert b"stopped" in await process.stderr.read()
 
 
@@ -175,7 +177,7 @@ async def test_a_tool_that_never_comes_back_does_not_hold_the_process(script: Pa
     while b"stuck" not in await process.stderr.readline():
         pass
     process.stdin.close()
-    assert await asyncio.wait_for(process.wait(), 10) == 0
+    assert await asyncio.wait_for(process.wait(), 60) == 0
 
 
 async def test_files_serve_as_input_and_output(script: Path, tmp_path: Path) -> None:
@@ -183,7 +185,7 @@ async def test_files_serve_as_input_and_output(script: Path, tmp_path: Path) -> 
     source.write_bytes(tool(1, "who") + tool(2, "noisy", {"text": "x"}) + tool(3, "who", requestState="x"))
     with source.open("rb") as stdin, sink.open("wb") as stdout:
         process = await start(script, stdin=stdin, stdout=stdout)
-        await asyncio.wait_for(process.communicate(), 20)
+        await asyncio.wait_for(process.communicate(), 60)
     assert sorted(json.loads(one)["id"] for one in sink.read_bytes().splitlines()) == [1, 2, 3]
     assert process.returncode == 0
 
@@ -247,9 +249,9 @@ async def test_an_early_session_hears_of_changes(tmp_path: Path) -> None:
     path.write_text(SERVER.replace("run_stdio(", f"import signal\n{change}\nrun_stdio("))
     process = await start(path)
     process.stdin.write(early(1, "initialize", HELLO) + INITIALIZED + early(2, "ping"))
-    told = [json.loads(await asyncio.wait_for(process.stdout.readline(), 20)) for _ in range(2)]
+    told = [json.loads(await asyncio.wait_for(process.stdout.readline(), 60)) for _ in range(2)]
     assert [answer["id"] for answer in told] == [1, 2]
     process.send_signal(signal.SIGUSR1)
-    changed = json.loads(await asyncio.wait_for(process.stdout.readline(), 20))
+    changed = json.loads(await asyncio.wait_for(process.stdout.readline(), 60))
     assert changed == {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
-    await asyncio.wait_for(process.communicate(b""), 20)
+    await asyncio.wait_for(process.communicate(b""), 60)

@@ -30,7 +30,7 @@ def on_stdio(script: Path = PLAIN, *args: str, name: str = "up", **said: Any) ->
 
 
 async def until_open(port: int) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             try:
                 _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -77,7 +77,7 @@ def view_of(catalog: Catalog, **context: Any) -> View:
     return catalog.view(ToolContext(budget=None, **context))
 
 
-async def until(holds: Any, *, within_s: float = 10.0) -> None:
+async def until(holds: Any, *, within_s: float = 60.0) -> None:
     """Wait until something becomes true, e.g. after a server told of a change."""
     async with asyncio.timeout(within_s):
         while not holds():

@@ -14,7 +14,7 @@ from pegboard import Secret, ToolContext
 from pegboard.config import load_catalog
 from pegboard.core.view import View
 from tests.security.test_mcp_http_client import evil_http
-from tests.timing import SLACK
+from tests.timing import PATIENCE_S
 from tests.upstream_mcp.parts import EVIL, free_port, on_stdio, running, until
 
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}}
@@ -107,5 +107,5 @@ async def test_a_list_is_asked_for_again_when_the_server_says_that_it_is_old(
     monkeypatch.setattr("pegboard.sources.mcp.mcp_source.MCP_REFRESH_S", (0.05, 300.0, 3_600.0))
     settings = on_stdio(EVIL, "ttl=50", f"log={log}", trust="any")
     async with running(settings, on_stdio(EVIL, f"log={log}.calm", name="calm", trust="any")):
-        await until(lambda: log.read_text().count("tools/list") >= 4, within_s=20 * SLACK)
+        await until(lambda: log.read_text().count("tools/list") >= 4, within_s=PATIENCE_S)
         assert Path(f"{log}.calm").read_text().count("tools/list") == 1

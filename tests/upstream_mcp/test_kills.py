@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pegboard.core.view import View
-from tests.timing import SLACK
+from tests.timing import PATIENCE_S, is_within
 from tests.upstream_mcp.parts import EVIL, on_stdio, processes_of, processes_with, running, view_of
 
 CALLS = 10
@@ -21,7 +21,7 @@ async def kill_and_wait(source: Any, view: View, log: Path, round_: int) -> tupl
     pid = processes_of(log)[0]
     texts = [f"{round_}-{number}" for number in range(CALLS)]
     calls = [asyncio.create_task(view.call("up__write", {"text": text})) for text in texts]
-    async with asyncio.timeout(20 * SLACK):
+    async with asyncio.timeout(PATIENCE_S):
         while not all(f"wrote {text}" in log.read_text() for text in texts):
             await asyncio.sleep(0.005)
     killed = time.monotonic()
@@ -31,7 +31,7 @@ async def kill_and_wait(source: Any, view: View, log: Path, round_: int) -> tupl
     assert [result.error and (result.error.kind, result.error.outcome_unknown) for result in ended] == [
         ("upstream_lost", True)
     ] * CALLS
-    async with asyncio.timeout(20 * SLACK):
+    async with asyncio.timeout(PATIENCE_S):
         while source.state().status != "ok":
             await asyncio.sleep(0.005)
     back = time.monotonic()
@@ -70,13 +70,13 @@ async def survive(kills: int, folder: Path) -> tuple[list[float], list[float]]:
 
 async def test_twenty_kills_with_ten_calls_in_flight(tmp_path: Path) -> None:
     ends, nexts = await survive(20, tmp_path)
-    assert max(ends) < 1.0 * SLACK
-    assert max(nexts) < 1.0 * SLACK
+    assert is_within(max(ends), 1.0)
+    assert is_within(max(nexts), 1.0)
 
 
 @pytest.mark.soak
 async def test_a_thousand_kills_with_ten_calls_in_flight(tmp_path: Path) -> None:
     ends, nexts = await survive(1_000, tmp_path)
     print(f"ends: worst {max(ends):.3f} s; next calls: worst {max(nexts):.3f} s")
-    assert max(ends) < 1.0 * SLACK
-    assert max(nexts) < 1.0 * SLACK
+    assert is_within(max(ends), 1.0)
+    assert is_within(max(nexts), 1.0)

@@ -10,7 +10,7 @@ from pathlib import Path
 from pegboard import Catalog
 from pegboard.sources.mcp.backoff import Backoff, RefreshThrottle
 from pegboard.sources.mcp.mcp_source import McpSource
-from tests.timing import SLACK
+from tests.timing import PATIENCE_S, is_within
 from tests.upstream_mcp.parts import EVIL, on_stdio, processes_of, processes_with, running, until, view_of
 
 
@@ -67,7 +67,7 @@ async def test_a_server_that_announces_changes_without_end_is_listed_ever_more_s
     log = tmp_path / "log"
     began = time.monotonic()
     async with running(on_stdio(EVIL, "changes=50", f"log={log}", trust="any")) as (catalog, _):
-        await until(lambda: log.read_text().count("tools/list") >= 6, within_s=60 * SLACK)
+        await until(lambda: log.read_text().count("tools/list") >= 6, within_s=PATIENCE_S)
         assert time.monotonic() - began > 0.05 + 0.1 + 0.2 + 0.4
         assert (await view_of(catalog).call("up__echo", {"text": "hi"})).text == "hi"
 
@@ -81,9 +81,9 @@ async def test_a_server_that_falls_silent_is_replaced_once_nobody_waits_for_it(t
         (first,) = processes_of(log)
         os.kill(first, signal.SIGSTOP)
         assert (await view.call("up__echo", {"text": "hi"})).error.kind == "timeout"  # type: ignore[union-attr]
-        await until(lambda: source.state().status != "ok", within_s=60 * SLACK)
+        await until(lambda: source.state().status != "ok", within_s=PATIENCE_S)
         assert "did not answer in time" in source.state().reason
-        async with asyncio.timeout(60 * SLACK):
+        async with asyncio.timeout(PATIENCE_S):
             while (await view.call("up__echo", {"text": "hi"})).is_error:
                 await asyncio.sleep(0.01)
         assert first not in processes_of(log)
@@ -97,7 +97,7 @@ async def test_nothing_is_left_of_a_stubborn_server_that_is_being_replaced_at_th
         for process in processes_of(log):
             os.kill(process, signal.SIGSTOP)
         source._request_refresh()
-        await until(lambda: source.state().status != "ok", within_s=60 * SLACK)
+        await until(lambda: source.state().status != "ok", within_s=PATIENCE_S)
     assert (processes_of(log), processes_with(seconds)) == ([], [])
 
 
@@ -134,7 +134,7 @@ async def test_kills_with_ten_calls_in_flight_leave_nothing_behind() -> None:
     async with running(on_stdio(EVIL, "call=hang", f"mark={word}", trust="any")) as (catalog, source):
         view = view_of(catalog)
         for _ in range(4):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while source._connection is None or source._connection.is_lost:
                     await asyncio.sleep(0.01)
             source._backoff._failures.clear()
@@ -143,7 +143,7 @@ async def test_kills_with_ten_calls_in_flight_leave_nothing_behind() -> None:
             began = time.monotonic()
             _kill(word)
             ended = await asyncio.gather(*calls)
-            assert time.monotonic() - began < 1.0 * SLACK
+            assert is_within(time.monotonic() - began, 1.0)
             assert {result.error.kind for result in ended if result.error} == {"upstream_lost"}
     assert processes_with(word) == []
     await until(lambda: len(asyncio.all_tasks()) <= before)
@@ -164,7 +164,7 @@ async def test_an_evil_server_among_others_changes_nothing_for_them() -> None:
         for number in range(4):
             began = time.monotonic()
             assert (await view.call(f"calm{number}__echo", {"text": "hi"})).text == "hi"
-            assert time.monotonic() - began < 0.5 * SLACK
+            assert is_within(time.monotonic() - began, 0.5)
         for task in stuck:
             task.cancel()
         await asyncio.gather(*stuck, return_exceptions=True)

@@ -1,0 +1,213 @@
+"""Forking: commands run in processes of their own, forked from one interpreter that has imported Pegboard already.
+
+A process made so has its own arguments, folder, environment, standard files, signals and exit code, as one that was
+started; only the second or two until Python has read everything is spent once instead of each time. What is tested of
+the start itself (what is imported, what the installed program is) goes without this.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import importlib
+import io
+import json
+import os
+import runpy
+import select
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+IMPORTED = (
+    "pegboard.cli", "pegboard.cli.commands", "pegboard.config", "pegboard.server.app", "pegboard.server.stdio",
+    "pegboard.server.mcp.sdk_pipe", "pegboard.sources.mcp.connection", "pegboard.discovery.search.index",
+    "pegboard.auth.verifier", "pegboard.sources.builtin.sqlite_engine", "pegboard.sources.expressions", "pydantic",
+    "docstring_parser", "rich.console", "rich.table", "uvicorn", "uvloop", "httptools",
+)  # fmt: skip
+
+
+class Forked:
+    """A running command; whoever made it waits for it or kills it."""
+
+    def __init__(self, told: socket.socket) -> None:
+        self._told = told
+        self.pid = int(told.recv(64))
+        self.returncode: int | None = None
+
+    def wait(self) -> int:
+        """Return the exit code, as `subprocess` gives it."""
+        if self.returncode is None:
+            self.returncode = int(self._told.recv(64))
+            self._told.close()
+        return self.returncode
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+
+def fork(
+    words: Sequence[str],
+    *,
+    files: tuple[int, int, int],
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    address: str | None = None,
+) -> Forked:
+    """Run `pegboard ...` or `python SCRIPT ...` with these as its standard input, output and error."""
+    asked = {"words": list(words), "cwd": str(cwd or Path.cwd()), "env": dict(os.environ if env is None else env)}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as caller:
+        caller.connect(address or _address())
+        socket.send_fds(caller, [json.dumps(asked).encode()], files)
+        return Forked(caller.dup())
+
+
+def run(
+    words: Sequence[str],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    given: bytes = b"",
+    is_merged: bool = False,
+    timeout_s: float = 60,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a command to its end with this as its input; give its output and, unless merged into that, its errors."""
+    (theirs_in, ours_in), (ours_out, theirs_out), (ours_err, theirs_err) = os.pipe(), os.pipe(), os.pipe()
+    written: dict[int, bytes] = {}
+
+    def read(file: int) -> None:
+        with open(file, "rb") as stream:
+            written[file] = stream.read()
+
+    process = fork(words, files=(theirs_in, theirs_out, theirs_out if is_merged else theirs_err), cwd=cwd, env=env)
+    for file in (theirs_in, theirs_out, theirs_err):
+        os.close(file)
+    readers = [threading.Thread(target=read, args=(file,)) for file in (ours_out, ours_err)]
+    late = threading.Timer(timeout_s, process.send_signal, (signal.SIGKILL,))
+    for thread in (*readers, late):
+        thread.start()
+    with suppress(BrokenPipeError), open(ours_in, "wb") as stream:
+        stream.write(given)
+    code = process.wait()
+    late.cancel()
+    for thread in readers:
+        thread.join()
+    return subprocess.CompletedProcess(list(words), code, written[ours_out], written[ours_err])
+
+
+@cache
+def _address() -> str:
+    """Start the interpreter, which lives as long as this process does; return where it listens."""
+    folder = tempfile.mkdtemp(prefix="forking-", dir="/tmp")
+    path = f"{folder}/socket"
+    server = subprocess.Popen(
+        [sys.executable, "-P", str(Path(__file__)), path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
+    )
+    assert server.stdout is not None
+    assert server.stdout.readline() == b"ready\n"
+
+    def end() -> None:
+        server.communicate(b"")
+        os.unlink(path)
+        os.rmdir(folder)
+
+    atexit.register(end)
+    return path
+
+
+# ---- in the interpreter ----------------------------------------------------------------------------------------------
+
+
+def _serve(path: str) -> int:
+    """Fork for each command that comes, until standard input ends; return the exit code of a command in its process."""
+    for name in IMPORTED:
+        importlib.import_module(name)
+    gc.freeze()
+    assert threading.active_count() == 1, "a process with threads does not fork well"
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(path)
+        listener.listen(16)
+        print("ready", flush=True)
+        while 0 not in (ready := select.select([0, listener], [], [])[0]):
+            assert ready
+            caller, _ = listener.accept()
+            asked, files, _, _ = socket.recv_fds(caller, 1 << 20, 3)
+            if os.fork() == 0:
+                listener.close()
+                return _watch(caller, json.loads(asked), files)
+            for file in (*files, caller.detach()):
+                os.close(file)
+    return 0
+
+
+def _watch(caller: socket.socket, asked: dict[str, object], files: Sequence[int]) -> int:
+    """Run the command in a process of its own, and tell the caller its id and how it ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    pid = os.fork()
+    if pid == 0:
+        caller.close()
+        return _become(files, **asked)  # type: ignore[arg-type]
+    for file in (0, 1, 2, *files):
+        os.close(file)
+    caller.send(b"%d\n" % pid)
+    _, status = os.waitpid(pid, 0)
+    caller.send(b"%d\n" % os.waitstatus_to_exitcode(status))
+    os._exit(0)
+
+
+def _become(files: Sequence[int], *, words: list[str], cwd: str, env: dict[str, str]) -> int:
+    for file, place in zip(files, (0, 1, 2), strict=True):
+        os.dup2(file, place)
+    for file in files:
+        os.close(file)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), encoding="utf-8")
+    for name, errors in (("stdout", "strict"), ("stderr", "backslashreplace")):
+        place = 1 if name == "stdout" else 2
+        text = io.TextIOWrapper(
+            io.BufferedWriter(io.FileIO(place, "wb", closefd=False)),
+            encoding="utf-8",
+            errors=errors,
+            line_buffering=place == 2 or os.isatty(place),
+        )
+        setattr(sys, name, text)
+        setattr(sys, f"__{name}__", text)
+    program, *words = words
+    sys.path[0:0] = [path for path in env.get("PYTHONPATH", "").split(os.pathsep) if path]
+    if Path(program).name == "pegboard":
+        from pegboard.cli import main
+
+        sys.argv = [program, *words]
+        return main()
+    sys.argv = words
+    sys.path.insert(0, str(Path(words[0]).parent))
+    runpy.run_path(words[0], run_name="__main__")
+    return 0
+
+
+# ---- from a shell ----------------------------------------------------------------------------------------------------
+
+
+def command(*words: str) -> str:
+    """Return what a program of others runs to have these words forked, which takes no time to start."""
+    return shlex.join([sys.executable, "-I", "-S", str(Path(__file__)), _address(), *words])
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 2:
+        sys.exit(_serve(sys.argv[1]))
+    sys.exit(fork(sys.argv[2:], files=(0, 1, 2), address=sys.argv[1]).wait())
