@@ -30,7 +30,7 @@ async def serving(folder: Path, *options: str, env: Mapping[str, str] | None = N
     said = folder / f"said-{len(list(folder.glob('said-*')))}"
     with said.open("wb") as stderr:
         words = ["pegboard", "serve", "--port", "0", *options]
-        files = (stderr.fileno(),) * 3
+        files = (stderr.fileno(), stderr.fileno(), stderr.fileno())
         server = forking.fork(words, files=files, cwd=folder, env={**os.environ, **(env or {})})
         ended = asyncio.create_task(asyncio.to_thread(server.wait))
     try:
