@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from pegboard import Bounds, Catalog, Profile, http_app
+from pegboard import Bounds, Catalog, DefinitionError, Profile, http_app
 from pegboard.model.error import ERROR_KINDS
 from pegboard.model.source_state import SourceState
 from pegboard.server.http_api.problem_details import STATUS_OF_KIND
@@ -222,3 +222,20 @@ async def test_a_cursor_of_one_caller_is_unknown_to_another() -> None:
         assert problem(await ann.get("/v1/tools", params=query, headers={"x-user": "bob"})) == (404, "not_found")
         assert problem(await ann.get("/v1/tools", params={**query, "profile": "admin"})) == (404, "not_found")
         assert problem(await ann.get("/v1/tools", params={"cursor": cursor[:-4] + "AAA="})) == (404, "not_found")
+
+
+async def test_a_cursor_serves_every_worker_that_has_the_key_it_was_sealed_with() -> None:
+    old, new = b"o" * 32, b"n" * 32
+    workers = [http_app(workshop()[0], keys=keys) for keys in ((old,), (new, old), (new,), ())]
+    async with inside(workers[0]) as client:
+        cursor = (await client.get("/v1/tools?limit=2")).json()["nextCursor"]
+    statuses = []
+    for worker in workers:
+        async with inside(worker) as client:
+            statuses.append((await client.get("/v1/tools", params={"limit": 2, "cursor": cursor})).status_code)
+    assert statuses == [200, 200, 404, 404]
+
+
+def test_a_key_that_could_be_guessed_is_refused_when_the_app_is_built() -> None:
+    with pytest.raises(DefinitionError, match=r"key 2 has 5 bytes; 32 or more are needed"):
+        http_app(workshop()[0], keys=(b"k" * 32, b"short"))

@@ -1,1 +1,1 @@
-"""server: the doors of a catalog to other programs: MCP over streamable HTTP and stdio, and plain HTTP."""
+"""server: a catalog for other programs: MCP over streamable HTTP and stdio, and plain HTTP."""

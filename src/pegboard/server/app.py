@@ -1,4 +1,4 @@
-"""http: a catalog as an ASGI app, and a server for it."""
+"""App: a catalog as an ASGI app, and a server for it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def http_app(
         grace_s: how long running calls may go on when the app is shut down.
 
     Raises:
-        DefinitionError: there is no such profile.
+        DefinitionError: there is no such profile, or a key is too short.
     """
     choose_profile(catalog.registry.profiles, profile)
     authenticator = Authenticator(catalog, profile=profile)

@@ -1,4 +1,4 @@
-"""Ending: leave the process, whatever still runs in it."""
+"""Exit: leave the process, whatever still runs in it."""
 
 from __future__ import annotations
 

@@ -189,13 +189,13 @@ def problem_of(refusal: Refusal) -> ProblemError:
     return ProblemError(refusal.status, KIND_OF_STATUS.get(refusal.status, "forbidden"), refusal.text, headers=headers)
 
 
-async def left(receive: Receive) -> None:
+async def client_gone(receive: Receive) -> None:
     """Wait until the client is gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def ended(*tasks: asyncio.Task[Any]) -> None:
+async def cancel_and_wait(*tasks: asyncio.Task[Any]) -> None:
     """Cancel tasks and wait until they are over."""
     for task in tasks:
         task.cancel()

@@ -1,4 +1,4 @@
-"""Calls: run one guarded call and answer with its result, at once or after the events on its way; cancel it."""
+"""CallRoutes: run one guarded call and answer with its result, at once or after the events on its way; cancel it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pegboard.model.json_types import JSON
 from pegboard.model.result import ToolResult
 from pegboard.providers.mcp import mcp_result
 from pegboard.server.event_hub import Follower, Outbox, frame, owner_of
-from pegboard.server.http_api.api_app import Api, ApiRequest, ended, left
+from pegboard.server.http_api.api_app import Api, ApiRequest, cancel_and_wait, client_gone
 from pegboard.server.http_api.problem_details import not_found, problem_of
 from pegboard.server.http_api.responses import EventStream, Reply, json_reply, wants_events
 
 Running = asyncio.Task[ToolResult]
 
 
-class Calls:
+class CallRoutes:
     """POST /v1/tools/{name}/call and /v1/calls/{id}/cancel."""
 
     def __init__(self, api: Api) -> None:
@@ -30,7 +30,7 @@ class Calls:
         ctx, following = self._api.event_hub.follow(gateway.context(request.principal), request.principal, own=outbox)
         view = gateway.exposed(request.principal, ctx)
         running = asyncio.create_task(view.call(request.path["name"], arguments))
-        leaving = asyncio.create_task(left(request.receive))
+        leaving = asyncio.create_task(client_gone(request.receive))
         try:
             if outbox is None:
                 await asyncio.wait((running, leaving), return_when=asyncio.FIRST_COMPLETED)
@@ -41,7 +41,7 @@ class Calls:
                     return None
             return _reply(running.result(), following.call_id) if running.done() else None
         finally:
-            await ended(running, leaving)
+            await cancel_and_wait(running, leaving)
 
     async def _stream(
         self, stream: EventStream, outbox: Outbox, following: Follower, running: Running, leaving: asyncio.Task[None]

@@ -1,4 +1,4 @@
-"""Events: a stream that tells a caller of its own calls, and of changes of its own list."""
+"""EventRoute: a stream that tells a caller of its own calls, and of changes of its own list."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import asyncio
 
 from pegboard.model.bounds import API_STREAMS, API_STREAMS_OF_ONE, CHANGES_SETTLE_S, STREAM_PING_S
 from pegboard.server.event_hub import Outbox, frame, owner_of
-from pegboard.server.http_api.api_app import Api, ApiRequest, ended, left
+from pegboard.server.http_api.api_app import Api, ApiRequest, cancel_and_wait, client_gone
 from pegboard.server.http_api.problem_details import ProblemError
 from pegboard.server.http_api.responses import EVENT_STREAM, EventStream, Reply
 from pegboard.server.principal import Principal
 
 
-class Events:
+class EventRoute:
     """GET /v1/events."""
 
     def __init__(self, api: Api) -> None:
@@ -42,7 +42,7 @@ class Events:
             raise ProblemError(429, "rate_limited", text, headers={"retry-after": "5"})
         ends = [event_hub.listen(owner, outbox), self._api.gateway.catalog.subscribe(changed := _Signal())]
         known = await self._shown(request.principal)
-        leaving = asyncio.create_task(left(request.receive))
+        leaving = asyncio.create_task(client_gone(request.receive))
         watching = asyncio.create_task(self._watch(request.principal, known, changed, outbox))
         for task in (leaving, watching):
             task.add_done_callback(lambda _: outbox.wake.set())
@@ -63,7 +63,7 @@ class Events:
             self._open.discard(outbox)
             for end in ends:
                 end()
-            await ended(leaving, watching)
+            await cancel_and_wait(leaving, watching)
         return None
 
     async def _watch(self, principal: Principal, known: object, changed: _Signal, outbox: Outbox) -> None:

@@ -1,4 +1,4 @@
-"""OpenAPI: the document of this API for one caller, with a path and types for each tool that they may use."""
+"""OpenApiDocument: the document of this API for one caller, with a path and types for each tool that they may use."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pegboard.model.bounds import API_FOUND_TOOLS, API_MOST_PAGE_TOOLS, API_PAGE
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import ToolEntry
 from pegboard.server.http_api.api_app import Api, ApiRequest
-from pegboard.server.http_api.problem_details import DOOR_STATUSES, MEDIA_TYPE, STATUS_OF_KIND, ProblemError
+from pegboard.server.http_api.problem_details import MEDIA_TYPE, REQUEST_STATUSES, STATUS_OF_KIND, ProblemError
 from pegboard.server.http_api.responses import EVENT_STREAM, Reply, json_reply
 from pegboard.server.http_api.schema_references import moved, object_of
 
 _TEXT: JSON = {"type": "string"}
 _ANY_OBJECT: JSON = {"type": "object"}
-_CALL_STATUSES = sorted({*DOOR_STATUSES, *STATUS_OF_KIND.values()})
+_CALL_STATUSES = sorted({*REQUEST_STATUSES, *STATUS_OF_KIND.values()})
 _RETRY_AFTER: JSON = {"description": "Seconds until it makes sense to come back.", "schema": {"type": "integer"}}
 _HEADERS: Mapping[int, JSON] = {
     401: {"WWW-Authenticate": {"description": "How to say who you are.", "required": True, "schema": _TEXT}},
@@ -34,7 +34,7 @@ _NAME: JSON = {
 }  # fmt: skip
 
 
-class Documents:
+class OpenApiRoute:
     """GET /openapi.json."""
 
     def __init__(self, api: Api) -> None:
@@ -145,7 +145,7 @@ def _plain(
         "parameters": [*parameters, _PROFILE],
         "responses": {
             "200": {"description": "Done.", "content": {media: {"schema": schema}}},
-            **_problems(DOOR_STATUSES),
+            **_problems(REQUEST_STATUSES),
         },
     }
 

@@ -28,7 +28,7 @@ KIND_OF_STATUS: Mapping[int, str] = {
     429: "rate_limited", 500: "internal_error", 503: "busy",
 }  # fmt: skip
 """What is wrong with a request of which no tool has seen anything."""
-DOOR_STATUSES = (400, 401, 403, 404, 408, 413, 415, 421, 429, 503)
+REQUEST_STATUSES = (400, 401, 403, 404, 408, 413, 415, 421, 429, 503)
 """Statuses that any request may be answered with before a tool is looked at."""
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from starlette.routing import Route
 
 from pegboard.server.http_api.api_app import Answer, Api, PathApp, UnknownPath
-from pegboard.server.http_api.call_routes import Calls
-from pegboard.server.http_api.event_stream import Events
-from pegboard.server.http_api.openapi_document import Documents
-from pegboard.server.http_api.tool_routes import Tools
+from pegboard.server.http_api.call_routes import CallRoutes
+from pegboard.server.http_api.event_stream import EventRoute
+from pegboard.server.http_api.openapi_document import OpenApiRoute
+from pegboard.server.http_api.tool_routes import ToolRoutes
 
 
 class Routes:
@@ -16,11 +16,11 @@ class Routes:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self.events = Events(api)
+        self.events = EventRoute(api)
 
     def all(self) -> list[Route]:
         """Return the routes, the one for every other path below /v1 last."""
-        tools, calls = Tools(self._api), Calls(self._api)
+        tools, calls = ToolRoutes(self._api), CallRoutes(self._api)
         places: list[tuple[str, dict[str, Answer], tuple[str, ...]]] = [
             ("/v1/tools", {"GET": tools.list}, ("limit", "cursor")),
             ("/v1/tools/{name}", {"GET": tools.show}, ()),
@@ -28,7 +28,7 @@ class Routes:
             ("/v1/tools/{name}/call", {"POST": calls.call}, ()),
             ("/v1/calls/{id}/cancel", {"POST": calls.cancel}, ()),
             ("/v1/search", {"GET": tools.search}, ("q", "limit")),
-            ("/openapi.json", {"GET": Documents(self._api).show}, ("form",)),
+            ("/openapi.json", {"GET": OpenApiRoute(self._api).show}, ("form",)),
             ("/v1/events", {"GET": self.events.listen}, ()),
         ]
         routes = [Route(path, endpoint=PathApp(self._api, answers, query=query)) for path, answers, query in places]

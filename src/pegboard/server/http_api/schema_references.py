@@ -1,4 +1,4 @@
-"""Schemas: a tool's own JSON Schema, moved to its place in a larger document."""
+"""Schema references: a tool's own JSON Schema, moved to its place in a larger document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools: list what a caller may use, show one tool, and tell why one can or cannot be used."""
+"""ToolRoutes: list what a caller may use, show one tool, and tell why one can or cannot be used."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pegboard.server.sealing import UnknownCursorError
 _LIMIT = re.compile(r"[0-9]{1,4}")
 
 
-class Tools:
+class ToolRoutes:
     """GET /v1/tools, /v1/tools/{name} and /v1/tools/{name}/why."""
 
     def __init__(self, api: Api) -> None:

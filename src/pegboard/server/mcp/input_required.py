@@ -1,4 +1,4 @@
-"""Rounds: ask a client of 2026-07-28, which is told what is missing and calls again with the answers."""
+"""InputRequiredChannel: ask a client of 2026-07-28, which is told what is missing and calls again with the answers."""
 
 from __future__ import annotations
 

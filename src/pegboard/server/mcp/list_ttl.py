@@ -1,4 +1,4 @@
-"""Freshness: how long a client of 2026-07-28 may keep a list before it asks again."""
+"""List TTL: how long a client of 2026-07-28 may keep a list before it asks again."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from mcp.server.request_state import (
 )
 
 from pegboard.model.bounds import REQUEST_STATE_S
+from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import INVALID_PARAMS, RpcError
 from pegboard.server.mcp.capabilities import VERSION
@@ -23,6 +24,7 @@ from pegboard.server.principal import Principal
 from pegboard.server.sealing import Codec, Sealing
 
 Ctx = ServerRequestContext[Any, Any]
+_KEY_BYTES = 32  # what the SDK's codec asks of a key
 
 
 class StateCodec(AESGCMRequestStateCodec):
@@ -53,7 +55,16 @@ def sealing_with(keys: tuple[bytes, ...] = (), *, audience: str) -> Sealing:
     """Return the sealing of a server.
 
     `keys` are secrets of 32 bytes or more: the first seals, all open. By default there is one, for this process.
+
+    Raises:
+        DefinitionError: a key that is too short.
     """
+    for number, key in enumerate(keys, 1):
+        if len(key) < _KEY_BYTES:
+            raise DefinitionError(
+                f"keys: key {number} has {len(key)} bytes; {_KEY_BYTES} or more are needed, "
+                "such as secrets.token_bytes(32) gives."
+            )
     return Sealing(StateCodec(keys or (secrets.token_bytes(32),)), audience=audience)
 
 

@@ -1,4 +1,4 @@
-"""Handlers: what the SDK's server does for a request, in both eras. Each is a thin layer on the gateway."""
+"""ToolHandlers: what the SDK's server does for a request, in both eras. Each is a thin layer on the gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipe: the SDK's server on one pair of streams, fed line by line. Loaded when a request needs it."""
+"""SdkPipe: the SDK's server on one pair of streams, fed line by line. Loaded when a request needs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server: the SDK's low-level server on a catalog, for both eras of the protocol."""
+"""SdkServer: the SDK's low-level server on a catalog, for both eras of the protocol."""
 
 from __future__ import annotations
 

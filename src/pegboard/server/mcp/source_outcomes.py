@@ -1,4 +1,4 @@
-"""Outcomes: which sources of a list are not well, told beside it to those who may have tools of theirs."""
+"""Source outcomes: which sources of a list are not well, in its `_meta`, for those who may have tools of theirs."""
 
 from __future__ import annotations
 
