@@ -267,6 +267,7 @@ QUERY_FIELDS = 20  # of one URL
 # A call refused within this time, before its first progress, is answered with its own HTTP status.
 API_OPEN_STREAM_S = 0.05
 CURSOR_CHARS = 200  # of a cursor that is looked at
+SEALING_KEY_BYTES = 32  # of a key that seals, at least
 CHANGES_SETTLE_S = 0.02  # changes within this time are told as one: a module declares its tools one by one
 API_STREAMS = 1_000  # open at once, of everybody ...
 API_STREAMS_OF_ONE = 20  # ... and of one caller

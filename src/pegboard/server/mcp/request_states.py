@@ -14,7 +14,7 @@ from mcp.server.request_state import (
     RequestStateSecurity,
 )
 
-from pegboard.model.bounds import REQUEST_STATE_S
+from pegboard.model.bounds import REQUEST_STATE_S, SEALING_KEY_BYTES
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import INVALID_PARAMS, RpcError
@@ -24,7 +24,6 @@ from pegboard.server.principal import Principal
 from pegboard.server.sealing import Codec, Sealing
 
 Ctx = ServerRequestContext[Any, Any]
-_KEY_BYTES = 32  # what the SDK's codec asks of a key
 
 
 class StateCodec(AESGCMRequestStateCodec):
@@ -60,9 +59,9 @@ def sealing_with(keys: tuple[bytes, ...] = (), *, audience: str) -> Sealing:
         DefinitionError: a key that is too short.
     """
     for number, key in enumerate(keys, 1):
-        if len(key) < _KEY_BYTES:
+        if len(key) < SEALING_KEY_BYTES:
             raise DefinitionError(
-                f"keys: key {number} has {len(key)} bytes; {_KEY_BYTES} or more are needed, "
+                f"keys: key {number} has {len(key)} bytes; {SEALING_KEY_BYTES} or more are needed, "
                 "such as secrets.token_bytes(32) gives."
             )
     return Sealing(StateCodec(keys or (secrets.token_bytes(32),)), audience=audience)
