@@ -219,8 +219,10 @@ def ruff_codes(text: str, *, name: str) -> set[str]:
 def test_import_linter_refuses_an_import_that_points_outward(tmp_path: Path) -> None:
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     write(tmp_path, "src/pegboard/__init__.py", "")
-    for package in ("core", "model", "providers", "sources", "authoring"):
+    for package in ("core", "model", "providers", "sources", "authoring", "discovery", "discovery/search"):
         write(tmp_path, f"src/pegboard/{package}/__init__.py", "")
+    for name in ("context", "tool"):
+        write(tmp_path, f"src/pegboard/model/{name}.py", "")
     for name in ("executor", "call", "view", "registry", "availability"):
         write(tmp_path, f"src/pegboard/core/{name}.py", "")
     write(tmp_path, "src/pegboard/core/judge.py", "import pegboard.core.view\n")

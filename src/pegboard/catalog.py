@@ -33,7 +33,7 @@ from pegboard.core.snapshot import Snapshot
 from pegboard.core.view import View
 from pegboard.discovery.exposure import Discovery, exposed
 from pegboard.discovery.finder import Found
-from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
+from pegboard.model.bounds import DEFAULT_BOUNDS, SEARCH_USUAL_HITS, SHUTDOWN_GRACE_S, Bounds
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError
 from pegboard.model.hook import Hook, HookKind
@@ -327,7 +327,7 @@ class Catalog:
             except Exception:
                 logging.getLogger("pegboard").exception("Source %r could not be started.", source.name)
 
-    async def close(self, *, grace_s: float = 10.0) -> None:
+    async def close(self, *, grace_s: float = SHUTDOWN_GRACE_S) -> None:
         """Refuse new calls, let running ones end for `grace_s`, stop the rest, the sources and the limit store."""
         await self.executor.close(grace_s=grace_s)
         # Together: each may need a while to end its programs.
@@ -400,7 +400,7 @@ class Catalog:
         """
         return exposed(view, self.discovery)
 
-    async def search(self, view: View, query: str, *, limit: int = 8) -> Found:
+    async def search(self, view: View, query: str, *, limit: int = SEARCH_USUAL_HITS) -> Found:
         """Return the view's tools that serve a request, best first; none when nothing does."""
         return (await self.discovery.finder.search(view, [query], limit=limit))[0]
 

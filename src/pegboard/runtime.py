@@ -14,12 +14,11 @@ from pegboard.core.registry import Registry
 from pegboard.core.view import ViewParts
 from pegboard.discovery.exposure import Discovery
 from pegboard.limits.memory import MemoryLimitStore
+from pegboard.model.bounds import FLOODING_CALLERS
 from pegboard.model.context import ToolContext
 from pegboard.providers import EXPORTERS
 from pegboard.providers.repair import repair
 from pegboard.resources import Resources
-
-MAX_FLOODING_CALLERS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +54,7 @@ def assemble(
         registry=registry,
         limits=limit_store or in_memory,
         local_limits=in_memory,
-        invalid_calls=MemoryLimitStore(clock=clock, max_keys=MAX_FLOODING_CALLERS),
+        invalid_calls=MemoryLimitStore(clock=clock, max_keys=FLOODING_CALLERS),
         clock=clock,
         repair=repair,
     )

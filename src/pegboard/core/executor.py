@@ -25,12 +25,13 @@ from pegboard.core.redaction import Redactor
 from pegboard.core.schema import copied
 from pegboard.core.stepping import InterruptedWaitError, Pending
 from pegboard.core.view import View
+from pegboard.model.bounds import SHUTDOWN_GRACE_S
 from pegboard.model.decision import Decision
 from pegboard.model.error import AsyncPredicateError, CallError, ToolError
 from pegboard.model.result import TextContent, ToolResult, call_error
 
 log = logging.getLogger("pegboard")
-ENDING_POLL_S = 0.01
+ENDING_POLL_S = 0.01  # not a limit: how often it is looked
 
 
 class Executor:
@@ -98,7 +99,7 @@ class Executor:
             call.interrupt("cancelled")
         return call is not None
 
-    async def close(self, *, grace_s: float = 10.0) -> None:
+    async def close(self, *, grace_s: float = SHUTDOWN_GRACE_S) -> None:
         """Take no more calls, let running ones end for `grace_s`, then stop the rest with `shutting_down`."""
         guards = self.guards
         guards.closing = True

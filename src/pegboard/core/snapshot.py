@@ -18,7 +18,7 @@ from pegboard.core.judge import Selection, static_code
 from pegboard.core.names import wire_names
 from pegboard.core.schema import Compiled
 from pegboard.core.sealed_entry import judges, seal
-from pegboard.model.bounds import Bounds
+from pegboard.model.bounds import SELECTIONS_REMEMBERED, Bounds
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.memo import Question
@@ -28,7 +28,6 @@ from pegboard.model.tool import ToolEntry
 log = logging.getLogger("pegboard")
 # Turns what a builder gave into entries; who puts the parts together knows functions and classes, core does not.
 ReadBuilt = Callable[[object, ToolEntry], Sequence[ToolEntry]]
-_MAX_SELECTIONS = 1_000
 
 
 class Plan(NamedTuple):
@@ -85,7 +84,7 @@ class Snapshot:
         self._plans: dict[str, Plan] = {}
         self._questions: dict[int, Question] = {}
         self._selected = BoundedCache[tuple[Selection, Policy], tuple[tuple[ToolEntry, ...], tuple[int, ...]]](
-            max_entries=_MAX_SELECTIONS
+            max_entries=SELECTIONS_REMEMBERED
         )
 
     @cached_property

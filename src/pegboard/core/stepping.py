@@ -14,12 +14,10 @@ from time import perf_counter
 from types import CoroutineType
 from typing import Any, Literal, cast
 
+from pegboard.model.bounds import LOOP_BLOCKED_S, STEP_GRACE_S
+
 log = logging.getLogger("pegboard")
 Reason = Literal["timeout", "cancelled", "shutting_down"]
-# What code may still do after it was told to stop, before it is left alone.
-GRACE_S = 0.25
-# Async code that holds the loop longer than this stops every other call.
-BLOCKED_S = 0.1
 
 
 class InterruptedWaitError(Exception):
@@ -79,7 +77,7 @@ def begin(code: Awaitable[Any], *, timeout_s: float, scope: CancelScope) -> Any:
     except StopIteration as stop:
         return stop.value
     finally:
-        if perf_counter() - started > BLOCKED_S:
+        if perf_counter() - started > LOOP_BLOCKED_S:
             _warn_blocked(started, scope.name)
     return Pending(steps, waited, timeout_s, scope)
 
@@ -134,7 +132,7 @@ class Pending:
                 try:
                     self._waited = self._code.send(None) if thrown is None else self._code.throw(thrown)
                 finally:
-                    if perf_counter() - started > BLOCKED_S:
+                    if perf_counter() - started > LOOP_BLOCKED_S:
                         _warn_blocked(started, scope.name)
         except StopIteration as stop:
             return stop.value
@@ -199,11 +197,11 @@ class Pending:
 
     def _start_grace(self) -> None:
         self._timer.cancel()
-        self._timer = self._loop.call_later(GRACE_S, self._give_up)
+        self._timer = self._loop.call_later(STEP_GRACE_S, self._give_up)
 
     def _cancel_by(self, error: asyncio.CancelledError) -> None:
         self._cancelled = error
-        self._loop.call_later(GRACE_S, self._give_up_cancelled)
+        self._loop.call_later(STEP_GRACE_S, self._give_up_cancelled)
 
     def _give_up_cancelled(self) -> None:
         """Give the code up if its caller is cancelled still; a scope of its own has undone that by then."""

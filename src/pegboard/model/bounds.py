@@ -65,7 +65,18 @@ SCHEMAS_REMEMBERED = 20_000  # compiled
 PATTERN_STEPS = 10_000  # of a regular expression that needs look-around, on one value
 PROBLEMS = 50  # told of one set of arguments
 QUEUED_EVENTS = 1_000  # for one reader; the oldest go
+SELECTIONS_REMEMBERED = 1_000  # with the tools that they leave
+STEP_GRACE_S = 0.25  # that code may go on after it was told to stop, before it is left alone
+LOOP_BLOCKED_S = 0.1  # that async code may hold the event loop before the log names it: it stops every other call
+
+# -- core: the guarded call
+FLOOD_WINDOW_S = 60.0  # in which a caller's invalid calls are counted
+TOOL_THREADS = 64  # of functions that are not async
+FLOODING_CALLERS = 10_000  # whose invalid calls are counted
 NO_LIMIT_S = 3.0e7  # about a year; stands for no deadline of its own
+BUSY_RETRY_S = 1.0  # that a caller who is told `busy` shall wait
+REDACTORS_REMEMBERED = 256  # one for each set of secrets
+SHUTDOWN_GRACE_S = 10.0  # for calls that run when the catalog or its server is told to stop
 
 # -- egress: files
 PATH_CHARS = 4096  # of a path, as Linux has it
@@ -223,6 +234,9 @@ LIMIT_STORE_SILENCE_S = 0.03  # of the store; with what else a decision takes, t
 LIMIT_STORE_QUESTIONS = 4  # asked at once
 LIMIT_STORE_SOCKET_S = 1.0  # for connecting, and for one answer
 
+# -- telemetry
+COUNTED_TOOLS = 5_000  # each with metrics of its own
+
 # -- discovery
 BATCH_ROOM_BYTES = 4_096  # of an answer to useTools, left for what stands around the results
 LISTED_LINE_CHARS = 200  # of one tool in a listing
@@ -251,7 +265,6 @@ SEARCH_WORDS_REMEMBERED = 1 << 16  # cut and stemmed
 SEARCH_LANGUAGES_REMEMBERED = 1 << 8  # sets of them, with their stop words
 
 # -- server: what is common to its doors
-SHUTDOWN_GRACE_S = 10.0  # for calls that run when the server is told to stop
 AFTER_GRACE_S = 2.0  # what stopped calls get to write their last answer
 EXIT_THREAD_S = 0.5  # for a thread that still runs when the process ends
 CREDENTIAL_CHARS = 16 * KIB  # of a bearer credential

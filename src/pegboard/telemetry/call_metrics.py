@@ -6,11 +6,15 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 
 from pegboard.core.call.finished import FinishedCall, StartedCall
+from pegboard.model.bounds import COUNTED_TOOLS
 
-LIMITS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+# fmt: off
+LIMITS_S = (  # not a limit: buckets of a histogram
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0,
+)
+# fmt: on
 UNKNOWN = "(unknown)"
 OTHER = "(other)"
-_MAX_TOOLS = 5_000
 
 
 @dataclass(kw_only=True, slots=True)
@@ -44,6 +48,6 @@ class CallMetrics:
     def _metrics(self, call: FinishedCall) -> ToolMetrics:
         is_tool = call.qualified_id or (call.decision is not None and call.decision.code != "unknown")
         name = call.tool if is_tool else UNKNOWN
-        if len(self.by_tool) >= _MAX_TOOLS:
+        if len(self.by_tool) >= COUNTED_TOOLS:
             name = OTHER
         return self.by_tool.setdefault(name, ToolMetrics())

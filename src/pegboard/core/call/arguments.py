@@ -84,6 +84,6 @@ def unaliased(args: JSON, aliases: Mapping[str, str]) -> JSON:
 def _invalid(name: str, compiled: Compiled, args: JSON) -> CallError:
     problems = compiled.problems(args)
     listed = "; ".join(f"{problem.path}: {problem.message}" for problem in problems[:10])
-    more = f"; and {len(problems) - 10} more" if len(problems) > 10 else ""
+    more = f"; and {len(problems) - 10} more" if len(problems) > 10 else ""  # not a limit: how many are shown
     text = f"Invalid arguments for {name!r}: {listed}{more}. Correct them and call again."
     return CallError("invalid_arguments", text, details={"problems": [problem._asdict() for problem in problems]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pegboard.core.call.record import Call
+from pegboard.model.bounds import BUSY_RETRY_S
 from pegboard.model.error import CallError
 
 
@@ -17,7 +18,7 @@ def begin(call: Call) -> None:
         raise CallError("recursion_limit", text)
     if len(guards.in_flight) > bounds.calls_in_flight:
         text = f"{bounds.calls_in_flight} calls are running already. Try again in a moment."
-        raise CallError("busy", text, retry_after_s=1.0)
+        raise CallError("busy", text, retry_after_s=BUSY_RETRY_S)
     if request.deadline is not None and request.deadline <= guards.clock():
         raise CallError("timeout", "The time for this request is over. Start a new one.", retryable=False)
     if not guards.flood.is_quiet and (wait_s := guards.flood.wait_s(ctx)) > 0.0:

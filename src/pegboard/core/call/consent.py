@@ -10,14 +10,13 @@ from pegboard.core.call.record import Call
 from pegboard.core.call.resolve import not_found
 from pegboard.core.digests import digest
 from pegboard.core.stepping import InterruptedWaitError, Pending, begin
+from pegboard.model.bounds import NO_LIMIT_S
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.context import seconds_left
 from pegboard.model.error import CallError
 from pegboard.model.json_types import is_awaitable
 
 log = logging.getLogger("pegboard")
-# A person may take as long as the request lives; this stands for a request without a deadline (about a year).
-_NO_LIMIT_S = 3.0e7
 
 
 def consent_reason(call: Call) -> str | None:
@@ -86,7 +85,7 @@ async def _ask_person(ask: Any, request: ConsentRequest, call: Call) -> bool | N
     try:
         answer = ask(request)
         if is_awaitable(answer):
-            answer = begin(answer, timeout_s=_NO_LIMIT_S if left_s is None else left_s, scope=call)
+            answer = begin(answer, timeout_s=NO_LIMIT_S if left_s is None else left_s, scope=call)
             answer = await answer if type(answer) is Pending else answer
     except InterruptedWaitError as stopped:
         if stopped.reason != "timeout":

@@ -23,6 +23,7 @@ from pegboard.core.registry import Registry
 from pegboard.core.snapshot import Plan
 from pegboard.core.stepping import CancelScope, is_cancelled
 from pegboard.core.view import View
+from pegboard.model.bounds import FLOOD_WINDOW_S, REDACTORS_REMEMBERED
 from pegboard.model.call_context import CallContext
 from pegboard.model.context import ToolContext, sharing_answers
 from pegboard.model.event import Event, EventType
@@ -33,7 +34,6 @@ from pegboard.model.secret import Secret
 from pegboard.model.tool import ToolEntry, ToolSpec
 
 log = logging.getLogger("pegboard")
-FLOOD_WINDOW_S = 60.0
 
 
 class TaskEngine(Protocol):
@@ -78,7 +78,7 @@ class Guards:
     def __post_init__(self) -> None:
         allowed = RateLimit(max_calls=self.registry.bounds.invalid_calls_per_minute, window_s=FLOOD_WINDOW_S)
         self.flood = FloodGuard(allowed, self.invalid_calls)
-        self._redactors = BoundedCache(max_entries=256)
+        self._redactors = BoundedCache(max_entries=REDACTORS_REMEMBERED)
 
     def observe(self, observer: object) -> Callable[[], None]:
         """Send an observer the events of every call from now on; returns the function that ends it."""

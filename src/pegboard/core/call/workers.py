@@ -8,9 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from pegboard.model.bounds import BUSY_RETRY_S, TOOL_THREADS
 from pegboard.model.error import CallError
-
-MAX_THREADS = 64
 
 
 class WorkerPool:
@@ -29,7 +28,7 @@ class WorkerPool:
         running = self._running.get(qualified_id, 0)
         if running >= cap:
             text = f"{name!r} runs at most {cap} at once, and {running} are running. Try again in a moment."
-            raise CallError("busy", text, retry_after_s=1.0)
+            raise CallError("busy", text, retry_after_s=BUSY_RETRY_S)
         self._running[qualified_id] = running + 1
 
     def leave(self, qualified_id: str) -> None:
@@ -39,7 +38,7 @@ class WorkerPool:
     def run(self, code: Callable[[], Any]) -> asyncio.Future[Any]:
         """Start `code` in a worker thread, with the caller's context variables."""
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="pegboard-tool")
+            self._threads = ThreadPoolExecutor(TOOL_THREADS, thread_name_prefix="pegboard-tool")
         return asyncio.get_running_loop().run_in_executor(self._threads, contextvars.copy_context().run, code)
 
     def close(self) -> None:
