@@ -90,9 +90,12 @@ class View:
 
     # -- the list
 
-    def tools(self) -> tuple[ToolEntry, ...]:
-        """Return the visible tools as this caller gets them, built ones built, in a fixed order."""
-        snapshot, states = self.snapshot, self._parts.registry.states()
+    def tools(self, *, within: Snapshot | None = None) -> tuple[ToolEntry, ...]:
+        """Return the visible tools as this caller gets them, built ones built, in a fixed order.
+
+        `within`: the newest snapshot, where the asker has it already.
+        """
+        snapshot, states = within or self.snapshot, self._parts.registry.states()
         selected, conditional = snapshot.judged(self.selection, self.ctx.policy)
         # Most tools hang on nothing that could change: only what hides or is built makes another list.
         others: dict[int, Iterable[ToolEntry]] = {}
@@ -234,7 +237,7 @@ class View:
         try:
             return self.find(name)
         except AsyncPredicateError:
-            await self._answer(self._asked(name))
+            await self._answer_for(name)
             return self.find(name)
 
     async def awhy(self, name: str) -> Decision:
@@ -242,21 +245,24 @@ class View:
         try:
             return self.why(name)
         except AsyncPredicateError:
-            await self._answer(self._asked(name))
+            await self._answer_for(name)
             return self.why(name)
 
     async def prepare(self) -> View:
         """Have every async predicate and builder of the selected tools answered, together. Returns the view."""
-        await self._answer(self.snapshot.selected(self.selection, self.ctx.policy))
+        snapshot = self.snapshot
+        await self._answer(snapshot.selected(self.selection, self.ctx.policy), snapshot)
         return self
 
-    def _asked(self, name: str) -> Sequence[ToolEntry]:
-        entry = self.snapshot.find(name)
-        return self.snapshot.bundles if entry is None else (entry,)
+    async def _answer_for(self, name: str) -> None:
+        """Await what the answer about one name needs."""
+        snapshot = self.snapshot
+        entry = snapshot.find(name)
+        await self._answer(snapshot.bundles if entry is None else (entry,), snapshot)
 
-    async def _answer(self, entries: Sequence[ToolEntry]) -> None:
+    async def _answer(self, entries: Sequence[ToolEntry], snapshot: Snapshot) -> None:
         """Await the open predicates of these tools, then the async builders of those that are available."""
-        snapshot, memo = self.snapshot, self.ctx.memo
+        memo = self.ctx.memo
         conditions = [snapshot.availability(entry) for entry in entries if entry.spec.available is not None]
         asked = {
             question.key: question for condition in conditions for question in condition.questions if question.waits

@@ -106,19 +106,20 @@ class ExposedView(View):
 
     # -- the list
 
-    def tools(self) -> tuple[ToolEntry, ...]:
+    def tools(self, *, within: Snapshot | None = None) -> tuple[ToolEntry, ...]:
         """Return what is listed: the meta tools, then the pinned ones by name; or every tool, in mode `direct`."""
-        visible = super().tools()
+        snapshot = within or self.snapshot
+        visible = super().tools(within=snapshot)
         if self.mode == "direct":
             return visible
-        lists: _Lists = self.snapshot.cache.setdefault("exposed", BoundedCache(max_entries=EXPOSED_LISTS))
+        lists: _Lists = snapshot.cache.setdefault("exposed", BoundedCache(max_entries=EXPOSED_LISTS))
         key = (self._profile, self.mode, id(visible))
         cached = lists.get(key)
         if cached is not None and cached[0] is visible:
             return cached[1]
         digest = CatalogListing.of(visible).digest(budget_tokens=_DIGEST_TOKENS[self.mode])
         listed = (*(self._entry(name, digest=digest) for name in self.meta_tools), *self._pinned(visible))
-        if visible is self.snapshot.selected(self.selection, self.ctx.policy):
+        if visible is snapshot.selected(self.selection, self.ctx.policy):
             lists.remember(key, (visible, listed))
         return listed
 

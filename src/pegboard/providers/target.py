@@ -42,7 +42,8 @@ class Target:
 
     def to_bytes(self, view: View) -> bytes:
         """Return the visible tools as a JSON array."""
-        snapshot, tools = view.snapshot, view.tools()
+        snapshot = view.snapshot
+        tools = view.tools(within=snapshot)
         # A list that nothing changed for this caller is the snapshot's own: one id stands for all of it.
         is_kept = tools is snapshot.selected(view.selection, view.ctx.policy)
         key = (self.name, id(tools) if is_kept else tuple(map(id, tools)))

@@ -61,14 +61,14 @@ class Authenticator:
     """
 
     def __init__(self, catalog: Catalog, *, profile: str | None = None) -> None:
-        self._catalog, self._profile = catalog, profile
+        self._registry, self._profile = catalog.registry, profile
         self._principals: dict[str | None, Principal] = {}
         self._rules: IdentityRules | None = None
         self._local = HostGuard(LOOPBACK_HOSTS)
 
     async def identify(self, scope: Scope) -> Authenticated | Refusal:
         """Tell who sends a request, by its ASGI scope, and take the credential out of that."""
-        rules = self._catalog.identity
+        rules = self._registry.declarations.identity
         if rules is None:
             return _ANYBODY
         if rules is not self._rules:
@@ -85,8 +85,9 @@ class Authenticator:
 
         A profile that the caller does not have is not found, like one that does not exist.
         """
-        if self._catalog.identity is None:
-            return self._anonymous_principal(named)
+        declared = self._registry.declarations
+        if declared.identity is None:
+            return self._anonymous_principal(named, declared.profiles)
         caller = await self.identify(scope)
         if isinstance(caller, Refusal):
             return caller
@@ -137,7 +138,7 @@ class Authenticator:
         return _NOT_HERE if grant is None else self._granted(grant)
 
     def _granted(self, grant: Grant) -> Authenticated | Refusal:
-        profiles = self._catalog.registry.profiles
+        profiles = self._registry.profiles
         if not profiles.keys() >= set(grant.profiles) or (profiles and not grant.profiles):
             log.warning("credential_refused: a rule gives a profile that does not exist, or none")
             return _NOT_HERE
@@ -147,7 +148,7 @@ class Authenticator:
     # -- through which profile
 
     def _allowed(self, caller: Authenticated, named: str | None) -> str | Refusal | None:
-        profiles = self._catalog.registry.profiles
+        profiles = self._registry.profiles
         if caller.profiles is None:
             # Only a catalog without profiles shows all it has.
             return NOT_FOUND if named is not None or profiles else None
@@ -158,9 +159,8 @@ class Authenticator:
                 return wanted
         return NOT_FOUND
 
-    def _anonymous_principal(self, named: str | None) -> Principal | Refusal:
+    def _anonymous_principal(self, named: str | None, profiles: Mapping[str, Profile]) -> Principal | Refusal:
         """Return the principal of everybody, on a server that asks nobody who they are."""
-        profiles: Mapping[str, Profile] = self._catalog.registry.profiles
         profile = named or choose_profile(profiles, None if self._profile not in profiles else self._profile)
         if named is not None and named not in profiles:
             return NOT_FOUND

@@ -37,6 +37,7 @@ class Lists:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway, self._resources = gateway, gateway.resources
+        self._registry = gateway.catalog.registry
         tail = {"ttlMs": LIST_TTL_MS, "cacheScope": "private", "resultType": "complete"}
         self._server = server_info(gateway)
         self._usual_tail = _tail({**tail, "_meta": {SERVER_KEY: self._server}})
@@ -45,13 +46,13 @@ class Lists:
 
     def fit_a_page(self) -> bool:
         """Tell whether every list of tools certainly fits a page, whoever asks."""
-        snapshot = self._gateway.catalog.registry.snapshot()
+        snapshot = self._registry.snapshot()
         return len(snapshot.entries) <= MCP_PAGE_TOOLS and not snapshot.bundles
 
     async def _tools(self, principal: Principal) -> ToolList:
-        catalog = self._gateway.catalog
-        if not catalog.registry.sources:
+        if not self._registry.sources:
             return ToolList(await self._gateway.view(principal), LIST_TTL_MS, {})
+        catalog = self._gateway.catalog
         awaited = starting(catalog)
         view = await self._gateway.view(principal)
         return ToolList(view, list_ttl_ms(awaited, view), outcomes(catalog, view))
