@@ -21,7 +21,7 @@ from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.failures import EgressError, Exchange, timed_out
 from pegboard.egress.responses import Response
-from pegboard.egress.transport import CAP_EXTENSION, EXCHANGE_EXTENSION, GuardedTransport, origin_of
+from pegboard.egress.transport import CAP_EXTENSION, EXCHANGE_EXTENSION, GuardedTransport, UnpackedBody, origin_of
 from pegboard.egress.urls import join_url, parse_url
 from pegboard.model.bounds import CONNECT_S, DEFAULT_BOUNDS, Bounds
 
@@ -85,7 +85,9 @@ class StreamedResponse:
         self.status_code = response.status_code
         self.headers: Mapping[str, str] = dict(response.headers.items())
         self.url = url
-        self._pieces = response.aiter_bytes()
+        # Not by `aiter_bytes`, whose layers would find nothing left to unpack.
+        assert isinstance(response.stream, UnpackedBody)
+        self._pieces = aiter(response.stream)
         self._exchange = exchange
         self._deadline = deadline
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterable
 from contextlib import aclosing
 from functools import cache
 from typing import Any, cast
@@ -184,16 +184,15 @@ class UnpackedBody(httpx2.AsyncByteStream):
     """The body of an answer, unpacked by httpx2 and counted; yields what fits under the cap, then raises."""
 
     def __init__(self, answer: httpcore2.Response, coding: str | None, cap: int | None, exchange: Exchange) -> None:
-        packed = PackedBody(answer, cap, exchange)
-        headers = {} if coding is None else {"content-encoding": coding}
-        self._packed = httpx2.Response(answer.status, headers=headers, stream=packed)
+        self._packed = PackedBody(answer, cap, exchange)
+        self._coding = coding
         self._cap = cap
         self._exchange = exchange
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
         unpacked_bytes = 0
         try:
-            async with aclosing(self._packed.aiter_bytes()) as pieces:
+            async with aclosing(self._pieces()) as pieces:
                 async for piece in pieces:
                     unpacked_bytes += len(piece)
                     if self._cap is not None and unpacked_bytes > self._cap:
@@ -204,6 +203,11 @@ class UnpackedBody(httpx2.AsyncByteStream):
             raise translate(exc, self._exchange) from exc
         except httpx2.DecodingError:
             raise _protocol_error(self._exchange, "its compressed body is damaged") from None
+
+    def _pieces(self) -> AsyncGenerator[bytes]:
+        if self._coding is None:
+            return aiter(self._packed)
+        return httpx2.Response(200, headers={"content-encoding": self._coding}, stream=self._packed).aiter_bytes()
 
     async def aclose(self) -> None:
         await self._packed.aclose()
@@ -217,7 +221,7 @@ class PackedBody(httpx2.AsyncByteStream):
         self._cap = cap
         self._exchange = exchange
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
         received_bytes = 0
         # The stream of httpcore2's pool iterates by generator, which is what makes it closable from here.
         assert isinstance(self._answer.stream, AsyncIterable)

@@ -1,1 +1,1 @@
-"""sources: the doors in, one file a kind."""
+"""sources: tools from elsewhere, one module or folder a kind; none knows another."""
