@@ -216,8 +216,7 @@ NUMBERS_ELSEWHERE = {
     "discovery/search/ranking.py": "weights of the search engine, found by measuring",
     "discovery/search/tool_text.py": "weights of the search engine, found by measuring",
     "server/http_api/problem_details.py": "statuses of HTTP",
-    "providers/compile/strict_limits.py": "what a provider publishes about its own API",
-    "providers/dialect.py": "what a provider publishes about its own API",
+    "providers/openai.py": "what a provider publishes about its own API",
 }
 NOT_A_LIMIT = re.compile(r"# not a limit: \w")
 # Names that hold a size, a count, a depth or a time.

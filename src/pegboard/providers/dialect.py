@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from pegboard.core.names import nearest
-from pegboard.model.error import DefinitionError
-
 Effect = Literal["widened", "narrowed", "reworded"]
 
-OPENAI_NAMES: Final = r"[A-Za-z0-9_-]{1,64}"
-_ANY_KEY: Final = r"[\s\S]*"
-_CORE: Final = (
-    "type properties required additionalProperties items anyOf enum $ref $defs title description minimum maximum"
+ANY_TEXT: Final = r"[\s\S]*"
+PLAIN_NAMES: Final = r"[A-Za-z0-9_-]{1,64}"
+COMBINING: Final = frozenset({"anyOf", "oneOf", "allOf"})
+# What every provider takes that lists its keywords.
+COMMON_KEYWORDS: Final = frozenset(
+    "type properties required additionalProperties items anyOf enum $ref $defs title description minimum "
+    "maximum".split()
 )
 
 
@@ -38,13 +38,31 @@ class Loss(NamedTuple):
     text: str
 
 
+class SchemaSize(NamedTuple):
+    """How large one schema may be as a whole: so many properties, values of enums, and characters in both.
+
+    An enum of more than `long_enum` values may have `long_enum_chars` characters.
+    """
+
+    properties: int
+    enum_values: int
+    chars: int
+    long_enum: int
+    long_enum_chars: int
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Dialect:
-    """The rules of one target. `keywords` or `formats` of `None` means: all of them."""
+    """The rules of one target; each provider's stand with its wire form, in `openai`, `anthropic`, `gemini` and `mcp`.
+
+    `names` is what a tool may be called, `keys` what a property may, as regular expressions. `keywords` or `formats`
+    of `None` means: all of them. `recursion="optional"` allows a schema to contain itself only in properties that are
+    not required.
+    """
 
     name: str
     names: str
-    keys: str = _ANY_KEY
+    keys: str = ANY_TEXT
     keywords: frozenset[str] | None = None
     formats: frozenset[str] | None = None
     not_at_root: frozenset[str] = frozenset()
@@ -56,6 +74,7 @@ class Dialect:
     linear_patterns: bool = False
     recursion: Literal["any", "optional"] = "any"
     max_depth: int | None = None
+    max_size: SchemaSize | None = None
     source: str = ""
 
     def takes(self, keyword: str) -> bool:
@@ -65,67 +84,6 @@ class Dialect:
     def takes_format(self, form: object) -> bool:
         """Tell whether the format may be named."""
         return self.takes("format") and (self.formats is None or form in self.formats)
-
-
-_COMBINED = frozenset({"anyOf", "oneOf", "allOf"})
-
-OPENAI = Dialect(
-    name="openai",
-    names=OPENAI_NAMES,
-    not_at_root=_COMBINED | {"enum", "not"},
-    root_needs_properties=True,
-    needs_items=True,
-    source="OpenAI, function calling: what the API answers with invalid_function_parameters",
-)
-OPENAI_STRICT = Dialect(
-    name="openai_strict",
-    names=OPENAI_NAMES,
-    keywords=frozenset(
-        f"{_CORE} $schema const pattern format multipleOf exclusiveMinimum exclusiveMaximum minItems maxItems".split()
-    ),
-    formats=frozenset("date-time time date duration email hostname ipv4 ipv6 uuid".split()),
-    not_at_root=_COMBINED | {"enum", "not"},
-    root_needs_properties=True,
-    needs_items=True,
-    is_strict=True,
-    lone_refs=True,
-    linear_patterns=True,
-    max_depth=10,
-    source="OpenAI, Structured Outputs: supported schemas",
-)
-ANTHROPIC = Dialect(
-    name="anthropic",
-    names=OPENAI_NAMES,
-    keys=r"[A-Za-z0-9_.-]{1,64}",
-    not_at_root=_COMBINED,
-    source="Anthropic, tool use: input_schema",
-)
-GEMINI = Dialect(
-    name="gemini",
-    names=r"[A-Za-z_][A-Za-z0-9_-]{0,63}",
-    keywords=frozenset(f"{_CORE} $id $anchor format prefixItems minItems maxItems oneOf propertyOrdering".split()),
-    not_at_root=_COMBINED,
-    scalar_enums=True,
-    lone_refs=True,
-    recursion="optional",
-    source="Google, Gemini API: FunctionDeclaration.parametersJsonSchema and the JSON Schema it supports",
-)
-MCP = Dialect(name="mcp", names=r"[\s\S]*", source="MCP: any JSON Schema 2020-12")
-
-DIALECTS: Final = {item.name: item for item in (OPENAI, OPENAI_STRICT, ANTHROPIC, GEMINI, MCP)}
-TARGETS: Final = tuple(DIALECTS)
-
-
-def dialect(target: str) -> Dialect:
-    """Return the dialect of a target.
-
-    Raises:
-        DefinitionError: there is no such target.
-    """
-    found = DIALECTS.get(target)
-    if found is None:
-        raise DefinitionError(f"Unknown export target {target!r}.{nearest(target, DIALECTS, label='Targets')}")
-    return found
 
 
 # Said of a value, never judged: what stands in these changes nothing about what is valid.

@@ -1,4 +1,4 @@
-"""MCP: a tool as `tools/list` gives it, and a result as `tools/call` does."""
+"""MCP: a tool as `tools/list` gives it, and a result as `tools/call` does. It takes any JSON Schema."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from pegboard.model.result import (
     ToolResult,
 )
 from pegboard.model.tool import ToolEntry
+from pegboard.providers.dialect import ANY_TEXT, Dialect
+
+MCP = Dialect(name="mcp", names=ANY_TEXT, source="MCP: any JSON Schema 2020-12")
 
 
 def mcp_tool(entry: ToolEntry) -> JSON:
@@ -26,10 +29,10 @@ def mcp_tool(entry: ToolEntry) -> JSON:
 
 def mcp_tool_before_2026(entry: ToolEntry) -> JSON:
     """Return the definition for revisions before 2026-07-28, whose results are objects: others are wrapped."""
-    drawn = mcp_tool(entry)
-    if "outputSchema" in drawn and not _is_object(drawn["outputSchema"]):
-        drawn["outputSchema"] = _wrapped_schema(drawn["outputSchema"])
-    return drawn
+    definition = mcp_tool(entry)
+    if "outputSchema" in definition and not _is_object(definition["outputSchema"]):
+        definition["outputSchema"] = _wrapped_schema(definition["outputSchema"])
+    return definition
 
 
 def _is_object(schema: JSON) -> bool:
@@ -40,9 +43,9 @@ def _wrapped_schema(schema: JSON) -> JSON:
     """Return the schema of `{"result": value}`; its references still point at the same places, one level further in."""
     inner = {key: value for key, value in schema.items() if key not in ("$defs", "$schema")}
     wrapped: JSON = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
-    kept = {key: schema[key] for key in ("$schema", "$defs") if key in schema}
+    of_root = {key: schema[key] for key in ("$schema", "$defs") if key in schema}
     # With an `$id` of its own the inner schema stays the root of what it refers to, definitions and all.
-    return {**wrapped, "properties": {"result": schema}} if "$id" in schema else _moved({**wrapped, **kept})
+    return {**wrapped, "properties": {"result": schema}} if "$id" in schema else _moved({**wrapped, **of_root})
 
 
 def _moved(schema: Any) -> Any:
@@ -50,13 +53,14 @@ def _moved(schema: Any) -> Any:
         return [_moved(item) for item in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
-    return {
-        key: _moved_reference(value) if key == "$ref" and isinstance(value, str)
-        # These hold values, where `$ref` is a key like any other.
-        else value if key in ("default", "const", "enum", "examples")
-        else _moved(value)
-        for key, value in cast("JSON", schema).items()
-    }  # fmt: skip
+    return {key: _moved_value(key, value) for key, value in cast("JSON", schema).items()}
+
+
+def _moved_value(key: str, value: Any) -> Any:
+    if key == "$ref" and isinstance(value, str):
+        return _moved_reference(value)
+    # These hold values, where `$ref` is a key like any other.
+    return value if key in ("default", "const", "enum", "examples") else _moved(value)
 
 
 def _moved_reference(reference: str) -> str:
@@ -85,12 +89,16 @@ def mcp_result(result: ToolResult, *, output_schema: JSON | None = None, wrap_st
 
 def mcp_error(error: ToolError) -> JSON:
     """Return why a call failed, as models and clients read it; what says nothing is left out."""
-    told: dict[str, Any] = {
-        "kind": error.kind, "message": error.message, "hint": error.hint or None, "retryable": error.retryable,
-        "retry_after_s": error.retry_after_s, "outcome_unknown": error.outcome_unknown or None,
+    fields: dict[str, Any] = {
+        "kind": error.kind,
+        "message": error.message,
+        "hint": error.hint or None,
+        "retryable": error.retryable,
+        "retry_after_s": error.retry_after_s,
+        "outcome_unknown": error.outcome_unknown or None,
         "details": dict(error.details) or None,
-    }  # fmt: skip
-    return {key: value for key, value in told.items() if value is not None}
+    }
+    return {key: value for key, value in fields.items() if value is not None}
 
 
 def mcp_content(block: Content) -> JSON:

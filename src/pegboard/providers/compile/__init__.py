@@ -1,8 +1,9 @@
-"""dialects: the parts of JSON Schema that model providers take, and tools rewritten for them, there and back."""
+"""compile: rewrite a tool's schema into what a provider takes, and a model's arguments back."""
 
 from pegboard.providers.compile.refusals import problems
-from pegboard.providers.compile.rewriting import Rewritten, rewritten, target_name
-from pegboard.providers.dialect import DIALECTS, TARGETS, Dialect, Loss, Refused, dialect
+from pegboard.providers.compile.schema_compiler import Rewritten, rewritten, target_name
+from pegboard.providers.dialect import Dialect, Loss, Refused
+from pegboard.providers.targets import DIALECTS, TARGETS
 
 __all__ = [
     "DIALECTS",
@@ -11,7 +12,6 @@ __all__ = [
     "Loss",
     "Refused",
     "Rewritten",
-    "dialect",
     "problems",
     "rewritten",
     "target_name",

@@ -6,12 +6,12 @@ from typing import Any
 
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.providers.compile.descriptions import drop
-from pegboard.providers.compile.nodes import Node, Place, Restore, Work, nullable
+from pegboard.providers.compile.nodes import Compiler, Node, Place, Restore, nullable
 
 _COUNTED = ("minItems", "maxItems", "uniqueItems")
 
 
-def array_node(work: Work, core: JSON, place: Place, notes: list[str]) -> Node:
+def array_node(compiler: Compiler, core: JSON, place: Place, notes: list[str]) -> Node:
     """Return the node for a list or tuple."""
     first: list[JSONValue] = core.get("prefixItems") or []
     rest: Any = core.get("items", True)
@@ -22,31 +22,31 @@ def array_node(work: Work, core: JSON, place: Place, notes: list[str]) -> Node:
     if rest is False:
         rest = True
         counted["maxItems"] = min(len(first), counted.get("maxItems", len(first)))
-    if first and work.dialect.is_strict:
-        return _tuple(work, first, rest, counted, place, notes)
-    made: JSON = {"type": "array"}
+    if first and compiler.dialect.is_strict:
+        return _tuple(compiler, first, rest, counted, place, notes)
+    schema: JSON = {"type": "array"}
     restores: list[Restore | None] = []
     if first:
-        nodes = [work.node(item, place.inside("prefixItems", i)) for i, item in enumerate(first)]
+        nodes = [compiler.node(item, place.inside("prefixItems", i)) for i, item in enumerate(first)]
         restores = [node.restore for node in nodes]
-        if work.dialect.takes("prefixItems"):
-            made["prefixItems"] = [node.schema for node in nodes]
+        if compiler.dialect.takes("prefixItems"):
+            schema["prefixItems"] = [node.schema for node in nodes]
     last: Restore | None = None
-    if "items" in core or work.dialect.needs_items:
-        node = work.node(rest, place.inside("items"))
+    if "items" in core or compiler.dialect.needs_items:
+        node = compiler.node(rest, place.inside("items"))
         last = node.restore
-        if rest is not True or work.dialect.needs_items:
-            made["items"] = node.schema
+        if rest is not True or compiler.dialect.needs_items:
+            schema["items"] = node.schema
     for keyword, value in counted.items():
-        if work.dialect.takes(keyword):
-            made[keyword] = value
+        if compiler.dialect.takes(keyword):
+            schema[keyword] = value
         else:
-            drop(work, place, keyword, value, notes)
-    back = _ListBack(restores, last)
-    return Node(made, back if last is not None or any(restores) else None)
+            drop(compiler, place, keyword, value, notes)
+    restore = _ListRestore(restores, last)
+    return Node(schema, restore if last is not None or any(restores) else None)
 
 
-class _ListBack:
+class _ListRestore:
     """Takes the items of a list back, the first ones each its own way."""
 
     def __init__(self, first: list[Restore | None], rest: Restore | None) -> None:
@@ -59,32 +59,34 @@ class _ListBack:
         return [item if way is None else way(item) for item, way in zip(value, ways, strict=False)]
 
 
-def _tuple(work: Work, first: list[JSONValue], rest: JSONValue, counted: JSON, place: Place, notes: list[str]) -> Node:
+def _tuple(
+    compiler: Compiler, first: list[JSONValue], rest: JSONValue, counted: JSON, place: Place, notes: list[str]
+) -> Node:
     """Return the node for a tuple: an object with one property an item, where null ends the list early."""
     least, most = counted.get("minItems", 0), counted.get("maxItems")
     if most is None or most > len(first):
-        work.lose(place, "items", "narrowed", f"no more than the first {len(first)} items can be given")
+        compiler.lose(place, "items", "narrowed", f"no more than the first {len(first)} items can be given")
     if least > len(first):
-        work.lose(
+        compiler.lose(
             place, "minItems", "widened", f"at least {least} items are needed, and only {len(first)} can be given"
         )
     if counted.get("uniqueItems"):
-        drop(work, place, "uniqueItems", True, notes)
-    kept = first if most is None else first[:most]
-    names = [f"item_{i + 1}" for i in range(len(kept))]
-    nodes = [work.node(item, place.inside("prefixItems", i)) for i, item in enumerate(kept)]
+        drop(compiler, place, "uniqueItems", True, notes)
+    described = first if most is None else first[:most]
+    names = [f"item_{i + 1}" for i in range(len(described))]
+    nodes = [compiler.node(item, place.inside("prefixItems", i)) for i, item in enumerate(described)]
     shown = [node if i < least else nullable(node) for i, node in enumerate(nodes)]
-    made: JSON = {
+    schema: JSON = {
         "type": "object",
         "description": "A list, given item by item.",
         "properties": {name: node.schema for name, node in zip(names, shown, strict=True)},
         "required": names,
         "additionalProperties": False,
     }
-    return Node(made, _TupleBack(names, [node.restore for node in nodes], least))
+    return Node(schema, _TupleRestore(names, [node.restore for node in nodes], least))
 
 
-class _TupleBack:
+class _TupleRestore:
     """Takes an object with one property an item back to the list that it stands for."""
 
     def __init__(self, names: list[str], ways: list[Restore | None], least: int) -> None:
@@ -93,10 +95,10 @@ class _TupleBack:
     def __call__(self, value: JSONValue) -> JSONValue:
         if not is_object(value):
             return value
-        made: list[JSONValue] = []
+        restored: list[JSONValue] = []
         for i, (name, way) in enumerate(zip(self._names, self._ways, strict=True)):
             item = value.get(name)
             if item is None and i >= self._least:
                 break
-            made.append(item if way is None else way(item))
-        return made
+            restored.append(item if way is None else way(item))
+        return restored

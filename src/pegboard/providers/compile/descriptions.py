@@ -1,10 +1,10 @@
-"""Wording: say in a description what a target takes no keyword for."""
+"""Descriptions: say in a description what a target takes no keyword for."""
 
 from __future__ import annotations
 
 from pegboard.model.bounds import RULE_CHARS
 from pegboard.model.json_types import JSON, JSONValue, is_list
-from pegboard.providers.compile.nodes import Node, Place, Work, written
+from pegboard.providers.compile.nodes import Compiler, Node, Place, written
 from pegboard.providers.dialect import is_annotation
 
 _WORDS = {
@@ -39,7 +39,7 @@ _FLAGS = frozenset({"uniqueItems", "readOnly", "writeOnly", "deprecated", "nulla
 _SILENT = frozenset({"$schema", "$comment", "$id", "$anchor", "$defs", "definitions"})
 
 
-def said(keyword: str, value: JSONValue) -> str:
+def _in_words(keyword: str, value: JSONValue) -> str:
     """Return a keyword and its value in words; empty where no words would help."""
     form = _WORDS.get(keyword, "")
     if keyword == "examples" and is_list(value) and value:
@@ -57,18 +57,18 @@ def described(node: Node, words: JSON, notes: list[str]) -> Node:
         text = f"{text} {inner}".strip()
     if notes:
         text = f"{text} ({'; '.join(notes)})".strip()
-    made = {key: value for key, value in node.schema.items() if key != "description"}
+    schema = {key: value for key, value in node.schema.items() if key != "description"}
     shown = {"title": words["title"]} if isinstance(words.get("title"), str) else {}
-    return Node({**made, **shown, **({"description": text} if text else {})}, node.restore)
+    return Node({**schema, **shown, **({"description": text} if text else {})}, node.restore)
 
 
-def drop(work: Work, place: Place, keyword: str, value: JSONValue, notes: list[str]) -> None:
+def drop(compiler: Compiler, place: Place, keyword: str, value: JSONValue, notes: list[str]) -> None:
     """Give up one keyword: into the notes what words can say, into the losses what it was."""
     if keyword in _SILENT or (value is False and keyword in _FLAGS):
         return
-    text = said(keyword, value)
+    text = _in_words(keyword, value)
     if text:
         notes.append(text)
     only_tells = is_annotation(keyword) or (keyword == "format" and value not in _JUDGED_FORMATS)
     how = "said in the description" if text else "left out"
-    work.lose(place, keyword, "reworded" if only_tells else "widened", f"{keyword!r} is not supported; {how}")
+    compiler.lose(place, keyword, "reworded" if only_tells else "widened", f"{keyword!r} is not supported; {how}")

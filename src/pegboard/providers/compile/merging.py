@@ -7,8 +7,8 @@ from typing import Any
 
 from pegboard.model.json_types import JSON, JSONValue, is_list
 
-# Tells which keyword could not be merged exactly.
-Tell = Callable[[str], None]
+# Is told the keyword that could not be merged exactly.
+ReportUnmerged = Callable[[str], None]
 
 _LARGER = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties", "minContains"})
 _SMALLER = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties", "maxContains"})
@@ -16,23 +16,23 @@ _BOTH = frozenset({"contains", "propertyNames", "unevaluatedItems"})
 _OPEN = ("additionalProperties", "unevaluatedProperties")
 
 
-def merged(one: JSON, other: JSON, tell: Tell) -> JSON:
-    """Return the schema of what both take; where it cannot be said, the first one's word, and `tell` is called."""
-    one, other = _closed_to(one, other, tell), _closed_to(other, one, tell)
+def merged(one: JSON, other: JSON, report: ReportUnmerged) -> JSON:
+    """Return the schema of what both take; where it cannot be said, the first one's word, and `report` is called."""
+    one, other = _closed_to(one, other, report), _closed_to(other, one, report)
     one, other = _by_item(one, other), _by_item(other, one)
-    made = dict(one)
+    both = dict(one)
     for keyword, value in other.items():
-        if keyword not in made or made[keyword] == value:
-            made[keyword] = value
+        if keyword not in both or both[keyword] == value:
+            both[keyword] = value
         else:
-            made[keyword] = _both(keyword, made[keyword], value, tell)
+            both[keyword] = _both(keyword, both[keyword], value, report)
     # Each had its word on the properties of the other; together they are open only where both are.
-    if made.get("additionalProperties") is not False and False in (one.get(key) for key in _OPEN):
-        made["additionalProperties"] = False
-    return made
+    if both.get("additionalProperties") is not False and False in (one.get(key) for key in _OPEN):
+        both["additionalProperties"] = False
+    return both
 
 
-def _both(keyword: str, one: JSONValue, other: JSONValue, tell: Tell) -> JSONValue:
+def _both(keyword: str, one: JSONValue, other: JSONValue, report: ReportUnmerged) -> JSONValue:
     if keyword in _LARGER and _are_numbers(one, other):
         return max(one, other)
     if keyword in _SMALLER and _are_numbers(one, other):
@@ -49,7 +49,7 @@ def _both(keyword: str, one: JSONValue, other: JSONValue, tell: Tell) -> JSONVal
             shared = _shared_types(one, other) if keyword == "type" else _shared_values(one, other)
             if shared == []:
                 # Nothing fits both; a target has no words for that.
-                tell(keyword)
+                report(keyword)
                 return one
             return shared
         case "additionalProperties" | "unevaluatedProperties" | "items":
@@ -61,17 +61,17 @@ def _both(keyword: str, one: JSONValue, other: JSONValue, tell: Tell) -> JSONVal
         case "prefixItems":
             # What the shorter one says of the rest is among its items already, see `_by_item`.
             shorter = min(len(one), len(other))
-            both = [{"allOf": [one[i], other[i]]} for i in range(shorter)]
-            return both + one[shorter:] + other[shorter:]
+            shared = [{"allOf": [one[i], other[i]]} for i in range(shorter)]
+            return shared + one[shorter:] + other[shorter:]
         case "description" | "title" | "default" | "examples" | "example" | "$schema" | "$comment":
             # The outer word is the one that was written for this place.
             return other
         case _:
-            tell(keyword)
+            report(keyword)
             return one
 
 
-def _closed_to(one: JSON, other: JSON, tell: Tell) -> JSON:
+def _closed_to(one: JSON, other: JSON, report: ReportUnmerged) -> JSON:
     """Return the first schema with its properties as the second lets them be, which does not know them all."""
     open_to = other.get("additionalProperties", True)
     properties: JSON = one.get("properties") or {}
@@ -79,12 +79,12 @@ def _closed_to(one: JSON, other: JSON, tell: Tell) -> JSON:
     if not unknown or open_to is True:
         return one
     if other.get("patternProperties"):
-        tell("patternProperties")
+        report("patternProperties")
         return one
     if open_to is not False:
         return {**one, "properties": {**properties, **{key: {"allOf": [properties[key], open_to]} for key in unknown}}}
     if not {*unknown}.isdisjoint([*(one.get("required") or ()), *(other.get("required") or ())]):
-        tell("required")
+        report("required")
     return {**one, "properties": {name: value for name, value in properties.items() if name not in unknown}}
 
 

@@ -46,8 +46,8 @@ class Place(NamedTuple):
         return self._replace(steps=(*self.steps, *steps), depth=self.depth + 1)
 
 
-class Work(Protocol):
-    """One compilation, as its parts see it."""
+class Compiler(Protocol):
+    """The rewriting of one schema, as those who rewrite a part of it see it; see `SchemaCompiler`."""
 
     dialect: Dialect
 

@@ -8,75 +8,77 @@ from typing import Any, cast
 
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.providers.compile.descriptions import drop
-from pegboard.providers.compile.nodes import Node, Place, Restore, Work, as_text, nullable, takes_null
+from pegboard.providers.compile.nodes import Compiler, Node, Place, Restore, as_text, nullable, takes_null
 
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_]")
 _COUNTED = ("minProperties", "maxProperties")
 
 
-def object_node(work: Work, core: JSON, place: Place, notes: list[str]) -> Node:
+def object_node(compiler: Compiler, core: JSON, place: Place, notes: list[str]) -> Node:
     """Return the node for an object."""
-    rules = work.dialect
-    open_to = _open_to(work, core, place)
+    rules = compiler.dialect
+    open_to = _open_to(compiler, core, place)
     declared: JSON = core.get("properties") or {}
     properties = {key: value for key, value in declared.items() if value is not False}
     wanted: list[str] = core.get("required") or []
     required = list(dict.fromkeys(wanted))
     undeclared = [key for key in required if key not in properties]
     if undeclared and open_to is False:
-        work.lose(place, "required", "widened", f"{undeclared[0]!r} is required and not allowed: nothing fits")
+        compiler.lose(place, "required", "widened", f"{undeclared[0]!r} is required and not allowed: nothing fits")
     properties.update((key, open_to if is_object(open_to) else {}) for key in undeclared)
     counted = {key: core[key] for key in _COUNTED if key in core}
     for keyword, value in counted.items():
         if not rules.takes(keyword):
-            drop(work, place, keyword, value, notes)
+            drop(compiler, place, keyword, value, notes)
     if rules.is_strict:
         if not properties and open_to is not False and place.depth > 0:
-            return _entries(work, open_to, place)
+            return _entries(compiler, open_to, place)
         if open_to is not False and {"additionalProperties", "unevaluatedProperties"} & set(core):
             text = "further properties cannot be given"
-            work.lose(place, "additionalProperties", "narrowed", text)
-    made: JSON = {"type": "object", "properties": {}}
-    back = _Back()
+            compiler.lose(place, "additionalProperties", "narrowed", text)
+    schema: JSON = {"type": "object", "properties": {}}
+    restore = _ObjectRestore()
     for key, inner in properties.items():
-        node = work.node(inner, place.inside("properties", key))
+        node = compiler.node(inner, place.inside("properties", key))
         if rules.is_strict and key not in required:
-            node = _optional(work, node, inner, place.inside("properties", key))
-            back.optional.add(key)
+            node = _optional(compiler, node, inner, place.inside("properties", key))
+            restore.optional.add(key)
         spelled = _spelled(key, rules.keys)
-        made["properties"][spelled] = node.schema
-        back.keep(key, spelled, node.restore)
+        schema["properties"][spelled] = node.schema
+        restore.keep(key, spelled, node.restore)
     if rules.is_strict or required:
-        made["required"] = [back.spelled[key] for key in properties if rules.is_strict or key in required]
+        schema["required"] = [restore.spelled[key] for key in properties if rules.is_strict or key in required]
     if rules.is_strict:
-        made["additionalProperties"] = False
+        schema["additionalProperties"] = False
     elif isinstance(open_to, dict):
-        rest = work.node(cast("JSON", open_to), place.inside("additionalProperties"))
-        made["additionalProperties"], back.rest = rest.schema, rest.restore
+        rest = compiler.node(cast("JSON", open_to), place.inside("additionalProperties"))
+        schema["additionalProperties"], restore.rest = rest.schema, rest.restore
     elif "additionalProperties" in core or open_to is False:
-        made["additionalProperties"] = open_to
-    made.update((key, value) for key, value in counted.items() if rules.takes(key))
-    return Node(made, back if back.does_something else None)
+        schema["additionalProperties"] = open_to
+    schema.update((key, value) for key, value in counted.items() if rules.takes(key))
+    return Node(schema, restore if restore.does_something else None)
 
 
-def _open_to(work: Work, core: JSON, place: Place) -> JSONValue:
+def _open_to(compiler: Compiler, core: JSON, place: Place) -> JSONValue:
     """Return what further properties may be: a schema, `True` or `False`."""
-    said: Any = core.get("additionalProperties", core.get("unevaluatedProperties", True))
+    declared: Any = core.get("additionalProperties", core.get("unevaluatedProperties", True))
     patterns: Any = core.get("patternProperties")
     if not is_object(patterns) or not patterns:
-        return said
-    work.lose(place, "patternProperties", "widened", "which keys are allowed is not said")
-    if said is not False:
-        return said
+        return declared
+    compiler.lose(place, "patternProperties", "widened", "which keys are allowed is not said")
+    if declared is not False:
+        return declared
     inner = list(patterns.values())
     return inner[0] if len(inner) == 1 else {"anyOf": inner}
 
 
-def _optional(work: Work, node: Node, inner: JSONValue, place: Place) -> Node:
+def _optional(compiler: Compiler, node: Node, inner: JSONValue, place: Place) -> Node:
     """Return the node of a property that may be left out: null stands for that."""
     is_default = is_object(inner) and inner.get("default", False) is None
     if takes_null(node.schema) and not is_default:
-        work.lose(place, "null", "narrowed", "null stands for a property that is not given, so null itself cannot be")
+        compiler.lose(
+            place, "null", "narrowed", "null stands for a property that is not given, so null itself cannot be"
+        )
     return nullable(node)
 
 
@@ -88,7 +90,7 @@ def _spelled(key: str, keys: str) -> str:
     return f"{_ILLEGAL.sub('_', key)[:55]}_{tail}"
 
 
-class _Back:
+class _ObjectRestore:
     """Takes an object back: its own keys, without what stands for "not given", each value as the tool wants it."""
 
     def __init__(self) -> None:
@@ -99,7 +101,7 @@ class _Back:
         self._inner: dict[str, Restore] = {}
 
     def keep(self, key: str, spelled: str, restore: Restore | None) -> None:
-        """Remember how a property was spelled and how its values go back."""
+        """Remember how a property was spelled and how its values go restore."""
         self.spelled[key] = spelled
         if spelled != key:
             self._names[spelled] = key
@@ -113,36 +115,36 @@ class _Back:
     def __call__(self, value: JSONValue) -> JSONValue:
         if not is_object(value):
             return value
-        made: JSON = {}
+        restored: JSON = {}
         for spelled, item in value.items():
             key = self._names.get(spelled, spelled)
             if item is None and key in self.optional:
                 continue
             restore = self._inner.get(key, None if key in self.spelled else self.rest)
-            made[key] = item if restore is None else restore(item)
-        return made
+            restored[key] = item if restore is None else restore(item)
+        return restored
 
 
 # ---------------------------------------------------------------- any keys
 
 
-def _entries(work: Work, open_to: JSONValue, place: Place) -> Node:
+def _entries(compiler: Compiler, open_to: JSONValue, place: Place) -> Node:
     """Return the node for an object of any keys, for a target that must know them all: a list of keys and values."""
-    if work.dialect.max_depth is not None and place.depth + 2 >= work.dialect.max_depth:
-        work.lose(place, "depth", "widened", "nested too deep to be described; it is written as JSON text")
+    if compiler.dialect.max_depth is not None and place.depth + 2 >= compiler.dialect.max_depth:
+        compiler.lose(place, "depth", "widened", "nested too deep to be described; it is written as JSON text")
         return as_text("A JSON object")
-    value = work.node(open_to, place._replace(depth=place.depth + 2).at("additionalProperties"))
+    value = compiler.node(open_to, place._replace(depth=place.depth + 2).at("additionalProperties"))
     entry: JSON = {
         "type": "object",
         "properties": {"key": {"type": "string"}, "value": value.schema},
         "required": ["key", "value"],
         "additionalProperties": False,
     }
-    made = {"type": "array", "description": "An object, given as a list of its keys and values.", "items": entry}
-    return Node(made, _EntriesBack(value.restore))
+    schema = {"type": "array", "description": "An object, given as a list of its keys and values.", "items": entry}
+    return Node(schema, _EntriesRestore(value.restore))
 
 
-class _EntriesBack:
+class _EntriesRestore:
     """Takes a list of keys and values back to the object that it stands for."""
 
     def __init__(self, restore: Restore | None) -> None:

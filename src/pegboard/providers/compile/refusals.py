@@ -1,4 +1,4 @@
-"""Problems: what a provider would refuse in a tool's name and schema as they were declared."""
+"""Refusals: what a provider would refuse in a tool's name and schema as they were declared."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from pegboard.core.schema import json_path
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
-from pegboard.providers.compile.ref_targets import circular, inner_schemas
-from pegboard.providers.compile.strict_limits import beyond_limits
-from pegboard.providers.dialect import Dialect, Refused, dialect
+from pegboard.providers.compile.references import circular, each_schema, inner_schemas
+from pegboard.providers.dialect import Dialect, Refused, SchemaSize
+from pegboard.providers.targets import dialect_of
 
 _LOOK_AROUND = re.compile(r"\(\?(?:[=!]|<[=!])|\\[1-9]")
 _UNTYPED_STILL = frozenset({"type", "$ref", "anyOf", "enum", "const"})
@@ -25,11 +25,11 @@ def problems(target: str, name: str, schema: JSON) -> list[Refused]:
     Raises:
         DefinitionError: an unknown target.
     """
-    rules = dialect(target)
-    found = list(schema_problems(rules, schema))
+    rules = dialect_of(target)
+    refused = list(schema_problems(rules, schema))
     if not re.fullmatch(rules.names, name):
-        found.insert(0, Refused("$", "name", f"{name!r} must match {rules.names}"))
-    return found
+        refused.insert(0, Refused("$", "name", f"{name!r} must match {rules.names}"))
+    return refused
 
 
 def schema_problems(rules: Dialect, schema: JSON) -> Iterator[Refused]:
@@ -51,8 +51,8 @@ def schema_problems(rules: Dialect, schema: JSON) -> Iterator[Refused]:
         below = depth + (item.get("type") in ("object", "array"))
         inner = list(inner_schemas(item))
         stack.extend(((*steps, *more), value, below) for more, value in reversed(inner))
-    if rules.is_strict:
-        yield from (Refused("$", "limit", text) for text in beyond_limits(schema))
+    if rules.max_size is not None:
+        yield from (Refused("$", "limit", text) for text in _beyond_size(schema, rules.max_size))
 
 
 def _at_root(rules: Dialect, schema: JSON) -> Iterator[Refused]:
@@ -84,8 +84,8 @@ def _in_one(rules: Dialect, item: JSON) -> Iterator[tuple[str, str]]:
             yield "key", f"the property {key[:80]!r} must match {rules.keys}"
     if rules.scalar_enums and any(type(value) not in (str, int, float) for value in item.get("enum") or ()):
         yield "enum", "an enum may list text and numbers only"
-    told: Any = item.get("type")
-    kinds: list[Any] = told if is_list(told) else [told]
+    declared: Any = item.get("type")
+    kinds: list[Any] = declared if is_list(declared) else [declared]
     if rules.needs_items and "array" in kinds and not is_object(item.get("items")):
         yield "array_items", 'an array must say its "items"'
     if rules.linear_patterns and isinstance(item.get("pattern"), str) and has_look_around(item["pattern"]):
@@ -110,3 +110,50 @@ def _strictly(item: JSON, kinds: list[Any]) -> Iterator[tuple[str, str]]:
 def has_look_around(pattern: str) -> bool:
     """Tell whether a pattern needs an engine that goes back."""
     return _LOOK_AROUND.search(pattern) is not None
+
+
+# ---------------------------------------------------------------- how large a schema may be as a whole
+
+
+def _beyond_size(schema: JSON, most: SchemaSize) -> Iterator[str]:
+    """Yield what a schema has too much of."""
+    properties = values = chars = 0
+    for item in each_schema(schema):
+        named: JSON = item.get("properties") or {}
+        listed = _enum_of(item)
+        properties += len(named)
+        values += len(listed)
+        chars += sum(map(len, named)) + sum(map(len, item.get("$defs") or {})) + _chars(listed)
+        chars += len(str(item["const"])) if "const" in item else 0
+        if len(listed) > most.long_enum and _chars(listed) > most.long_enum_chars:
+            yield f"an enum of {len(listed)} values has more than {most.long_enum_chars} characters"
+    for what, count, limit in (
+        ("properties", properties, most.properties),
+        ("enum values", values, most.enum_values),
+        ("characters in names and enum values", chars, most.chars),
+    ):
+        if count > limit:
+            yield f"{count} {what}, more than {limit}"
+
+
+def without_largest_enums(schema: JSON, most: SchemaSize) -> list[JSON]:
+    """Take the largest enums out of the schema, in place, until it is no larger; return where they stood."""
+    taken: list[JSON] = []
+    while any(True for _ in _beyond_size(schema, most)):
+        holders = [item for item in each_schema(schema) if _enum_of(item)]
+        if not holders:
+            break
+        largest = max(holders, key=lambda item: _chars(_enum_of(item)) + 100 * len(_enum_of(item)))
+        taken.append(largest)
+        del largest["enum"]
+    return taken
+
+
+def _enum_of(item: JSON) -> list[JSONValue]:
+    """Return the values of an enum; none where there is no enum."""
+    listed = item.get("enum")
+    return listed if is_list(listed) else []
+
+
+def _chars(values: list[JSONValue]) -> int:
+    return sum(len(value) if isinstance(value, str) else len(str(value)) for value in values)

@@ -1,39 +1,84 @@
-"""Compilation: rewrite one schema, place by place, into what a target takes."""
+"""Schema compiler: one tool's schema as a target takes it, the way back for arguments, and what is lost on the way."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
+from pegboard.core.names import MAX_NAME_CHARS
 from pegboard.model.bounds import COMPILED_PLACES, INLINED_BYTES, UNROLLED_LEVELS
 from pegboard.model.json_types import JSON, JSONValue, is_object
+from pegboard.providers.compile.alternatives import (
+    alternatives,
+    chooser,
+    one_object,
+    only_together,
+    together,
+    union_node,
+)
 from pegboard.providers.compile.arrays import array_node
 from pegboard.providers.compile.descriptions import described, drop
-from pegboard.providers.compile.merging import Tell, merged
+from pegboard.providers.compile.merging import ReportUnmerged, merged
 from pegboard.providers.compile.nodes import Node, Place, Restore, as_text, nullable, written
 from pegboard.providers.compile.objects import object_node
-from pegboard.providers.compile.ref_targets import circular, resolved
-from pegboard.providers.compile.roots import one_object
+from pegboard.providers.compile.references import circular, resolved
+from pegboard.providers.compile.refusals import schema_problems, without_largest_enums
 from pegboard.providers.compile.scalars import container_enum, kinds_of, scalar_node, typed
-from pegboard.providers.compile.strict_limits import without_largest_enums
-from pegboard.providers.compile.unions import alternatives, chooser, only_together, together, union_node
 from pegboard.providers.dialect import Dialect, Effect, Loss, is_annotation
+from pegboard.providers.targets import dialect_of
 
 # They judge a value beside its properties or items; no provider takes them all, and rewriting would change their sense.
-_BESIDE = (
-    "not", "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", "propertyNames", "contains",
-    "minContains", "maxContains", "unevaluatedItems", "$dynamicRef",
-)  # fmt: skip
+_BESIDE = frozenset(
+    "not if then else dependentRequired dependentSchemas dependencies propertyNames contains minContains maxContains "
+    "unevaluatedItems $dynamicRef".split()
+)
+
+
+class Rewritten(NamedTuple):
+    """A schema for one target. `restore` is `None` where arguments are the tool's own already."""
+
+    schema: JSON
+    losses: tuple[Loss, ...] = ()
+    restore: Restore | None = None
+
+
+def rewritten(target: str, schema: JSON) -> Rewritten:
+    """Return the schema for a target. One that breaks none of its rules goes out as it was declared.
+
+    Pure: equal schemas give equal bytes.
+
+    Raises:
+        DefinitionError: an unknown target.
+    """
+    dialect = dialect_of(target)
+    if next(schema_problems(dialect, schema), None) is None:
+        return Rewritten(schema)
+    compiler = SchemaCompiler(schema, dialect)
+    node = compiler.whole()
+    return Rewritten(node.schema, tuple(compiler.losses), node.restore)
+
+
+def target_name(target: str, wire_name: str, qualified_id: str) -> str:
+    """Return the name for a target: the wire name, or where the target cannot carry it, one with a hash tail.
+
+    Raises:
+        DefinitionError: an unknown target.
+    """
+    if re.fullmatch(dialect_of(target).names, wire_name):
+        return wire_name
+    tail = hashlib.sha256(qualified_id.encode()).hexdigest()[:8]
+    return f"_{wire_name}"[: MAX_NAME_CHARS - 9] + f"_{tail}"
 
 
 @dataclass
-class Compilation:
-    """The rewriting of one schema for one target: what was lost, and the definitions that contain themselves."""
+class SchemaCompiler:
+    """The rewriting of one schema for one target, place by place: what was lost, and what contains itself."""
 
     root: JSON
     dialect: Dialect
@@ -54,8 +99,8 @@ class Compilation:
         definitions = self.definitions()
         if definitions:
             node.schema["$defs"] = definitions
-        if self.dialect.is_strict:
-            for taken in without_largest_enums(node.schema):
+        if self.dialect.max_size is not None:
+            for taken in without_largest_enums(node.schema, self.dialect.max_size):
                 self.lose(Place(), "enum", "widened", f"{written(taken)[:80]} had an enum too large for the target")
         return node
 
@@ -82,9 +127,12 @@ class Compilation:
             if self._keeps_circles:
                 return self._definition(ref, schema, place)
             if place.trail.count(ref) >= UNROLLED_LEVELS:
-                found = resolved(self.root, ref)
-                cut = found if is_object(found) else {}
-                return self._cut(cut, place, f"{ref!r} contains itself; {UNROLLED_LEVELS} levels are described")
+                target = resolved(self.root, ref)
+                return self._cut(
+                    target if is_object(target) else {},
+                    place,
+                    f"{ref!r} contains itself; {UNROLLED_LEVELS} levels are described",
+                )
         core, words, place = self._opened(schema, place)
         notes: list[str] = []
         return self._worded(self._plain(core, place, notes), words, place, notes)
@@ -96,9 +144,8 @@ class Compilation:
             ref: Any = schema.get("$ref")
             parts: list[JSONValue] = []
             if isinstance(ref, str):
-                found = self._followed(ref, place)
+                parts.append(self._followed(ref, place))
                 place = place._replace(trail=(*place.trail, ref))
-                parts.append(found)
             parts.extend(schema.get("allOf") or ())
             whole: JSON = {}
             for part in parts:
@@ -112,25 +159,25 @@ class Compilation:
                             "additionalProperties": own.get("additionalProperties", own["unevaluatedProperties"]),
                         }
                         del own["unevaluatedProperties"]
-                    whole = merged(whole, own, self._tell(place))
+                    whole = merged(whole, own, self._unmerged(place))
                 elif part is False:
                     self.lose(place, "allOf", "widened", "nothing fits one of its parts")
-            schema = merged(whole, beside, self._tell(place))
+            schema = merged(whole, beside, self._unmerged(place))
         return schema, place
 
     def _followed(self, ref: str, place: Place) -> JSONValue:
         """Return what a reference points at; where that would never end or be too much, only its type."""
-        found = resolved(self.root, ref)
+        target = resolved(self.root, ref)
         if ref not in self._sizes:
-            self._sizes[ref] = 16 + len(orjson.dumps(found))
+            self._sizes[ref] = 16 + len(orjson.dumps(target))
         self._inlined += self._sizes[ref]
-        if found is not None and place.trail.count(ref) <= UNROLLED_LEVELS and self._inlined <= INLINED_BYTES:
-            return found
+        if target is not None and place.trail.count(ref) <= UNROLLED_LEVELS and self._inlined <= INLINED_BYTES:
+            return target
         self.lose(place, "$ref", "widened", f"{ref!r} cannot be followed here")
-        kind: Any = found.get("type") if is_object(found) else None
+        kind: Any = target.get("type") if is_object(target) else None
         return {} if kind is None else {"type": kind}
 
-    def _tell(self, place: Place) -> Tell:
+    def _unmerged(self, place: Place) -> ReportUnmerged:
         return lambda key: self.lose(place, key, "widened", f"two {key!r} cannot be said at once; the first one is")
 
     def _opened(self, schema: JSON, place: Place) -> tuple[JSON, JSON, Place]:
@@ -140,7 +187,7 @@ class Compilation:
         core = {key: value for key, value in flat.items() if key not in words and key not in ("$defs", "definitions")}
         if "const" in core:
             constant = core.pop("const")
-            core = merged({"enum": [constant]}, core, self._tell(place))
+            core = merged({"enum": [constant]}, core, self._unmerged(place))
         return core, words, place
 
     def _plain(self, core: JSON, place: Place, notes: list[str]) -> Node:
@@ -162,8 +209,8 @@ class Compilation:
         nodes = [self._of_kind(typed(core, kind), place, notes) for kind in solid or ["null"]]
         if len(nodes) == 1:
             return nullable(nodes[0]) if "null" in kinds and solid else nodes[0]
-        made = Node({"anyOf": [node.schema for node in nodes]}, chooser(nodes, self.definitions))
-        return nullable(made) if "null" in kinds else made
+        union = Node({"anyOf": [node.schema for node in nodes]}, chooser(nodes, self.definitions))
+        return nullable(union) if "null" in kinds else union
 
     def _of_kind(self, core: JSON, place: Place, notes: list[str]) -> Node:
         for keyword in _BESIDE:
@@ -183,21 +230,21 @@ class Compilation:
 
     def _worded(self, node: Node, words: JSON, place: Place, notes: list[str]) -> Node:
         """Return the node with its words: as keywords where the target takes them, else in the description."""
-        kept: JSON = {}
+        hints: JSON = {}
         for keyword, value in words.items():
             if keyword in ("title", "description"):
                 continue
             is_same = node.restore is None or not isinstance(value, dict | list)
             is_default = keyword in ("default", "example", "examples")
             if self.dialect.takes(keyword) and not (is_default and not is_same) and not keyword.startswith("$"):
-                kept[keyword] = value
+                hints[keyword] = value
             elif keyword == "default" and value is None:
                 # What is left out says as much.
                 continue
             else:
                 drop(self, place, keyword, value, notes)
-        made = described(node, words, notes)
-        return Node({**made.schema, **kept}, made.restore)
+        node = described(node, words, notes)
+        return Node({**node.schema, **hints}, node.restore)
 
     # -- what contains itself
 
@@ -218,13 +265,13 @@ class Compilation:
             taken = {name for name, _ in self._definitions.values()}
             node = Node({})
             self._definitions[ref] = (_free_name(ref, taken), node)
-            found = resolved(self.root, ref)
-            core, words, inner = self._opened(found if is_object(found) else {}, Place(place.steps, (ref,), 1))
+            target = resolved(self.root, ref)
+            core, words, inner = self._opened(target if is_object(target) else {}, Place(place.steps, (ref,), 1))
             notes: list[str] = []
-            made = self._worded(self._plain(core, inner, notes), words, inner, notes)
-            node.schema, node.restore = made.schema, made.restore
-        name, kept = self._definitions[ref]
-        return Node({"$ref": f"#/$defs/{name}"}, _later(lambda: kept.restore))
+            compiled = self._worded(self._plain(core, inner, notes), words, inner, notes)
+            node.schema, node.restore = compiled.schema, compiled.restore
+        name, definition = self._definitions[ref]
+        return Node({"$ref": f"#/$defs/{name}"}, _later(lambda: definition.restore))
 
     def _cut(self, schema: JSON, place: Place, why: str) -> Node:
         self.lose(place, "$ref", "widened", why)
@@ -242,9 +289,9 @@ def _free_name(ref: str, taken: set[str]) -> str:
     return next(name for name in (bare, *numbered) if name not in taken)
 
 
-def _later(way: Callable[[], Restore | None]) -> Restore:
+def _later(restore_of: Callable[[], Restore | None]) -> Restore:
     def restore(value: JSONValue) -> JSONValue:
-        found = way()
-        return value if found is None else found(value)
+        known = restore_of()
+        return value if known is None else known(value)
 
     return restore

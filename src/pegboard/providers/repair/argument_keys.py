@@ -1,4 +1,4 @@
-"""Keys: which property a key was meant to be."""
+"""Argument keys: which property a key was meant to be."""
 
 from __future__ import annotations
 

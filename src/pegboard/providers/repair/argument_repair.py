@@ -1,4 +1,4 @@
-"""Repair: the part of the arguments stage that is asked when arguments were refused.
+"""Argument repair: the part of the arguments stage that is asked when arguments were refused.
 
 It changes nothing itself that counts: what it makes is judged by the same stage as any other arguments.
 """
@@ -38,25 +38,25 @@ def repair(call: Call, judge: Callable[[object], JSON]) -> bool:
         if size > REPAIRED_BYTES:
             return False
         aliases = call.entry.spec.aliases
-        found = mended(call.plan.arguments, unaliased(whole, aliases) if aliases else whole, aliases, size=size)
-        if found is None:
+        result = mended(call.plan.arguments, unaliased(whole, aliases) if aliases else whole, aliases, size=size)
+        if result is None:
             return False
-        call.args = judge(found.args)
+        call.args = judge(result.args)
     except (CallError, orjson.JSONEncodeError):
         return False
-    told = [item._asdict() for item in (*repairs, *found.repairs)]
-    call.warnings = {**(call.warnings or {}), "repaired": told}
+    listed = [item._asdict() for item in (*repairs, *result.repairs)]
+    call.warnings = {**(call.warnings or {}), "repaired": listed}
     return True
 
 
-def _read(given: object) -> tuple[JSON | None, tuple[Repair, ...]]:
+def _read(arguments: object) -> tuple[JSON | None, tuple[Repair, ...]]:
     """Return the arguments as an object, also where they came as text in text; `None` where there is none."""
-    if isinstance(given, Mapping):
-        return dict(cast("JSON", given)), ()
-    if not isinstance(given, str | bytes):
+    if isinstance(arguments, Mapping):
+        return dict(cast("JSON", arguments)), ()
+    if not isinstance(arguments, str | bytes):
         return None, ()
-    repairs: tuple[Repair, ...] = () if isinstance(given, bytes) else (Repair("$", "json_in_text"),)
-    value: Any = given.decode("utf-8", "replace") if isinstance(given, bytes) else given
+    repairs: tuple[Repair, ...] = () if isinstance(arguments, bytes) else (Repair("$", "json_in_text"),)
+    value: Any = arguments.decode("utf-8", "replace") if isinstance(arguments, bytes) else arguments
     for _ in range(2):
         bare = unfenced(value)
         if bare != value:

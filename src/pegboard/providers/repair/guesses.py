@@ -18,9 +18,16 @@ from pegboard.providers.repair.text_forms import NotJSON, looks_structured, unfe
 Kind = jsonschema_rs.ValidationErrorKind
 Steps = list[str | int]
 What = Literal[
-    "json_in_text", "number_in_text", "boolean_in_text", "null_in_text", "code_fence", "single_value", "letter_case",
-    "key_name", "null_for_absent",
-]  # fmt: skip
+    "json_in_text",
+    "number_in_text",
+    "boolean_in_text",
+    "null_in_text",
+    "code_fence",
+    "single_value",
+    "letter_case",
+    "key_name",
+    "null_for_absent",
+]
 
 
 class Repair(NamedTuple):
@@ -53,16 +60,16 @@ def guesses(error: Any, args: JSON, compiled: Compiled, aliases: Mapping[str, st
         case Kind.Required(property=name):
             own = _declared(error, compiled)
             strays = [key for key in islice(value, GUESSED_KEYS) if key not in own]
-            found = meant(name, strays)
-            if found is not None:
-                yield _renamed(args, steps, found, name)
+            stray = meant(name, strays)
+            if stray is not None:
+                yield _renamed(args, steps, stray, name)
         case Kind.AdditionalProperties(unexpected=names) | Kind.UnevaluatedProperties(unexpected=names):
             own = _declared(error, compiled)
             known = {name: name for name in own} | ({} if steps else dict(aliases))
             for key in names[:GUESSED_KEYS]:
-                found = meant(key, known)
-                if found is not None and known[found] not in value:
-                    yield _renamed(args, steps, key, known[found])
+                near = meant(key, known)
+                if near is not None and known[near] not in value:
+                    yield _renamed(args, steps, key, known[near])
         case _:
             pass
     if value is None and steps and isinstance(steps[-1], str):
@@ -71,9 +78,9 @@ def guesses(error: Any, args: JSON, compiled: Compiled, aliases: Mapping[str, st
 
 def _retyped(value: JSONValue, types: list[str], args: JSON, steps: Steps) -> Iterator[Guess]:
     if isinstance(value, str):
-        found = value_in(value)
-        if found is not NotJSON and _fits(found, types):
-            yield _put(args, steps, found, _what(value, found))
+        parsed = value_in(value)
+        if parsed is not NotJSON and _fits(parsed, types):
+            yield _put(args, steps, parsed, _what(value, parsed))
         if unfenced(value) == value and looks_structured(value):
             # Broken JSON is no single value of a list.
             return
@@ -81,14 +88,14 @@ def _retyped(value: JSONValue, types: list[str], args: JSON, steps: Steps) -> It
         yield _put(args, steps, [value], "single_value")
 
 
-def _what(text: str, found: JSONValue) -> What:
+def _what(text: str, parsed: JSONValue) -> What:
     if unfenced(text) != text:
         return "code_fence"
-    if is_object(found) or is_list(found):
+    if is_object(parsed) or is_list(parsed):
         return "json_in_text"
-    if found is None:
+    if parsed is None:
         return "null_in_text"
-    return "boolean_in_text" if isinstance(found, bool) else "number_in_text"
+    return "boolean_in_text" if isinstance(parsed, bool) else "number_in_text"
 
 
 def _fits(value: JSONValue, types: list[str]) -> bool:
@@ -116,9 +123,9 @@ def _listed(value: JSONValue, options: list[Any], args: JSON, steps: Steps) -> I
     same = [option for option in texts if _letters(option) == _letters(value)]
     if len(same) == 1:
         yield _put(args, steps, same[0], "letter_case")
-    found = value_in(value)
+    parsed = value_in(value)
     for option in options:
-        if option == found and type(option) is type(found) and not isinstance(option, str):
+        if option == parsed and type(option) is type(parsed) and not isinstance(option, str):
             yield _put(args, steps, option, _what(value, option))
 
 
@@ -128,11 +135,11 @@ def _letters(text: str) -> str:
 
 def _declared(error: Any, compiled: Compiled) -> set[str]:
     """Return the properties that the schema of a faulty object names."""
-    found: Any = compiled.schema
+    holder: Any = compiled.schema
     for step in error.schema_path[:-1]:
-        found = found[step] if is_object(found) and step in found else found[int(step)] if is_list(found) else {}
+        holder = holder[step] if is_object(holder) and step in holder else holder[int(step)] if is_list(holder) else {}
     names: set[str] = set()
-    stack: list[JSONValue] = [found]
+    stack: list[JSONValue] = [holder]
     while stack:
         item = stack.pop()
         if is_object(item):
@@ -152,24 +159,24 @@ def _at(args: JSON, steps: Steps) -> Any:
 
 
 def _put(args: JSON, steps: Steps, value: JSONValue, what: What) -> Guess:
-    made = value
+    changed = value
     if steps:
-        made = copy.deepcopy(args)
-        _at(made, steps[:-1])[steps[-1]] = value
-    return Guess(made, steps, Repair(json_path(steps), what))
+        changed = copy.deepcopy(args)
+        _at(changed, steps[:-1])[steps[-1]] = value
+    return Guess(changed, steps, Repair(json_path(steps), what))
 
 
 def _renamed(args: JSON, steps: Steps, key: str, name: str) -> Guess:
-    made = copy.deepcopy(args)
-    holder: JSON = _at(made, steps)
+    changed = copy.deepcopy(args)
+    holder: JSON = _at(changed, steps)
     # In its old place among the others.
     entries = [(name if old == key else old, value) for old, value in holder.items()]
     holder.clear()
     holder.update(entries)
-    return Guess(made, [*steps, name], Repair(json_path([*steps, name]), "key_name"))
+    return Guess(changed, [*steps, name], Repair(json_path([*steps, name]), "key_name"))
 
 
 def _removed(args: JSON, steps: Steps) -> Guess:
-    made = copy.deepcopy(args)
-    del _at(made, steps[:-1])[steps[-1]]
-    return Guess(made, steps, Repair(json_path(steps), "null_for_absent"), is_careful=True)
+    changed = copy.deepcopy(args)
+    del _at(changed, steps[:-1])[steps[-1]]
+    return Guess(changed, steps, Repair(json_path(steps), "null_for_absent"), is_careful=True)

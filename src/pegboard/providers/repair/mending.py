@@ -124,9 +124,9 @@ def _is_better(error: Any, before: list[Any], after: list[Any], guess: Guess) ->
 def _fault(error: Any) -> Fault:
     match error.kind:
         case Kind.Required(property=name):
-            told = str(name)
+            rule = str(name)
         case Kind.AdditionalProperties(unexpected=names) | Kind.UnevaluatedProperties(unexpected=names):
-            told = "\0".join(names)
+            rule = "\0".join(names)
         case _:
-            told = ""
-    return error.kind.name, tuple(error.instance_path), told
+            rule = ""
+    return error.kind.name, tuple(error.instance_path), rule

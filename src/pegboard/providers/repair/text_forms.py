@@ -1,4 +1,4 @@
-"""Text: what a text says when it is read as JSON, as a model may have meant it."""
+"""Text forms: what a text says when it is read as JSON, as a model may have meant it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def unfenced(text: str) -> str:
     """Return the text inside a Markdown code fence; text that is not fenced as it is."""
     if len(text) > REPAIRED_FENCE_CHARS or not text.lstrip().startswith("```"):
         return text
-    found = _FENCED.fullmatch(text)
-    return text if found is None else found[1].strip()
+    fenced = _FENCED.fullmatch(text)
+    return text if fenced is None else fenced[1].strip()
 
 
 def value_in(text: str) -> JSONValue | type[NotJSON]:
@@ -32,10 +32,10 @@ def value_in(text: str) -> JSONValue | type[NotJSON]:
     if bare.lower() in _WORDS:
         return _WORDS[bare.lower()]
     try:
-        found = parse_json(bare)
+        value = parse_json(bare)
     except CallError:
         return NotJSON
-    return int(found) if isinstance(found, float) and found.is_integer() and abs(found) < 1 << 53 else found
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1 << 53 else value
 
 
 def looks_structured(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Refs: find what a `$ref` points at, the schemas inside a schema, and which references go round in circles."""
+"""References: find what a `$ref` points at, the schemas inside a schema, and which references go round in circles."""
 
 from __future__ import annotations
 
@@ -11,9 +11,17 @@ from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 _BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _LISTED = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SINGLE = (
-    "items", "additionalProperties", "unevaluatedProperties", "unevaluatedItems", "contains", "propertyNames", "not",
-    "if", "then", "else",
-)  # fmt: skip
+    "items",
+    "additionalProperties",
+    "unevaluatedProperties",
+    "unevaluatedItems",
+    "contains",
+    "propertyNames",
+    "not",
+    "if",
+    "then",
+    "else",
+)
 
 
 def inner_schemas(schema: JSON) -> Iterator[tuple[tuple[str | int, ...], JSONValue]]:
@@ -34,19 +42,20 @@ def resolved(root: JSON, ref: str) -> JSONValue:
     if not ref.startswith("#"):
         return None
     if ref != "#" and not ref.startswith("#/"):
-        return next((item for item in _all(root) if item.get("$anchor") == ref[1:]), None)
-    found: Any = root
+        return next((item for item in each_schema(root) if item.get("$anchor") == ref[1:]), None)
+    target: Any = root
     for step in [part.replace("~1", "/").replace("~0", "~") for part in unquote(ref[1:]).split("/")[1:]]:
-        if is_object(found) and step in found:
-            found = found[step]
-        elif is_list(found) and step.isdigit() and int(step) < len(found):
-            found = found[int(step)]
+        if is_object(target) and step in target:
+            target = target[step]
+        elif is_list(target) and step.isdigit() and int(step) < len(target):
+            target = target[int(step)]
         else:
             return None
-    return cast("object", found) if is_object(found) or isinstance(found, bool) else None
+    return cast("object", target) if is_object(target) or isinstance(target, bool) else None
 
 
-def _all(schema: JSON) -> Iterator[JSON]:
+def each_schema(schema: JSONValue) -> Iterator[JSON]:
+    """Yield a schema and all inside it."""
     stack: list[JSONValue] = [schema]
     while stack:
         item = stack.pop()
@@ -79,7 +88,7 @@ def circular(root: JSON, *, always: bool = False) -> frozenset[str]:
     """
     leads: dict[str, frozenset[str]] = {}
     of_target: dict[int, frozenset[str]] = {}
-    open_refs = [item["$ref"] for item in _all(root) if isinstance(item.get("$ref"), str)]
+    open_refs = [item["$ref"] for item in each_schema(root) if isinstance(item.get("$ref"), str)]
     while open_refs:
         ref = open_refs.pop()
         if ref in leads:
@@ -95,14 +104,14 @@ def circular(root: JSON, *, always: bool = False) -> frozenset[str]:
 
 def _without_ends(leads: Mapping[str, frozenset[str]], *, backwards: bool = False) -> dict[str, frozenset[str]]:
     """Return the references that go on for ever; with `backwards`, that can be come to for ever."""
-    onward: dict[str, set[str]] = {ref: {to for to in found if to in leads} for ref, found in leads.items()}
+    onward: dict[str, set[str]] = {ref: {to for to in refs if to in leads} for ref, refs in leads.items()}
     behind: dict[str, set[str]] = {ref: set() for ref in leads}
-    for ref, found in onward.items():
-        for to in found:
+    for ref, refs in onward.items():
+        for to in refs:
             behind[to].add(ref)
     if backwards:
         onward, behind = behind, onward
-    left = {ref: len(found) for ref, found in onward.items()}
+    left = {ref: len(refs) for ref, refs in onward.items()}
     ends = [ref for ref, count in left.items() if count == 0]
     while ends:
         end = ends.pop()

@@ -1,4 +1,4 @@
-"""Target: the list of a view in one target's form, as values or as bytes, and a model's arguments back."""
+"""Exporter: the list of a view in one target's form, as values or as bytes, and a model's arguments back."""
 
 from __future__ import annotations
 
@@ -15,26 +15,28 @@ from pegboard.model.bounds import PROVIDER_LISTS
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.tool import ToolEntry
-from pegboard.providers.compile import Rewritten, dialect, rewritten, target_name
+from pegboard.providers.compile import Rewritten, rewritten, target_name
+from pegboard.providers.targets import dialect_of
 
-Draw = Callable[[ToolEntry, str, JSON], JSON]
+# A tool, with the name and the schema that the target takes, in the target's form.
+WireForm = Callable[[ToolEntry, str, JSON], JSON]
 
 
 _Lists = BoundedCache[Any, tuple[tuple[ToolEntry, ...], bytes]]
 
 
-class _Drawn(NamedTuple):
+class _ExportedTool(NamedTuple):
     """One tool for one target."""
 
     as_json: bytes
     schema: Rewritten
 
 
-class Target:
-    """One target: how it wants a tool. Bytes are kept per tool and per visible set, for the life of a snapshot."""
+class Exporter:
+    """What makes the lists of one target. Bytes are kept per tool and per visible set, for the life of a snapshot."""
 
-    def __init__(self, name: str, draw: Draw) -> None:
-        self.name, self._draw = name, draw
+    def __init__(self, name: str, wire_form: WireForm) -> None:
+        self.name, self._wire_form = name, wire_form
 
     def __call__(self, view: View) -> list[JSON]:
         """Return the visible tools as values; yours to change."""
@@ -45,8 +47,8 @@ class Target:
         snapshot = view.snapshot
         tools = view.tools(within=snapshot)
         # A list that nothing changed for this caller is the snapshot's own: one id stands for all of it.
-        is_kept = tools is snapshot.selected(view.selection, view.ctx.policy)
-        key = (self.name, id(tools) if is_kept else tuple(map(id, tools)))
+        is_shared = tools is snapshot.selected(view.selection, view.ctx.policy)
+        key = (self.name, id(tools) if is_shared else tuple(map(id, tools)))
         lists: _Lists = snapshot.cache.setdefault("lists", BoundedCache(max_entries=PROVIDER_LISTS))
         cached = lists.get(key)
         if cached is not None:
@@ -59,14 +61,14 @@ class Target:
 
     def tool_bytes(self, entry: ToolEntry, snapshot: Snapshot) -> bytes:
         """Return one tool as JSON."""
-        return self._drawn(entry, snapshot).as_json
+        return self._exported(entry, snapshot).as_json
 
     def report(self, view: View) -> list[JSON]:
         """Return what is lost of the visible tools, in their order."""
         return [
             {"tool": entry.wire_name, **loss._asdict()}
             for entry in view.tools()
-            for loss in self._drawn(entry, view.snapshot).schema.losses
+            for loss in self._exported(entry, view.snapshot).schema.losses
         ]
 
     def wire_name(self, view: View, name: str) -> str:
@@ -85,20 +87,20 @@ class Target:
                 args = parse_json(text)
             except CallError:
                 return text
-        restore = self._drawn(entry, view.snapshot).schema.restore
+        restore = self._exported(entry, view.snapshot).schema.restore
         return args if restore is None else restore(args)
 
-    def _drawn(self, entry: ToolEntry, snapshot: Snapshot) -> _Drawn:
+    def _exported(self, entry: ToolEntry, snapshot: Snapshot) -> _ExportedTool:
         key = (self.name, entry.qualified_id)
-        is_kept = snapshot.owns(entry)
-        found: _Drawn | None = snapshot.cache.get(key) if is_kept else None
-        if found is None:
+        is_shared = snapshot.owns(entry)
+        exported: _ExportedTool | None = snapshot.cache.get(key) if is_shared else None
+        if exported is None:
             schema = rewritten(self.name, entry.spec.input_schema)
-            drawn = self._draw(entry, self._name(entry, snapshot), schema.schema)
-            found = _Drawn(orjson.dumps(drawn), schema)
-            if is_kept:
-                snapshot.cache[key] = found
-        return found
+            as_value = self._wire_form(entry, self._name(entry, snapshot), schema.schema)
+            exported = _ExportedTool(orjson.dumps(as_value), schema)
+            if is_shared:
+                snapshot.cache[key] = exported
+        return exported
 
     def _name(self, entry: ToolEntry, snapshot: Snapshot) -> str:
         key = ("names", self.name)
@@ -123,12 +125,12 @@ class Target:
         return names
 
 
-class Targets(dict[str, Target]):
-    """The targets by name; one that is not there comes with the names of those that are."""
+class Exporters(dict[str, Exporter]):
+    """The exporters by target; asking for one that is not there tells those that are."""
 
-    def __init__(self, *targets: Target) -> None:
-        super().__init__((target.name, target) for target in targets)
+    def __init__(self, *exporters: Exporter) -> None:
+        super().__init__((exporter.name, exporter) for exporter in exporters)
 
-    def __missing__(self, name: str) -> Target:
-        dialect(name)
+    def __missing__(self, name: str) -> Exporter:
+        dialect_of(name)
         raise KeyError(name)

@@ -1,0 +1,28 @@
+"""Targets: what tools may be exported to, by name, and the dialect of each."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pegboard.core.names import nearest
+from pegboard.model.error import DefinitionError
+from pegboard.providers.anthropic import ANTHROPIC
+from pegboard.providers.dialect import Dialect
+from pegboard.providers.gemini import GEMINI
+from pegboard.providers.mcp import MCP
+from pegboard.providers.openai import OPENAI, OPENAI_STRICT
+
+DIALECTS: Final = {dialect.name: dialect for dialect in (OPENAI, OPENAI_STRICT, ANTHROPIC, GEMINI, MCP)}
+TARGETS: Final = tuple(DIALECTS)
+
+
+def dialect_of(target: str) -> Dialect:
+    """Return the dialect of a target.
+
+    Raises:
+        DefinitionError: there is no such target.
+    """
+    dialect = DIALECTS.get(target)
+    if dialect is None:
+        raise DefinitionError(f"Unknown export target {target!r}.{nearest(target, DIALECTS, label='Targets')}")
+    return dialect
