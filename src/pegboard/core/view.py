@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
+from pegboard.core.declarations import Mirror
 from pegboard.core.judge import Selection, decide_entry, dynamic_code, static_code, undeclared, without_builder
 from pegboard.core.names import nearest_one
 from pegboard.core.registry import Kind, Registry
@@ -121,11 +122,13 @@ class View:
         names: list[str] = []
         for entry in self._unbuilt():
             names.extend(self._full_names(entry.spec.full_names, entry.wire_name, server))
-        mirrors = self._parts.registry.mirrors if self._parts.kind == "tools" else {}
-        for name, mirror in mirrors.items():
+        for name, mirror in self._mirrors().items():
             if self.selection.include is None or not set(self.selection.include).isdisjoint(mirror.groups):
                 names.extend(self._full_names(mirror.full_names, name, None))
         return list(dict.fromkeys(names))
+
+    def _mirrors(self) -> Mapping[str, Mirror]:
+        return self._parts.registry.mirrors if self._parts.kind == "tools" else {}
 
     def _unbuilt(self) -> Iterator[ToolEntry]:
         """Yield the visible tools as far as that can be told without running a builder."""

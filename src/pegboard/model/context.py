@@ -195,7 +195,8 @@ def sharing_answers(kind: type[C], origin: ToolContext, **fields: Any) -> C:
 
     For those who run calls; `dataclasses.replace` makes a context that asks anew.
     """
-    return kind(answers_of=origin, **fields)
+    make: Any = kind
+    return make(answers_of=origin, **fields)
 
 
 def context_fields(kind: type[ToolContext]) -> frozenset[str]:
