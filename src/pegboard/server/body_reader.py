@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import orjson
 
@@ -112,14 +112,13 @@ def quickly_read(body: bytes) -> JSON | None:
 
 def _keys(value: JSON) -> int:
     """Count the keys of an object and of those in it; anything but that and plain scalars makes the count wrong."""
-    count, waiting = 0, list[Any]((value,))
+    count, waiting = 0, [value]
     while waiting:
         item = waiting.pop()
-        if type(item) is not dict:
+        if type(item) is not dict:  # pyright: ignore[reportUnnecessaryComparison] - what is in it may be anything
             return -_MANY
-        members = cast("JSON", item)
-        count += len(members)
-        waiting += [inner for inner in members.values() if type(inner) not in _SCALARS]
+        count += len(item)
+        waiting += [inner for inner in item.values() if type(inner) not in _SCALARS]
     return count
 
 
