@@ -1,14 +1,21 @@
 """Contexts: what a call gets, what a child may change, what can be asked of the client."""
 
+import ast
 import gc
 import weakref
 from collections.abc import Mapping
 from dataclasses import FrozenInstanceError, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pegboard import CallBudget, CallContext, CallError, Catalog, DefinitionError, Policy, ToolContext
+from pegboard.model import context as context_module
+from pegboard.model.caller import Caller
+from pegboard.model.context import context_fields
+from pegboard.model.host import Host
+from pegboard.model.request import Request
 from tests.core.parts import ANN, Recorder, kind_of, one_tool
 
 
@@ -180,3 +187,48 @@ async def test_what_a_call_holds_is_freed_with_it_and_not_by_the_next_collection
         assert [ref() for ref in held] == [None] * 3
     finally:
         gc.enable()
+
+
+def test_the_flat_fields_that_type_checkers_see_are_those_that_there_are() -> None:
+    tree = ast.parse(Path(context_module.__file__).read_text(encoding="utf-8"))
+    faces = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == "_Face"]
+    seen = {
+        item.target.id
+        for item in faces[0].body
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
+    }
+    assert seen == context_fields(ToolContext)
+    assert all(hasattr(ToolContext(), name) for name in seen)
+
+
+def test_a_context_is_made_of_three_values_and_copied_by_its_flat_fields() -> None:
+    caller, host = Caller(user_id="ann"), Host(settings={"lang": "de"})
+    ctx = Desk(caller=caller, host=host, request=Request("r1"), plan="pro")  # type: ignore[call-arg]
+    assert (ctx.caller, ctx.host, ctx.request_id, ctx.budget, ctx.plan) == (caller, host, "r1", None, "pro")
+    copied = replace(ctx, space_id="s1", deadline=3.0)
+    assert (copied.user_id, copied.space_id, copied.deadline, copied.plan) == ("ann", "s1", 3.0, "pro")
+    assert copied.host is host
+    assert (replace(ctx, plan="free").memo is ctx.memo, replace(ctx).memo is ctx.memo) == (False, False)
+    assert hash(caller) == hash(Caller(user_id="ann"))
+    with pytest.raises(TypeError, match="usr"):
+        ToolContext(usr="ann")  # type: ignore[call-arg]
+    with pytest.raises(DefinitionError, match="wrap it"):
+        Host(secrets={"key": "plain"})  # type: ignore[dict-item]
+
+
+async def test_calls_inside_a_call_ask_nothing_anew_and_their_events_go_on() -> None:
+    asked: list[str] = []
+    recorder = Recorder()
+    inner = one_tool(available=lambda ctx: not asked.append("asked"))
+
+    async def work(call: CallContext, args: Any) -> Any:
+        within = call.plain().inside(host=call.host, request=call.request._replace(parent_call=call.call_id))
+        return (await inner.view(within).call("echo")).text
+
+    outer = one_tool(work, available=lambda ctx: not asked.append("outer"))
+    ctx = Desk(plan="pro", callbacks=recorder)
+    assert inner.view(ctx).names() == ["echo"]
+    await outer.view(ctx).call("echo")
+    assert asked == ["asked", "outer"]
+    assert [event.seq for event in recorder.events] == [0, 1, 2, 3]
+    assert recorder.events[1].parent_call_id == recorder.events[0].call_id
