@@ -22,7 +22,7 @@ def declared(fields: Mapping[str, FieldSpec], aliases: Mapping[str, str]) -> Ite
     for name, field in fields.items():
         yield ParameterName(name)
         yield from (ParameterName(alias, name) for alias in field.aliases)
-    yield from (ParameterName(alias, said) for alias, said in aliases.items())
+    yield from (ParameterName(alias, target) for alias, target in aliases.items())
 
 
 def resolve(items: Iterable[ParameterName], *, where: str) -> dict[str, str]:
@@ -34,28 +34,28 @@ def resolve(items: Iterable[ParameterName], *, where: str) -> dict[str, str]:
     listed = list(items)
     every = {item.name for item in listed if item.stands_for is None}
     chain = {item.name: item.stands_for for item in listed if item.stands_for is not None and item.name not in every}
-    made: dict[str, str] = {}
+    aliases: dict[str, str] = {}
     so_far: set[str] = set()
     faults: list[str] = []
-    for name, said in listed:
-        target = None if said is None else _followed(said, chain, every)
-        if said is None:
-            if name in made:
+    for name, stands_for in listed:
+        target = None if stands_for is None else _followed(stands_for, chain, every)
+        if stands_for is None:
+            if name in aliases:
                 faults.append(f"Cannot define property {name!r} because it is already defined as an alias")
             so_far.add(name)
         elif target is None:
-            faults.append(f"Cannot alias unknown property {said!r}")
+            faults.append(f"Cannot alias unknown property {stands_for!r}")
         elif name == target:
             faults.append(f"Cannot alias property {name!r} to itself")
         elif name in so_far:
             faults.append(f"Cannot alias {name!r} because it is already defined as a property")
-        elif made.get(name, target) != target:
-            faults.append(f"Alias {name!r} already points to property {made[name]!r}")
+        elif aliases.get(name, target) != target:
+            faults.append(f"Alias {name!r} already points to property {aliases[name]!r}")
         else:
-            made[name] = target
+            aliases[name] = target
     if faults:
         raise DefinitionError([Problem(where=where, message=fault) for fault in faults])
-    return made
+    return aliases
 
 
 def _followed(name: str, chain: Mapping[str, str], properties: set[str]) -> str | None:

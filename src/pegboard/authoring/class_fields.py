@@ -12,7 +12,7 @@ from typing import Any, ClassVar, get_args, get_origin
 
 from pegboard.authoring.aliases import ParameterName, published, resolve
 from pegboard.authoring.field import MISSING, FieldSpec
-from pegboard.authoring.json_schema import draw_parameters, parameter
+from pegboard.authoring.json_schema import parameter, parameter_schema
 from pegboard.authoring.signature import docstring, own_hints
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.json_types import JSON
@@ -33,7 +33,7 @@ class ClassFields:
     readable: tuple[tuple[str, str], ...]
     takes_extra: bool
 
-    def fill(self, made: Any, args: JSON, *, coerced: bool = True) -> None:
+    def fill(self, instance: Any, args: JSON, *, coerced: bool = True) -> None:
         """Set an attribute for each parameter and each alias, and `extra`; a missing argument is `None`.
 
         Raises:
@@ -42,23 +42,23 @@ class ClassFields:
         absent = {name: copy.deepcopy(value) for name, value in self.defaults.items() if name not in args}
         values = self.values({**absent, **args}) if coerced else args
         for name in self.names:
-            setattr(made, name, values.get(name))
+            setattr(instance, name, values.get(name))
         for alias, target in self.readable:
-            setattr(made, alias, values.get(target))
-        made.extra = {name: value for name, value in args.items() if name not in self.names}
+            setattr(instance, alias, values.get(target))
+        instance.extra = {name: value for name, value in args.items() if name not in self.names}
 
     def named(self, arguments: JSON) -> JSON:
-        """Return arguments given by hand under the names of their properties.
+        """Return arguments by_property by hand under the names of their properties.
 
         Raises:
             TypeError: one is missing or unknown.
         """
-        given = {self.aliases.get(name, name): value for name, value in arguments.items()}
-        missing = sorted(self.required - set(given))
-        unknown = [] if self.takes_extra else sorted(set(given) - set(self.names))
+        by_property = {self.aliases.get(name, name): value for name, value in arguments.items()}
+        missing = sorted(self.required - set(by_property))
+        unknown = [] if self.takes_extra else sorted(set(by_property) - set(self.names))
         if missing or unknown:
             raise TypeError(f"missing arguments {missing}, unknown arguments {unknown}; there are {list(self.names)}.")
-        return given
+        return by_property
 
 
 def read_class(cls: type, *, base: type, additional: bool | JSON, where: str) -> ClassFields:
@@ -68,23 +68,26 @@ def read_class(cls: type, *, base: type, additional: bool | JSON, where: str) ->
         DefinitionError: fields or aliases that cannot be honoured.
     """
     parameters = _parameters(cls, base, where)
-    drawn = draw_parameters(parameters, where=where)
-    fields = dict(drawn.fields)
-    properties: JSON = drawn.schema["properties"]
+    described = parameter_schema(parameters, where=where)
+    fields = dict(described.fields)
+    properties: JSON = described.schema["properties"]
     for item in parameters:
         if item.is_required:
             properties[item.name] = _not_null(properties[item.name])
-            if not item.said.allow_blank and item.name not in drawn.coerce:
+            if not item.spec.allow_blank and item.name not in described.coerce:
                 _not_blank(properties[item.name])
     aliases = resolve(_declared(cls, base, fields), where=where)
-    schema = published(drawn.schema, fields, aliases)
+    schema = published(described.schema, fields, aliases)
     return ClassFields(
         schema=schema if additional is False else {**schema, "additionalProperties": additional},
-        aliases=aliases, values=drawn.values, names=tuple(fields), takes_extra=additional is not False,
+        aliases=aliases,
+        values=described.values,
+        names=tuple(fields),
+        takes_extra=additional is not False,
         required=frozenset(item.name for item in parameters if item.is_required),
         defaults={name: inner["default"] for name, inner in properties.items() if "default" in inner},
         readable=tuple((alias, target) for alias, target in aliases.items() if not hasattr(base, alias)),
-    )  # fmt: skip
+    )
 
 
 def _parameters(cls: type, base: type, where: str) -> list[Any]:
@@ -92,9 +95,9 @@ def _parameters(cls: type, base: type, where: str) -> list[Any]:
     hints: dict[str, Any] = {}
     for owner in _owners(cls, base):
         hints |= own_hints(owner, where=where)
-    described: dict[str, str] = docstring(cls)[1]
+    descriptions: dict[str, str] = docstring(cls)[1]
     annotated = {name for owner in _owners(cls, base) for name in get_annotations(owner)}
-    found: list[Any] = []
+    parameters: list[Any] = []
     faults = list(_without_annotation(cls, base))
     for name, annotation in hints.items():
         if name not in annotated or name.startswith("_") or ClassVar in (annotation, get_origin(annotation)):
@@ -105,13 +108,13 @@ def _parameters(cls: type, base: type, where: str) -> list[Any]:
         if _is_bare_collection(annotation):
             faults.append((name, "Type is required for a collection"))
             continue
-        default, said = _said_of(cls, base, name)
-        item = parameter(name, annotation, default=default, description=described.get(name, ""))
+        default, spec = _default_of(cls, base, name)
+        item = parameter(name, annotation, default=default, description=descriptions.get(name, ""))
         # A subclass that only changes the default keeps what the field said.
-        found.append(item if said is None else replace(item, said=said))
+        parameters.append(item if spec is None else replace(item, spec=spec))
     if faults:
         raise DefinitionError([Problem(where=where, path=name, message=text) for name, text in faults])
-    return found
+    return parameters
 
 
 def _owners(cls: type, base: type) -> list[type]:
@@ -127,7 +130,7 @@ def _without_annotation(cls: type, base: type) -> Iterator[tuple[str, str]]:
                 yield name, f"Field(…) needs an annotation: {name}: str = Field(…)"
 
 
-def _said_of(cls: type, base: type, name: str) -> tuple[Any, FieldSpec | None]:
+def _default_of(cls: type, base: type, name: str) -> tuple[Any, FieldSpec | None]:
     """Return the nearest default, and the `Field` beneath it where a subclass gave nothing but a new default."""
     default: Any = MISSING
     for owner in cls.__mro__:
@@ -153,15 +156,15 @@ def _is_bare_collection(annotation: Any) -> bool:
 
 def _declared(cls: type, base: type, fields: Mapping[str, FieldSpec]) -> Iterator[ParameterName]:
     """Yield fields and aliases in the order of their declaration: those of the bases first."""
-    told: set[str] = set()
+    seen: set[str] = set()
     for owner in _owners(cls, base):
-        own = [name for name in get_annotations(owner) if name in fields and name not in told]
+        own = [name for name in get_annotations(owner) if name in fields and name not in seen]
         for name in own:
-            told.add(name)
+            seen.add(name)
             yield ParameterName(name)
             yield from (ParameterName(alias, name) for alias in fields[name].aliases)
         aliases: Mapping[str, str] = owner.__dict__.get("own_aliases", {})
-        yield from (ParameterName(alias, said) for alias, said in aliases.items())
+        yield from (ParameterName(alias, target) for alias, target in aliases.items())
 
 
 # ---------------------------------------------------------------- required means present, not null and not blank

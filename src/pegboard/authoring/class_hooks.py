@@ -32,12 +32,12 @@ class Instances:
         known = ctx.scratch.get("instance")
         if known is not None and known[0] is args:
             return known[1]
-        made: Any = object.__new__(self._cls)
-        made.ctx = ctx
-        made.rendered = Rendered()
-        self._fields.fill(made, args, coerced=coerced)
-        ctx.scratch["instance"] = (args, made)
-        return made
+        instance: Any = object.__new__(self._cls)
+        instance.ctx = ctx
+        instance.rendered = Rendered()
+        self._fields.fill(instance, args, coerced=coerced)
+        ctx.scratch["instance"] = (args, instance)
+        return instance
 
 
 # ---------------------------------------------------------------- perform
@@ -61,20 +61,20 @@ def perform_handler(cls: type[Any], instances: Instances, *, write: Callable[[An
         raise DefinitionError(Problem(where=where, message=message))
     wants_call = bool(names) and asks_for_call(method, names[0], where=where)
 
-    def given(ctx: CallContext) -> tuple[object, ...]:
+    def arguments(ctx: CallContext) -> tuple[object, ...]:
         return () if not names else (ctx,) if wants_call else (ctx.plain(),)
 
-    def end(made: Any, returned: object) -> object:
-        result = made.rendered.finished(returned)
+    def end(instance: Any, returned: object) -> object:
+        result = instance.rendered.finished(returned)
         return result if write is None or isinstance(result, ToolResult) else write(result)
 
     async def perform_async(ctx: CallContext, args: JSON) -> object:
-        made = instances.of(ctx, args)
-        return end(made, await made.perform(*given(ctx)))
+        instance = instances.of(ctx, args)
+        return end(instance, await instance.perform(*arguments(ctx)))
 
     def perform(ctx: CallContext, args: JSON) -> object:
-        made = instances.of(ctx, args)
-        return end(made, made.perform(*given(ctx)))
+        instance = instances.of(ctx, args)
+        return end(instance, instance.perform(*arguments(ctx)))
 
     return perform_async if is_async(method) else perform
 
@@ -130,7 +130,7 @@ def _hook(
     # After the call its arguments may be any: an instance is needed all the same, so that these always run.
     coerced = kind not in ("on_error", "on_complete")
 
-    def given(call: HookCall, more: tuple[Any, ...]) -> Iterator[object]:
+    def arguments(call: HookCall, more: tuple[Any, ...]) -> Iterator[object]:
         for name, wants_call in wanted:
             if name == "ctx":
                 yield call.ctx if wants_call else call.ctx.plain()
@@ -138,10 +138,10 @@ def _hook(
                 yield call if name == "call" else more[0]
 
     def run(call: HookCall, *more: Any) -> Any:
-        made = instances.of(call.ctx, call.args, coerced=coerced)
-        rendered: Rendered = made.rendered
+        instance = instances.of(call.ctx, call.args, coerced=coerced)
+        rendered: Rendered = instance.rendered
         seen = len(rendered.blocks)
-        answer = method(made, *given(call, more))
+        answer = method(instance, *arguments(call, more))
         if isinstance(answer, Awaitable):
             return _awaited(rendered, answer, kind, more, seen)  # pyright: ignore[reportUnknownArgumentType] - foreign
         return _settled(rendered, answer, kind, more, seen)

@@ -1,4 +1,4 @@
-"""Rendering: what a class tool says while it works, and the result that this makes."""
+"""Class results: what a class tool says while it works, and the result that this makes."""
 
 from __future__ import annotations
 
@@ -91,22 +91,22 @@ class Rendering:
         Raises:
             TypeError: there is nothing to render.
         """
-        made: list[Content] = []
+        blocks: list[Content] = []
         if text is not None:
-            made.append(TextContent(text))
+            blocks.append(TextContent(text))
         if image is not None:
-            made.append(ImageContent(image, mime_type or "image/png"))
+            blocks.append(ImageContent(image, mime_type or "image/png"))
         if audio is not None:
-            made.append(AudioContent(audio, mime_type or "audio/wav"))
+            blocks.append(AudioContent(audio, mime_type or "audio/wav"))
         if isinstance(resource, str):
-            made.append(ResourceContent(uri, text=resource, mime_type=mime_type))
+            blocks.append(ResourceContent(uri, text=resource, mime_type=mime_type))
         elif resource is not None:
-            made.append(ResourceContent(uri, blob=resource, mime_type=mime_type))
+            blocks.append(ResourceContent(uri, blob=resource, mime_type=mime_type))
         if structured is not NOTHING:
             self.rendered.structured = structured
-        elif not made:
+        elif not blocks:
             raise TypeError("render() needs text=, image=, audio=, resource= or structured=.")
-        self.rendered.blocks.extend(made)
+        self.rendered.blocks.extend(blocks)
 
     def render_resource_link(
         self,

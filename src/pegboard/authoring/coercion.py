@@ -88,12 +88,12 @@ def modern(annotation: Any) -> Any:
         return annotation
     if typing.is_typeddict(annotation):
         hints = typing.get_type_hints(annotation, include_extras=True)
-        kept = {
+        hinted = {
             name: _key(modern(_unmarked(hint)), name in annotation.__required_keys__) for name, hint in hints.items()
         }
-        made = typing_extensions.TypedDict(annotation.__name__, kept)  # pyright: ignore[reportArgumentType, reportGeneralTypeIssues] - made at run time
-        made.__doc__, made.__module__ = annotation.__doc__, annotation.__module__
-        return made
+        modern_type = typing_extensions.TypedDict(annotation.__name__, hinted)  # pyright: ignore[reportArgumentType, reportGeneralTypeIssues] - made at run time
+        modern_type.__doc__, modern_type.__module__ = annotation.__doc__, annotation.__module__
+        return modern_type
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         inner = modern(args[0])

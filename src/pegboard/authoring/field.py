@@ -15,20 +15,41 @@ from pegboard.model.json_types import JSON
 MISSING: Final = object()
 # Python spellings of JSON Schema keywords; every other keyword passes through as it is.
 _SPELLINGS = {
-    "min_length": "minLength", "max_length": "maxLength", "min_items": "minItems", "max_items": "maxItems",
-    "unique_items": "uniqueItems", "multiple_of": "multipleOf", "exclusive_minimum": "exclusiveMinimum",
-    "exclusive_maximum": "exclusiveMaximum", "ge": "minimum", "le": "maximum", "gt": "exclusiveMinimum",
-    "lt": "exclusiveMaximum", "read_only": "readOnly", "write_only": "writeOnly", "prefix_items": "prefixItems",
-    "content_media_type": "contentMediaType", "content_encoding": "contentEncoding", "min_properties": "minProperties",
-    "max_properties": "maxProperties", "property_names": "propertyNames", "pattern_properties": "patternProperties",
-    "additional_properties": "additionalProperties", "min_contains": "minContains", "max_contains": "maxContains",
-}  # fmt: skip
+    "min_length": "minLength",
+    "max_length": "maxLength",
+    "min_items": "minItems",
+    "max_items": "maxItems",
+    "unique_items": "uniqueItems",
+    "multiple_of": "multipleOf",
+    "exclusive_minimum": "exclusiveMinimum",
+    "exclusive_maximum": "exclusiveMaximum",
+    "ge": "minimum",
+    "le": "maximum",
+    "gt": "exclusiveMinimum",
+    "lt": "exclusiveMaximum",
+    "read_only": "readOnly",
+    "write_only": "writeOnly",
+    "prefix_items": "prefixItems",
+    "content_media_type": "contentMediaType",
+    "content_encoding": "contentEncoding",
+    "min_properties": "minProperties",
+    "max_properties": "maxProperties",
+    "property_names": "propertyNames",
+    "pattern_properties": "patternProperties",
+    "additional_properties": "additionalProperties",
+    "min_contains": "minContains",
+    "max_contains": "maxContains",
+}
 # The words of JSON Schema 2020-12: a word that is nearly one of them is a slip, any other is somebody's own.
-_WORDS = frozenset(_SPELLINGS) | frozenset(_SPELLINGS.values()) | frozenset(
-    "type enum const title format pattern minimum maximum examples deprecated items contains properties required "
-    "allOf anyOf oneOf not if then else dependentSchemas dependentRequired unevaluatedItems unevaluatedProperties "
-    "contentSchema description default aliases publish_alias allow_blank".split()
-)  # fmt: skip
+_WORDS = (
+    frozenset(_SPELLINGS)
+    | frozenset(_SPELLINGS.values())
+    | frozenset(
+        "type enum const title format pattern minimum maximum examples deprecated items contains properties required "
+        "allOf anyOf oneOf not if then else dependentSchemas dependentRequired unevaluatedItems unevaluatedProperties "
+        "contentSchema description default aliases publish_alias allow_blank".split()
+    )
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,14 +86,16 @@ def Field(  # noqa: N802 - reads as a class where it is used, like pydantic's
     Raises:
         DefinitionError: a keyword that is misspelled, or whose value is no JSON.
     """
-    said = {_keyword(name): _json(name, value) for name, value in keywords.items()}
+    schema_keywords = {_keyword(name): _json(name, value) for name, value in keywords.items()}
     if description:
-        said["description"] = description
+        schema_keywords["description"] = description
     return FieldSpec(
         default=MISSING if default is ... else default,
         aliases=(aliases,) if isinstance(aliases, str) else tuple(aliases),
-        publish_alias=publish_alias, allow_blank=allow_blank, keywords=said,
-    )  # fmt: skip
+        publish_alias=publish_alias,
+        allow_blank=allow_blank,
+        keywords=schema_keywords,
+    )
 
 
 def _keyword(name: str) -> str:

@@ -31,7 +31,7 @@ def function_entry(fn: Callable[..., Any], options: ToolOptions) -> ToolEntry:
     reading = signature.read_function(fn, where=where)
     spec = options.base_spec(name=_name(fn, options, where), description=reading.description, origin=where)
     returns = reading.returns if options["output"] is None else options["output"]
-    fields = reading.drawing.fields
+    fields = reading.parameters.fields
     aliases = resolve(declared(fields, options["aliases"] or {}), where=where)
     spec = replace(
         spec,
@@ -69,18 +69,18 @@ def _name(fn: Any, options: ToolOptions, where: str) -> str:
     return name
 
 
-def _with_extra(reading: Any, options: ToolOptions, where: str) -> JSON:
+def _with_extra(reading: signature.FunctionSignature, options: ToolOptions, where: str) -> JSON:
     """Return the input schema; `**kwargs` takes further arguments, of its annotation or of `additional_properties`."""
-    schema: JSON = reading.drawing.schema
-    said = options["additional_properties"]
+    schema: JSON = reading.parameters.schema
+    additional = options["additional_properties"]
     if reading.extra is MISSING:
-        if said is not False:
+        if additional is not False:
             message = "additional_properties: the function has no **kwargs to take them."
             raise DefinitionError(Problem(where=where, message=message))
         return schema
-    if said is False:
-        said = {"type": _EXTRA_TYPES[reading.extra]} if reading.extra in _EXTRA_TYPES else True
-    return {**schema, "additionalProperties": said}
+    if additional is False:
+        additional = {"type": _EXTRA_TYPES[reading.extra]} if reading.extra in _EXTRA_TYPES else True
+    return {**schema, "additionalProperties": additional}
 
 
 _EXTRA_TYPES: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
@@ -89,9 +89,9 @@ _EXTRA_TYPES: dict[Any, str] = {str: "string", int: "integer", float: "number", 
 # ---------------------------------------------------------------- the call
 
 
-def _handler(fn: Callable[..., Any], reading: Any) -> Handler:
+def _handler(fn: Callable[..., Any], reading: signature.FunctionSignature) -> Handler:
     """Return the handler: arguments by name, coerced where the annotation means more, the context injected."""
-    values: Callable[[JSON], JSON] | None = None if reading.drawing.is_plain else reading.drawing.values
+    values: Callable[[JSON], JSON] | None = None if reading.parameters.is_plain else reading.parameters.values
     name, wants_call = reading.context, reading.wants_call
     reserved: frozenset[str] = reading.reserved if reading.extra is not MISSING else frozenset()
 

@@ -1,4 +1,4 @@
-"""Drawing: draw JSON Schema from Python types. Imports pydantic, so it is loaded at the first registration."""
+"""JSON Schema of Python types: of parameters and of results. Imports pydantic, at the first registration."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import inspect
 import typing
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 from pegboard.authoring.coercion import Coerce, coercion, is_json, modern, sparing_none, to_int
@@ -25,9 +25,19 @@ else:
 
 
 _NO_OUTPUT = (
-    inspect.Signature.empty, None, type(None), str, bytes, bytearray, Any, object, ToolResult, typing.NoReturn,
-    typing.Never, *CONTENT_TYPES,
-)  # fmt: skip
+    inspect.Signature.empty,
+    None,
+    type(None),
+    str,
+    bytes,
+    bytearray,
+    Any,
+    object,
+    ToolResult,
+    typing.NoReturn,
+    typing.Never,
+    *CONTENT_TYPES,
+)
 
 
 def _pydantic_faults() -> tuple[type[Exception], ...]:
@@ -45,7 +55,7 @@ class Parameter:
 
     name: str
     annotation: Any
-    said: FieldSpec = field(default_factory=FieldSpec)
+    spec: FieldSpec = field(default_factory=FieldSpec)
     default: Any = MISSING
     make_default: Callable[[], Any] | None = None
 
@@ -55,16 +65,16 @@ class Parameter:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Drawing:
-    """What parameters say together: the object schema, coercions for types beyond JSON, what `Field` said of each.
+class ParameterSchema:
+    """The object schema of parameters, coercions for types beyond JSON, and what `Field` said of each.
 
-    `fill` makes the defaults that cannot stand in a schema, being no JSON.
+    `make_defaults` makes the defaults that cannot stand in a schema, being no JSON.
     """
 
     schema: JSON
     fields: Mapping[str, FieldSpec]
     coerce: Mapping[str, Coerce] = field(default_factory=dict[str, Coerce])
-    fill: Mapping[str, Callable[[], Any]] = field(default_factory=dict[str, Callable[[], Any]])
+    make_defaults: Mapping[str, Callable[[], Any]] = field(default_factory=dict[str, Callable[[], Any]])
 
     def values(self, args: JSON) -> JSON:
         """Return validated arguments as the code wants them: coerced, and with the defaults that are no JSON.
@@ -78,15 +88,15 @@ class Drawing:
                 coerced = coerce(value)
                 if coerced is not value:
                     args = {**args, name: coerced}
-        if self.fill:
-            missing = {name: make() for name, make in self.fill.items() if name not in args}
+        if self.make_defaults:
+            missing = {name: make() for name, make in self.make_defaults.items() if name not in args}
             args = {**args, **missing}
         return args
 
     @property
     def is_plain(self) -> bool:
         """Whether `values` changes nothing."""
-        return not self.coerce and not self.fill
+        return not self.coerce and not self.make_defaults
 
 
 def parameter(name: str, annotation: Any, *, default: Any = MISSING, description: str = "") -> Parameter:
@@ -94,23 +104,20 @@ def parameter(name: str, annotation: Any, *, default: Any = MISSING, description
 
     `description` is what the docstring says, for want of anything nearer.
     """
-    annotation, said, stated = _take_fields(annotation)
+    annotation, spec, stated = _take_fields(annotation)
     if isinstance(default, FieldSpec):
-        said, default = default, default.default
+        spec, default = default, default.default
     elif default is MISSING:
-        default = said.default
+        default = spec.default
     make_default = None
     if isinstance(default, pydantic.fields.FieldInfo):
         annotation = Annotated[annotation, default]
         stated = default.description or stated
         make_default = default.default_factory
         default = MISSING if default.is_required() or make_default is not None else default.default
-    words = said.keywords.get("description") or stated or description
-    said = FieldSpec(
-        default=said.default, aliases=said.aliases, publish_alias=said.publish_alias, allow_blank=said.allow_blank,
-        keywords={**said.keywords, **({"description": words} if words else {})},
-    )  # fmt: skip
-    return Parameter(name=name, annotation=annotation, said=said, default=default, make_default=make_default)  # pyright: ignore[reportArgumentType] - pydantic's own factories take nothing
+    words = spec.keywords.get("description") or stated or description
+    spec = replace(spec, keywords={**spec.keywords, **({"description": words} if words else {})})
+    return Parameter(name=name, annotation=annotation, spec=spec, default=default, make_default=make_default)  # pyright: ignore[reportArgumentType] - pydantic's own factories take nothing
 
 
 def _take_fields(annotation: Any) -> tuple[Any, FieldSpec, str]:
@@ -118,77 +125,77 @@ def _take_fields(annotation: Any) -> tuple[Any, FieldSpec, str]:
     if get_origin(annotation) is not Annotated:
         return annotation, FieldSpec(), ""
     inner, *extras = get_args(annotation)
-    said = next((extra for extra in extras if isinstance(extra, FieldSpec)), FieldSpec())
+    spec = next((extra for extra in extras if isinstance(extra, FieldSpec)), FieldSpec())
     words = next((extra for extra in extras if isinstance(extra, str)), "")
     words = next(
         (extra.description for extra in extras if isinstance(extra, pydantic.fields.FieldInfo) and extra.description),
         words,
     )
-    kept = [extra for extra in extras if not isinstance(extra, FieldSpec | str)]
-    for extra in kept:
+    constraints = [extra for extra in extras if not isinstance(extra, FieldSpec | str)]
+    for extra in constraints:
         inner = Annotated[inner, extra]
-    return inner, said, words
+    return inner, spec, words
 
 
 # ---------------------------------------------------------------- arguments
 
 
-def draw_parameters(parameters: list[Parameter], *, where: str) -> Drawing:
+def parameter_schema(parameters: list[Parameter], *, where: str) -> ParameterSchema:
     """Return the object schema of the parameters and what turns arguments into what the code wants.
 
     Raises:
         DefinitionError: an annotation that has no JSON Schema, a default that does not fit its type.
     """
     annotations = {item.name: modern(item.annotation) for item in parameters}
-    drawn = _draw_object(parameters, annotations, where)
-    properties: JSON = drawn.get("properties", {})
+    object_schema = _object_schema(parameters, annotations, where)
+    properties: JSON = object_schema.get("properties", {})
     schema: JSON = {"type": "object", "properties": {}}
     for item in parameters:
-        schema["properties"][item.name] = _ordered({**properties[item.name], **item.said.keywords})
+        schema["properties"][item.name] = _ordered({**properties[item.name], **item.spec.keywords})
     required = [item.name for item in parameters if item.is_required]
     if required:
         schema["required"] = required
-    if "$defs" in drawn:
-        schema["$defs"] = drawn["$defs"]
-    fill: dict[str, Callable[[], Any]] = {}
+    if "$defs" in object_schema:
+        schema["$defs"] = object_schema["$defs"]
+    make_defaults: dict[str, Callable[[], Any]] = {}
     coerce: dict[str, Coerce] = {}
     for item in parameters:
         conversion = coercion(item.name, annotations[item.name])
         if conversion is not None:
             coerce[item.name] = sparing_none(conversion) if item.default is None else conversion
         if not item.is_required and "default" not in properties[item.name]:
-            fill[item.name] = item.make_default or (lambda default=item.default: default)
+            make_defaults[item.name] = item.make_default or (lambda default=item.default: default)
         elif not item.is_required and item.name in coerce:
             _check_default(item, coerce[item.name], properties[item.name]["default"], where)
-    fields = {item.name: item.said for item in parameters}
-    return Drawing(schema=schema, fields=fields, coerce=coerce, fill=fill)
+    fields = {item.name: item.spec for item in parameters}
+    return ParameterSchema(schema=schema, fields=fields, coerce=coerce, make_defaults=make_defaults)
 
 
-def _draw_object(parameters: list[Parameter], annotations: Mapping[str, Any], where: str) -> JSON:
+def _object_schema(parameters: list[Parameter], annotations: Mapping[str, Any], where: str) -> JSON:
     fields: dict[str, Any] = {}
     for index, item in enumerate(parameters):
         # A neutral name inside the model: a parameter may be called `schema` or `copy`, which pydantic keeps.
         if item.make_default is not None:
-            said = pydantic.Field(default_factory=item.make_default, alias=item.name)
+            field_info = pydantic.Field(default_factory=item.make_default, alias=item.name)
         else:
-            said = pydantic.Field(... if item.default is MISSING else item.default, alias=item.name)
-        fields[f"p{index}"] = (annotations[item.name], said)
+            field_info = pydantic.Field(... if item.default is MISSING else item.default, alias=item.name)
+        fields[f"p{index}"] = (annotations[item.name], field_info)
     try:
-        return _draw(lambda: pydantic.create_model("Arguments", **fields))
+        return _schema_of(lambda: pydantic.create_model("Arguments", **fields))
     except _pydantic_faults() as error:
         problems = [problem for item in parameters for problem in _fault(item.name, annotations[item.name], where)]
-        raise DefinitionError(problems or _undrawable(where, "", error)) from error
+        raise DefinitionError(problems or _no_schema(where, "", error)) from error
 
 
 def _fault(name: str, annotation: Any, where: str) -> list[Problem]:
     try:
-        _draw(lambda: pydantic.TypeAdapter(annotation))
+        _schema_of(lambda: pydantic.TypeAdapter(annotation))
     except _pydantic_faults() as error:
-        return [_undrawable(where, f"parameter {name!r}", error)]
+        return [_no_schema(where, f"parameter {name!r}", error)]
     return []
 
 
-def _undrawable(where: str, what: str, error: Exception) -> Problem:
+def _no_schema(where: str, what: str, error: Exception) -> Problem:
     fault = (str(error).splitlines() or [type(error).__name__])[0]
     return Problem(where=where, path=what, message=f"the annotation has no JSON Schema: {fault}")
 
@@ -223,13 +230,13 @@ def output_schema(annotation: Any, *, where: str) -> JSON | None:
     if inner is None:
         return None
     try:
-        return _draw(lambda: pydantic.TypeAdapter(modern(inner)), mode="serialization")
+        return _schema_of(lambda: pydantic.TypeAdapter(modern(inner)), mode="serialization")
     except _pydantic_faults() as error:
-        raise DefinitionError(_undrawable(where, "the result", error)) from error
+        raise DefinitionError(_no_schema(where, "the result", error)) from error
 
 
 def returned_type(annotation: Any) -> Any:
-    """Return the type that a result is drawn and written by; `None` for text, media, results and what is not said."""
+    """Return the type that a result is described and written by; `None` for text, media, results and no annotation."""
     origin = get_origin(annotation)
     if origin in (Awaitable, Coroutine):
         return returned_type(get_args(annotation)[-1])
@@ -247,7 +254,7 @@ def _mentions_content(annotation: Any) -> bool:
 
 
 def output_writer(annotation: Any) -> Callable[[Any], Any] | None:
-    """Return what writes a result as JSON the way its schema was drawn; `None` where the value is JSON already."""
+    """Return what writes a result as JSON the way its schema says; `None` where the value is JSON already."""
     inner = None if isinstance(annotation, dict) else returned_type(annotation)
     if inner is None or is_json(inner, whole=True):
         return None
@@ -265,13 +272,13 @@ def output_writer(annotation: Any) -> Callable[[Any], Any] | None:
 # ---------------------------------------------------------------- schemas
 
 
-def _draw(make: Callable[[], Any], *, mode: Literal["validation", "serialization"] = "validation") -> JSON:
+def _schema_of(make: Callable[[], Any], *, mode: Literal["validation", "serialization"] = "validation") -> JSON:
     with warnings.catch_warnings():
         # A default that is no JSON simply does not stand in the schema; it is filled in before the call.
         warnings.simplefilter("ignore", pydantic.json_schema.PydanticJsonSchemaWarning)
-        made = make()
-        drawn = made.model_json_schema(mode=mode) if isinstance(made, type) else made.json_schema(mode=mode)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType, reportAttributeAccessIssue] - one of two
-    return _untitled(drawn)
+        model = make()
+        schema = model.model_json_schema(mode=mode) if isinstance(model, type) else model.json_schema(mode=mode)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType, reportAttributeAccessIssue] - one of two
+    return _untitled(schema)
 
 
 def _untitled(schema: Any, *, names: bool = False) -> Any:
@@ -280,10 +287,11 @@ def _untitled(schema: Any, *, names: bool = False) -> Any:
         return [_untitled(item) for item in typing.cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
-    whole = typing.cast("JSON", schema)
-    return {
-        key: value if key in ("default", "const", "enum", "examples") and not names
-        else _untitled(value, names=key in ("properties", "$defs", "patternProperties") and not names)
-        for key, value in whole.items()
-        if names or key != "title" or not isinstance(value, str)
-    }  # fmt: skip
+    untitled: JSON = {}
+    for key, value in typing.cast("JSON", schema).items():
+        if not names and key == "title" and isinstance(value, str):
+            continue
+        is_value = key in ("default", "const", "enum", "examples") and not names
+        holds_names = key in ("properties", "$defs", "patternProperties") and not names
+        untitled[key] = value if is_value else _untitled(value, names=holds_names)
+    return untitled

@@ -25,9 +25,19 @@ Check: TypeAlias = Callable[[str, Any], str]
 Inheritance = Literal["inherited", "merged", "own"]
 Joining = Literal["lent", "merged", "smaller", "same", "builder", "built", "declaration"]
 YamlForm = Literal[
-    "aliases", "availability", "consent", "day", "examples", "filled text", "flag", "limit", "names",
-    "positive number", "schema", "text",
-]  # fmt: skip
+    "aliases",
+    "availability",
+    "consent",
+    "day",
+    "examples",
+    "filled text",
+    "flag",
+    "limit",
+    "names",
+    "positive number",
+    "schema",
+    "text",
+]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,7 +95,7 @@ class Option:
 
     @property
     def yaml_key(self) -> str:
-        """The key in a config, and ``""`` where it cannot be said there."""
+        """The key in a config, and `""` where it cannot be said there."""
         return "" if self.yaml is None else self.yaml.key or self.name
 
 
@@ -442,12 +452,12 @@ def value_at(spec: ToolSpec, path: tuple[str, ...]) -> Any:
 
 def with_options(spec: ToolSpec, values: Mapping[str, Any]) -> ToolSpec:
     """Return the declaration with these options said, each judged already; what they do not say stays."""
-    said = {
+    landing = {
         option.path: values[option.name] if option.convert is None else option.convert(values[option.name])
         for option in OPTIONS
         if option.name in values
     }
-    return with_values(spec, said)
+    return with_values(spec, landing)
 
 
 def with_values(spec: ToolSpec, values: Mapping[tuple[str, ...], Any]) -> ToolSpec:

@@ -111,11 +111,11 @@ class ToolOptions:
             DefinitionError: values that cannot be honoured, all of them.
         """
         name = self["name"] or name
-        said = {**self.declared, "name": name}
+        declared = {**self.declared, "name": name}
         problems = [
             Problem(where=origin, message=fault)
             for option in OPTIONS
-            if option.name in said and (fault := option.check(option.name, said[option.name]))
+            if option.name in declared and (fault := option.check(option.name, declared[option.name]))
         ]
         if problems:
             raise DefinitionError(problems)

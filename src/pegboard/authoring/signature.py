@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast, get_args, get_origin
 
 from pegboard.authoring.field import MISSING
-from pegboard.authoring.json_schema import Drawing, Parameter, draw_parameters, parameter
+from pegboard.authoring.json_schema import Parameter, ParameterSchema, parameter, parameter_schema
 from pegboard.lazy import LazyModule
 from pegboard.model.call_context import CallContext
 from pegboard.model.context import ToolContext
@@ -23,12 +23,8 @@ else:
     _docstrings = LazyModule("docstring_parser")
 
 
-if TYPE_CHECKING:
-    from docstring_parser import Docstring
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reading:
+class FunctionSignature:
     """What a signature says.
 
     `context` is the name of the injected parameter, `wants_call` whether it is a `CallContext`.
@@ -36,7 +32,7 @@ class Reading:
     `extra` is the annotation of `**kwargs`, `MISSING` where there are none. `returns` is the return annotation.
     """
 
-    drawing: Drawing
+    parameters: ParameterSchema
     description: str = ""
     context: str | None = None
     wants_call: bool = False
@@ -45,7 +41,7 @@ class Reading:
     returns: Any = inspect.Signature.empty
 
 
-def read_function(fn: Callable[..., Any], *, where: str) -> Reading:
+def read_function(fn: Callable[..., Any], *, where: str) -> FunctionSignature:
     """Read a function, or whatever else can be called.
 
     Raises:
@@ -59,7 +55,7 @@ def read_function(fn: Callable[..., Any], *, where: str) -> Reading:
     contexts: list[tuple[str, bool]] = []
     extra: Any = MISSING
     for name, item in _signature(fn, where).items():
-        annotation = hints.get(name, Any if isinstance(item.annotation, str) else _said(item.annotation))
+        annotation = hints.get(name, Any if isinstance(item.annotation, str) else _annotation_or_any(item.annotation))
         if item.kind in (item.VAR_POSITIONAL, item.POSITIONAL_ONLY):
             raise DefinitionError(Problem(where=where, path=f"parameter {name!r}", message=_BY_NAME))
         if item.kind is item.VAR_KEYWORD:
@@ -73,11 +69,15 @@ def read_function(fn: Callable[..., Any], *, where: str) -> Reading:
         names = " and ".join(repr(name) for name, _ in contexts)
         raise DefinitionError(Problem(where=where, message=f"{names} both ask for the context; keep one of them."))
     context, wants_call = contexts[0] if contexts else (None, False)
-    return Reading(
-        drawing=draw_parameters(parameters, where=where), description=words, context=context, wants_call=wants_call,
-        reserved=frozenset(fixed) | {name for name, _ in contexts}, extra=extra,
+    return FunctionSignature(
+        parameters=parameter_schema(parameters, where=where),
+        description=words,
+        context=context,
+        wants_call=wants_call,
+        reserved=frozenset(fixed) | {name for name, _ in contexts},
+        extra=extra,
         returns=hints.get("return", inspect.Signature.empty),
-    )  # fmt: skip
+    )
 
 
 _BY_NAME = "cannot be given by name, and arguments come as a JSON object; make it a plain parameter."
@@ -104,7 +104,7 @@ def _fixed(fn: Any) -> set[str]:
     return names
 
 
-def _said(annotation: Any) -> Any:
+def _annotation_or_any(annotation: Any) -> Any:
     return Any if annotation is inspect.Parameter.empty else annotation
 
 
@@ -137,7 +137,7 @@ def docstring(owner: Any) -> tuple[str, dict[str, str]]:
     if "\n" not in text and not text.startswith((":", "@")):
         # One line describes no parameter, in no style: most tools start without the parser, which tries them all.
         return text, {}
-    parsed: Docstring = _docstrings.parse(text)
+    parsed = _docstrings.parse(text)
     parts = [part.strip() for part in (parsed.short_description, parsed.long_description) if part]
     described = {item.arg_name.split(" ")[0]: " ".join((item.description or "").split()) for item in parsed.params}
     return "\n\n".join(parts), described
@@ -173,11 +173,11 @@ def asks_for_call(method: Callable[..., Any], name: str, *, where: str) -> bool:
         annotation = type_hints(probe, where=where)[name]
     if annotation in (inspect.Parameter.empty, Any, object):
         return True
-    found = context_type(annotation)
-    if found is None:
+    context = context_type(annotation)
+    if context is None:
         message = f"{annotation!r} is no context; write `{name}: ToolContext` or `{name}: CallContext`."
         raise DefinitionError(Problem(where=where, path=f"parameter {name!r}", message=message))
-    return issubclass(found, CallContext)
+    return issubclass(context, CallContext)
 
 
 def is_async(fn: Callable[..., Any]) -> bool:

@@ -29,7 +29,7 @@ def declare_described(
     tool: Declared[DescribedForm], build: BuildContext, make: Callable[[ToolSpec], ToolEntry], *, section: str
 ) -> None:
     """Put what `make` makes of the declaration into the catalog; its problems stand below `section`."""
-    said, at = tool.value, tool.at
+    form, at = tool.value, tool.at
     spec = described_spec(tool, build)
     if spec is None:
         return
@@ -47,7 +47,7 @@ def declare_described(
         build.catalog.registry.add(entry)
         check_examples(entry, tool, build)
     except (DefinitionError, CallError) as error:
-        build.refused(error, at / "parameters" if said.parameters is not None else at)
+        build.refused(error, at / "parameters" if form.parameters is not None else at)
 
 
 def described_spec(tool: Declared[DescribedForm], build: BuildContext) -> ToolSpec | None:
