@@ -87,6 +87,39 @@ def _warn_blocked(started: float, name: str) -> None:
                 "which runs in a worker thread.", name, (perf_counter() - started) * 1e3)  # fmt: skip
 
 
+class Begun:
+    """The rest of a coroutine that has taken its first step; awaiting it goes on, in the caller's own task."""
+
+    def __init__(self, code: Coroutine[Any, Any, Any], waited: Any) -> None:
+        self._code, self._waited = code, waited
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        waited = self._waited
+        while True:
+            try:
+                value_sent = yield waited
+            except BaseException as error:  # noqa: BLE001 - boundary: handed on to the coroutine that waits
+                step, value = self._code.throw, error
+            else:
+                step, value = self._code.send, value_sent
+            try:
+                waited = step(value)
+            except StopIteration as done:
+                return done.value
+
+
+def first_step(code: Coroutine[Any, Any, Any]) -> Any:
+    """Take the first step. Returns the value of code that is done already, or else what is left of it to await.
+
+    Most code never waits, and then costs nobody who looks after it. `begin` is the same under a time limit.
+    """
+    try:
+        waited = code.send(None)
+    except StopIteration as done:
+        return done.value
+    return Begun(code, waited)
+
+
 class Pending:
     """The rest of a coroutine that has begun to wait: steps it whenever what it waits for is done.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Generator
 from typing import Any
 
 from starlette.types import Receive, Send
 
+from pegboard.core.stepping import Begun, first_step
 from pegboard.model.bounds import STREAM_PING_S, WATCHED_AFTER_S
 from pegboard.server.mcp.fast_path import Answer, Plan
 
@@ -21,37 +21,14 @@ _SSE_HEADERS = [
 
 async def answer(plan: Plan, receive: Receive, send: Send) -> None:
     """Do the work of a plain request and write its answer, unless the client leaves before."""
-    work = plan.work
-    try:
-        waited = work.send(None)
-    except StopIteration as done:
-        await _write(plan.request_id, done.value, send, as_event=False)
-        return
-    await _watched(plan.request_id, _Begun(work, waited), receive, send)
+    begun = first_step(plan.work)
+    if isinstance(begun, Begun):
+        await _watched(plan.request_id, begun, receive, send)
+    else:
+        await _write(plan.request_id, begun, send, as_event=False)
 
 
-class _Begun:
-    """A coroutine that has taken its first step: most calls never wait, and need nobody to watch them."""
-
-    def __init__(self, work: Coroutine[Any, Any, Answer], waited: Any) -> None:
-        self._work, self._waited = work, waited
-
-    def __await__(self) -> Generator[Any, Any, Answer]:
-        waited = self._waited
-        while True:
-            try:
-                value_sent = yield waited
-            except BaseException as error:  # noqa: BLE001 - boundary: handed on to the coroutine that waits
-                step, value = self._work.throw, error
-            else:
-                step, value = self._work.send, value_sent
-            try:
-                waited = step(value)
-            except StopIteration as done:
-                return done.value
-
-
-async def _watched(request_id: bytes, work: _Begun, receive: Receive, send: Send) -> None:
+async def _watched(request_id: bytes, work: Begun, receive: Receive, send: Send) -> None:
     watcher = DisconnectWatcher(receive, send)
     task = asyncio.current_task()
     assert task is not None
