@@ -28,7 +28,7 @@ def declare_profiles(build: BuildContext) -> None:
             if group not in known:
                 at = place_of(declared.at / "include", index)
                 build.report.add(at.problem(f"unknown group {group!r}.{nearest(group, known, label='Groups')}"))
-        registry.profiles[name] = _profile(name, declared)
+        registry.add_profile(_profile(name, declared))
 
 
 def _profile(name: str, declared: Declared[ProfileForm]) -> Profile:
