@@ -124,14 +124,14 @@ def test_what_cannot_be_taken_is_left_out_alone_and_the_rest_is_cleaned() -> Non
     bad = [{"uri": "a://\u202eb", "name": "x"}, {"uri": "", "name": "x"}, {"uri": "a://" + "x" * 3_000, "name": "x"},
            {"uri": "a://{x}", "name": "x"}, {"name": "x"}]  # fmt: skip
     (only,) = found(resources=[*bad, good])
-    assert (only.fields["uri"], only.fields["description"]) == (uri_here("up", "a://b"), "fine")
+    assert (only.offer.uri, only.offer.description) == (uri_here("up", "a://b"), "fine")
     templates = [{"uriTemplate": text, "name": "t"} for text in ("a://{x}", "a://{?x}", "a://{x*}", "a://{/x}")]
-    assert [one.fields["uri"] for one in found(templates=templates)] == [uri_here("up", "a://{x}")]
+    assert [one.offer.uri for one in found(templates=templates)] == [uri_here("up", "a://{x}")]
     prompts = [{"name": "p", "arguments": [{"name": "a"}, {"name": "\u200b"}, {}, 3]}, {"name": "p\u0007"}]
     (prompt,) = found(prompts=prompts)
-    assert prompt.fields["arguments"] == [("a", "", False)]
+    assert prompt.offer.arguments == (("a", "", False),)
     many = [{"uri": f"a://{number}", "name": "same"} for number in range(500)]
-    assert len({one.entry.spec.name for one in found(resources=many)}) == 500
+    assert len({one.spec.name for one in found(resources=many)}) == 500
     bounds = replace(on_stdio().bounds, upstream_tools=10)
     assert len(resource_entries(UpstreamResources(resources=many), on_stdio(bounds=bounds), None)) == 10  # type: ignore[arg-type]
 
