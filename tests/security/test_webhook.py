@@ -4,8 +4,6 @@ import asyncio
 import logging
 import os
 import ssl
-import subprocess
-import sys
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -20,6 +18,7 @@ from mcp import Client
 from pegboard import ToolError, http_app
 from pegboard.config import context_for
 from pegboard.core.view import View
+from tests import forking
 from tests.builtin.web import Asked, Site, answer, as_json
 from tests.config.project import Project
 from tests.core.parts import Recorder
@@ -228,17 +227,10 @@ async def test_cfg_01_the_secret_of_a_header_stands_in_nothing_that_goes_out(
 
 def run(project: Project, command: str) -> str:
     """Return all that a command says."""
-    done = subprocess.run(
-        [Path(sys.executable).with_name("pegboard"), *command.split()],
-        cwd=project.folder,
-        env={**os.environ, **project.env},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert "Traceback" not in done.stderr, done.stderr
+    done = forking.run(["pegboard", *command.split()], cwd=project.folder, env={**os.environ, **project.env})
+    assert b"Traceback" not in done.stderr, done.stderr
     assert done.returncode in (0, 1), done.stderr
-    return done.stdout + done.stderr
+    return (done.stdout + done.stderr).decode()
 
 
 async def test_cfg_04_variables_in_arguments_are_delivered_as_they_are(
