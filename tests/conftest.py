@@ -17,8 +17,8 @@ MARKERS = {
 }
 
 
-# The branches of `core/` and `model/` are measured in the workers that `make unit` starts, but not while these run, which
-# test whole programs, other rooms, or with many examples: tracing makes Python nearly three times slower.
+# Branches of `core/` and `model/` are measured in the workers that `make unit` starts, but not while these run: they
+# test whole programs, other rooms, or with many examples, and tracing makes Python nearly three times slower.
 UNMEASURED = (
     "bench/", "cli/test_process", "conformance/", "discovery/test_connection_orders", "discovery/test_index_speed",
     "docs/", "e2e/", "egress/", "properties/", "providers/", "repair/", "server/test_cl", "server/test_differ",
