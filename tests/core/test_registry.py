@@ -156,6 +156,8 @@ def test_a_long_list_of_names_is_cut_and_an_empty_one_says_so() -> None:
 
 async def test_broken_telemetry_breaks_no_call() -> None:
     class Broken:
+        times_stages = True
+
         def started(self, call: StartedCall) -> None:
             raise OSError("no disk")
 

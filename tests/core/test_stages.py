@@ -247,6 +247,8 @@ async def test_a_tool_that_changed_since_it_was_pinned_needs_a_review() -> None:
 
 
 class AuditFake:
+    times_stages = True
+
     def __init__(self) -> None:
         self.is_up, self.begun, self.rows = True, list[StartedCall](), list[FinishedCall]()
 

@@ -168,6 +168,8 @@ async def test_exec_10_a_before_hook_that_fails_refuses_the_call(how: str) -> No
 
 async def test_exec_10_an_after_hook_that_fails_keeps_the_result_and_a_broken_audit_breaks_nothing() -> None:
     class Broken:
+        times_stages = False
+
         def started(self, call: Any) -> None:
             raise OSError("no disk")
 

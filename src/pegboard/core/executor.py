@@ -17,7 +17,7 @@ from pegboard.core.call.observers import DELIVERED, Delivered, Listeners, as_obs
 from pegboard.core.call.output import checked, clean_error, finished
 from pegboard.core.call.rate_limit import limits_of, pass_limits
 from pegboard.core.call.record import Call, Guards
-from pegboard.core.call.resolve import resolve
+from pegboard.core.call.resolve import resolve, resolve_awaiting
 from pegboard.core.call.run import finish, start
 from pegboard.core.judge import VISIBLE
 from pegboard.core.normalise import normalise
@@ -117,36 +117,47 @@ async def _guarded(call: Call) -> ToolResult:
         delivered = call.emit("on_tool_call", {"arguments": seen_arguments(call)})
         if delivered is not DELIVERED:
             await delivered
+    is_timed = False
     if call.guards.call_observers:
-        _observe_start(call)
+        is_timed = _observe_start(call)
     begin(call)
-    call.enter("resolve")
-    await resolve(call)
-    call.enter("arguments")
+    if is_timed:
+        call.enter("resolve")
+    try:
+        resolve(call)
+    except AsyncPredicateError:
+        await resolve_awaiting(call)
+    if is_timed:
+        call.enter("arguments")
     check_arguments(call)
     if call.hooks.before:
-        call.enter("before_hooks")
+        if is_timed:
+            call.enter("before_hooks")
         await ask_before(call)
     limits = limits_of(call)
     reason = consent_reason(call)
     if reason is not None:
         if limits and (asked := pass_limits(call, limits, charge=False)) is not None:
             await asked
-        call.enter("consent")
+        if is_timed:
+            call.enter("consent")
         await ask_consent(call, reason)
     if limits:
-        call.enter("rate_limit")
+        if is_timed:
+            call.enter("rate_limit")
         if (asked := pass_limits(call, limits, charge=True)) is not None:
             await asked
-        call.limit_keys = tuple(key for key, _ in limits)
-    call.enter("run")
+        call.charged = limits
+    if is_timed:
+        call.enter("run")
     tasks = call.guards.tasks
     if tasks is not None and call.entry.spec.task != "forbidden" and tasks.takes(call):
         return await tasks.start(call)
     value = start(call)
     if type(value) is Pending:
         value = await finish(call, value)
-    call.enter("output")
+    if is_timed:
+        call.enter("output")
     call.is_by_hand = type(value) is ToolResult
     result = checked(call, normalise(value))
     if call.hooks.after:
@@ -185,8 +196,8 @@ def _finish(call: Call, result: ToolResult) -> Delivered:
     call.made_ctx = None
     kind = "ok" if result.error is None else result.error.kind
     duration_s = call.guards.clock() - call.started
-    if call.marks is not None:
-        _observe_end(call, result, duration_s)
+    if call.record is not None:
+        _observe_end(call, call.record, result, duration_s)
     if not call.listeners["on_tool_result"]:
         return DELIVERED if call.delivering is None else Delivered(call.delivering)
     if result.structured is not None:
@@ -195,43 +206,32 @@ def _finish(call: Call, result: ToolResult) -> Delivered:
     return call.emit("on_tool_result", {"result": result, "kind": kind, "duration_s": duration_s}, not result.is_error)
 
 
-def _observe_start(call: Call) -> None:
-    call.marks = [("begin", call.started)]
-    ctx, profile = call.view.ctx, call.view.profile
+def _observe_start(call: Call) -> bool:
+    """Give observers the record of a call that begins; tell whether one of them wants its stages timed."""
+    ctx, profile, observers = call.view.ctx, call.view.profile, call.guards.call_observers
+    request = ctx.request
     call.record = StartedCall(
-        call_id=call.call_id,
-        request_id=ctx.request.id,
-        parent_call_id=ctx.request.parent_call,
-        name=call.name,
-        caller=ctx.caller,
-        profile=None if profile is None else profile.name,
-        door=ctx.request.door,
-        at=call.guards.wall_clock(),
-    )
-    for observer in call.guards.call_observers:
+        call.call_id, request.id, request.parent_call, call.name, ctx.caller, profile and profile.name, request.door,
+        call.guards.wall_clock(),
+    )  # fmt: skip
+    for observer in observers:
         try:
             observer.started(call.record)
         except Exception:
             log.warning("The beginning of %r could not be recorded.", call.name, exc_info=True)
+    if any(observer.times_stages for observer in observers):
+        call.marks = [("begin", call.started)]
+    return call.marks is not None
 
 
-def _observe_end(call: Call, result: ToolResult, duration_s: float) -> None:
-    entry = call.plan.entry if call.is_resolved else None
+def _observe_end(call: Call, started: StartedCall, result: ToolResult, duration_s: float) -> None:
+    error = result.error
     record = FinishedCall(
-        started=call.record,
-        tool=call.known_as,
-        qualified_id="" if entry is None else entry.qualified_id,
-        definition_hash="" if entry is None else entry.fingerprint,
-        arguments=call.args,
-        decision=_decision(call, result),
-        consent=call.consent,
-        limit_keys=call.limit_keys,
-        kind="ok" if result.error is None else result.error.kind,
-        outcome_unknown=result.error is not None and result.error.outcome_unknown,
-        upstream=call.upstream,
-        duration_s=duration_s,
-        stage_s=stage_seconds(call.marks or [], call.started + duration_s),
-    )
+        started, call.known_as, call.plan.entry if call.is_resolved else None, call.args,
+        lambda: _decision(call, result), call.consent, tuple([key for key, _ in call.charged]),
+        "ok" if error is None else error.kind, error is not None and error.outcome_unknown, call.upstream, duration_s,
+        {} if call.marks is None else stage_seconds(call.marks, call.started + duration_s),
+    )  # fmt: skip
     for observer in call.guards.call_observers:
         try:
             observer.finished(record)

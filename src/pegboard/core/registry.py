@@ -37,7 +37,8 @@ class Registry:
     """
 
     def __init__(self, declared: Declarations, *, read_built: ReadBuilt, context_type: type[ToolContext]) -> None:
-        self._declared = declared
+        self.declarations = declared
+        """Everything that is declared now, as one value; `swap` puts another in its place."""
         self._read_built, self.context_type = read_built, context_type
         self._named_later: tuple[tuple[str, ...], ...] = ()
         self._on_defined: tuple[Callable[[ToolEntry], object], ...] = ()
@@ -49,49 +50,44 @@ class Registry:
     # -- what is declared
 
     @property
-    def declarations(self) -> Declarations:
-        """Everything that is declared now, as one value."""
-        return self._declared
-
-    @property
     def bounds(self) -> Bounds:
-        return self._declared.bounds
+        return self.declarations.bounds
 
     @property
     def predicates(self) -> Mapping[str, Question]:
-        return self._declared.predicates
+        return self.declarations.predicates
 
     @property
     def groups(self) -> Mapping[str, str]:
-        return self._declared.groups
+        return self.declarations.groups
 
     @property
     def profiles(self) -> Mapping[str, Profile]:
-        return self._declared.profiles
+        return self.declarations.profiles
 
     @property
     def hooks(self) -> Sequence[Hook]:
-        return self._declared.hooks
+        return self.declarations.hooks
 
     @property
     def sources(self) -> Mapping[str, Source]:
-        return self._declared.sources
+        return self.declarations.sources
 
     @property
     def mirrors(self) -> Mapping[str, Mirror]:
-        return self._declared.mirrors
+        return self.declarations.mirrors
 
     # -- changes
 
     def change(self, **changes: Any) -> None:
         """Declare anew some fields of `Declarations`, in one step."""
         with self._lock:
-            self.swap(replace(self._declared, **changes))
+            self.swap(replace(self.declarations, **changes))
 
     def swap(self, declared: Declarations) -> None:
         """Replace everything declared; a reload, a reset. Those who subscribed stay."""
         with self._lock:
-            before, self._declared = self._declared, declared
+            before, self.declarations = self.declarations, declared
             for name, source in declared.sources.items():
                 if before.sources.get(name) is not source:
                     source.subscribe(self.changed)
@@ -106,10 +102,10 @@ class Registry:
         """
         with self._lock:
             if any(entry.spec.renamed_from or entry.spec.replaced_by for entry in entries):
-                known = {key: entry.spec for key, entry in self._declared.tools.items()}
+                known = {key: entry.spec for key, entry in self.declarations.tools.items()}
                 check_circles(known | {fold(entry.qualified_id): entry.spec for entry in entries})
             sealed = [seal(entry, self.bounds) for entry in entries]
-            self.swap(self._declared.with_entries(sealed, replace_existing=replace_existing))
+            self.swap(self.declarations.with_entries(sealed, replace_existing=replace_existing))
         for notify in self._on_defined:
             for entry in sealed:
                 if entry.offer is None:
@@ -120,7 +116,7 @@ class Registry:
     ) -> None:
         """Declare tools whose names are asked anew with every question."""
         with self._lock:
-            self.change(named_later=(*self._declared.named_later, NamedLater(names, entries)))
+            self.change(named_later=(*self.declarations.named_later, NamedLater(names, entries)))
 
     def remove(self, name: str) -> None:
         """Take back a tool of our own, or what is declared beside tools, by name or qualified id.
@@ -131,7 +127,7 @@ class Registry:
         with self._lock:
             for key in (fold(name), fold(f"main.{name}")):
                 try:
-                    self.swap(self._declared.without(key))
+                    self.swap(self.declarations.without(key))
                 except KeyError:
                     continue
                 return
@@ -178,7 +174,7 @@ class Registry:
     def clear(self) -> None:
         """Forget all declarations but the catalog's name and bounds; subscribers stay."""
         with self._lock:
-            self.swap(Declarations(name=self._declared.name, bounds=self._declared.bounds))
+            self.swap(Declarations(name=self.declarations.name, bounds=self.declarations.bounds))
 
     def changed(self) -> None:
         """Let the next question see new snapshots, and tell the subscribers."""
@@ -208,7 +204,7 @@ class Registry:
 
     def states(self) -> LiveStates:
         """Return how each source is now."""
-        return LiveStates(self._declared.sources)
+        return LiveStates(self.declarations.sources)
 
     def known_groups(self) -> frozenset[str]:
         """Return the groups of the config, of every declaration, and of sources that are down."""
@@ -222,7 +218,7 @@ class Registry:
 
     def profile(self, name: str) -> Profile:
         """Return a profile; `DefinitionError` lists the known ones."""
-        profiles = self._declared.profiles
+        profiles = self.declarations.profiles
         if name not in profiles:
             raise DefinitionError(f"Unknown profile {name!r}.{nearest(name, profiles, label='Profiles')}")
         return profiles[name]
@@ -234,10 +230,10 @@ class Registry:
             DefinitionError: an unknown predicate, a schema that is none, with all faults at once.
         """
         newest = self._snapshots.get(kind)
-        if newest is not None and not self._declared.named_later:
+        if newest is not None and not self.declarations.named_later:
             return newest
         with self._lock:
-            names = tuple(_asked(each.names) for each in self._declared.named_later)
+            names = tuple(_asked(each.names) for each in self.declarations.named_later)
             if names != self._named_later:
                 self._named_later = names
                 self.changed()
@@ -263,7 +259,7 @@ class Registry:
             taken[fold(entry.qualified_id)] = entry
         return Snapshot(
             [*entries, *extra],
-            self._declared,
+            self.declarations,
             context_type=self.context_type,
             read_built=self._read_built,
             generation=self._generation,
@@ -271,7 +267,7 @@ class Registry:
 
     def _entries(self, kind: Kind) -> list[ToolEntry]:
         """Return every entry, by namespace and then by declaration; what comes from outside never displaces our own."""
-        declared = self._declared
+        declared = self.declarations
         merged = dict(declared.tools if kind == "tools" else declared.resources)
         if kind == "tools":
             for names, later in zip(self._named_later, declared.named_later, strict=False):

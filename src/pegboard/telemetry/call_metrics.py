@@ -32,6 +32,8 @@ class CallMetrics:
     A `CallObserver`, from `Guards.record` on.
     """
 
+    times_stages = False
+
     def __init__(self) -> None:
         self.by_tool: dict[str, ToolMetrics] = {}
 

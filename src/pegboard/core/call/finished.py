@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol
 
 from pegboard.core.digests import digest
@@ -10,6 +10,7 @@ from pegboard.model.caller import Caller
 from pegboard.model.decision import Decision
 from pegboard.model.error import ErrorKind
 from pegboard.model.json_types import JSON
+from pegboard.model.tool import ToolEntry
 
 CallKind = ErrorKind | Literal["ok"]
 
@@ -35,30 +36,60 @@ class StartedCall(NamedTuple):
     at: float
 
 
-class FinishedCall(NamedTuple):
-    """A call that is over, refused ones too.
+class FinishedCall:
+    """A call that is over, refused ones too. It changes no more; what an observer does not ask for costs nothing.
 
-    `tool` is the wire name, or the name that was asked where no tool of it is visible; `qualified_id` and
-    `definition_hash` are empty then. `decision` is how the judge decided, with the rule; `None` where the call never
-    got there, or nobody could say without awaiting. `consent` is empty where nobody was asked, else `yes`, `no`, or
-    `nobody` where nobody could be.
-    `limit_keys` are the windows that the call was charged to. `stage_s` has the seconds of each stage that was entered.
-    `arguments` are those that were judged good; they belong to the call, so an observer digests or copies them at once.
+    Args:
+        started: what was known when it began.
+        tool: the wire name, or the name that was asked where no tool of it is visible.
+        entry: the tool; `None` where none is visible.
+        arguments: those that were judged good. They belong to the call: an observer digests or copies them at once.
+        judge: tells how the judge decided, with the rule; asked at most by those who write it down.
+        consent: empty where nobody was asked, else `yes`, `no`, or `nobody` where nobody could be.
+        limit_keys: the windows that the call was charged to.
+        kind: `ok`, or the kind of its error.
+        stage_s: the seconds of each stage that was entered; empty unless an observer `times_stages`.
     """
 
-    started: StartedCall
-    tool: str
-    qualified_id: str
-    definition_hash: str
-    arguments: JSON
-    decision: Decision | None
-    consent: str
-    limit_keys: tuple[tuple[str | None, ...], ...]
-    kind: CallKind
-    outcome_unknown: bool
-    upstream: UpstreamOutcome | None
-    duration_s: float
-    stage_s: Mapping[str, float]
+    __slots__ = (
+        "_judge", "arguments", "consent", "duration_s", "entry", "kind", "limit_keys", "outcome_unknown", "stage_s",
+        "started", "tool", "upstream",
+    )  # fmt: skip
+
+    # By position: names would cost every call a dictionary.
+    def __init__(
+        self,
+        started: StartedCall,
+        tool: str,
+        entry: ToolEntry | None,
+        arguments: JSON,
+        judge: Callable[[], Decision | None],
+        consent: str,
+        limit_keys: tuple[tuple[str | None, ...], ...],
+        kind: CallKind,
+        outcome_unknown: bool,
+        upstream: UpstreamOutcome | None,
+        duration_s: float,
+        stage_s: Mapping[str, float],
+    ) -> None:
+        self.started, self.tool, self.entry, self.arguments, self._judge = started, tool, entry, arguments, judge
+        self.consent, self.limit_keys, self.kind, self.outcome_unknown = consent, limit_keys, kind, outcome_unknown
+        self.upstream, self.duration_s, self.stage_s = upstream, duration_s, stage_s
+
+    @property
+    def qualified_id(self) -> str:
+        """The one identity of the tool; empty where none is visible."""
+        return "" if self.entry is None else self.entry.qualified_id
+
+    @property
+    def definition_hash(self) -> str:
+        """The fingerprint of the tool's definition, as a consent is bound to it; empty where none is visible."""
+        return "" if self.entry is None else self.entry.fingerprint
+
+    @property
+    def decision(self) -> Decision | None:
+        """How the judge decided; `None` where the call never got there, or nobody could say without awaiting."""
+        return self._judge()
 
     def arguments_digest(self) -> str:
         """Return the SHA-256 of the arguments, as a consent is bound to it."""
@@ -68,8 +99,11 @@ class FinishedCall(NamedTuple):
 class CallObserver(Protocol):
     """Takes both records of every call: the audit, traces, metrics. What it raises is logged and changes nothing.
 
-    It is called on the loop, once each, in order; what takes time goes through a queue of its own.
+    It is called on the loop, once each, in order; what takes time goes through a queue of its own. `times_stages` says
+    whether it wants the seconds of each stage, which somebody must take.
     """
+
+    times_stages: bool
 
     def started(self, call: StartedCall) -> None: ...
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.call.finished import CallObserver, StartedCall, UpstreamOutcome
-from pegboard.core.call.limit_keys import FloodGuard, Key
+from pegboard.core.call.limit_keys import FloodGuard, Hits
 from pegboard.core.call.observers import DELIVERED, Delivered, Listeners
 from pegboard.core.call.workers import WorkerPool
 from pegboard.core.hooks import NO_HOOKS, ToolHooks
@@ -130,7 +130,8 @@ class Call(CancelScope):
     question: str | None = None
     """Why a hook wants a person to be asked."""
     consent: str = ""
-    limit_keys: tuple[Key, ...] = ()
+    charged: Hits = ()
+    """The windows that it was charged to."""
     parsed: JSONValue = None
     is_parsed: bool = False
     ran: bool = False
@@ -142,9 +143,10 @@ class Call(CancelScope):
     """The end of the chain of async observers that still hear of the call."""
     made_ctx: CallContext | None = None
     is_resolved: bool = False
-    record: StartedCall
+    record: StartedCall | None = None
+    """What observers of calls were given at its beginning."""
     marks: list[tuple[str, float]] | None = None
-    """When each stage was entered; kept, like `record`, only where somebody observes calls."""
+    """When each stage was entered; kept only where an observer times stages."""
 
     # By position: names would cost every call a dictionary.
     def __init__(
@@ -152,7 +154,7 @@ class Call(CancelScope):
     ) -> None:
         self.view, self.name, self.request, self.call_id = view, name, request, call_id
         self.guards, self.listeners = guards, listeners
-        self.bounds, self.redactor = guards.registry.bounds, guards.redactor(view.ctx)
+        self.bounds, self.redactor = guards.registry.declarations.bounds, guards.redactor(view.ctx)
         self.started = guards.clock()
         self.loop, self.thread = get_running_loop(), get_ident()
         self.args: JSON = {}
@@ -188,9 +190,9 @@ class Call(CancelScope):
         return self.made_ctx
 
     def enter(self, stage: str) -> None:
-        """Note when a stage was entered, where somebody observes calls."""
-        if self.marks is not None:
-            self.marks.append((stage, self.guards.clock()))
+        """Note when a stage was entered."""
+        assert self.marks is not None
+        self.marks.append((stage, self.guards.clock()))
 
     def emit(self, event_type: EventType, payload: Mapping[str, JSONValue], ok: bool | None = None) -> Delivered:
         """Send one event, from the call's loop or from a worker thread, to all who listen.

@@ -9,18 +9,24 @@ from pegboard.core.call.record import Call
 from pegboard.core.judge import UP
 from pegboard.core.lifecycle import end_of, ended
 from pegboard.core.snapshot import Snapshot
-from pegboard.model.error import AsyncPredicateError, CallError
+from pegboard.model.error import CallError
 from pegboard.model.tool import ToolEntry
 
 
-async def resolve(call: Call) -> None:
-    """Find the tool on the newest snapshot, as the judge decides, and keep both. Unknown and hidden answer alike."""
-    view, snapshot = call.view, call.view.snapshot
-    try:
-        entry = view.find(call.name, within=snapshot)
-    except AsyncPredicateError:
-        entry, snapshot = await view.afind(call.name), view.snapshot
-    keep(call, entry, snapshot)
+def resolve(call: Call) -> None:
+    """Find the tool on the newest snapshot, as the judge decides, and keep both. Unknown and hidden answer alike.
+
+    Raises:
+        AsyncPredicateError: a predicate of the tool must be awaited; `resolve_awaiting` does.
+    """
+    snapshot = call.view.snapshot
+    keep(call, call.view.find(call.name, within=snapshot), snapshot)
+
+
+async def resolve_awaiting(call: Call) -> None:
+    """Do what `resolve` does, awaiting what its answer needs."""
+    entry = await call.view.afind(call.name)
+    keep(call, entry, call.view.snapshot)
 
 
 def keep(call: Call, entry: ToolEntry | None, snapshot: Snapshot) -> None:
