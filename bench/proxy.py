@@ -66,8 +66,8 @@ def until_ready(server: Server, wanted: bytes) -> None:
 
 def serve_ours(target: str) -> None:
     from pegboard import Catalog, Profile, run_http
-    from pegboard.sources.mcp.mcp_source import McpSource
     from pegboard.sources.mcp.server_settings import ServerSettings
+    from pegboard.sources.mcp.supervised_source import McpSource
 
     catalog = Catalog("bench")
     if target == "stdio":

@@ -66,7 +66,7 @@ def test_an_import_that_points_outward_breaks_the_contract_also_where_it_is_late
     assert code == 1
     for edge in (
         "pegboard.core.names -> pegboard.server.app",
-        "pegboard.core.globs -> pegboard.sources.webhook",
+        "pegboard.core.unmatched_globs -> pegboard.sources.webhook",
         "pegboard.core.view -> pegboard.core.executor",
     ):
         assert edge in told

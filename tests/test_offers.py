@@ -7,7 +7,7 @@ import pytest
 from pegboard import Catalog, DefinitionError, Policy, Profile, ToolContext
 from pegboard.config import load_catalog
 from pegboard.config.reload import Reloader
-from pegboard.core.globs import BESIDE_TOOLS
+from pegboard.core.unmatched_globs import BESIDE_TOOLS
 from pegboard.resources import NAMESPACES, Resources
 
 

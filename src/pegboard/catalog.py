@@ -1,4 +1,4 @@
-"""Catalog: the public face. Puts registry, doors in, executor and doors out together."""
+"""Catalog: the public face. It delegates to the parts that `runtime` puts together."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from pegboard.core.availability import predicate as question_of
 from pegboard.core.call.record import Guards
 from pegboard.core.declarations import Declarations, Mirror
 from pegboard.core.executor import Executor
-from pegboard.core.globs import unmatched
 from pegboard.core.judge import Selection
 from pegboard.core.names import nearest
 from pegboard.core.ports import LimitStore, Source
 from pegboard.core.registry import Registry
 from pegboard.core.snapshot import Snapshot
+from pegboard.core.unmatched_globs import unmatched
 from pegboard.core.view import View
 from pegboard.discovery.exposure import Discovery, exposed
 from pegboard.discovery.finder import Found

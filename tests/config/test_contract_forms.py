@@ -8,7 +8,7 @@ import pytest
 from pegboard import Catalog
 from pegboard.config import Config, context_for
 from pegboard.core.view import View
-from pegboard.sources.mcp.mcp_source import McpSource
+from pegboard.sources.mcp.supervised_source import McpSource
 from tests.builtin.web import Site, as_json
 from tests.config.project import Project
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pegboard import Catalog, DefinitionError, DuplicateToolError, Policy, Profile, ToolContext, ToolSpec
-from pegboard.core.call.finished import FinishedCall, StartedCall
+from pegboard.core.call.finished_call import FinishedCall, StartedCall
 from pegboard.core.judge import Selection, decide
 from pegboard.core.names import nearest
 from pegboard.model.decision import Fix

@@ -20,7 +20,7 @@ from pegboard import (
     ToolSpec,
     Verdict,
 )
-from pegboard.core.call.finished import FinishedCall, StartedCall
+from pegboard.core.call.finished_call import FinishedCall, StartedCall
 from pegboard.core.call.record import Call
 from pegboard.core.digests import digest
 from pegboard.model.error import ERROR_KINDS

@@ -15,8 +15,8 @@ import pytest
 from pegboard import Catalog, Profile, ToolContext, ToolSpec, http_app
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry
-from pegboard.sources.mcp.mcp_source import McpSource
 from pegboard.sources.mcp.server_settings import ServerSettings
+from pegboard.sources.mcp.supervised_source import McpSource
 from tests.core.parts import FakeSource, echo, foreign
 from tests.discovery.calling import say, view_of
 from tests.evil.faults import Faults, fault_proxy

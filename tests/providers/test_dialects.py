@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pegboard import Catalog, DefinitionError, ToolContext, ToolResult, ToolSpec
-from pegboard.core.sealed_entry import enforced_schema
+from pegboard.core.validated_entry import enforced_schema
 from pegboard.core.view import View
 from pegboard.providers.compile import TARGETS, problems, rewritten
 from tests.providers.checkers import CHECKERS

@@ -19,8 +19,8 @@ from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.sources.mcp.definitions import UnfitError, checked_definition
 from pegboard.sources.mcp.lock_file import LockFile
-from pegboard.sources.mcp.mcp_source import McpSource
 from pegboard.sources.mcp.server_settings import ServerSettings, Trust
+from pegboard.sources.mcp.supervised_source import McpSource
 from tests.evil.faults import Faults, fault_proxy
 from tests.timing import CPU, PATIENCE_S, is_within
 from tests.upstream_mcp.parts import EVIL, free_port, on_stdio, running, until, until_open, view_of

@@ -13,8 +13,8 @@ import pytest
 
 from pegboard import Catalog
 from pegboard.model.result import ToolResult
-from pegboard.sources.mcp.mcp_source import McpSource
 from pegboard.sources.mcp.server_settings import ServerSettings
+from pegboard.sources.mcp.supervised_source import McpSource
 from tests.timing import PATIENCE_S, is_within
 from tests.upstream_mcp.parts import EVIL, on_stdio, processes_with, running, until, view_of
 

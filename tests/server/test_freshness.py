@@ -11,8 +11,8 @@ import httpx2
 from mcp.client import Client
 
 from pegboard import Catalog, Policy, Profile, http_app
-from pegboard.sources.mcp.mcp_source import McpSource
 from pegboard.sources.mcp.server_settings import ServerSettings
+from pegboard.sources.mcp.supervised_source import McpSource
 from tests.server.doors import answer_of, post, served
 from tests.upstream_mcp.parts import PLAIN, free_port, on_stdio, until
 

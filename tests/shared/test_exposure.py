@@ -12,7 +12,7 @@ import pytest
 
 from pegboard import Catalog, Profile, ToolContext, ToolSpec
 from pegboard.core.names import legal
-from pegboard.core.sealed_entry import seal
+from pegboard.core.validated_entry import seal
 from pegboard.discovery.token_count import estimated_tokens
 from pegboard.model.tool import ToolEntry
 from tests.core.parts import FakeSource, echo

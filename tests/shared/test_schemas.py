@@ -10,7 +10,7 @@ import pytest
 
 from pegboard import Catalog, DefinitionError, ToolContext, ToolSpec
 from pegboard.core.names import legal
-from pegboard.core.sealed_entry import enforced_schema
+from pegboard.core.validated_entry import enforced_schema
 from pegboard.providers.compile import problems
 from tests.providers.checkers import CHECKERS
 from tests.providers.instances import Writer

@@ -12,8 +12,8 @@ from typing import Any
 from pegboard import Catalog, ToolContext
 from pegboard.core.view import View
 from pegboard.sources.mcp.lock_file import LockFile
-from pegboard.sources.mcp.mcp_source import McpSource
 from pegboard.sources.mcp.server_settings import ServerSettings
+from pegboard.sources.mcp.supervised_source import McpSource
 
 PLAIN = Path(__file__).parent / "plain_server.py"
 EVIL = Path(__file__).parent.parent / "evil" / "server.py"

@@ -9,7 +9,7 @@ import pytest
 from pegboard import ToolContext
 from pegboard.config import load_catalog
 from pegboard.model.error import DefinitionError
-from pegboard.sources.mcp.mcp_source import McpSource
+from pegboard.sources.mcp.supervised_source import McpSource
 from tests.upstream_mcp.parts import PLAIN
 
 

@@ -104,7 +104,7 @@ async def test_a_list_is_asked_for_again_when_the_server_says_that_it_is_old(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = tmp_path / "log"
-    monkeypatch.setattr("pegboard.sources.mcp.mcp_source.MCP_REFRESH_S", (0.05, 300.0, 3_600.0))
+    monkeypatch.setattr("pegboard.sources.mcp.supervised_source.MCP_REFRESH_S", (0.05, 300.0, 3_600.0))
     settings = on_stdio(EVIL, "ttl=50", f"log={log}", trust="any")
     async with running(settings, on_stdio(EVIL, f"log={log}.calm", name="calm", trust="any")):
         await until(lambda: log.read_text().count("tools/list") >= 4, within_s=PATIENCE_S)

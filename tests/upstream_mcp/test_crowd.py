@@ -11,7 +11,7 @@ import pytest
 
 from pegboard import Catalog
 from pegboard.core.view import View
-from pegboard.sources.mcp.mcp_source import McpSource
+from pegboard.sources.mcp.supervised_source import McpSource
 from tests.timing import is_within
 from tests.upstream_mcp.parts import EVIL, on_stdio, view_of
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pegboard import Catalog
 from pegboard.sources.mcp.backoff import Backoff, RefreshThrottle
-from pegboard.sources.mcp.mcp_source import McpSource
+from pegboard.sources.mcp.supervised_source import McpSource
 from tests.timing import PATIENCE_S, is_within
 from tests.upstream_mcp.parts import EVIL, on_stdio, processes_of, processes_with, running, until, view_of
 

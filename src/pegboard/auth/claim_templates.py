@@ -1,4 +1,4 @@
-"""Templates: texts of a rule, with `{claim}` for what the credential says."""
+"""Claim templates: texts of a rule, with `{claim}` for what the credential says."""
 
 from __future__ import annotations
 

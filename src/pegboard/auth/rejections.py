@@ -1,4 +1,4 @@
-"""Verdicts: why a credential is not taken. The reason is for the log; the caller hears no more than the kind."""
+"""Rejections: why a credential is not taken. The reason is for the log; the caller hears no more than the kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mapping: from a verified credential to what it is given, by the first rule that matches."""
+"""Rule matching: from a verified credential to what it is given, by the first rule that matches."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from pegboard.config.config import Declared
 from pegboard.config.forms.profile_form import ProfileForm
 from pegboard.config.forms.value_types import rate_limit
 from pegboard.config.yaml.tree import At
-from pegboard.core.globs import unmatched
 from pegboard.core.names import fold, nearest
+from pegboard.core.unmatched_globs import unmatched
 from pegboard.discovery.meta_tools.specs import MetaNames
 from pegboard.model.policy import Policy
 from pegboard.model.profile import Profile

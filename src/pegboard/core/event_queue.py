@@ -1,4 +1,4 @@
-"""Streams: read events as an async iterator."""
+"""Event queue: read events as an async iterator."""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ import traceback
 from pegboard.core.call.arguments import check_arguments, seen_arguments
 from pegboard.core.call.begin import begin
 from pegboard.core.call.consent import ask_consent, consent_reason
-from pegboard.core.call.finished import FinishedCall, StartedCall, stage_seconds
+from pegboard.core.call.finished_call import FinishedCall, StartedCall, stage_seconds
 from pegboard.core.call.hook_stages import ask_after, ask_before, tell_hooks
-from pegboard.core.call.observers import DELIVERED, Delivered, Listeners, as_observers
+from pegboard.core.call.listeners import DELIVERED, Delivered, Listeners, as_observers
 from pegboard.core.call.output import checked, clean_error, finished
 from pegboard.core.call.rate_limit import limits_of, pass_limits
 from pegboard.core.call.record import Call, Guards

@@ -1,4 +1,4 @@
-"""Policy: decide whether one caller may use one tool now. List, search, schema, call and `why` all ask here."""
+"""Judge: decide whether one caller may use one tool now. List, search, schema, call and `why` all ask here."""
 
 from __future__ import annotations
 

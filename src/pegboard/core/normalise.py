@@ -1,4 +1,4 @@
-"""Results: make a result of whatever a handler gave."""
+"""Normalise: make a result of whatever a handler gave."""
 
 from __future__ import annotations
 

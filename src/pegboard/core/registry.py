@@ -13,8 +13,8 @@ from pegboard.core.judge import UP
 from pegboard.core.lifecycle import check_circles
 from pegboard.core.names import fold, nearest
 from pegboard.core.ports import OffersResources, Source
-from pegboard.core.sealed_entry import seal
 from pegboard.core.snapshot import ReadBuilt, Snapshot
+from pegboard.core.validated_entry import seal
 from pegboard.model.bounds import Bounds
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError, DuplicateToolError

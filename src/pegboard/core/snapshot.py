@@ -17,7 +17,7 @@ from pegboard.core.hooks import ToolHooks, hooks_of
 from pegboard.core.judge import Selection, static_code
 from pegboard.core.names import wire_names
 from pegboard.core.schema import Compiled
-from pegboard.core.sealed_entry import judges, seal
+from pegboard.core.validated_entry import judges, seal
 from pegboard.model.bounds import SELECTIONS_REMEMBERED, Bounds
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError, Problem

@@ -1,4 +1,4 @@
-"""Client: what a call can ask of the other end, and of the task that it is a part of. Ports of the context."""
+"""Context ports: what a call can ask of the other end, and of the task that it is a part of. Ports of the context."""
 
 from __future__ import annotations
 

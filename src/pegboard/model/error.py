@@ -1,4 +1,4 @@
-"""Errors: one tree for three audiences (developer, model, log)."""
+"""Error: one tree for three audiences (developer, model, log)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Content: what a call gives, in blocks for the model and as a structured value."""
+"""Result: what a call gives, in blocks for the model and as a structured value."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ policy, predicates, limits, hooks, events and audit hold for them by the same co
 second door.
 """
 
-from pegboard.core.globs import BESIDE_TOOLS
+from pegboard.core.unmatched_globs import BESIDE_TOOLS
 from pegboard.model.resource import CompletionSpec, Offer, PromptArgument, PromptSpec, ResourceSpec
 from pegboard.resources.prompt_messages import Message
 from pegboard.resources.resources import Resources

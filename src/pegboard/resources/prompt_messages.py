@@ -1,4 +1,4 @@
-"""Messages: what a prompt is made of, and how its function's value becomes that."""
+"""Prompt messages: what a prompt is made of, and how its function's value becomes that."""
 
 from __future__ import annotations
 

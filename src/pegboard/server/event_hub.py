@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from pegboard.core.call.observers import as_observers
+from pegboard.core.call.listeners import as_observers
 from pegboard.model.bounds import STREAM_BYTES, STREAM_EVENTS
 from pegboard.model.context import ToolContext
 from pegboard.model.event import Event

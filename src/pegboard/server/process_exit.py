@@ -1,4 +1,4 @@
-"""Exit: leave the process, whatever still runs in it."""
+"""Process exit: leave the process, whatever still runs in it."""
 
 from __future__ import annotations
 

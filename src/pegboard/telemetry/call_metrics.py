@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
-from pegboard.core.call.finished import FinishedCall, StartedCall
+from pegboard.core.call.finished_call import FinishedCall, StartedCall
 from pegboard.model.bounds import COUNTED_TOOLS
 
 # fmt: off

@@ -21,7 +21,7 @@ from pegboard.core.names import fold, nearest
 from pegboard.model.json_types import JSON
 from pegboard.sources.mcp import review as _reviewing
 from pegboard.sources.mcp.lock_file import LockFile
-from pegboard.sources.mcp.mcp_source import McpSource
+from pegboard.sources.mcp.supervised_source import McpSource
 
 Action = Literal["write", "diff", "accept"]
 _ACTION = "write: pin servers that are new; diff: show what changed; accept: take what the names say."

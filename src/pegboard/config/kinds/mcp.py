@@ -17,8 +17,8 @@ from pegboard.config.yaml.tree import At
 from pegboard.model.error import DefinitionError
 from pegboard.model.tool import ToolSpec
 from pegboard.sources.mcp.lock_file import LockFile
-from pegboard.sources.mcp.mcp_source import McpSource
 from pegboard.sources.mcp.server_settings import ServerSettings
+from pegboard.sources.mcp.supervised_source import McpSource
 
 LOCK_NAME = "pegboard.lock"
 _OF_ONE_TRANSPORT = {

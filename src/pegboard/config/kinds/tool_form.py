@@ -33,7 +33,7 @@ from pegboard.config.forms.value_types import (
 )
 from pegboard.config.parameters import read_schema
 from pegboard.config.yaml.tree import At
-from pegboard.core.sealed_entry import judges
+from pegboard.core.validated_entry import judges
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import ConsentRule, ToolEntry, ToolSpec

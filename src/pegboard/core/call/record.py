@@ -12,9 +12,9 @@ from threading import get_ident
 from typing import Any, Protocol
 
 from pegboard.core.bounded_cache import BoundedCache
-from pegboard.core.call.finished import CallObserver, StartedCall, UpstreamOutcome
+from pegboard.core.call.finished_call import CallObserver, StartedCall, UpstreamOutcome
 from pegboard.core.call.limit_keys import FloodGuard, Hits
-from pegboard.core.call.observers import DELIVERED, Delivered, Listeners
+from pegboard.core.call.listeners import DELIVERED, Delivered, Listeners
 from pegboard.core.call.workers import WorkerPool
 from pegboard.core.hooks import NO_HOOKS, ToolHooks
 from pegboard.core.ports import AuditLog, ConsentInbox, LimitStore, LocalLimitStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pegboard.auth.rules import IdentityRules
-from pegboard.core.sealed_entry import enforced_schema
+from pegboard.core.validated_entry import enforced_schema
 from pegboard.model.bounds import API_FOUND_TOOLS, API_MOST_PAGE_TOOLS, API_PAGE_TOOLS, API_QUERY_CHARS, API_TYPED_TOOLS
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import ToolEntry

@@ -1,4 +1,4 @@
-"""Problems: errors as RFC 9457 has them, each with a kind, a status and what to do next."""
+"""Problem details: errors as RFC 9457 has them, each with a kind, a status and what to do next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replies: what goes out: a JSON body at once, or server-sent events."""
+"""Responses: what goes out: a JSON body at once, or server-sent events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MCP source: one MCP server as a source of tools, supervised for as long as the catalog runs."""
+"""Supervised source: one MCP server as a source of tools, supervised for as long as the catalog runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Globs: find the entries of a policy that mean no tool."""
+"""Unmatched globs: find the entries of a policy that mean no tool."""
 
 from __future__ import annotations
 

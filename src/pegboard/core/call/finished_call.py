@@ -1,4 +1,4 @@
-"""Finished: what is known of a call when it begins and when it is over; audit, traces and metrics observe these."""
+"""Finished call: what is known of a call when it begins and when it is over; audit, traces and metrics observe these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sealed entry: a declared tool whose names and schemas are judged, with its fingerprint."""
+"""Validated entry: a declared tool whose names and schemas are judged, with its fingerprint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Observers: who listens to the events of a call, and what sending one gives back."""
+"""Listeners: who listens to the events of a call, and what sending one gives back."""
 
 from __future__ import annotations
 
