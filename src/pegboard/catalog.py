@@ -301,7 +301,7 @@ class Catalog:
         return self.registry.snapshot()
 
     def reset(self) -> None:
-        """Forget everything declared; `load_defaults` runs the default loaders again."""
+        """Forget what is offered and to whom, not what protects; `load_defaults` runs the default loaders again."""
         self.registry.clear()
 
     def default_loader(self, load: Callable[[Catalog], object]) -> Callable[[Catalog], object]:

@@ -52,13 +52,16 @@ def test_a_kind_that_is_added_in_one_place_survives_a_reload_and_ends_with_a_res
     assert not getattr(catalog.registry.declarations, "badges", ())
 
 
-def test_a_reset_keeps_the_name_and_the_bounds_of_the_process_and_forgets_all_else() -> None:
+def test_a_reset_forgets_what_is_offered_and_opens_no_door() -> None:
     catalog = full()
+    before = catalog.registry.declarations
     catalog.reset()
-    fresh = Declarations(name="shop", bounds=Bounds(hook_s=0.5))
-    assert {item.name: getattr(catalog.registry.declarations, item.name) for item in fields(fresh)} == {
-        item.name: getattr(fresh, item.name) for item in fields(fresh)
-    }
+    after = catalog.registry.declarations
+    stays = {"name", "bounds", "default_limit", "identity", "secrets"}
+    assert {name: getattr(after, name) for name in stays} == {name: getattr(before, name) for name in stays}
+    fresh = Declarations()
+    forgotten = {item.name for item in fields(fresh)} - stays
+    assert {name: getattr(after, name) for name in forgotten} == {name: getattr(fresh, name) for name in forgotten}
     assert list(catalog.resources.specs) == []
 
 

@@ -72,6 +72,11 @@ class Declarations:
             place[key] = entry
         return replace(self, tools=tools, resources=resources)
 
+    def without_offers(self) -> Declarations:
+        """Return the declarations of an empty catalog that is protected as this one is."""
+        protecting = {name: getattr(self, name) for name in ("name", "bounds", "default_limit", "identity", "secrets")}
+        return Declarations(**protecting)
+
     def without(self, key: str) -> Declarations:
         """Return the declarations without the entry of a folded qualified id.
 

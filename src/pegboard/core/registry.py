@@ -172,9 +172,12 @@ class Registry:
             self.change(mirrors={**self.mirrors, name: mirror})
 
     def clear(self) -> None:
-        """Forget all declarations but the catalog's name and bounds; subscribers stay."""
+        """Forget what is offered and to whom: tools, resources, sources, predicates, groups, profiles, hooks, mirrors.
+
+        What protects the process stays: its bounds, who may come in, which secrets are kept out of results.
+        """
         with self._lock:
-            self.swap(Declarations(name=self.declarations.name, bounds=self.declarations.bounds))
+            self.swap(self.declarations.without_offers())
 
     def changed(self) -> None:
         """Let the next question see new snapshots, and tell the subscribers."""

@@ -1,4 +1,4 @@
-"""Finished call: what is known of a call when it begins and when it is over; audit, traces and metrics observe these."""
+"""Finished call: what is known of a call when it begins and when it is over, for audit, traces and metrics."""
 
 from __future__ import annotations
 
