@@ -1,13 +1,16 @@
 """Declarations: everything declared is one value, so that nothing of it can be forgotten by a reload or a reset."""
 
+import time
 from dataclasses import fields, make_dataclass, replace
 from typing import Any
 
 import pytest
 
-from pegboard import Bounds, Catalog, Policy, Profile, RateLimit, Secret, ToolSpec
+from pegboard import Bounds, Catalog, DefinitionError, Policy, Profile, RateLimit, Secret, ToolSpec
 from pegboard.core.declarations import Declarations
-from tests.core.parts import ANN, FakeSource, echo, foreign
+from pegboard.model.memo import Question
+from pegboard.model.source_state import SourceState
+from tests.core.parts import ANN, FakeSource, echo, foreign, kind_of
 
 
 def full() -> Catalog:
@@ -73,3 +76,96 @@ def test_declarations_cannot_be_changed_in_place() -> None:
 
 def _default(item: Any) -> object:
     return getattr(Declarations(), item.name)
+
+
+def test_a_taken_name_of_a_predicate_is_refused_and_what_is_no_tool_is_not_told_as_one() -> None:
+    catalog, defined = Catalog(), list[str]()
+    catalog.on_tool_defined(lambda entry: defined.append(entry.spec.name))
+    catalog.tool(name="t")(lambda: None)
+    catalog.resource("x://y", name="y")(lambda: "y")
+    assert defined == ["t"]
+    question = Question(key="q", name="q", ask=lambda ctx: True)
+    catalog.registry.add_predicate("q", question)
+    with pytest.raises(DefinitionError, match="a predicate 'q' already"):
+        catalog.registry.add_predicate("q", question)
+
+
+async def test_limits_are_counted_where_the_config_says_now() -> None:
+    class Full:
+        def wait_s(self, hits: Any, *, charge: bool) -> float:
+            return 9.0
+
+    catalog = Catalog()
+    catalog.tool(name="t", rate_limit="5/60s")(lambda: "done")
+    catalog.guards.use_limits(Full())
+    assert kind_of(await catalog.view(ANN).call("t")) == "rate_limited"
+    catalog.guards.use_limits(None)
+    assert kind_of(await catalog.view(ANN).call("t")) == "ok"
+
+
+def test_policies_narrow_each_other_however_often() -> None:
+    first, second, third = Policy(deny=("a",)), Policy(deny=("b",)), Policy(deny=("c",))
+    catalog = Catalog()
+    for name in "abcd":
+        catalog.tool(name=name)(lambda: None)
+    narrow = first.intersect(second.intersect(third))
+    assert catalog.view(replace(ANN, policy=narrow)).names() == ["d"]
+    assert Policy().intersect(first) is first
+
+
+async def test_a_view_answers_in_a_targets_words_and_awaits_what_why_needs() -> None:
+    catalog = Catalog()
+
+    @catalog.predicate
+    async def slow(ctx: object) -> bool:
+        return False
+
+    catalog.tool(name="add", available="slow")(lambda: None)
+    catalog.tool(name="sum")(_sum)
+    view = catalog.view(ANN)
+    assert (await view.awhy("add")).code == "available"
+    assert view.wire_name("openai", "sum") == "sum"
+    assert view.decode("openai_strict", "sum", '{"a": 1, "b": null}') == {"a": 1}
+
+
+def _sum(a: int, b: int = 2) -> int:
+    return a + b
+
+
+def test_a_quarantined_tool_says_how_it_is_let_in() -> None:
+    catalog = Catalog()
+    state = SourceState(quarantined=frozenset({"git.log"}))
+    catalog.add_source(FakeSource(name="git", listed=[foreign("git", "log")], now=state))
+    why = catalog.view(ANN).why("git__log")
+    assert (why.code, why.fix and why.fix.text) == ("quarantine", "pegboard lock accept git.log")
+
+
+@pytest.mark.parametrize(("parts", "is_there"), [([True, False], False), ([True, True], True), ([False, True], False)])
+def test_all_of_several_conditions_must_hold(parts: list[bool], *, is_there: bool) -> None:
+    catalog = Catalog()
+    catalog.tool(name="t", available={"all": parts})(lambda: None)
+    assert catalog.view(ANN).names() == (["t"] if is_there else [])
+
+
+def test_a_condition_that_fails_to_answer_hides_like_a_no() -> None:
+    catalog = Catalog()
+
+    @catalog.predicate
+    def broken(ctx: object) -> bool:
+        raise OSError("no database")
+
+    catalog.tool(name="t", available={"all": ["broken", True]})(lambda: None)
+    assert catalog.view(ANN).names() == []
+
+
+async def test_a_hook_that_holds_the_loop_past_its_time_refuses_the_call() -> None:
+    catalog = Catalog(bounds=Bounds(hook_s=0.001))
+    catalog.tool(name="t")(lambda: "done")
+
+    @catalog.before()
+    def slow(call: object) -> None:
+        ends = time.perf_counter() + 0.01
+        while time.perf_counter() < ends:
+            pass
+
+    assert kind_of(await catalog.view(ANN).call("t")) == "hook_refused"

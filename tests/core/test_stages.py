@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pegboard import (
+    AsyncPredicateError,
     Bounds,
     CallBudget,
     CallContext,
@@ -23,6 +24,7 @@ from pegboard import (
 from pegboard.core.call.finished_call import FinishedCall, StartedCall
 from pegboard.core.call.record import Call
 from pegboard.core.digests import digest
+from pegboard.core.executor import decision_of
 from pegboard.model.error import ERROR_KINDS
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import Annotations
@@ -312,6 +314,32 @@ async def test_who_records_calls_hears_of_each_once_with_all_that_an_audit_needs
         ("not_found", "", "group"),
         ("not_found", "", "unknown"),
     ]
+
+
+async def test_the_record_of_a_call_that_never_reached_the_judge_has_no_decision() -> None:
+    audit = AuditFake()
+    catalog = one_tool()
+    catalog.before()(lambda call: None)
+
+    @catalog.predicate
+    async def later(ctx: ToolContext) -> bool:
+        return False
+
+    catalog.register(spec("waits", available="later"), echo)
+    catalog.guards.record(audit)
+    await catalog.view(ANN).call("echo")
+    await catalog.view(replace(ANN, depth=9)).call("echo")
+    await catalog.view(replace(ANN)).call("waits")
+    seen = [(row.kind, row.definition_hash != "", row.decision and row.decision.code) for row in audit.rows]
+    assert seen == [("ok", True, "visible"), ("recursion_limit", False, None), ("not_found", False, "available")]
+    assert "before_hooks" in audit.rows[0].stage_s
+
+    class Undecided:
+        def why(self, name: str) -> None:
+            raise AsyncPredicateError("later")
+
+    call, result = SimpleNamespace(is_resolved=False, view=Undecided(), name="x"), await catalog.view(ANN).call("no")
+    assert decision_of(call, result) is None  # type: ignore[arg-type]
 
 
 async def test_a_record_tells_what_a_person_said() -> None:

@@ -228,7 +228,7 @@ def _observe_end(call: Call, started: StartedCall, result: ToolResult, duration_
     error = result.error
     record = FinishedCall(
         started, call.known_as, call.plan.entry if call.is_resolved else None, call.args,
-        lambda: _decision(call, result), call.consent, tuple([key for key, _ in call.charged]),
+        lambda: decision_of(call, result), call.consent, tuple([key for key, _ in call.charged]),
         "ok" if error is None else error.kind, error is not None and error.outcome_unknown, call.upstream, duration_s,
         {} if call.marks is None else stage_seconds(call.marks, call.started + duration_s),
     )  # fmt: skip
@@ -239,7 +239,7 @@ def _observe_end(call: Call, started: StartedCall, result: ToolResult, duration_
             log.warning("The end of %r could not be recorded.", call.name, exc_info=True)
 
 
-def _decision(call: Call, result: ToolResult) -> Decision | None:
+def decision_of(call: Call, result: ToolResult) -> Decision | None:
     """Return how the judge decided, with the rule; `None` where the call ended before, or it takes awaiting to say."""
     if call.is_resolved:
         return VISIBLE
