@@ -59,7 +59,8 @@ def test_an_import_that_points_outward_breaks_the_contract_also_where_it_is_late
     core = tree / "src/pegboard/core"
     append(core / "names.py", TYPED_AND_LATE.format(module="pegboard.server.app"))
     append(
-        core / "unmatched_globs.py", "\n\ndef late() -> object:\n    from pegboard.sources import webhook\n\n    return webhook\n"
+        core / "unmatched_globs.py",
+        "\n\ndef late() -> object:\n    from pegboard.sources import webhook\n\n    return webhook\n",
     )
     append(core / "view.py", TYPED_AND_LATE.format(module="pegboard.core.executor"))
     code, told = run(tree, BIN / "lint-imports", "--no-cache")
