@@ -72,7 +72,7 @@ def dynamic_code(entry: ToolEntry, snapshot: Catalogued, ctx: ToolContext, state
             return "quarantine"
         if not state.is_up:
             return "source"
-    if spec.factory is not None and spec.factory not in ctx.factories:
+    if spec.factory is not None and spec.factory not in ctx.host.factories:
         return "factory"
     if spec.available is not None and not snapshot.availability(entry).answer(ctx, states).yes:
         return "available"
@@ -150,7 +150,7 @@ def decide_entry(
     entry: ToolEntry, snapshot: Catalogued, ctx: ToolContext, selection: Selection, source_states: States
 ) -> Decision:
     """Judge a tool that is already found; see `decide`."""
-    at = _At(snapshot, ctx, selection, ctx.policy, source_states)
+    at = _At(snapshot, ctx, selection, ctx.caller.policy, source_states)
     code = _code(entry, at)
     if code == "visible":
         return VISIBLE

@@ -97,7 +97,7 @@ class View:
         `within`: the newest snapshot, where the asker has it already.
         """
         snapshot, states = within or self.snapshot, self._parts.registry.states()
-        selected, conditional = snapshot.judged(self.selection, self.ctx.policy)
+        selected, conditional = snapshot.judged(self.selection, self.ctx.caller.policy)
         # Most tools hang on nothing that could change: only what hides or is built makes another list.
         others: dict[int, Iterable[ToolEntry]] = {}
         for place in conditional:
@@ -133,7 +133,7 @@ class View:
     def _unbuilt(self) -> Iterator[ToolEntry]:
         """Yield the visible tools as far as that can be told without running a builder."""
         snapshot, states = self.snapshot, self._parts.registry.states()
-        for entry in snapshot.selected(self.selection, self.ctx.policy):
+        for entry in snapshot.selected(self.selection, self.ctx.caller.policy):
             is_built = entry.builder is not None and self.ctx.memo.has(snapshot.build_question(entry).key)
             asked = entry if is_built else without_builder(entry)
             if dynamic_code(asked, snapshot, self.ctx, states) is None:
@@ -158,7 +158,7 @@ class View:
         return (
             item
             for item in made.values()
-            if static_code(item, self.selection, self.ctx.policy) is None
+            if static_code(item, self.selection, self.ctx.caller.policy) is None
             and snapshot.find(item.wire_name) is None
             and snapshot.find(item.qualified_id) is None
         )
@@ -184,7 +184,7 @@ class View:
         entry = snapshot.find(name)
         if entry is None:
             return self._find_in_bundles(name, snapshot)
-        if static_code(entry, self.selection, self.ctx.policy) is not None:
+        if static_code(entry, self.selection, self.ctx.caller.policy) is not None:
             return None
         if not entry.is_conditional:
             return entry
@@ -254,7 +254,7 @@ class View:
     async def prepare(self) -> View:
         """Have every async predicate and builder of the selected tools answered, together. Returns the view."""
         snapshot = self.snapshot
-        await self._answer(snapshot.selected(self.selection, self.ctx.policy), snapshot)
+        await self._answer(snapshot.selected(self.selection, self.ctx.caller.policy), snapshot)
         return self
 
     async def _answer_for(self, name: str) -> None:

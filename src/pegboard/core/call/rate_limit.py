@@ -21,10 +21,10 @@ def limits_of(call: Call) -> Hits:
     hits = [] if own is None else [(scope_key(own.scope, ctx, entry.qualified_id), own)]
     if profile is not None and profile.rate_limit is not None:
         hits.append((scope_key(profile.rate_limit.scope, ctx, f"profile {profile.name}"), profile.rate_limit))
-    if ctx.client is None or not hits:
+    if ctx.request.client is None or not hits:
         return hits
     # A call that ended with a question goes on, with the answer, as another one.
-    has_paid = getattr(ctx.client, "has_paid", None)
+    has_paid = getattr(ctx.request.client, "has_paid", None)
     return [] if has_paid is not None and has_paid(entry.qualified_id) else hits
 
 

@@ -23,8 +23,8 @@ def start(call: Call) -> Any:
     if handler is None:
         raise CallError("tool_error", f"{call.name!r} is declared without a handler, so it cannot be run here.")
     call.timeout_s = call.bounds.tool_timeout_s if spec.timeout_s is None else spec.timeout_s
-    if call.view.ctx.deadline is not None:
-        call.timeout_s = min(call.timeout_s, call.view.ctx.deadline - call.guards.clock())
+    if call.view.ctx.request.deadline is not None:
+        call.timeout_s = min(call.timeout_s, call.view.ctx.request.deadline - call.guards.clock())
     if spec.max_concurrency is not None:
         call.guards.workers.enter(call.entry.qualified_id, cap=spec.max_concurrency, name=call.name)
     call.ran = True
