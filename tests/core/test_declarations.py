@@ -1,5 +1,6 @@
 """Declarations: everything declared is one value, so that nothing of it can be forgotten by a reload or a reset."""
 
+import asyncio
 import time
 from dataclasses import fields, make_dataclass, replace
 from typing import Any
@@ -169,3 +170,30 @@ async def test_a_hook_that_holds_the_loop_past_its_time_refuses_the_call() -> No
             pass
 
     assert kind_of(await catalog.view(ANN).call("t")) == "hook_refused"
+
+
+def test_a_source_that_outlives_a_reload_does_not_keep_the_registry_of_the_reload() -> None:
+    source = FakeSource(name="git", listed=[foreign("git", "log")])
+    running = Catalog()
+    running.add_source(source)
+    for _ in range(3):
+        made = Catalog()
+        made.registry.lend_sources({"git": source})
+        assert made.view(ANN).names() == ["git__log"], "its own questions reach the source"
+        running.registry.swap(made.registry.declarations)
+    assert len(source.listeners) == 1
+
+
+@pytest.mark.parametrize("fault", [OSError, asyncio.CancelledError, SystemExit])
+async def test_whatever_an_observer_of_calls_raises_breaks_no_call(fault: type[BaseException]) -> None:
+    class Broken:
+        def started(self, call: Any) -> None:
+            raise fault
+
+        def finished(self, call: Any) -> None:
+            raise fault
+
+    catalog = Catalog()
+    catalog.tool(name="t")(lambda: "done")
+    catalog.guards.record(Broken())  # type: ignore[arg-type] - it does not say whether it times stages, either
+    assert (await catalog.view(ANN).call("t")).text == "done"

@@ -130,7 +130,7 @@ class Reloader:
         for name, source in kept.items():
             source.renew(made.registry.sources[name])
         # What the new catalog's own questions ask of a source reaches the one that goes on.
-        made.registry.change(sources={**made.registry.sources, **kept})
+        made.registry.lend_sources({**made.registry.sources, **kept})
         guards = catalog.guards
         if _uri(config) != _uri(self.config):
             guards.use_limits(made.guards.limits if config.limit_store is not None else None)

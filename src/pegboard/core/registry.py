@@ -93,6 +93,15 @@ class Registry:
                     source.subscribe(self.changed)
             self.changed()
 
+    def lend_sources(self, sources: Mapping[str, Source]) -> None:
+        """Have questions that were made on this registry ask these sources, which another registry listens to.
+
+        For a reload: its registry is dropped, and a source that goes on must not keep it alive.
+        """
+        with self._lock:
+            self.declarations = replace(self.declarations, sources=sources)
+            self._snapshots = {}
+
     def add(self, *entries: ToolEntry, replace_existing: bool = False) -> None:
         """Declare tools of our own, or resources, prompts and completions, all or none.
 
