@@ -73,4 +73,5 @@ class Options:
 
 # SharedOptions to a command by the launcher, never read from its words.
 SharedOptions = Annotated[Options, Parameter(parse=False)]
+Strict = Annotated[bool, Parameter(help="Refuse a config, lock or key store that other users may write.")]
 ToolName = Annotated[str, Parameter(help="Name on the wire, or the qualified id namespace.tool.")]

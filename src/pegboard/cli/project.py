@@ -94,8 +94,8 @@ class Project:
         return value if redactor is None else redactor.value(value)
 
 
-def load(options: Options) -> Project:
-    """Find and load the config.
+def load(options: Options, *, strict: bool = False) -> Project:
+    """Find and load the config. With `strict` one that others may write is refused before anything of it runs.
 
     Raises:
         CommandError: there is no config file.
@@ -106,7 +106,7 @@ def load(options: Options) -> Project:
     with redirect_stdout(sys.stderr):
         # Until it is read, whatever it names of the environment may be a secret.
         options.terminal.secrets = partial(_secrets_named_in, path)
-        catalog, config = load_catalog(path, env=os.environ)
+        catalog, config = load_catalog(path, env=os.environ, strict=strict)
     options.terminal.secrets = lambda: catalog.secrets
     return Project(catalog=catalog, config=config)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 import sys
 import traceback
@@ -48,17 +49,23 @@ class BuildContext:
         What it registers goes to the catalog when `collect` says so, and nowhere otherwise: a module that is only
         the home of one function declares no tools by the way.
         """
+        fault = self.config.imports.module_fault(name)
+        if fault is not None:
+            self.report.add(at.problem(fault))
+            return None
         if collect:
             self.collected.add(name)
         try:
             with registering_on(self.catalog if collect else self._aside):
-                return importlib.import_module(name)
+                module = importlib.import_module(name)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - boundary: foreign code; a module may raise anything, SystemExit too
             module_names = [path.stem for path in self.config.path.absolute().parent.glob("*.py")]
             self.report.add(at.problem(f"the module {name!r} cannot be imported: {_fault(error, name, module_names)}"))
             return None
+        # A name may stand for another module, such as `six.moves.subprocess`.
+        return module if self._may_use(name, module, at) else None
 
     def resolve(self, reference: str, at: At) -> Any:
         """Return what `python:module:name` means; `None`, and a problem, when there is no such callable."""
@@ -67,15 +74,27 @@ class BuildContext:
         if target is None:
             return None
         for step in path.split("."):
+            if step.startswith("__"):
+                self.report.add(at.problem(f"{step!r} is a name of Python's own; name a function of {module_name!r}"))
+                return None
             if not hasattr(target, step):
                 known = [name for name in dir(target) if not name.startswith("_")]
                 self.report.add(at.problem(f"{module_name!r} has no {path!r}.{nearest(step, known, label='It has')}"))
                 return None
             target = getattr(target, step)
+            if inspect.ismodule(target) and not self._may_use(module_name, target, at):
+                return None
         if not callable(target) and not isinstance(target, ToolEntry):
             self.report.add(at.problem(f"{reference!r} is a {type(target).__name__}, not a function"))
             return None
-        return target
+        return target if self._may_use(module_name, target, at) else None
+
+    def _may_use(self, module: str, target: Any, at: At) -> bool:
+        """Tell whether what was reached through `module` may be used, and report why not."""
+        fault = self.config.imports.object_fault(module, target)
+        if fault is not None:
+            self.report.add(at.problem(fault))
+        return fault is None
 
     def refused(self, error: DefinitionError | CallError, at: At) -> None:
         """Report at `at` what core refused."""

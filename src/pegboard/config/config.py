@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from pegboard.config.allowed_imports import AllowedImports
 from pegboard.config.forms.identity_form import IdentityForm
 from pegboard.config.forms.main_file import HookForm, ModelForm
 from pegboard.config.forms.predicate_form import PredicateForm
@@ -45,7 +46,8 @@ class Config:
     `files` are all files that were read, the main one first, and `globs` what leads to the others: those to watch.
     `kinds` are the types of tools that it may have, its plugins' too.
     `secrets` has every environment variable that was used and is not empty, `defaulted` each whose default was taken,
-    with the place. `warnings` are no reason to refuse it.
+    with the place. `imports` says which Python it may name. `warnings` are no reason to refuse it, nor
+    without `strict` are `open_files`, which other users may write.
     """
 
     path: Path
@@ -67,8 +69,11 @@ class Config:
     limit_store: Declared[str | Secret] | None = None
     identity: Declared[IdentityForm] | None = None
     warnings: tuple[Problem, ...] = ()
+    open_files: tuple[Problem, ...] = ()
     refused: Refused = field(default_factory=Refused)
     kinds: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    imports: AllowedImports = field(default_factory=AllowedImports)
+    strict: bool = False
 
     def __repr__(self) -> str:
         return f"<Config {str(self.path)!r}: {len(self.tools)} tools, {len(self.profiles)} profiles>"

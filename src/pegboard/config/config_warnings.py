@@ -16,7 +16,7 @@ from pegboard.model.error import Problem
 
 def warnings(config: Config, catalog: Catalog) -> list[Problem]:
     """Return what is odd but allowed: globs that match no file or no tool now, tools that no profile sees."""
-    problems = list(config.warnings)
+    problems = [*config.open_files, *config.warnings]
     for name, declared in config.profiles.items():
         idle = set(unmatched_globs(catalog, name)[1])
         problems += [

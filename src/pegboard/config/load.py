@@ -9,19 +9,23 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
+from pegboard.config.allowed_imports import AllowedImports
 from pegboard.config.config import Config, Declared, Refused
+from pegboard.config.file_permissions import permission_faults
 from pegboard.config.forms.main_file import Fragment, HookForm, MainFile, ModelForm
 from pegboard.config.forms.predicate_form import PredicateForm, secret_names
 from pegboard.config.forms.validation import validated
 from pegboard.config.forms.value_types import as_names, rate_limit
+from pegboard.config.identity import key_store_of
 from pegboard.config.kinds import KINDS, Kind
+from pegboard.config.kinds.mcp import LOCK_NAME
 from pegboard.config.kinds.plugin import plugin_declare, plugin_form
-from pegboard.config.unsupported import UNSUPPORTED_KINDS, refusal
-from pegboard.config.yaml.config_files import find_files, read_text
+from pegboard.config.unsupported import UNSUPPORTED, UNSUPPORTED_KINDS, refusal
+from pegboard.config.yaml.config_files import find_files, looks_like_config, read_text
 from pegboard.config.yaml.environment import Environment
 from pegboard.config.yaml.parser import parse
 from pegboard.config.yaml.problems import Report
-from pegboard.config.yaml.tree import At, Mark, Node, Scalar, Table
+from pegboard.config.yaml.tree import At, Items, Mark, Node, Scalar, Table
 from pegboard.core.names import fold, nearest
 from pegboard.model.bounds import CONFIG_FILES, Bounds
 from pegboard.model.error import DefinitionError, Problem
@@ -30,6 +34,8 @@ from pegboard.sources.plugins import load_plugin
 
 M = TypeVar("M", bound=BaseModel)
 F = TypeVar("F", bound=Fragment)
+_TOP_LEVEL = MainFile.model_fields.keys() | {key for key in UNSUPPORTED if "." not in key}
+_NO_CONFIG = "this is no configuration: no line begins with a key of one, such as `tools:` or `profiles:`"
 
 
 def load(path: Path, *, env: Mapping[str, str]) -> Config:
@@ -44,9 +50,13 @@ def load(path: Path, *, env: Mapping[str, str]) -> Config:
     return config
 
 
-def read(path: Path, *, env: Mapping[str, str]) -> tuple[Config, Report]:
-    """Return what could be read of a config, and the problems of the rest."""
-    loading = _Load(path=path, environment=Environment(env))
+def read(path: Path, *, env: Mapping[str, str], strict: bool = False) -> tuple[Config, Report]:
+    """Return what could be read of a config, and the problems of the rest.
+
+    A file that other users may write is a problem with `strict`, and a warning without.
+    """
+    loading = _Load(path=path, environment=Environment(env), strict=strict)
+    loading.check_permissions([path])
     main = loading.file(path, MainFile)
     if main is None:
         return loading.config(MainFile.model_validate({})), loading.report
@@ -63,9 +73,11 @@ class _Load:
 
     path: Path
     environment: Environment
+    strict: bool
     report: Report = field(default_factory=Report)
     files: list[Path] = field(default_factory=list[Path])
     warnings: list[Problem] = field(default_factory=list[Problem])
+    open_files: list[Problem] = field(default_factory=list[Problem])
     python: list[Declared[str]] = field(default_factory=list[Declared[str]])
     tools: list[Declared[Any]] = field(default_factory=list[Declared[Any]])
     hooks: list[Declared[HookForm]] = field(default_factory=list[Declared[HookForm]])
@@ -74,8 +86,17 @@ class _Load:
     refused: Refused = field(default_factory=Refused)
     kinds: dict[str, Kind[Any]] = field(default_factory=lambda: dict(KINDS))
     lacks_kinds: bool = False
+    imports: AllowedImports = field(default_factory=AllowedImports)
 
     # ------------------------------------------------------------ files
+
+    def check_permissions(self, paths: Iterable[Path]) -> None:
+        """Report, or warn of, each of these files that others may write, once."""
+        for problem in permission_faults(paths):
+            if self.strict:
+                self.report.add(problem)
+            elif problem not in self.open_files:
+                self.open_files.append(problem)
 
     def file(self, path: Path, model: type[F]) -> Declared[F] | None:
         """Read and validate one file; `None` when nothing can be made of it."""
@@ -84,6 +105,8 @@ class _Load:
         if root is None:
             return None
         at = At(root)
+        if model is MainFile:
+            self._restrict(at)
         plain = self.environment.plain(at)
         self.report.add(*self.environment.problems)
         predicates = set(plain["predicates"]) if is_object(plain.get("predicates")) else set[str]()
@@ -92,21 +115,36 @@ class _Load:
             self.refused.predicates.update(predicates - set(file.value.predicates))
         return file
 
+    def _restrict(self, at: At) -> None:
+        """Take the limits of the main file before anything of it is used; one that is no list allows nothing."""
+        if (at / "env").exists:
+            # As it stands: what may be read of the environment cannot come from there.
+            self.environment.restrict(_texts(at / "env"))
+        if (at / "allow_imports").exists:
+            self.imports = AllowedImports(_texts(at / "allow_imports"))
+
     def _tree(self, path: Path) -> Node | None:
         text = read_text(path)
         if isinstance(text, Problem):
             self.report.add(text)
             return None
         root, problems = parse(text, file=str(path))
-        self.report.add(*problems)
         if not problems and (root is None or (isinstance(root, Scalar) and root.value is None)):
             empty = "the file is empty; `pegboard init` writes one to start from"
             self.report.add(Problem(where=str(Mark(str(path), 1, 1)), message=empty))
             return None
-        if root is not None and not isinstance(root, Table):
-            self.report.add(At(root).problem(f"expected a mapping, such as `tools: […]`, not {At(root).shown}"))
+        if not problems and root is not None and not isinstance(root, Table):
+            # Not what stands there: this may be any file.
+            what = "a list" if isinstance(root, Items) else "a text"
+            self.report.add(At(root).problem(f"expected a mapping, such as `tools: […]`, not {what}"))
             return None
-        return root
+        is_known = isinstance(root, Table) and (not root.items or not root.items.keys().isdisjoint(_TOP_LEVEL))
+        if not is_known and not looks_like_config(text, _TOP_LEVEL):
+            place = problems[0].where if problems else str(Mark(str(path), 1, 1))
+            self.report.add(Problem(where=place, message=_NO_CONFIG))
+            return None
+        self.report.add(*problems)
+        return root if isinstance(root, Table) else None
 
     def _validated(self, model: type[M], plain: Any, at: At) -> Declared[M] | None:
         form = validated(model, plain, at, report=self.report, refusal=refusal)
@@ -157,10 +195,12 @@ class _Load:
 
     def load_plugins(self, main: Declared[MainFile]) -> None:
         """Let the plugins that the main file names bring their kinds."""
+        if self.strict and self.report:
+            return  # They are code, and others may have named them.
         taken = dict.fromkeys((*KINDS, *UNSUPPORTED_KINDS), "Pegboard")
         for index, name in enumerate(main.value.plugins):
             try:
-                plugin_kinds = load_plugin(name, taken=taken)
+                plugin_kinds = load_plugin(name, taken=taken, imports=self.imports)
             except DefinitionError as error:
                 self.report.add((main.at / "plugins" / index).problem(str(error)))
                 self.lacks_kinds = True
@@ -222,8 +262,9 @@ class _Load:
         for name, form in main.models.items():
             models[name] = Declared(value=form, at=at / "models" / name)
             if _needs_openai_key(form) and not self.environment.variable("OPENAI_API_KEY"):
+                fault = self.environment.fault("OPENAI_API_KEY")
                 missing = "the variable 'OPENAI_API_KEY' is not set; set it, or write `api_key`"
-                self.report.add(models[name].at.problem(missing))
+                self.report.add(models[name].at.problem(fault or missing))
         return models
 
     def config(self, main: MainFile, at: At | None = None) -> Config:
@@ -232,6 +273,13 @@ class _Load:
         for entry in predicates.values():
             for name in secret_names(entry.value):
                 self.environment.variable(name)
+                if self.environment.fault(name) is not None:
+                    text = f"the variable {name!r} is not under `env:`, so only the host can give this secret"
+                    self.warnings.append(entry.at.problem(text))
+        folder = self.path.absolute().parent
+        keys = None if main.identity is None else key_store_of(main.identity, self.path)
+        beside = (folder / LOCK_NAME, *folder.glob("*.py"), *(() if keys is None else (keys,)))
+        self.check_permissions([*self.files, *(path for path in beside if path.exists())])
         limits = main.limits.model_dump(exclude_none=True) if main.limits is not None else {}
         store = None if main.rate_limits is None else main.rate_limits.store
         return Config(
@@ -254,9 +302,18 @@ class _Load:
             limit_store=None if store is None or at is None else Declared(value=store, at=at / "rate_limits" / "store"),
             identity=None if main.identity is None or at is None else Declared(value=main.identity, at=at / "identity"),
             warnings=tuple(self.warnings),
+            open_files=tuple(self.open_files),
             refused=self.refused,
             kinds=self.kinds,
+            imports=self.imports,
+            strict=self.strict,
         )
+
+
+def _texts(at: At) -> tuple[str, ...]:
+    """Return the texts of a list, as they stand in the file."""
+    node = at.node
+    return tuple(item.text for item in node.items if isinstance(item, Scalar)) if isinstance(node, Items) else ()
 
 
 def _needs_openai_key(model: ModelForm | str) -> bool:

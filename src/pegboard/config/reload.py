@@ -98,7 +98,7 @@ class Reloader:
         before = self._marks()
         try:
             # In a thread: modules may take long to import, and the callers of now must not wait for it.
-            made, config = await asyncio.to_thread(load_catalog, self._path, env=self._env)
+            made, config = await asyncio.to_thread(load_catalog, self._path, env=self._env, strict=self.config.strict)
             self._check(made)
         except PegboardError as error:
             problems = error.problems if isinstance(error, DefinitionError) else (Problem(message=str(error)),)

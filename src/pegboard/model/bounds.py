@@ -318,6 +318,7 @@ STDIO_END_GRACE_S = 0.5  # for answers after the end of input (`printf … | peg
 # -- config
 LEFT_OUT_SHOWN = 20  # operations of one API, each as a problem of its own
 CONFIG_FILE_BYTES = 1 * MIB  # of one file
+CONFIG_KEYS_LOOKED_AT = 200  # to tell whether a file is a config at all
 CONFIG_FILES = 1_000  # that one config leads to
 YAML_NODES = 100_000  # as if every alias were written out: a few aliases of aliases can mean billions
 OPENAPI_YAML_BYTES = 4 * MIB  # YAML is read by a slow and careful reader: what is larger comes as JSON

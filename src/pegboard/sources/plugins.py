@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from pegboard.core.names import nearest
 from pegboard.core.ports import Source
@@ -73,8 +73,22 @@ class Registrar:
         self.kinds[name] = PluginKind(name=name, plugin=self._plugin, settings=settings, make=make)
 
 
-def load_plugin(name: str, *, taken: Mapping[str, str]) -> Mapping[str, PluginKind]:
+class Imports(Protocol):
+    """Says which Python may be named."""
+
+    def module_fault(self, name: str) -> str | None:
+        """Return why this module may not be named; `None` where it may."""
+        ...
+
+    def object_fault(self, module: str, target: Any) -> str | None:
+        """Return why what was reached through a module may not be used; `None` where it may."""
+        ...
+
+
+def load_plugin(name: str, *, taken: Mapping[str, str], imports: Imports) -> Mapping[str, PluginKind]:
     """Import the plugin of this name, and return the kinds that it brings. `taken` tells who has which kind already.
+
+    `imports` is asked before anything is imported, and of what came of it.
 
     Raises:
         DefinitionError: there is no such plugin, two packages bring it, or it fails.
@@ -89,9 +103,12 @@ def load_plugin(name: str, *, taken: Mapping[str, str]) -> Mapping[str, PluginKi
     if len(owners) > 1:
         raise DefinitionError(f"several installed packages bring the plugin {name!r}: {', '.join(owners)}. Keep one")
     registrar = Registrar(f"the plugin {name!r}", taken)
+    point = points[0]
+    _check(name, imports.module_fault(point.module))
     try:
-        loaded: Any = points[0].load()
+        loaded: Any = point.load()
         register = getattr(loaded, "register", loaded)
+        _check(name, imports.object_fault(point.module, register) if callable(register) else None)
         register(registrar)
     except DefinitionError as error:
         raise DefinitionError(f"the plugin {name!r} cannot be used: {error}") from None
@@ -101,6 +118,11 @@ def load_plugin(name: str, *, taken: Mapping[str, str]) -> Mapping[str, PluginKi
         reason = " ".join(str(error).split())[:300]
         raise DefinitionError(f"the plugin {name!r} cannot be loaded: {type(error).__name__}: {reason}") from None
     return registrar.kinds
+
+
+def _check(name: str, fault: str | None) -> None:
+    if fault is not None:
+        raise DefinitionError(f"the plugin {name!r} is not loaded: {fault}")
 
 
 def _package_of(point: EntryPoint) -> str:

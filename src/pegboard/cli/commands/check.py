@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from pegboard.catalog import Catalog
 from pegboard.cli.command_error import Exit
-from pegboard.cli.options import Options, SharedOptions
+from pegboard.cli.options import Options, SharedOptions, Strict
 from pegboard.cli.project import load
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.json_types import JSON
 
 
-def check_command(*, options: SharedOptions) -> Exit:
+def check_command(*, strict: Strict = False, options: SharedOptions) -> Exit:
     """Check the configuration and print all its problems.
 
     Each is a line `file:line:column: path: what is wrong`. Policy entries that match no tool are warnings.
@@ -21,7 +21,7 @@ def check_command(*, options: SharedOptions) -> Exit:
     problems: Sequence[Problem] = ()
     warnings: Sequence[Problem] = ()
     try:
-        project = load(options)
+        project = load(options, strict=strict)
         counts, warnings = _counts(project.catalog), project.warnings()
     except DefinitionError as error:
         problems = error.problems

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from pegboard.catalog import Catalog
 from pegboard.cli.command_error import CommandError
-from pegboard.cli.options import SharedOptions
+from pegboard.cli.options import SharedOptions, Strict
 from pegboard.cli.project import Project, load
 from pegboard.config import Config
 from pegboard.config.reload import Reloader
@@ -37,6 +37,7 @@ def serve_command(
     port: Annotated[int, Parameter(help="Port to listen on.", show_default=True)] = 8420,
     allow_host: Annotated[tuple[str, ...], Parameter(help=_HOSTS, negative_iterable=())] = (),
     reload: Annotated[bool, Parameter(help=_RELOAD)] = False,
+    strict: Strict = False,
     options: SharedOptions,
 ) -> Any:
     """Serve the tools over MCP."""
@@ -45,7 +46,9 @@ def serve_command(
         raise CommandError("--as names the caller of --stdio; over HTTP every caller is asked who it is.")
     if not 0 <= port <= _LAST_PORT:
         raise CommandError(f"--port {port} is no port; choose one from 1 to {_LAST_PORT}, or 0 for any that is free.")
-    project = load(options)
+    project = load(options, strict=strict)
+    for warning in project.config.open_files:
+        options.terminal.note(f"warning: {warning.message}")
     profile = options.chosen_profile
     project.check_profile(profile)
     if stdio and reload:

@@ -21,6 +21,7 @@ from pegboard.config.forms.value_types import (
     Form,
     Limit,
     Maybe,
+    ModuleGlob,
     ModuleName,
     Namespace,
     PositiveNumber,
@@ -28,6 +29,7 @@ from pegboard.config.forms.value_types import (
     ProfileName,
     Reference,
     Text,
+    VariableGlob,
     definition_error,
 )
 from pegboard.model.bounds import Bounds
@@ -148,6 +150,14 @@ class MainFile(Fragment):
         (), description="Plugins to load, by the names of their entry points: they bring more types of tools."
     )
     files: tuple[FilledText, ...] = Field((), description="More files, as globs relative to this one.")
+    allow_imports: Maybe[tuple[ModuleGlob, ...]] = Field(
+        None,
+        description="Globs over modules: only these may be named after `python:`; Python's own and Pegboard's nowhere "
+        "else.",
+    )
+    env: Maybe[tuple[VariableGlob, ...]] = Field(
+        None, description="Globs over environment variables: only these may stand in `${…}` or under `secret:`."
+    )
     models: Mapping[FilledText, ModelRef] = Field(
         default_factory=dict[str, Any], description="Language models by name; tools that name none use `default`."
     )

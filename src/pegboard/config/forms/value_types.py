@@ -93,6 +93,18 @@ def _module(value: str) -> str:
     return value
 
 
+def _module_glob(value: str) -> str:
+    if not re.fullmatch(r"[\w*?]+(?:\.[\w*?]+)*", value):
+        raise definition_error("expected the name of a module or a glob over such names: `acme.tools` or `acme.*`")
+    return value
+
+
+def _variable_glob(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_*?]+", value):
+        raise definition_error("expected the name of a variable or a glob over such names, such as `TOKEN` or `ACME_*`")
+    return value
+
+
 def _limit_text(value: str) -> str:
     checked(RateLimit.parse)(value)
     return value
@@ -138,6 +150,8 @@ Reference: TypeAlias = Annotated[
     Text, AfterValidator(reference), Field(json_schema_extra={"pattern": "^python:[\\w.]+:[\\w.]+$"})
 ]
 ModuleName: TypeAlias = Annotated[Text, AfterValidator(_module)]
+ModuleGlob: TypeAlias = Annotated[Text, AfterValidator(_module_glob)]
+VariableGlob: TypeAlias = Annotated[Text, AfterValidator(_variable_glob)]
 
 
 class RateLimitForm(Form):

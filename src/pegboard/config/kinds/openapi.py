@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
 from pegboard.config.forms.value_types import ConcealedText, FilledText, Form, Maybe, Names, definition_error
 from pegboard.config.kinds.tool_form import ToolForm, guards_of_each_tool, keys_of_one_tool, overlaid
-from pegboard.config.yaml.config_files import read_text
+from pegboard.config.yaml.config_files import looks_like_config, read_text
 from pegboard.config.yaml.parser import parse
 from pegboard.config.yaml.tree import Items, Node, Table
 from pegboard.core.schema import parse_json
@@ -54,6 +55,11 @@ class AuthForm(Form):
         if sum((self.bearer is not None, self.basic is not None, named)) > 1:
             raise definition_error("more than one Authorization; keep one")
         return self
+
+
+# What a reason has of the text: in quotes, or the name of an alias.
+_QUOTED = re.compile(r"""'[^']*'|"[^"]*"|(?<=alias )\*\S+""")
+_DESCRIPTION_KEYS = ("openapi", "swagger")
 
 
 class ApiForm(Form):
@@ -153,13 +159,19 @@ def description_value(text: str, *, bounds: Bounds) -> JSONValue:
         try:
             return parse_json(text, bounds=room)
         except CallError as error:
-            raise DefinitionError(f"cannot be read as JSON: {error.error.message}") from None
+            raise DefinitionError(f"cannot be read as JSON: {_unquoted(error.error.message, text)}") from None
     if len(text) > OPENAPI_YAML_BYTES:
         raise DefinitionError(f"is YAML of more than {OPENAPI_YAML_BYTES:,} bytes; convert it to JSON")
     root, problems = parse(text, file="line", scalar_keys=True)
     if problems or root is None:
-        raise DefinitionError(f"cannot be read as YAML: {problems[0] if problems else 'it is empty'}")
+        reason = _unquoted(str(problems[0]), text) if problems else "it is empty"
+        raise DefinitionError(f"cannot be read as YAML: {reason}")
     return _value(root)
+
+
+def _unquoted(reason: str, text: str) -> str:
+    """Return a reason that quotes nothing of what is no description: it may be any file."""
+    return reason if looks_like_config(text, _DESCRIPTION_KEYS) else _QUOTED.sub("…", reason)
 
 
 def _value(node: Node) -> JSONValue:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from pegboard.config.yaml.tree import Mark
-from pegboard.model.bounds import CONFIG_FILE_BYTES
+from pegboard.core.names import nearest_one
+from pegboard.model.bounds import CONFIG_FILE_BYTES, CONFIG_KEYS_LOOKED_AT
 from pegboard.model.error import Problem
 
+# A key as YAML and JSON have it; `root:x:0` is none.
+_KEY = re.compile(r"""(?:^|[{,]\s*)(?:["'](\w+)["']\s*:|(\w+)[ \t]*:(?=\s|$))""", re.MULTILINE)
 _VARIABLE = re.compile(r"\$\{(\w+)")
 
 
@@ -42,20 +46,49 @@ def read_text(path: Path, *, max_bytes: int = CONFIG_FILE_BYTES) -> str | Proble
 def find_files(pattern: str, *, beside: Path) -> list[Path]:
     """Return the files that a glob relative to the folder of `beside` names, by name; a plain name must exist.
 
+    None of them leaves that folder: not by `..`, and not by a link.
+
     Raises:
         ValueError: why the glob cannot be used.
     """
+    folder = beside.absolute().parent
     if Path(pattern).is_absolute():
         raise ValueError(f"{pattern!r} is absolute; name files relative to {beside.name}")
-    if not any(mark in pattern for mark in "*?["):
-        path = beside.parent / pattern
-        if not path.exists():
-            raise ValueError(f"there is no file {str(path)!r}")
-        return [path]
+    leads_out = f"{pattern!r} leads out of the folder of {beside.name}; move what is meant below that folder"
+    if ".." in Path(pattern).parts:
+        raise ValueError(leads_out)
+    is_glob = any(mark in pattern for mark in "*?[")
+    if is_glob:
+        try:
+            paths = [path for path in sorted(beside.parent.glob(pattern)) if not path.is_dir()]
+        except (ValueError, NotImplementedError, OSError) as error:
+            raise ValueError(f"{pattern!r} is no glob: {error}") from None
+    else:
+        paths = [beside.parent / pattern]
+    # Before anything is said of what lies there: whether it exists is nobody's business either.
+    if not all(is_below(path, folder) for path in paths):
+        raise ValueError(leads_out)
+    if not is_glob and not paths[0].exists():
+        raise ValueError(f"there is no file {str(paths[0])!r}")
+    return paths
+
+
+def looks_like_config(text: str, keys: Iterable[str]) -> bool:
+    """Tell whether a text has a line that begins with one of these keys, or nearly.
+
+    Of any other file nothing may be quoted: somebody named the wrong one, and it may hold anything.
+    """
+    known = frozenset(keys)
+    names = [quoted or plain for quoted, plain in _KEY.findall(text)]
+    return any(name in known or nearest_one(name, known) is not None for name in names[:CONFIG_KEYS_LOOKED_AT])
+
+
+def is_below(path: Path, folder: Path) -> bool:
+    """Tell whether a path stays below a folder when every link is followed."""
     try:
-        return [path for path in sorted(beside.parent.glob(pattern)) if not path.is_dir()]
-    except (ValueError, NotImplementedError, OSError) as error:
-        raise ValueError(f"{pattern!r} is no glob: {error}") from None
+        return path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):
+        return False
 
 
 def named_variables(path: Path) -> frozenset[str]:

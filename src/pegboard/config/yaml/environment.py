@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
 
 from pegboard.config.yaml.parser import scalar_value
 from pegboard.config.yaml.tree import At, Items, Scalar, ScalarValue, Table
@@ -42,12 +43,25 @@ class Environment:
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = env
+        self._allowed: tuple[str, ...] | None = None
         self.secrets: dict[str, Secret] = {}
         self.defaulted: dict[str, str] = {}
         self.problems: list[Problem] = []
 
+    def restrict(self, globs: tuple[str, ...]) -> None:
+        """Let nothing be read from now on but the variables that one of these fits."""
+        self._allowed = globs
+
+    def fault(self, name: str) -> str | None:
+        """Return why a variable may not be read; `None` where it may."""
+        if self._allowed is None or any(fnmatchcase(name, glob) for glob in self._allowed):
+            return None
+        return f"the variable {name!r} is not under `env:` of the main file. Add it there if it is meant"
+
     def variable(self, name: str) -> str | None:
-        """Return the value of a variable and remember it as a secret; `None` when it is not set."""
+        """Return the value of a variable and remember it as a secret; `None` when it is not set or may not be read."""
+        if self.fault(name) is not None:
+            return None
         value = self._env.get(name)
         if value:
             self.secrets[name] = Secret(value)
@@ -87,6 +101,10 @@ class Environment:
 
     def _value(self, match: re.Match[str], at: At) -> str:
         name, default = match["name"], match["default"]
+        fault = self.fault(name)
+        if fault is not None:
+            self.problems.append(at.problem(fault))
+            return match.group()
         value = self.variable(name)
         if default is not None and not value:
             self.defaulted.setdefault(name, at.origin)

@@ -1,0 +1,111 @@
+"""Allowed imports: which Python a config may name. What a config says is run; what it may say is limited here."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import sys
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pegboard.model.tool import ToolEntry
+
+_OWN = __name__.partition(".")[0]
+_STDLIB = Path(sysconfig.get_path("stdlib")).resolve()
+# Below the standard library's folder, but not of it.
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+# Modules of the standard library whose functions say that they come from another one.
+_SPELLINGS = {"os": {"posix", "nt"}, "os.path": {"posixpath", "ntpath", "genericpath"}}
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedImports:
+    """What `allow_imports:` says: globs over names of modules; `None` where it is not given.
+
+    Without it any module may be named that is neither of Python itself nor of Pegboard: the standard library can run
+    every program and open every file. Those are named in words, with at least their first part spelled out. With it
+    nothing else may be named.
+    """
+
+    globs: tuple[str, ...] | None = None
+
+    def module_fault(self, name: str) -> str | None:
+        """Return why a config may not name this module; `None` where it may."""
+        if any(_fits(glob, name) for glob in self.globs or ()):
+            return None
+        if _is_guarded(name):
+            owner = "Pegboard" if name.partition(".")[0] == _OWN else "Python"
+            return (
+                f"{name!r} is a module of {owner} itself, and such code runs only where it is named in words: "
+                f"write a function of your own around it, or add `{name}` to `allow_imports:`"
+            )
+        if self.globs is None:
+            return None
+        return f"{name!r} is not under `allow_imports:`, so nothing is imported from it. Add it there if it is meant"
+
+    def object_fault(self, module: str, target: Any) -> str | None:
+        """Return why what was reached through an allowed module may not be used; `None` where it may.
+
+        A module may hold what is another's: what it imported itself, and modules. The other is asked for by its name.
+        """
+        for home in _homes(target):
+            if not _belongs(home, module) and (fault := self.module_fault(home)) is not None:
+                return fault
+        return None
+
+
+def _fits(glob: str, name: str) -> bool:
+    if not fnmatchcase(name, glob):
+        return False
+    return not _is_guarded(name) or glob.partition(".")[0] == name.partition(".")[0]
+
+
+def _is_guarded(name: str) -> bool:
+    """Tell whether a module is of Pegboard or of the standard library, of which a few are not on Python's own list."""
+    top = name.partition(".")[0]
+    if top == _OWN or top in sys.stdlib_module_names:
+        return True
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return False
+    if spec is None or not spec.has_location or spec.origin is None:
+        return False
+    place = Path(spec.origin).resolve()
+    return place.is_relative_to(_STDLIB) and _INSTALLED.isdisjoint(place.relative_to(_STDLIB).parts)
+
+
+def _belongs(home: str, module: str) -> bool:
+    """Tell whether what is of `home` is `module`'s own: of a part below it, or of its part written in C."""
+    if home == module or home.startswith(f"{module}.") or home in _SPELLINGS.get(module, ()):
+        return True
+    return _is_guarded(module) and home == f"_{module.rpartition('.')[2]}"
+
+
+def _homes(target: Any) -> Iterator[str]:
+    """Yield the modules whose code runs when `target` is called, as far as it tells."""
+    while isinstance(target, functools.partial | functools.partialmethod):
+        target = target.func
+    if isinstance(target, ModuleType):
+        yield target.__name__
+        return
+    if isinstance(target, ToolEntry):
+        if target.spec.origin:
+            yield target.spec.origin.rpartition(":")[0]
+        return
+    owner = getattr(target, "__self__", None)
+    named = getattr(target, "__module__", None)
+    if isinstance(named, str):
+        yield named
+    elif isinstance(owner, ModuleType):
+        yield owner.__name__
+    elif owner is not None:
+        yield (owner if isinstance(owner, type) else type(owner)).__module__
+    else:
+        kind: Any = getattr(target, "__objclass__", None)  # a method that is taken from a class written in C
+        yield str((kind or type(target)).__module__)
