@@ -89,7 +89,8 @@ async def test_the_stages_run_in_their_order() -> None:
     result = await watched(said).view(yes(said)).call("echo", {"n": 1})
     assert result.structured == {"n": 1}
     assert said == [
-        "on_tool_call", "resolve", "before", "consent rule", "limit looked at", "consent", "limit charged",
+        "on_tool_call", "resolve", "before", "consent rule", "limit looked at", "consent", "resolve", "before",
+        "limit charged",
         "around", "run", "around, back", "after", "on_complete", "on_tool_result",
     ]  # fmt: skip
 

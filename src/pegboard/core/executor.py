@@ -13,6 +13,7 @@ from pegboard.core.call.begin import begin
 from pegboard.core.call.consent import ask_consent, consent_reason
 from pegboard.core.call.finished_call import FinishedCall, StartedCall, stage_seconds
 from pegboard.core.call.hook_stages import ask_after, ask_before, tell_hooks
+from pegboard.core.call.judge_again import judge_again
 from pegboard.core.call.listeners import DELIVERED, Delivered, Listeners, as_observers
 from pegboard.core.call.output import checked, clean_error, finished
 from pegboard.core.call.rate_limit import limits_of, pass_limits
@@ -141,7 +142,8 @@ async def _guarded(call: Call) -> ToolResult:
             await asked
         if is_timed:
             call.enter("consent")
-        await ask_consent(call, reason)
+        await judge_again(call, await ask_consent(call, reason))
+        limits = limits_of(call)
     if limits:
         if is_timed:
             call.enter("rate_limit")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
 from pegboard.core.declarations import Mirror
@@ -17,9 +17,13 @@ from pegboard.model.context import ToolContext
 from pegboard.model.decision import Decision
 from pegboard.model.error import AsyncPredicateError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue
+from pegboard.model.policy import Policy
 from pegboard.model.profile import Profile
 from pegboard.model.result import ToolResult
 from pegboard.model.tool import ToolEntry
+
+_NOTHING = Policy(allow=())
+_ASKED_ANEW = 3  # not a limit: another call of the request may have had a person asked, which voids every answer
 
 
 class CallRunner(Protocol):
@@ -88,6 +92,24 @@ class View:
         if self._extended is None or self._extended.generation != newest.generation:
             self._extended = self._parts.registry.build(self._extra, kind=self._parts.kind)
         return self._extended
+
+    def renewed(self, ctx: ToolContext | None = None) -> View:
+        """Return the view as its profile is declared now, perhaps for another context of the same caller.
+
+        A profile that is gone shows nothing.
+        """
+        selection, profile = self.selection, self.profile
+        if selection.profile is not None:
+            profile = self._parts.registry.profiles.get(selection.profile)
+            if profile is None:
+                selection = replace(selection, include=(), policy=_NOTHING)
+            elif profile is not self.profile:
+                selection = replace(selection, include=profile.include, policy=profile.policy, origin=profile.origin)
+        if ctx is None and profile is self.profile:
+            return self
+        view = View(self._parts, ctx or self.ctx, selection, profile=profile, extra=self._extra)
+        view._extended = self._extended
+        return view
 
     # -- the list
 
@@ -237,11 +259,11 @@ class View:
 
     async def afind(self, name: str) -> ToolEntry | None:
         """Return the tool as `find` does, awaiting what its answer needs."""
-        try:
-            return self.find(name)
-        except AsyncPredicateError:
+        for _ in range(_ASKED_ANEW):
+            with suppress(AsyncPredicateError):
+                return self.find(name)
             await self._answer_for(name)
-            return self.find(name)
+        return self.find(name)
 
     async def awhy(self, name: str) -> Decision:
         """Return what `why` does, awaiting what its answer needs."""

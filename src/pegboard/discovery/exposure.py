@@ -104,6 +104,15 @@ class ExposedView(View):
         names = self.meta_names
         return {"direct": (), "two_tool": (names.get, names.use), "search": tuple(names)}[self.mode]
 
+    def renewed(self, ctx: ToolContext | None = None) -> View:
+        """Return the view as its profile is declared now, and shown as that says."""
+        plain = self._plain.renewed(ctx)
+        if plain is self._plain:
+            return self
+        if self._plain.profile is not self._profile:
+            return exposed_as(plain, self._profile, self._discovery)
+        return exposed(plain, self._discovery)
+
     # -- the list
 
     def tools(self, *, within: Snapshot | None = None) -> tuple[ToolEntry, ...]:
@@ -179,8 +188,8 @@ class ExposedView(View):
         self, name: str, args: JSONValue, ctx: ToolContext, call_id: str, observer: object
     ) -> Awaitable[ToolResult]:
         """Run one call of a batch on the view without the meta tools: it cannot nest, and no guard is passed by."""
-        view = View(self._parts, ctx, self.selection, profile=self.profile, extra=self._extra)
-        view._extended = self._extended
+        # A person may have been asked since the batch began: each of its calls has the profile as it is declared now.
+        view = self._plain.renewed(ctx)
         return self._parts.runner.call(view, name, args, callbacks=observer, call_id=call_id)
 
     def __getitem__(self, name: str) -> ToolEntry:

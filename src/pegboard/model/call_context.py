@@ -101,5 +101,8 @@ class CallContext(ToolContext):
         if self.steps is not None:
             return await self.steps.ask(question, schema)
         if self.client is not None:
-            return await self.client.elicit(question, schema)
+            answer = await self.client.elicit(question, schema)
+            # A person may take an hour: what this call calls next is judged by what is true then.
+            await self.memo.renew(self.plain())
+            return answer
         raise CallError("consent_required", f"{self.tool!r} needs an answer from a person: {question}")

@@ -12,8 +12,8 @@ from pegboard.model.json_types import JSONValue
 class ClientBridge(Protocol):
     """What the client at the other end of this call can do for us.
 
-    One that asks by having the client call again also has `has_paid(tool) -> bool`: whether limits were charged for
-    this call before its question.
+    One that asks by having the client call again also has `begins(tool, definition_hash)`, which is told of each call
+    before anybody is asked, and `has_paid(tool) -> bool`: whether limits were charged for it before its question.
     """
 
     @property

@@ -29,25 +29,45 @@ class Question(NamedTuple):
         return self.is_async or self.is_blocking
 
 
-class Memo:
-    """The answers of one context. Each question runs once, whatever the answer, under tasks and threads."""
+class _Answers:
+    """What was answered since somebody was last waited for; replaced whole, so that nothing old slips into the new."""
 
-    __slots__ = ("_answers", "_kept", "_lock", "_owners")
+    __slots__ = ("awaited", "futures", "kept", "owners")
 
     def __init__(self) -> None:
-        self._answers: dict[object, Future[Any]] = {}
+        self.futures: dict[object, Future[Any]] = {}
         # The same answers where they are values: a future takes a lock each time it is asked.
-        self._kept: dict[object, Any] = {}
-        self._owners: dict[object, int] = {}
+        self.kept: dict[object, Any] = {}
+        self.owners: dict[object, int] = {}
+        self.awaited: dict[object, Question] = {}
+
+
+class Memo:
+    """The answers of one context. Each question runs once, whatever the answer, under tasks and threads.
+
+    A person who is asked may take an hour, and what was true before may not be true after: then `renew` has everything
+    asked anew, by all contexts that share the memo.
+    """
+
+    __slots__ = ("_lock", "_now")
+
+    def __init__(self) -> None:
+        self._now = _Answers()
         self._lock = threading.Lock()
 
-    def _claim(self, key: object) -> tuple[Future[Any], bool]:
+    async def renew(self, ctx: object) -> None:
+        """Forget every answer; ask again at once what needs awaiting, so that who had it ready has it ready still."""
+        before, self._now = self._now, _Answers()
+        again = before.awaited.values()
+        await asyncio.gather(*(self.answer_async(each, ctx, timeout_s=each.limit_s) for each in again))
+
+    def _claim(self, key: object, now: _Answers) -> tuple[Future[Any], bool]:
         """Return the answer's future, and whether the caller is the one to fill it."""
         with self._lock:
-            if key in self._answers:
-                return self._answers[key], False
-            answer = self._answers[key] = Future[Any]()
-            self._owners[key] = threading.get_ident()
+            if key in now.futures:
+                return now.futures[key], False
+            answer = now.futures[key] = Future[Any]()
+            now.owners[key] = threading.get_ident()
             return answer, True
 
     def answer(self, question: Question, ctx: object) -> Any:
@@ -57,31 +77,34 @@ class Memo:
             AsyncPredicateError: the question needs awaiting and nobody has awaited it yet.
             Exception: whatever asking raised, again for each one who asks.
         """
-        kept = self._kept.get(question.key, _UNANSWERED)
+        now = self._now
+        kept = now.kept.get(question.key, _UNANSWERED)
         if kept is not _UNANSWERED:
             return kept
-        found = self._answers.get(question.key)
+        found = now.futures.get(question.key)
         if found is not None and found.done():
-            return self._kept.setdefault(question.key, found.result())
+            return now.kept.setdefault(question.key, found.result())
         if question.waits:
             raise AsyncPredicateError(question.name)
-        answer, is_mine = self._claim(question.key)
+        answer, is_mine = self._claim(question.key, now)
         if is_mine:
             _fill(answer, lambda: question.ask(ctx))
-        elif not answer.done() and self._owners.get(question.key) == threading.get_ident():
+        elif not answer.done() and now.owners.get(question.key) == threading.get_ident():
             raise RecursionError(f"Predicate {question.name!r} asks for itself.")
         # Two threads may each ask for what the other is asking: no wait is for ever.
         return answer.result(timeout=2 * question.limit_s)
 
     def has(self, key: object) -> bool:
         """Tell whether the question is answered."""
-        found = self._answers.get(key)
+        found = self._now.futures.get(key)
         return found is not None and found.done()
 
     async def answer_async(self, question: Question, ctx: object, *, timeout_s: float) -> None:
         """Have the question answered, awaiting it if need be. What it raises is kept, not raised here."""
-        answer, is_mine = self._claim(question.key)
+        now = self._now
+        answer, is_mine = self._claim(question.key, now)
         if is_mine:
+            now.awaited[question.key] = question
             # A task of its own: others wait for the answer too, so one caller's cancellation must not end it.
             task = asyncio.ensure_future(_ask(question, ctx, answer, timeout_s))
             await asyncio.shield(task)

@@ -100,7 +100,8 @@ class Gateway:
         error = result.error
         if error is None:
             return result
-        if error.kind == "not_found" and await view.afind(name) is None:
+        # A person may have been asked meanwhile: what is visible is what the profile shows now.
+        if error.kind == "not_found" and await view.renewed().afind(name) is None:
             raise absent or RpcError(INVALID_PARAMS, error.message)
         if error.kind != "consent_required":
             return result

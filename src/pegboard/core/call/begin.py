@@ -9,6 +9,14 @@ from pegboard.model.error import CallError
 
 def begin(call: Call) -> None:
     """Refuse what must not start: too deep, over budget, too much in flight, a flood of invalid calls."""
+    check_start(call)
+    budget = call.view.ctx.request.budget
+    if budget is not None:
+        budget.spend(default=call.bounds.calls_per_request)
+
+
+def check_start(call: Call) -> None:
+    """Refuse what must not start now; costs the call nothing."""
     ctx, guards, bounds = call.view.ctx, call.guards, call.bounds
     request = ctx.request
     if guards.closing:
@@ -24,5 +32,3 @@ def begin(call: Call) -> None:
     if not guards.flood.is_quiet and (wait_s := guards.flood.wait_s(ctx)) > 0.0:
         text = "Too many invalid calls from this caller. Read the schemas before calling again."
         raise CallError("rate_limited", text, retry_after_s=wait_s)
-    if request.budget is not None:
-        request.budget.spend(default=bounds.calls_per_request)

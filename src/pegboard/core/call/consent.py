@@ -7,7 +7,6 @@ import logging
 from typing import Any
 
 from pegboard.core.call.record import Call
-from pegboard.core.call.resolve import not_found
 from pegboard.core.digests import digest
 from pegboard.core.stepping import InterruptedWaitError, Pending, begin
 from pegboard.model.bounds import NO_LIMIT_S
@@ -39,8 +38,11 @@ def consent_reason(call: Call) -> str | None:
     return f"{name!r} asks for a yes for these arguments" if needed is not False else None
 
 
-async def ask_consent(call: Call, reason: str) -> None:
-    """Ask: the host's callback, then the client, then the inbox. Anything but a clear yes ends the call."""
+async def ask_consent(call: Call, reason: str) -> ConsentRequest:
+    """Ask: the host's callback, then the client, then the inbox. Anything but a clear yes ends the call.
+
+    Returns what the yes was given to.
+    """
     ctx, name = call.view.ctx, call.name
     request = ConsentRequest(
         tool=call.entry.qualified_id, definition_hash=call.entry.fingerprint, args_digest=digest(call.args),
@@ -58,14 +60,7 @@ async def ask_consent(call: Call, reason: str) -> None:
         raise CallError(
             "consent_declined", f"{name!r} was not run: a person declined it. Do not ask again; choose another way."
         )
-    if digest(call.args) != request.args_digest:
-        raise CallError("consent_mismatch", f"{name!r} was not run: its arguments changed after the yes.")
-    # A person may take an hour; what was allowed then may be forbidden now.
-    entry = await call.view.afind(name)
-    if entry is None:
-        raise not_found(name, call.view.hint(name))
-    if entry.fingerprint != request.definition_hash:
-        raise CallError("consent_mismatch", f"{name!r} was not run: its definition changed after the yes.")
+    return request
 
 
 async def _answer(call: Call, request: ConsentRequest) -> bool | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable
-from typing import Any
+from typing import Any, cast
 
 from pegboard.core.call.limit_keys import Hits, scope_key
 from pegboard.core.call.record import Call
@@ -21,11 +21,21 @@ def limits_of(call: Call) -> Hits:
     hits = [] if own is None else [(scope_key(own.scope, ctx, entry.qualified_id), own)]
     if profile is not None and profile.rate_limit is not None:
         hits.append((scope_key(profile.rate_limit.scope, ctx, f"profile {profile.name}"), profile.rate_limit))
-    if ctx.request.client is None or not hits:
+    if ctx.request.client is None:
         return hits
-    # A call that ended with a question goes on, with the answer, as another one.
-    has_paid = getattr(ctx.request.client, "has_paid", None)
-    return [] if has_paid is not None and has_paid(entry.qualified_id) else hits
+    if call.has_paid is None:
+        call.has_paid = _has_paid(call, ctx.request.client, is_limited=bool(hits))
+    # A call that ended with a question goes on, with the answer, as another one. What may not run at all is not paid.
+    return [hit for hit in hits if not hit[1].max_calls] if call.has_paid else hits
+
+
+def _has_paid(call: Call, client: object, *, is_limited: bool) -> bool:
+    """Tell the client that a call begins; and whoever asks, whether it was charged before that client was asked."""
+    begins = getattr(client, "begins", None)
+    if begins is None:
+        return False
+    begins(call.entry.qualified_id, call.entry.fingerprint)
+    return is_limited and cast("Any", client).has_paid(call.entry.qualified_id)
 
 
 def pass_limits(call: Call, hits: Hits, *, charge: bool) -> Awaitable[None] | None:

@@ -132,6 +132,8 @@ class Call(CancelScope):
     consent: str = ""
     charged: Hits = ()
     """The windows that it was charged to."""
+    has_paid: bool | None = None
+    """Whether it was charged before its client was asked, which then called again; `None` until the client told."""
     parsed: JSONValue = None
     is_parsed: bool = False
     ran: bool = False
@@ -188,6 +190,12 @@ class Call(CancelScope):
                 redactor=self.redactor,
             )
         return self.made_ctx
+
+    def renew(self) -> None:
+        """Have the guards asked as they are now: a person was waited for, and anything may have changed meanwhile."""
+        self.view = self.view.renewed()
+        self.bounds, self.redactor = self.guards.registry.declarations.bounds, self.guards.redactor(self.view.ctx)
+        self.warnings = self.made_ctx = None
 
     def enter(self, stage: str) -> None:
         """Note when a stage was entered."""

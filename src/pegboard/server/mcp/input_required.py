@@ -31,12 +31,20 @@ class InputRequiredChannel(ClientChannel):
     ) -> None:
         super().__init__(capabilities)
         self.questions: dict[str, JSON] = {}
-        self._responses = responses or {}
+        self._responses: Mapping[str, JSON] = responses or {}
         previous: JSON = {} if state is None else json.loads(state)
         self._answers: dict[str, JSON] = previous.get("answers", {})
         self._consent_to: str | None = previous.get("consent_to")
         self._paid: str | None = previous.get("paid")
         self._limited: str | None = None
+        self._definitions: dict[str, str] = {}
+        self._previous_definitions: dict[str, str] = previous.get("definitions", {})
+
+    def begins(self, tool: str, definition_hash: str) -> None:
+        """Void every answer where a definition changed while the person thought: they were given to another call."""
+        self._definitions[tool] = definition_hash
+        if self._previous_definitions.get(tool, definition_hash) != definition_hash:
+            self._answers, self._responses, self._consent_to, self._paid = {}, {}, None, None
 
     def has_paid(self, tool: str) -> bool:
         """Tell whether limits were charged for this call in the round before; calls of its own are charged anew."""
@@ -78,7 +86,8 @@ class InputRequiredChannel(ClientChannel):
         # A question other than for consent is asked by a tool that runs: its limits have been charged.
         paid = self._limited if self.questions.keys() - {CONSENT_KEY} else None
         once = secrets.token_hex(12)
-        return json.dumps({"answers": self._answers, "consent_to": self._consent_to, "paid": paid, "once": once})
+        known = {"answers": self._answers, "consent_to": self._consent_to, "definitions": self._definitions}
+        return json.dumps({**known, "paid": paid, "once": once})
 
 
 def once_of(state: str) -> str:

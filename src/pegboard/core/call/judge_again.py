@@ -1,0 +1,44 @@
+"""Judge again: what was allowed before a person was asked may be forbidden now."""
+
+from __future__ import annotations
+
+from pegboard.core.call.arguments import check_arguments
+from pegboard.core.call.begin import check_start
+from pegboard.core.call.hook_stages import ask_before
+from pegboard.core.call.record import Call
+from pegboard.core.call.resolve import resolve, resolve_awaiting
+from pegboard.core.digests import digest
+from pegboard.model.consent import ConsentRequest
+from pegboard.model.error import AsyncPredicateError, CallError
+
+
+async def judge_again(call: Call, agreed: ConsentRequest) -> None:
+    """Take the call through every guard once more, as if it began now, and hold what comes of it against the yes.
+
+    A person may take an hour. Profile, policy, predicates, definition, bounds and hooks are those of now; limits are
+    looked up afterwards, by the caller.
+
+    Raises:
+        CallError: whatever a guard says; `consent_mismatch` where it would be another call than the one agreed to.
+    """
+    if digest(call.args) != agreed.args_digest:
+        raise _mismatch(call, "its arguments changed after the yes")
+    call.renew()
+    check_start(call)
+    await call.view.ctx.memo.renew(call.view.ctx)
+    try:
+        resolve(call)
+    except AsyncPredicateError:
+        await resolve_awaiting(call)
+    if call.entry.fingerprint != agreed.definition_hash:
+        raise _mismatch(call, "its definition changed after the yes")
+    check_arguments(call)
+    if call.hooks.before:
+        await ask_before(call)
+    if digest(call.args) != agreed.args_digest:
+        raise _mismatch(call, "its arguments changed after the yes")
+
+
+def _mismatch(call: Call, what: str) -> CallError:
+    text = f"{call.name!r} was not run: {what}. Call it again, and the person is asked about it as it is now."
+    return CallError("consent_mismatch", text)
