@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pegboard.authoring.field import Field
 from pegboard.authoring.tool_class import Tool
 from pegboard.catalog import Catalog, default_catalog
+from pegboard.core.consent_text import consent_text
 from pegboard.core.event_queue import EventQueue
 from pegboard.core.view import View
 from pegboard.lazy import LazyModule
@@ -46,7 +47,8 @@ __all__ = [
     "ConsentRequest", "Decision", "DefinitionError", "DuplicateToolError", "Event", "EventQueue", "Field", "Fix",
     "HookCall", "ImageContent", "PegboardError", "Policy", "Profile", "RateLimit", "ResourceContent", "ResourceLink",
     "Secret", "TextContent", "Tool", "ToolContext", "ToolError", "ToolResult", "ToolSpec", "Verdict", "View",
-    "__version__", "context_for", "default_catalog", "http_app", "load_catalog", "run_http", "run_stdio",
+    "__version__", "consent_text", "context_for", "default_catalog", "http_app", "load_catalog", "run_http",
+    "run_stdio",
 ]  # fmt: skip
 
 # A library that only declares tools needs neither a server (Starlette, the MCP SDK) nor a config reader (ruamel.yaml).

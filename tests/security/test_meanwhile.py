@@ -15,7 +15,17 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
-from pegboard import CallContext, Catalog, ConsentRequest, Policy, Profile, ToolContext, Verdict, http_app
+from pegboard import (
+    AsyncPredicateError,
+    CallContext,
+    Catalog,
+    ConsentRequest,
+    Policy,
+    Profile,
+    ToolContext,
+    Verdict,
+    http_app,
+)
 from pegboard.config import context_for
 from tests.config.project import Project
 from tests.config.test_reload import reloader_of
@@ -370,3 +380,19 @@ async def test_what_a_tool_calls_after_its_own_question_is_judged_by_what_is_tru
 
     await catalog.view(replace(ANN, client=Person())).call("outer")
     assert kinds == ["ok", "not_found"]
+
+
+async def test_answers_that_are_voided_again_and_again_end_the_question_instead_of_going_on_for_ever() -> None:
+    catalog, asked = Catalog(), list[int]()
+
+    @catalog.predicate
+    async def forgotten(ctx: ToolContext) -> bool:
+        asked.append(len(asked))
+        # As if a person had been asked by another call just now, each time.
+        ctx.memo._now = type(ctx.memo._now)()  # pyright: ignore[reportPrivateUsage]
+        return len(asked) > 10
+
+    one_tool(available="forgotten", catalog=catalog)
+    with pytest.raises(AsyncPredicateError):
+        await catalog.view(replace(ANN)).afind("echo")
+    assert 0 < len(asked) <= 5

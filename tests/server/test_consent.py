@@ -43,6 +43,61 @@ async def test_a_dangerous_call_runs_only_after_a_yes(era: Any, action: str, kin
     ]
 
 
+def payments() -> tuple[Catalog, list[str]]:
+    catalog, paid = Catalog(), list[str]()
+
+    @catalog.tool(groups="core", consent="always")
+    async def pay(memo: str, to: str, amount: float, tags: list[str] | None = None) -> str:
+        """Pay somebody."""
+        paid.append(to)
+        return "paid"
+
+    catalog.profile(Profile(name="chat", include=("core",)))
+    return catalog, paid
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_padded_call_hides_nothing_of_what_is_agreed_to(era: Any) -> None:
+    catalog, paid = payments()
+    asked: list[Any] = []
+
+    async def answer(context: Any, params: Any) -> types.ElicitResult:
+        asked.append(params)
+        return types.ElicitResult(action="accept", content={})
+
+    call = {"memo": "lunch " + "\u200b\n" * 5_000, "to": "eve\u202e", "amount": 9_999.5}
+    async with served(http_app(catalog)) as url:
+        async with Client(f"{url}/mcp", mode=era, elicitation_callback=answer) as client:
+            assert not (await client.call_tool("pay", call)).is_error
+    [question] = asked
+    for shown in (
+        r'"to": "eve\u202e"',
+        '"amount": 9999.5',
+        "10,006 characters",
+        r'"memo": "lunch \u200b\n',
+        "SHA-256 ",
+    ):
+        assert shown in question.message
+    assert len(question.message) < 1_000
+    # What stands in the text by its ends and digest only is at hand whole.
+    assert question.meta["pegboard/arguments"] == {**call, "tags": None}
+    assert paid == ["eve\u202e"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_question_that_nobody_would_read_is_refused_unasked(era: Any) -> None:
+    catalog, paid = payments()
+    asked: list[str] = []
+    async with served(http_app(catalog)) as url:
+        answer = answering("accept", {}, asked)
+        async with Client(f"{url}/mcp", mode=era, elicitation_callback=answer) as client:
+            call = {"memo": "", "to": "eve", "amount": 1, "tags": [f"tag {number}" for number in range(2_000)]}
+            result = await client.call_tool("pay", call)
+    error = (result.structured_content or {})["error"]
+    assert (error["kind"], asked, paid) == ("consent_required", [], [])
+    assert "more than 8,000 characters" in error["message"]
+
+
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_client_that_cannot_ask_is_told_that_a_person_must_agree(era: Any) -> None:
     catalog, seen = workshop()

@@ -15,7 +15,9 @@ def canonical_json(value: JSONValue) -> bytes:
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
     except TypeError:  # an integer of more than 64 bits
-        return json.dumps(value, default=str, sort_keys=True, separators=(",", ":")).encode()
+        # Not in ASCII: two lone surrogates would be written as the one character that they are not.
+        text = json.dumps(value, default=str, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return text.encode("utf-8", "surrogatepass")
 
 
 def digest(value: JSONValue) -> str:

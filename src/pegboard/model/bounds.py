@@ -69,6 +69,13 @@ SELECTIONS_REMEMBERED = 1_000  # with the tools that they leave
 STEP_GRACE_S = 0.25  # that code may go on after it was told to stop, before it is left alone
 LOOP_BLOCKED_S = 0.1  # that async code may hold the event loop before the log names it: it stops every other call
 
+# -- core: what a person is asked
+CONSENT_TEXT_CHARS = 8_000  # of the arguments in one question; a call with more is refused, never shown in part
+CONSENT_LINE_CHARS = 160  # of arguments that stand in one line
+CONSENT_VALUE_CHARS = 400  # of one key or value that is shown whole ...
+CONSENT_ENDS_CHARS = 120  # ... and of the beginning and the end of a longer one
+CONSENT_REASON_CHARS = 300  # of why a person is asked
+
 # -- core: the guarded call
 FLOOD_WINDOW_S = 60.0  # in which a caller's invalid calls are counted
 TOOL_THREADS = 64  # of functions that are not async
@@ -135,9 +142,6 @@ TOKEN_CHARS = 16 * KIB  # of a JWT
 TOKEN_LEEWAY_S = 30  # by which the issuer's clock may differ
 TOKEN_KEYS_TRIED = 4  # of one token's key id
 TOKEN_KEYS_REMEMBERED = 64  # ready for use
-
-# -- sources: the tools of a client
-CONSENT_ARGUMENTS_CHARS = 1_000  # arguments of a client's tool that its person is shown
 
 # -- sources: HTTP services (webhook, openapi)
 # What the executor waits past a request's own deadline, so that the tool tells what ran out of time.

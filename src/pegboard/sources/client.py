@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any, Final
 
-from pegboard.model.bounds import CONSENT_ARGUMENTS_CHARS
+from pegboard.core.consent_text import QuestionTooLongError, shown_arguments
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_awaitable
@@ -52,7 +51,9 @@ def _announce(ctx: CallContext, name: str, args: JSON, *, wait: bool) -> None:
 
 
 def _question(spec: ToolSpec, args: JSON) -> str:
-    arguments = json.dumps(args, ensure_ascii=False)
-    if len(arguments) > CONSENT_ARGUMENTS_CHARS:
-        arguments = arguments[:CONSENT_ARGUMENTS_CHARS] + "…"
+    try:
+        arguments = shown_arguments(args)
+    except QuestionTooLongError as error:
+        text = f"{spec.name!r} is done by a person, who could not read what is wanted: {error}. Give it less to do."
+        raise CallError("tool_error", text) from None
     return f"{spec.name}: {spec.description or 'please run this'}. With: {arguments}. What is the result?"

@@ -13,6 +13,7 @@ from pegboard.cli.command_error import Exit
 from pegboard.cli.options import Options, SharedOptions, ToolName
 from pegboard.cli.project import opened
 from pegboard.cli.terminal import Terminal, json_text, safe
+from pegboard.core.consent_text import consent_text
 from pegboard.model.consent import Approve, ConsentRequest
 from pegboard.model.json_types import JSON
 from pegboard.model.result import TextContent, ToolResult
@@ -56,7 +57,7 @@ def _approval(terminal: Terminal, *, yes: bool) -> Approve | None:
 
 
 def _ask(request: ConsentRequest, terminal: Terminal) -> bool:
-    terminal.note(f"{request.reason}:\n{request.tool} {json_text(dict(request.arguments))}")
+    terminal.note(consent_text(request, max_chars=None))
     terminal.err.write("Go ahead? [y/N] ")
     terminal.err.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, cast
 
+from pegboard.core.consent_text import QuestionTooLongError, consent_text, is_shortened
 from pegboard.core.digests import digest
 from pegboard.core.schema import compile_schema
-from pegboard.model.bounds import CONSENT_ARGUMENTS_CHARS, SAMPLED_TOKENS
+from pegboard.model.bounds import SAMPLED_TOKENS
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 
 CONSENT_KEY = "pegboard.consent"
+ARGUMENTS_KEY = "pegboard/arguments"
 _FREE_TEXT: JSON = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
 _CONFIRM: JSON = {"type": "object", "properties": {}}
 
@@ -111,7 +112,14 @@ class ClientChannel:
         """Ask the person for a yes to one call; `None` when they cannot be asked, or have not answered."""
         if not self.can("elicitation"):
             return None
-        asked = consent_question(request)
+        try:
+            asked = consent_question(request)
+        except QuestionTooLongError as error:
+            text = (
+                f"{request.tool!r} was not run: a person must agree first, and the question would be too long to read "
+                f"({error}). Make calls with smaller arguments."
+            )
+            raise CallError("consent_required", text) from None
         try:
             answer = await self._ask(CONSENT_KEY, asked, bound_to=request)
         except CallError:
@@ -141,12 +149,17 @@ class ClientChannel:
 
 
 def consent_question(request: ConsentRequest) -> JSON:
-    """Return the question for a yes to one concrete call."""
-    arguments = json.dumps(request.arguments, ensure_ascii=False, default=str)
-    if len(arguments) > CONSENT_ARGUMENTS_CHARS:
-        arguments = arguments[:CONSENT_ARGUMENTS_CHARS] + "…"
-    message = f"Allow this call of {request.tool!r}? {request.reason}. Arguments: {arguments}"
-    return _question(message, _CONFIRM)
+    """Return the question for a yes to one concrete call.
+
+    Raises:
+        QuestionTooLongError: a person would not read it.
+    """
+    message = consent_text(request)
+    question = _question(message, _CONFIRM)
+    if is_shortened(message):
+        # The whole at hand, for a client that lets its person open it.
+        question["params"]["_meta"] = {ARGUMENTS_KEY: dict(request.arguments)}
+    return question
 
 
 def _question(message: str, schema: JSON) -> JSON:
