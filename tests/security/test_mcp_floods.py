@@ -16,7 +16,7 @@ from pegboard.model.result import ResourceLink
 from pegboard.sources.mcp.server_settings import ServerSettings
 from tests.evil.observing import observed
 from tests.security.test_mcp_http_client import GOOD, evil_http, offering, on_http, tool
-from tests.timing import OF_THREAD, is_within
+from tests.timing import OF_THREAD, PATIENCE_S, is_within
 from tests.upstream_mcp.parts import EVIL, free_port, on_stdio, running, view_of
 
 TRANSPORTS = ("http", "sse", "stdio")
@@ -76,7 +76,8 @@ async def test_mcpc_02_of_fifty_thousand_tools_none_is_taken_and_little_is_read(
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("bomb", [("call=image", "size=50000000"), ("call=structured", "size=100000000")])
 async def test_mcpc_18_a_result_too_large_is_not_read_to_its_end(transport: str, bomb: tuple[str, str]) -> None:
-    async with behaving(transport, *bomb) as (view, _):
+    # A slow machine takes longer to send so much than a call may last by itself.
+    async with behaving(transport, *bomb, own={"timeout_s": PATIENCE_S}) as (view, _):
         async with observed() as cost:
             result = await view.call("up__echo", {"text": "hi"})
         # Where all messages come on one stream, it has to be cut off.

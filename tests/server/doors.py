@@ -14,6 +14,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from pegboard import Bounds, CallContext, Catalog, Policy, Profile
+from pegboard.model.bounds import KEEP_ALIVE_S
 
 VERSION = "2026-07-28"
 META = {
@@ -114,7 +115,10 @@ def workshop(*, bounds: Bounds | None = None) -> tuple[Catalog, Seen]:
 @asynccontextmanager
 async def served(app: Starlette, *, http: Any = "httptools") -> AsyncGenerator[str]:
     """Serve an app on loopback for the time of the block; gives `http://127.0.0.1:PORT`."""
-    config = uvicorn.Config(app, port=0, log_level="error", http=http, ws="none", timeout_graceful_shutdown=5)
+    config = uvicorn.Config(
+        app, port=0, log_level="error", http=http, ws="none", timeout_graceful_shutdown=5,
+        timeout_keep_alive=KEEP_ALIVE_S,
+    )  # fmt: skip
     server = uvicorn.Server(config)
     running = asyncio.create_task(server._serve())
     try:

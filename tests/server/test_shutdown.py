@@ -11,7 +11,8 @@ import pytest
 from mcp import Client
 
 from tests.server.doors import call, post
-from tests.timing import within
+from tests.server.processes import serving
+from tests.timing import PATIENCE_S, within
 
 SERVER = """
 import asyncio, sys, time
@@ -152,3 +153,22 @@ async def test_an_address_that_is_taken_is_an_error_and_not_a_hang(server: Any, 
     _, err = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 1
     assert b"OSError" in err
+
+
+async def test_a_connection_outlives_the_silence_that_clients_allow_themselves(tmp_path: Path) -> None:
+    # httpx keeps a connection for 5 s; a server that closes it at that very moment loses the request on its way.
+    (tmp_path / "pegboard.yaml").write_text("tools: [{name: datetime_now, type: builtin}]\n")
+    async with serving(tmp_path) as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        request = f"GET /healthz HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode()
+        for pause_s in (0.1, 6):
+            with pytest.raises(TimeoutError):
+                # Nothing comes in the silence, its end neither.
+                await asyncio.wait_for(reader.read(1), pause_s)
+            writer.write(request)
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE_S)
+            assert head.startswith(b"HTTP/1.1 200")
+            length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
+            await reader.readexactly(int(length.partition(b":")[2]))
+        writer.close()

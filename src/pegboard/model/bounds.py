@@ -275,6 +275,9 @@ CREDENTIAL_CHARS = 16 * KIB  # of a bearer credential
 ENVELOPE_LEVELS = 4  # of JSON that the protocol itself puts around arguments
 CALLERS_REMEMBERED = 1_024  # principals whose `Caller` is at hand
 HOSTS_REMEMBERED = 256  # pairs of Host and Origin that were let in
+# A connection without a request is kept longer than any usual client or proxy keeps it (httpx 5 s, nginx and the load
+# balancers 60 s): whoever closes first must be the one that sends, or a request meets a closed connection.
+KEEP_ALIVE_S = 75
 HEADER_BYTES = 128 * KIB  # of one request's headers
 STREAM_EVENTS = 1_000  # that wait for one listener; the oldest go
 STREAM_BYTES = 4 * MIB  # of them

@@ -15,7 +15,7 @@ import uvicorn
 import uvloop
 from starlette.types import ASGIApp
 
-from pegboard.model.bounds import AFTER_GRACE_S, Bounds
+from pegboard.model.bounds import AFTER_GRACE_S, KEEP_ALIVE_S, Bounds
 from pegboard.server.http_connection import HttpConnection
 from pegboard.server.process_exit import leave, leave_if_held
 
@@ -102,6 +102,7 @@ def listen(
         log_level="warning",
         access_log=False,
         server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=round(grace_s + AFTER_GRACE_S) or 1,
     )
     server = Listener(config, on_ready=on_ready, drain=drain)
