@@ -21,7 +21,7 @@ from pegboard import (
     ToolContext,
     ToolSpec,
 )
-from pegboard.core.names import wire_names
+from pegboard.core.wire_names import Named, WireNames
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry
 from tests.core.parts import ANN, FakeSource, echo, foreign, kind_of
@@ -402,10 +402,10 @@ spaces = st.sampled_from(["main", "builtin", "docs", "fs", "a"])
 
 @given(st.lists(st.tuples(spaces, parts, st.booleans()), max_size=12, unique_by=lambda t: f"{t[0]}.{t[1]}".casefold()))
 def test_wire_names_are_legal_injective_and_independent_of_order(tools: list[tuple[str, str, bool]]) -> None:
-    wire = dict(zip(tools, wire_names(tools), strict=True))
+    wire = WireNames.of(named := [Named(*tool) for tool in tools]).by_tool
     assert len({name.casefold() for name in wire.values()}) == len(tools)
     assert all(name.isascii() and 0 < len(name) <= 64 for name in wire.values())
-    assert dict(zip(reversed(tools), wire_names(tools[::-1]), strict=True)) == wire
+    assert WireNames.of(named[::-1]).by_tool == wire
 
 
 def test_where_two_bare_names_meet_main_keeps_it_then_builtin_then_docs() -> None:

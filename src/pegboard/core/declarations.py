@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from pegboard.core.entry_table import EntryTable
 from pegboard.core.names import fold
 from pegboard.core.ports import Source
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
@@ -42,8 +43,8 @@ class Declarations:
     """
 
     name: str = "pegboard"
-    tools: Mapping[str, ToolEntry] = field(default_factory=dict[str, ToolEntry])
-    resources: Mapping[str, ToolEntry] = field(default_factory=dict[str, ToolEntry])
+    tools: EntryTable = field(default_factory=EntryTable)
+    resources: EntryTable = field(default_factory=EntryTable)
     named_later: tuple[NamedLater, ...] = ()
     sources: Mapping[str, Source] = field(default_factory=dict[str, Source])
     mirrors: Mapping[str, Mirror] = field(default_factory=dict[str, Mirror])
@@ -62,15 +63,16 @@ class Declarations:
         Raises:
             DuplicateToolError: a qualified id is taken, and `replace_existing` is not set.
         """
-        tools, resources = dict(self.tools), dict(self.resources)
+        tools: dict[str, ToolEntry] = {}
+        resources: dict[str, ToolEntry] = {}
         for entry in entries:
-            place = tools if entry.offer is None else resources
+            place, declared = (tools, self.tools) if entry.offer is None else (resources, self.resources)
             key = fold(entry.qualified_id)
-            known = place.get(key)
+            known = place.get(key) or declared.get(key)
             if known is not None and not replace_existing:
                 raise DuplicateToolError(entry.qualified_id, first=known.spec.origin, second=entry.spec.origin)
             place[key] = entry
-        return replace(self, tools=tools, resources=resources)
+        return replace(self, tools=self.tools.with_entries(tools), resources=self.resources.with_entries(resources))
 
     def without_offers(self) -> Declarations:
         """Return the declarations of an empty catalog that is protected as this one is."""
@@ -84,7 +86,7 @@ class Declarations:
             KeyError: there is none.
         """
         for name in ("tools", "resources"):
-            known: Mapping[str, ToolEntry] = getattr(self, name)
+            known: EntryTable = getattr(self, name)
             if key in known:
-                return replace(self, **{name: {other: entry for other, entry in known.items() if other != key}})
+                return replace(self, **{name: known.without(key)})
         raise KeyError(key)

@@ -1,4 +1,4 @@
-"""Names: the one spelling of a tool's name, what it is called on the wire, and what a wrong one was meant to be."""
+"""Names: the one spelling of a tool's name, and what a wrong one was meant to be."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import difflib
 import fnmatch
 import hashlib
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from itertools import islice
 
@@ -19,13 +18,16 @@ _TOOL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NAMESPACE = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-# Where two bare names meet, the earlier of these namespaces keeps it.
-_BARE_ORDER = ("main", "builtin", "docs")
+
+
+def is_tool_name(name: str) -> bool:
+    """Tell whether a tool can be called so: 1 to 64 of the characters that every provider takes."""
+    return _TOOL.fullmatch(name) is not None
 
 
 def check_tool_name(name: str) -> str:
     """Return `name`, or raise `DefinitionError` if a tool cannot be called so."""
-    if not _TOOL.fullmatch(name):
+    if not is_tool_name(name):
         raise DefinitionError(
             f"Tool name {name!r}: use 1 to 64 of the characters A-Z a-z 0-9 _ -, for example {legal(name)!r}."
         )
@@ -58,32 +60,6 @@ def shortened(name: str, qualified_id: str) -> str:
     """Return a legal name of at most 64 characters with an 8-hex tail that belongs to the qualified id alone."""
     tail = hashlib.sha256(qualified_id.encode()).hexdigest()[:8]
     return f"{_ILLEGAL.sub('_', name)[: MAX_NAME_CHARS - 9]}_{tail}"
-
-
-def wire_names(tools: Sequence[tuple[str, str, bool]]) -> list[str]:
-    """Return the wire name of each `(namespace, name, is_toolset)`, in order; injective and independent of the order.
-
-    Toolsets are `namespace__tool`; others bare, where `main` keeps a bare name before `builtin`
-    before `docs` before the rest; what still meets or is too long gets a hash tail.
-    """
-    claims: dict[str, list[tuple[int, str]]] = {}
-    for namespace, name, is_toolset in tools:
-        if not is_toolset:
-            rank = _BARE_ORDER.index(namespace) if namespace in _BARE_ORDER else len(_BARE_ORDER)
-            claims.setdefault(fold(name), []).append((rank, namespace))
-    wanted: list[str] = []
-    for namespace, name, is_toolset in tools:
-        keeps_bare = not is_toolset and min(claims[fold(name)])[1] == namespace
-        wanted.append(name if keeps_bare else f"{namespace}__{name}")
-    settled = [name if _TOOL.fullmatch(name) else "" for name in wanted]
-    while True:
-        counts = Counter(fold(name) for name in settled if name)
-        meets = [i for i, name in enumerate(settled) if not name or (counts[fold(name)] > 1 and name == wanted[i])]
-        if not meets:
-            return settled
-        # A tail may in turn meet a name somebody chose: then that one gets its own tail in the next round.
-        for i in meets:
-            settled[i] = shortened(wanted[i], f"{tools[i][0]}.{tools[i][1]}")
 
 
 @lru_cache(maxsize=GLOBS_REMEMBERED)

@@ -6,9 +6,10 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pegboard.core.declarations import Declarations, Mirror, NamedLater
+from pegboard.core.inventory import Inventory
 from pegboard.core.judge import UP
 from pegboard.core.lifecycle import check_circles
 from pegboard.core.names import fold, nearest
@@ -27,6 +28,7 @@ from pegboard.model.tool import ToolEntry
 log = logging.getLogger("pegboard")
 Kind = Literal["tools", "resources"]
 """Tools; or what there is beside them: resources, prompts and completions."""
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class Registry:
@@ -44,6 +46,9 @@ class Registry:
         self._on_defined: tuple[Callable[[ToolEntry], object], ...] = ()
         self._subscribers: tuple[Callable[[], object], ...] = ()
         self._snapshots: dict[Kind, Snapshot] = {}
+        self._outdated: dict[Kind, Snapshot] = {}
+        """The newest that a change has outdated: the next one is made from it."""
+        self._inventories: dict[Kind, Inventory] = {}
         self._generation = 0
         self._lock = threading.RLock()
 
@@ -100,7 +105,7 @@ class Registry:
         """
         with self._lock:
             self.declarations = replace(self.declarations, sources=sources)
-            self._snapshots = {}
+            self._outdate()
 
     def add(self, *entries: ToolEntry, replace_existing: bool = False) -> None:
         """Declare tools of our own, or resources, prompts and completions, all or none.
@@ -191,7 +196,7 @@ class Registry:
     def changed(self) -> None:
         """Let the next question see new snapshots, and tell the subscribers."""
         with self._lock:
-            self._snapshots = {}
+            self._outdate()
             self._generation += 1
         for notify in self._subscribers:
             try:
@@ -220,13 +225,13 @@ class Registry:
 
     def known_groups(self) -> frozenset[str]:
         """Return the groups of the config, of every declaration, and of sources that are down."""
-        own = {group for kind in ("tools", "resources") for entry in self._entries(kind) for group in entry.spec.groups}
+        own = {group for kind in KINDS for group in self.inventory(kind).groups}
         mirrored = {group for mirror in self.mirrors.values() for group in mirror.groups}
         foreign = {group for source in self.sources.values() for group in source.groups()}
         return frozenset(own | mirrored | foreign | set(self.groups) | {"core"})
 
     def namespaces(self) -> frozenset[str]:
-        return frozenset({entry.spec.namespace for entry in self._entries("tools")} | set(self.sources) | {"main"})
+        return self.inventory().namespaces | set(self.sources) | {"main"}
 
     def profile(self, name: str) -> Profile:
         """Return a profile; `DefinitionError` lists the known ones."""
@@ -254,6 +259,7 @@ class Registry:
                 newest = self.build(kind=kind)
                 newest.check()
                 self._snapshots[kind] = newest
+                self._outdated.pop(kind, None)
             return newest
 
     def build(self, extra: Sequence[ToolEntry] = (), *, kind: Kind = "tools") -> Snapshot:
@@ -262,39 +268,46 @@ class Registry:
         Raises:
             DuplicateToolError: an extra tool's id is taken.
         """
-        entries = self._entries(kind)
-        taken = {fold(entry.qualified_id): entry for entry in entries}
-        for entry in extra:
-            known = taken.get(fold(entry.qualified_id))
-            if known is not None:
-                raise DuplicateToolError(entry.qualified_id, first=known.spec.origin, second=entry.spec.origin)
-            taken[fold(entry.qualified_id)] = entry
+        inventory = self.inventory(kind)
         return Snapshot(
-            [*entries, *extra],
+            inventory.with_extra(extra) if extra else inventory,
             self.declarations,
             context_type=self.context_type,
             read_built=self._read_built,
             generation=self._generation,
+            before=self._snapshots.get(kind) or self._outdated.get(kind),
         )
 
-    def _entries(self, kind: Kind) -> list[ToolEntry]:
-        """Return every entry, by namespace and then by declaration; what comes from outside never displaces our own."""
+    def inventory(self, kind: Kind = "tools") -> Inventory:
+        """Return every entry there is now; what comes from outside never displaces our own."""
+        newest = self._inventories.get(kind)
+        if newest is None:
+            with self._lock:
+                newest = self._inventories[kind] = Inventory(self._entries(kind))
+        return newest
+
+    def _outdate(self) -> None:
+        self._outdated |= self._snapshots
+        self._snapshots, self._inventories = {}, {}
+
+    def _entries(self, kind: Kind) -> dict[str, ToolEntry]:
         declared = self.declarations
-        merged = dict(declared.tools if kind == "tools" else declared.resources)
+        merged = (declared.tools if kind == "tools" else declared.resources).to_dict()
         if kind == "tools":
             for names, later in zip(self._named_later, declared.named_later, strict=False):
                 for entry in later.entries(names):
-                    known = merged.get(fold(entry.qualified_id))
-                    if known is not None:
+                    key = fold(entry.qualified_id)
+                    if (known := merged.get(key)) is not None:
                         raise DuplicateToolError(entry.qualified_id, first=known.spec.origin, second=entry.spec.origin)
-                    merged[fold(entry.qualified_id)] = seal(entry, declared.bounds)
+                    merged[key] = seal(entry, declared.bounds)
         for name in sorted(declared.sources):
             for entry in _listed(declared.sources[name], kind):
-                if fold(entry.qualified_id) in merged:
+                key = fold(entry.qualified_id)
+                if key in merged:
                     log.warning("Source %r: %r is declared already and was left out.", name, entry.qualified_id)
                     continue
-                merged[fold(entry.qualified_id)] = seal(entry, declared.bounds)
-        return sorted(merged.values(), key=lambda entry: entry.spec.namespace)
+                merged[key] = seal(entry, declared.bounds)
+        return merged
 
 
 def _listed(source: Source, kind: Kind) -> Sequence[ToolEntry]:

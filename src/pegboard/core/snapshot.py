@@ -14,10 +14,13 @@ from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.declarations import Declarations
 from pegboard.core.digests import digest
 from pegboard.core.hooks import ToolHooks, hooks_of
+from pegboard.core.inventory import Inventory
 from pegboard.core.judge import Selection, static_code
-from pegboard.core.names import wire_names
+from pegboard.core.named_entries import NamedEntries, name_parts
+from pegboard.core.names import fold
 from pegboard.core.schema import Compiled
 from pegboard.core.validated_entry import judges, seal
+from pegboard.core.wire_names import WireNames
 from pegboard.model.bounds import SELECTIONS_REMEMBERED, Bounds
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError, Problem
@@ -47,22 +50,19 @@ class Snapshot:
 
     def __init__(
         self,
-        entries: Iterable[ToolEntry],
+        inventory: Inventory,
         declared: Declarations,
         *,
         context_type: type[ToolContext],
         read_built: ReadBuilt,
         generation: int,
+        before: Snapshot | None = None,
     ) -> None:
-        ordered = list(entries)
-        names = wire_names([(entry.spec.namespace, entry.spec.name, entry.is_toolset) for entry in ordered])
-        self.entries: tuple[ToolEntry, ...] = tuple(
-            entry if entry.wire_name == name else replace(entry, wire_name=name)
-            for entry, name in zip(ordered, names, strict=True)
-        )
+        self.declared, self._inventory = declared, inventory
+        self._named = NamedEntries.of(inventory, before and before._named)
+        self.entries: tuple[ToolEntry, ...] = tuple(map(self._named.by_key.__getitem__, inventory.entries))
         self.generation = generation
         self.cache: dict[object, Any] = {}
-        self.declared = declared
         self._read_built = read_built
         self._compile = partial(
             compile_availability,
@@ -71,16 +71,16 @@ class Snapshot:
             context_type=context_type,
             limit_s=declared.bounds.predicate_s,
         )
-        self.bundles = tuple(entry for entry in self.entries if entry.builder is not None and entry.builder.is_bundle)
-        self._by_name: dict[str, ToolEntry] = {}
+        # A bundle is no tool itself: only what it builds is called by name.
+        self.bundles = self._at(inventory.bundles)
+        self._by_wire_name = {entry.wire_name: entry for entry in self.entries}
+        for entry in self.bundles:
+            del self._by_wire_name[entry.wire_name]
         self._renamed: dict[str, ToolEntry] = {}
-        for entry in self.entries:
-            # A bundle is no tool itself: only what it builds is called by name.
-            if entry.builder is None or not entry.builder.is_bundle:
-                self._by_name[entry.wire_name] = self._by_name[entry.qualified_id] = entry
-                for old in entry.spec.renamed_from:
-                    self._renamed.setdefault(old, entry)
-        self._availability: dict[str, Availability] = {}
+        for entry in self._at(inventory.renamed):
+            for old in entry.spec.renamed_from:
+                self._renamed.setdefault(old, entry)
+        self._availability = {} if before is None else self._compiled_before(before)
         self._plans: dict[str, Plan] = {}
         self._questions: dict[int, Question] = {}
         self._selected = BoundedCache[tuple[Selection, Policy], tuple[tuple[ToolEntry, ...], tuple[int, ...]]](
@@ -100,14 +100,22 @@ class Snapshot:
 
     def find(self, name: str) -> ToolEntry | None:
         """Return the tool with this wire name, qualified id or former name, spelled exactly so."""
-        return self._by_name.get(name) or self._renamed.get(name)
+        return self._by_wire_name.get(name) or self._with_id(name) or self._renamed.get(name)
 
     def owns(self, entry: ToolEntry) -> bool:
         """Tell whether this very entry is of the snapshot; what a builder made is not."""
-        return self._by_name.get(entry.qualified_id) is entry
+        return self._named.by_key.get(fold(entry.qualified_id)) is entry
 
     def is_former_name(self, name: str) -> bool:
-        return name not in self._by_name and name in self._renamed
+        return name not in self._by_wire_name and self._with_id(name) is None and name in self._renamed
+
+    def _with_id(self, name: str) -> ToolEntry | None:
+        entry = self._named.by_key.get(fold(name))
+        is_meant = entry is not None and entry.qualified_id == name and not _is_bundle(entry)
+        return entry if is_meant else None
+
+    def _at(self, places: Iterable[int]) -> tuple[ToolEntry, ...]:
+        return tuple([self.entries[place] for place in places])
 
     def availability(self, entry: ToolEntry) -> Availability:
         """Return the compiled availability of an entry of this snapshot."""
@@ -137,9 +145,35 @@ class Snapshot:
         known = self._selected.get(key)
         if known is not None:
             return known
-        shown = tuple(entry for entry in self.entries if static_code(entry, selection, own) is None)
+        shown = tuple([entry for entry in self._candidates(selection) if static_code(entry, selection, own) is None])
         conditional = tuple(place for place, entry in enumerate(shown) if entry.is_conditional)
         return self._selected.remember(key, (shown, conditional))
+
+    def _candidates(self, selection: Selection) -> Iterable[ToolEntry]:
+        """Return the entries, in order, without those that no group of the selection can show: most of a large catalog.
+
+        What each of them is, the judge decides.
+        """
+        if selection.include is None:
+            return self.entries
+        places = {place for group in selection.include for place in self._inventory.groups.get(group, ())}
+        if selection.extra:
+            places |= {place for place, entry in enumerate(self.entries) if entry.qualified_id in selection.extra}
+        return self._at(sorted(places))
+
+    def _compiled_before(self, before: Snapshot) -> dict[str, Availability]:
+        """Return what was compiled for the entries that are still the same, where the same predicates are declared."""
+        if not before._availability:
+            return {}
+        now, then = self.declared, before.declared
+        if (now.predicates, now.bounds, set(now.sources)) != (then.predicates, then.bounds, set(then.sources)):
+            return {}
+        ours, theirs = self._named.by_key, before._named.by_key
+        return {
+            name: known
+            for name, known in before._availability.items()
+            if (entry := ours.get(fold(name))) is not None and theirs.get(fold(name)) is entry
+        }
 
     def build_question(self, entry: ToolEntry) -> Question:
         """Return the question whose answer is `{declared or built name: entry}` of the entry's builder."""
@@ -160,15 +194,17 @@ class Snapshot:
             DefinitionError: with all faults.
         """
         problems: list[Problem] = []
-        for entry in self.entries:
-            if entry.spec.available is None:
-                continue
+        for entry in self._at(self._inventory.conditional):
             try:
                 self.availability(entry)
             except DefinitionError as error:
                 problems.append(Problem(where=entry.spec.origin, path=entry.qualified_id, message=str(error)))
         if problems:
             raise DefinitionError(problems)
+
+
+def _is_bundle(entry: ToolEntry) -> bool:
+    return entry.builder is not None and entry.builder.is_bundle
 
 
 def _build_question(entry: ToolEntry, declared: Mapping[str, str], read_built: ReadBuilt, bounds: Bounds) -> Question:
@@ -179,9 +215,10 @@ def _build_question(entry: ToolEntry, declared: Mapping[str, str], read_built: R
         made = {item.spec.name: seal(item, bounds) for item in read_built(built, entry)}
         if not ref.is_bundle and set(made) != set(ref.names):
             raise DefinitionError(f"the builder declares {sorted(ref.names)} but built {sorted(made)}")
-        names = wire_names([(item.spec.namespace, item.spec.name, item.is_toolset) for item in made.values()])
-        wire = dict(zip(made, names, strict=True)) if ref.is_bundle else declared
-        return {name: replace(item, wire_name=wire[name]) for name, item in made.items()}
+        if ref.is_bundle:
+            names = WireNames.of(map(name_parts, made.values())).by_tool
+            return {name: replace(item, wire_name=names[name_parts(item)]) for name, item in made.items()}
+        return {name: replace(item, wire_name=declared[name]) for name, item in made.items()}
 
     def ask(ctx: ToolContext) -> dict[str, ToolEntry]:
         try:

@@ -15,7 +15,7 @@ from pegboard.model.bounds import PROVIDER_LISTS
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.tool import ToolEntry
-from pegboard.providers.compile import Rewritten, rewritten, target_name
+from pegboard.providers.compile import Rewritten, name_pattern, rewritten, target_name
 from pegboard.providers.targets import dialect_of
 
 # A tool, with the name and the schema that the target takes, in the target's form.
@@ -111,17 +111,18 @@ class Exporter:
 
     def _names(self, snapshot: Snapshot) -> dict[str, str]:
         """Return the names of the tools whose wire names the target cannot carry; no two tools have one name."""
-        taken = {entry.wire_name for entry in snapshot.entries}
+        is_taken_as_it_is = name_pattern(self.name).fullmatch
+        renamed = [entry for entry in snapshot.entries if not is_taken_as_it_is(entry.wire_name)]
+        taken = {entry.wire_name for entry in snapshot.entries} if renamed else set[str]()
         names: dict[str, str] = {}
-        for entry in sorted(snapshot.entries, key=lambda item: item.qualified_id):
+        for entry in sorted(renamed, key=lambda item: item.qualified_id):
             identity = entry.qualified_id
             name = target_name(self.name, entry.wire_name, identity)
-            while name != entry.wire_name and name in taken:
+            while name in taken:
                 identity += "'"
                 name = target_name(self.name, entry.wire_name, identity)
-            if name != entry.wire_name:
-                names[entry.wire_name] = name
-                taken.add(name)
+            names[entry.wire_name] = name
+            taken.add(name)
         return names
 
 

@@ -1,7 +1,7 @@
 """compile: rewrite a tool's schema into what a provider takes, and a model's arguments back."""
 
 from pegboard.providers.compile.refusals import problems
-from pegboard.providers.compile.schema_compiler import Rewritten, rewritten, target_name
+from pegboard.providers.compile.schema_compiler import Rewritten, name_pattern, rewritten, target_name
 from pegboard.providers.dialect import Dialect, Loss, Refused
 from pegboard.providers.targets import DIALECTS, TARGETS
 
@@ -12,6 +12,7 @@ __all__ = [
     "Loss",
     "Refused",
     "Rewritten",
+    "name_pattern",
     "problems",
     "rewritten",
     "target_name",

@@ -64,13 +64,22 @@ def rewritten(target: str, schema: JSON) -> Rewritten:
     return Rewritten(node.schema, tuple(compiler.losses), node.restore)
 
 
+def name_pattern(target: str) -> re.Pattern[str]:
+    """Return what a whole wire name must match for the target to take it as it is.
+
+    Raises:
+        DefinitionError: an unknown target.
+    """
+    return re.compile(dialect_of(target).names)
+
+
 def target_name(target: str, wire_name: str, qualified_id: str) -> str:
     """Return the name for a target: the wire name, or where the target cannot carry it, one with a hash tail.
 
     Raises:
         DefinitionError: an unknown target.
     """
-    if re.fullmatch(dialect_of(target).names, wire_name):
+    if name_pattern(target).fullmatch(wire_name):
         return wire_name
     tail = hashlib.sha256(qualified_id.encode()).hexdigest()[:8]
     return f"_{wire_name}"[: MAX_NAME_CHARS - 9] + f"_{tail}"

@@ -1,0 +1,77 @@
+"""Entry table: entries by their ids in the order of declaration; immutable, and one more entry costs no copy."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from itertools import count
+
+from pegboard.model.tool import ToolEntry
+
+
+class _Storage:
+    """What tables that grew out of each other share. It only ever grows; each table sees the first part of it."""
+
+    __slots__ = ("entries", "keys", "lock", "places")
+
+    def __init__(self, entries: Mapping[str, ToolEntry]) -> None:
+        self.keys, self.entries = list(entries), list(entries.values())
+        self.places = dict(zip(self.keys, count(), strict=False))
+        self.lock = threading.Lock()
+
+    def append(self, size: int, added: Mapping[str, ToolEntry]) -> bool:
+        """Add new entries after the first `size`; `False` where somebody else did so first."""
+        with self.lock:
+            if len(self.entries) != size:
+                return False
+            for place, (key, entry) in enumerate(added.items(), start=size):
+                self.keys.append(key)
+                self.entries.append(entry)
+                self.places[key] = place
+            return True
+
+
+class EntryTable(Mapping[str, ToolEntry]):
+    """Entries by folded qualified id, in the order in which they were declared.
+
+    A catalog is often filled tool by tool: 10,000 declarations must not be 10,000 copies of a mapping. So a table
+    appends to the storage of the one it comes from, which goes on seeing its own part alone, and copies only to
+    replace or remove.
+    """
+
+    __slots__ = ("_size", "_storage")
+
+    def __init__(self, storage: _Storage | None = None, size: int = 0) -> None:
+        self._storage, self._size = storage or _Storage({}), size
+
+    @classmethod
+    def of(cls, entries: Mapping[str, ToolEntry]) -> EntryTable:
+        return cls(_Storage(entries), len(entries))
+
+    def __getitem__(self, key: str) -> ToolEntry:
+        place = self._storage.places[key]
+        if place >= self._size:
+            raise KeyError(key)
+        return self._storage.entries[place]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._storage.keys[: self._size])
+
+    def __len__(self) -> int:
+        return self._size
+
+    def to_dict(self) -> dict[str, ToolEntry]:
+        """Return a copy that is yours to change; faster than asking for each."""
+        return dict(zip(self, self._storage.entries, strict=False))
+
+    def with_entries(self, added: Mapping[str, ToolEntry]) -> EntryTable:
+        """Return the table with these; one with a known key takes its place, others come last."""
+        if self.keys().isdisjoint(added) and self._storage.append(self._size, added):
+            return EntryTable(self._storage, self._size + len(added))
+        return EntryTable.of({**self.to_dict(), **added})
+
+    def without(self, key: str) -> EntryTable:
+        """Return the table without one entry; `KeyError` where there is none."""
+        entries = self.to_dict()
+        del entries[key]
+        return EntryTable.of(entries)

@@ -1,0 +1,61 @@
+"""Named entries: the entries of an inventory with their wire names, made anew only where something changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import compress
+from operator import is_not
+
+from pegboard.core.inventory import Inventory
+from pegboard.core.wire_names import Named, WireNames
+from pegboard.model.tool import ToolEntry
+
+
+@dataclass(frozen=True, slots=True)
+class NamedEntries:
+    """The entries of an inventory by folded qualified id, each with its wire name.
+
+    Of a large catalog one tool changes now and then: with the ones `before`, the others are not named and made again.
+    """
+
+    inventory: Inventory
+    names: WireNames
+    by_key: Mapping[str, ToolEntry]
+
+    @classmethod
+    def of(cls, inventory: Inventory, before: NamedEntries | None = None) -> NamedEntries:
+        now = inventory.entries
+        if before is None:
+            names = WireNames.of(map(name_parts, now.values()))
+            return cls(inventory, names, {key: _with_name(entry, names) for key, entry in now.items()})
+        then = before.inventory.entries
+        gone, changed = _differing(then, now), _differing(now, then)
+        names = before.names.after(
+            removed=[name_parts(entry) for entry in gone.values()],
+            added=[name_parts(entry) for entry in changed.values()],
+        )
+        kept = {**before.by_key}
+        for key in gone:
+            del kept[key]
+        if names is None:
+            names = WireNames.of(map(name_parts, now.values()))
+            kept = {key: _with_name(entry, names) for key, entry in kept.items()}
+        kept.update({key: _with_name(entry, names) for key, entry in changed.items()})
+        return cls(inventory, names, kept)
+
+
+def name_parts(entry: ToolEntry) -> Named:
+    """Return what the wire name of an entry is made of."""
+    return Named(entry.spec.namespace, entry.spec.name, entry.is_toolset)
+
+
+def _with_name(entry: ToolEntry, names: WireNames) -> ToolEntry:
+    name = names.by_tool[name_parts(entry)]
+    return entry if entry.wire_name == name else replace(entry, wire_name=name)
+
+
+def _differing(entries: Mapping[str, ToolEntry], others: Mapping[str, ToolEntry]) -> dict[str, ToolEntry]:
+    """Return the entries that the others do not have as they are."""
+    differs = map(is_not, entries.values(), map(others.get, entries))
+    return {key: entries[key] for key in compress(entries, differs)}

@@ -1,0 +1,175 @@
+"""Scale: what a catalog of many tools costs to fill, to change and to ask, and that shortcuts change no answer."""
+
+import gc
+from collections.abc import Callable
+from time import process_time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pegboard import Catalog, DuplicateToolError, ToolSpec
+from pegboard.core.entry_table import EntryTable
+from pegboard.core.wire_names import Named, WireNames
+from pegboard.model.tool import ToolEntry
+from tests.core.parts import ANN, FakeSource, echo, foreign
+
+FEW, MANY = 200, 5_000
+
+
+def spec(number: int, text: str = "") -> ToolSpec:
+    city = {"type": "string", "description": f"the city of {number}"}
+    return ToolSpec(
+        name=f"tool_{number}",
+        description=f"Look up number {number}. {text}",
+        groups=("few" if number < FEW else "many",),
+        input_schema={"type": "object", "properties": {"city": city}, "required": ["city"]},
+    )
+
+
+def filled(count: int) -> Catalog:
+    catalog = Catalog()
+    for number in range(count):
+        catalog.register(spec(number), echo)
+    return catalog
+
+
+def cpu_s(work: Callable[[], Any]) -> float:
+    """Return the CPU time of a piece of work, without what a collection of garbage happens to add."""
+    gc.collect()
+    gc.disable()
+    try:
+        began = process_time()
+        work()
+        return process_time() - began
+    finally:
+        gc.enable()
+
+
+def test_a_large_catalog_is_filled_in_step_with_its_size_and_changes_for_a_fiftieth_of_that() -> None:
+    large = Catalog()
+
+    def fill(start: int, end: int) -> Callable[[], None]:
+        def work() -> None:
+            for number in range(start, end):
+                large.register(spec(number), echo)
+
+        return work
+
+    halves = [cpu_s(fill(0, MANY // 2)), cpu_s(fill(MANY // 2, MANY))]
+    built_s = sum(halves) + cpu_s(large.snapshot)
+    assert halves[1] < 1.6 * halves[0]
+
+    def change(number: int) -> float:
+        return cpu_s(lambda: (large.register(spec(5, f"changed {number}"), echo, replace=True), large.snapshot()))
+
+    assert min(map(change, range(5))) < 0.02 * built_s
+
+    small = filled(FEW)
+
+    def listed_s(catalog: Catalog) -> float:
+        catalog.register(spec(MANY), echo, replace=True)
+        catalog.snapshot()
+        return cpu_s(lambda: catalog.view(ANN, include=["few"]).tools())
+
+    assert len(large.view(ANN, include=["few"]).tools()) == FEW
+    assert min(listed_s(large) for _ in range(5)) < 2 * min(listed_s(small) for _ in range(5)) + 0.002
+
+
+names = st.text("abAB_", min_size=1, max_size=3) | st.sampled_from(["a__b", "x" * 60])
+spaces = st.sampled_from(["main", "builtin", "fs", "a"])
+tools = st.builds(Named, spaces, names, st.booleans())
+
+
+def by_identity(tool: Named) -> str:
+    return f"{tool.namespace}.{tool.name}".casefold()
+
+
+@given(
+    st.lists(tools, max_size=8, unique_by=by_identity), st.lists(tools, max_size=4, unique_by=by_identity), st.data()
+)
+def test_names_that_follow_a_change_are_those_of_naming_all_anew(
+    before: list[Named], added: list[Named], data: st.DataObject
+) -> None:
+    removed = data.draw(st.lists(st.sampled_from(before), unique=True)) if before else []
+    stay = [tool for tool in before if tool not in removed]
+    added = [tool for tool in added if by_identity(tool) not in set(map(by_identity, stay))]
+    followed = WireNames.of(before).after(removed=removed, added=added)
+    anew = WireNames.of([*stay, *added])
+    assert followed is None or followed == anew
+
+
+changes = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "replace", "remove", "source", "group", "extra"]),
+        st.sampled_from(["read", "write", "READ", "git__log", "x" * 64]),
+        st.sampled_from(["main", "fs", "builtin"]),
+        st.sampled_from([("core",), ("a", "b"), ("b", "b", "core")]),
+        st.sampled_from([None, "known", True]),
+    ),
+    max_size=8,
+)
+
+
+@given(changes)
+def test_a_catalog_that_was_changed_answers_as_one_that_was_made_so(steps: list[tuple[Any, ...]]) -> None:
+    changed, source = Catalog(), FakeSource(name="git", listed=[])
+    changed.predicate(name="known")(lambda ctx: True)
+    changed.add_source(source)
+    for kind, name, space, groups, available in steps:
+        declared = ToolSpec(
+            name=name, namespace=space, groups=groups, available=available, renamed_from=(f"old_{name}",)
+        )
+        try:
+            if kind == "remove":
+                changed.unregister(f"{space}.{name}")
+            elif kind == "source":
+                source.relist([foreign("git", name), foreign("git", "log")])
+            elif kind == "group":
+                changed.group("c")
+            elif kind == "extra":
+                changed.view(ANN, extra_tools=[declared.bind(echo)]).tools()
+            else:
+                changed.register(declared, echo, replace=kind == "replace")
+        except (DuplicateToolError, KeyError):
+            pass
+        changed.snapshot()
+    anew = Catalog()
+    anew.predicate(name="known")(lambda ctx: True)
+    anew.registry.swap(changed.registry.declarations)
+    now, then = changed.snapshot(), anew.snapshot()
+    assert [(entry.qualified_id, entry.wire_name) for entry in now.entries] == [
+        (entry.qualified_id, entry.wire_name) for entry in then.entries
+    ]
+    assert now == then
+    assert changed.view(ANN).names() == anew.view(ANN).names()
+    for groups in (["core"], ["a", "core"], ["b"]):
+        known = [group for group in groups if group in changed.registry.known_groups()]
+        assert changed.view(ANN, include=known).names() == anew.view(ANN, include=known).names()
+    for entry in then.entries:
+        for name in (entry.wire_name, entry.qualified_id, entry.qualified_id.upper(), *entry.spec.renamed_from):
+            found, expected = now.find(name), then.find(name)
+            assert (found and found.qualified_id) == (expected and expected.qualified_id)
+            assert now.is_former_name(name) == then.is_former_name(name)
+
+
+def entry(name: str) -> ToolEntry:
+    return ToolSpec(name=name).bind(echo)
+
+
+def test_tables_that_grew_from_one_see_each_their_own_entries() -> None:
+    start = EntryTable().with_entries({"a": entry("a")})
+    left, right = start.with_entries({"b": entry("b")}), start.with_entries({"c": entry("c")})
+    assert [list(table) for table in (start, left, right)] == [["a"], ["a", "b"], ["a", "c"]]
+    assert [("b" in table, "c" in table) for table in (start, left, right)] == [
+        (False, False), (True, False), (False, True),
+    ]  # fmt: skip
+    with pytest.raises(KeyError):
+        start["b"]
+    replaced = left.with_entries({"a": entry("a2"), "d": entry("d")})
+    assert [tool.spec.name for tool in replaced.values()] == ["a2", "b", "d"]
+    assert [tool.spec.name for tool in left.without("a").values()] == ["b"]
+    assert list(left) == ["a", "b"]
+    with pytest.raises(KeyError):
+        start.without("b")
