@@ -42,6 +42,7 @@ async def test_a_tool_with_an_end_runs_until_then_and_says_so() -> None:
 async def test_after_its_end_the_name_answers_with_the_replacement(day: str) -> None:
     catalog = at(day)
     mail(catalog, deprecated=END, replaced_by="send_message")
+    catalog.register(ToolSpec(name="send_message"), lambda ctx, args: "sent")
     result = await catalog.view(ToolContext()).call("send_mail", {"to": "ann"})
     assert result.error is not None
     assert result.error.kind == "not_found"
@@ -79,9 +80,90 @@ async def test_what_a_builder_makes_ends_too() -> None:
     def _(ctx: ToolContext) -> Any:
         return ToolSpec(name="built").bind(lambda ctx, args: "made")
 
-    result = await catalog.view(ToolContext()).call("built", {})
+    view = catalog.view(ToolContext())
+    result = await view.call("built", {})
     assert result.error is not None
     assert result.error.message == "'built' ended on 2027-01-01 and was not run. Choose another tool."
+    assert (view.tools(), view.names(), view.find("built")) == ((), [], None)
+
+
+@pytest.mark.parametrize("is_bundle", [False, True])
+async def test_an_end_that_only_the_builder_knows_hides_what_it_made(is_bundle: bool) -> None:
+    catalog = at("2031-05-05")
+
+    @catalog.builder("built", full_names=[] if is_bundle else None)
+    def _(ctx: ToolContext) -> Any:
+        return ToolSpec(name="built", deprecated=END).bind(lambda ctx, args: "made")
+
+    view = catalog.view(ToolContext())
+    assert (view.tools(), view.find("built"), view.why("built").visible) == ((), None, False)
+    result = await view.call("built", {})
+    assert result.error is not None
+    assert result.error.kind == "not_found"
+
+
+def ending(day: str, *, replaced_by: str | None = "send_message") -> Catalog:
+    catalog = at(day)
+    mail(catalog, deprecated=END, replaced_by=replaced_by)
+    catalog.register(ToolSpec(name="send_message", description="Send a message.", groups=("new",)), lambda c, a: "sent")
+    catalog.profile(Profile(name="all", exposure="search"))
+    return catalog
+
+
+async def test_a_tool_past_its_day_leaves_list_export_and_search() -> None:
+    for day, is_there in (("2026-12-31", True), (END, False), ("2031-05-05", False)):
+        catalog = ending(day)
+        view = catalog.view(ToolContext(), profile="all")
+        found = await catalog.search(view, "send mail")
+        listed = (
+            "send_mail" in view.names(),
+            "send_mail" in [tool.wire_name for tool in view.tools()],
+            "send_mail" in [tool["function"]["name"] for tool in view.export("openai_strict")],
+            b'"send_mail"' in view.export_bytes("mcp"),
+            "send_mail" in [one.entry.wire_name for one in found.tools],
+            "send_mail" in view,
+            view.why("send_mail").visible,
+        )
+        assert set(listed) == {is_there}, (day, listed)
+
+
+async def test_why_of_an_ended_tool_says_when_and_what_to_call() -> None:
+    decision = ending("2027-06-01").view(ToolContext()).why("send_mail")
+    assert (decision.code, decision.reason.partition(" (")[0]) == ("available", "ended on 2027-01-01")
+    assert decision.fix is not None
+    assert decision.fix.text == "call 'send_message', or give it a later end"
+    bare = ending("2027-06-01", replaced_by=None).view(ToolContext()).why("send_mail")
+    assert bare.fix is not None
+    assert bare.fix.text == "remove it, or give it a later end"
+
+
+async def test_the_replacement_is_named_to_those_alone_who_may_use_it() -> None:
+    catalog = ending("2027-06-01")
+    ended = "'send_mail' ended on 2027-01-01 and was not run."
+    for include, said in (
+        (["core", "new"], f"{ended} Call 'send_message' instead."),
+        (["core"], f"{ended} Choose another tool."),
+    ):
+        result = await catalog.view(ToolContext(), include=include).call("send_mail", {"to": "a"})
+        assert result.error is not None
+        assert (result.error.kind, result.error.message) == ("not_found", said)
+    # Who never saw the tool hears what is said of a name that does not exist.
+    hidden, unknown = [
+        (await catalog.view(ToolContext(), include=["new"]).call(name, {})).text for name in ("send_mail", "no_mail")
+    ]
+    assert hidden.replace("send_mail", "no_mail").partition(".")[0] == unknown.partition(".")[0]
+    assert "ended" not in hidden
+
+
+async def test_a_line_of_ended_tools_leads_to_the_one_that_lives() -> None:
+    catalog = at("2027-06-01")
+    for name, following, end in (("a", "b", END), ("b", "main__c", END), ("c", None, None)):
+        catalog.register(ToolSpec(name=name, replaced_by=following, deprecated=end), lambda ctx, args: "x")
+    with pytest.raises(KeyError, match="Call 'c' instead"):
+        catalog.view(ToolContext())["a"]
+    catalog.unregister("c")
+    with pytest.raises(KeyError, match="Choose another tool"):
+        catalog.view(ToolContext())["a"]
 
 
 async def test_it_is_said_once_however_often_it_is_declared_again() -> None:
@@ -134,7 +216,7 @@ async def test_what_a_source_lists_ends_too() -> None:
     catalog = at("2031-05-05")
     catalog.add_source(FakeSource(name="git", listed=[foreign("git", "log", deprecated=END, replaced_by="git__show")]))
     view = catalog.view(ToolContext())
-    assert view.export("mcp")[0]["description"] == "Deprecated: it ends on 2027-01-01; use 'git__show' instead."
+    assert view.export("mcp") == []
     result = await view.call("git__log", {})
     assert result.error is not None
-    assert result.error.message == "'git__log' ended on 2027-01-01 and was not run. Call 'git__show' instead."
+    assert result.error.message == "'git__log' ended on 2027-01-01 and was not run. Choose another tool."

@@ -228,6 +228,8 @@ def test_why_as_json(run: Run) -> None:
             "fix": {"kind": "group", "subject": "admin", "text": "include 'admin'"},
             "next": "visible",
             "next_reason": "",
+            "callable": False,
+            "blocked": None,
             "notes": [],
         }
     )

@@ -35,6 +35,7 @@ def test_search_as_json_is_what_the_meta_tool_answers(run: Run) -> None:
     assert told["hits"][0] == {  # type: ignore[index]
         "agent": "main",
         "tool": "delete_page",
+        "call": "delete_page",
         "score": told["hits"][0]["score"],  # type: ignore[index]
         "description": "Delete a page.",
     }

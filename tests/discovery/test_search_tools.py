@@ -24,6 +24,7 @@ async def test_hits_are_told_for_each_query_apart(catalog: Catalog) -> None:
     assert results[0]["hits"][0] == {
         "agent": "lighthouses",
         "tool": "rename_lighthouse",
+        "call": "rename_lighthouse",
         "description": "Rename a lighthouse of the account.",
     }
 
@@ -31,9 +32,9 @@ async def test_hits_are_told_for_each_query_apart(catalog: Catalog) -> None:
 @pytest.mark.parametrize(
     ("detail", "keys"),
     [
-        ("name", {"agent", "tool", "score"}),
-        ("brief", {"agent", "tool", "score", "description"}),
-        ("full", {"agent", "tool", "score", "description", "inputSchema"}),
+        ("name", {"agent", "tool", "call", "score"}),
+        ("brief", {"agent", "tool", "call", "score", "description"}),
+        ("full", {"agent", "tool", "call", "score", "description", "inputSchema"}),
     ],
 )
 async def test_detail_decides_what_is_told_of_a_hit(catalog: Catalog, detail: str, keys: set[str]) -> None:

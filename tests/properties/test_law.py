@@ -226,7 +226,7 @@ async def assert_law(view: View, names: list[str]) -> None:
         result = await view.call(name, {})
         agree = {
             "why": view.why(name).visible,
-            "listed": name in listed or any(name == tool.qualified_id for tool in view.tools()),
+            "listed": name in listed or any(name in tool.names for tool in view.tools()),
             "found": found is not None,
             "in": name in view,
             "schema": served(view, name),
@@ -245,7 +245,7 @@ def served(view: View, name: str) -> bool:
 
 
 def every_name(catalog: Catalog) -> list[str]:
-    return [name for entry in catalog.snapshot().entries for name in (entry.wire_name, entry.qualified_id)] + [
+    return [name for entry in catalog.snapshot().entries for name in entry.names] + [
         "one_off",
         "no_such_tool",
     ]
@@ -287,7 +287,8 @@ def test_they_agree_with_async_predicates_too(world: World) -> None:
 
 
 def fits(glob: str, entry: ToolEntry) -> bool:
-    named = [entry.qualified_id.lower(), entry.wire_name.lower()]
+    spelled = f"{entry.spec.namespace}__{entry.spec.name}"
+    named = [entry.qualified_id.lower(), entry.wire_name.lower(), spelled.lower()]
     return any(fnmatchcase(name, glob.lower()) for name in named) or (
         entry.is_toolset and glob.lower() == entry.spec.namespace
     )

@@ -1,12 +1,13 @@
 """The plain HTTP API: what a caller sees, calls and cancels, and how it is told of errors."""
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx2
 import pytest
 
-from pegboard import Bounds, Catalog, DefinitionError, Profile, http_app
+from pegboard import Bounds, Catalog, DefinitionError, Profile, RateLimit, ToolSpec, http_app
 from pegboard.model.error import ERROR_KINDS
 from pegboard.model.source_state import SourceState
 from pegboard.server.http_api.problem_details import STATUS_OF_KIND
@@ -90,6 +91,27 @@ async def test_only_an_operator_is_told_why_a_tool_is_hidden() -> None:
         assert (told["visible"], told["code"], told["fix"]["text"]) == (False, "group", "include 'admin'")
         assert (await client.get("/v1/tools/wipe/why", headers={"x-user": "ann"})).json()["code"] == "unknown"
         assert (await client.get("/v1/tools/add/why", headers={"x-user": "ann"})).json()["code"] == "visible"
+
+
+async def test_why_over_http_says_what_a_call_would_be_refused_with() -> None:
+    catalog = Catalog()
+    for spec in (
+        ToolSpec(name="free"),
+        ToolSpec(name="asks", consent="always"),
+        ToolSpec(name="full", rate_limit=RateLimit(max_calls=1, window_s=60)),
+    ):
+        catalog.register(spec, lambda ctx, args: "done")
+    async with inside(http_app(catalog)) as client:
+        for name, kind in (("free", None), ("full", None), ("asks", "consent_required")):
+            told = (await client.get(f"/v1/tools/{name}/why")).json()
+            assert (told["visible"], told["callable"], told["blocked"] and told["blocked"]["kind"]) == (
+                True, kind is None, kind,
+            )  # fmt: skip
+            problem = (await client.post(f"/v1/tools/{name}/call", json={})).json()
+            assert problem.get("kind") == kind
+        full = (await client.get("/v1/tools/full/why")).json()["blocked"]
+        assert full["kind"] == "rate_limited"
+        assert datetime.fromisoformat(full["until"]) > datetime.now(UTC)
 
 
 async def test_errors_are_problem_details_with_the_status_of_their_kind() -> None:

@@ -59,7 +59,7 @@ async def assert_law(world: World, catalog: Catalog) -> None:
 
 async def assert_law_of(catalog: Catalog, caller: Caller, ctx: ToolContext) -> None:
     view = await catalog.aview(ctx, profile=caller.profile)
-    entries = {name: entry for entry in view.tools() for name in (entry.wire_name, entry.qualified_id)}
+    entries = {name: entry for entry in view.tools() for name in entry.names}
     wire_names = [entry.wire_name for entry in view.tools()]
     _, page = await caller.ask("GET", "/v1/tools", limit=1000)
     assert [tool["name"] for tool in page["tools"]] == wire_names

@@ -41,7 +41,7 @@ async def assert_law_of(catalog: Catalog, app: Starlette, profile: str, view: Vi
     listed = (await ask(app, "tools/list", {}, path=path, meta=meta))["result"]["tools"]
     assert [tool["name"] for tool in listed] == [entry.wire_name for entry in view.tools()]
     assert [tool["inputSchema"] for tool in listed] == [entry.spec.input_schema for entry in view.tools()]
-    names = {name for entry in view.tools() for name in (entry.wire_name, entry.qualified_id)}
+    names = {name for entry in view.tools() for name in entry.names}
     for name in every_name(catalog):
         answer = await ask(app, "tools/call", {"name": name, "arguments": {}}, path=path, meta=meta)
         called = answer.get("error", {}).get("code") != UNKNOWN

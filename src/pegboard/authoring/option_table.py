@@ -34,6 +34,7 @@ YamlForm = Literal[
     "flag",
     "limit",
     "names",
+    "namespace",
     "positive number",
     "schema",
     "text",
@@ -223,6 +224,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         default="main",
         check=_all_of(_TEXT, _by_definition(check_namespace)),
         built="builder",
+        yaml=YamlKey(form="namespace", of_one_tool=True),
     ),
     Option(
         name="description",

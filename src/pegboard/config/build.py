@@ -113,7 +113,7 @@ def _import_modules(context: BuildContext) -> None:
                 context.refused(error, declared.at)
     context.collected.update(homes_of_registrations(context.catalog))
     entries = context.catalog.registry.build().entries
-    context.registered = {fold(entry.spec.name): entry for entry in entries if entry.spec.namespace == "main"}
+    context.registered = {fold(entry.qualified_id.removeprefix("main.")): entry for entry in entries}
 
 
 def _declare_groups(context: BuildContext) -> None:

@@ -30,7 +30,7 @@ _NOT_THEIRS = ("<", str(Path(__file__).parents[1]), importlib.__file__)
 class BuildContext:
     """One catalog in the making.
 
-    `registered` are the tools that `python:` modules registered in namespace `main`, by folded name;
+    `registered` are the tools that `python:` modules registered, by folded qualified id, in `main` by name alone;
     `collected` are the modules that `python:` names and those that registered something; `missed` says that one of
     `python:` failed, so that what it would have registered is not missed a second time.
     """

@@ -226,10 +226,10 @@ class _Load:
             self._validated(UNSUPPORTED_KINDS[(at / "type").text], plain, at)
         tool = None if kind is None else self._validated(kind.form, plain, at)
         if tool is None:
-            self.refused.namespaces.add(str(plain.get("name")))
+            self.refused.namespaces.update(str(plain[key]) for key in ("name", "namespace") if key in plain)
             self.refused.groups.update(map(str, as_names(plain.get("groups"))))
             return
-        first = self.tool_names.setdefault(fold(tool.value.called), at)
+        first = self.tool_names.setdefault(fold(f"{tool.value.option('namespace') or ''}.{tool.value.called}"), at)
         if first is at:
             self.tools.append(tool)
             self.files += tool.value.files_beside(self.path.parent)

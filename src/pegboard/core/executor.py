@@ -17,7 +17,8 @@ from pegboard.core.call.judge_again import judge_again
 from pegboard.core.call.listeners import DELIVERED, Delivered, Listeners, as_observers
 from pegboard.core.call.output import checked, clean_error, finished
 from pegboard.core.call.rate_limit import limits_of, pass_limits
-from pegboard.core.call.record import Call, Guards
+from pegboard.core.call.readiness import ablocked, blocked
+from pegboard.core.call.record import Call, Guards, Prospect
 from pegboard.core.call.resolve import resolve, resolve_awaiting
 from pegboard.core.call.run import finish, start
 from pegboard.core.judge import VISIBLE
@@ -27,9 +28,10 @@ from pegboard.core.schema import copied
 from pegboard.core.stepping import InterruptedWaitError, Pending
 from pegboard.core.view import View
 from pegboard.model.bounds import SHUTDOWN_GRACE_S
-from pegboard.model.decision import Decision
+from pegboard.model.decision import Blocked, Decision
 from pegboard.model.error import AsyncPredicateError, CallError, ToolError
 from pegboard.model.result import TextContent, ToolResult, call_error
+from pegboard.model.tool import ToolEntry
 
 log = logging.getLogger("pegboard")
 ENDING_POLL_S = 0.01  # not a limit: how often it is looked
@@ -90,6 +92,16 @@ class Executor:
         if raise_errors and result.error is not None:
             raise call_error(result.error)
         return result
+
+    # -- looking ahead
+
+    def blocked(self, view: View, name: str, entry: ToolEntry) -> Blocked | None:
+        """Return why a call of this visible tool would be refused now; a limit kept elsewhere is not asked."""
+        return blocked(Prospect(view, name, self.guards, entry))
+
+    async def ablocked(self, view: View, name: str, entry: ToolEntry) -> Blocked | None:
+        """Return why a call of this visible tool would be refused now."""
+        return await ablocked(Prospect(view, name, self.guards, entry))
 
     # -- from outside
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from pegboard.core.names import matches
+from pegboard.core.names import matches_folded
 from pegboard.model.hook import Hook, HookKind
 from pegboard.model.tool import ToolEntry
 
@@ -24,8 +24,8 @@ NO_HOOKS = ToolHooks()
 
 
 def hooks_of(entry: ToolEntry, catalog_wide: Sequence[Hook]) -> ToolHooks:
-    """Return the hooks of a tool. A pattern is a glob over qualified id and wire name."""
-    wide = [hook for hook in catalog_wide if matches(hook.match, (entry.qualified_id, entry.wire_name))]
+    """Return the hooks of a tool. A pattern is a glob over its names."""
+    wide = [hook for hook in catalog_wide if matches_folded(hook.match, entry.folded_names)]
     if not wide and not entry.hooks:
         return NO_HOOKS
 

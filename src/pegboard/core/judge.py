@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import NamedTuple, Protocol
 
 from pegboard.core.availability import Availability, States
-from pegboard.core.names import matches, nearest
+from pegboard.core.lifecycle import has_ended
+from pegboard.core.names import matches_folded, nearest
 from pegboard.model.context import ToolContext
 from pegboard.model.decision import Code, Decision, Fix
 from pegboard.model.error import AsyncPredicateError
@@ -40,6 +42,8 @@ class Catalogued(Protocol):
     def availability(self, entry: ToolEntry) -> Availability: ...
 
     def build_question(self, entry: ToolEntry) -> Question: ...
+
+    def today(self) -> date: ...
 
 
 # ---------------------------------------------------------------- the two halves of the judgement
@@ -76,6 +80,8 @@ def dynamic_code(entry: ToolEntry, snapshot: Catalogued, ctx: ToolContext, state
         return "factory"
     if spec.available is not None and not snapshot.availability(entry).answer(ctx, states).yes:
         return "available"
+    if spec.deprecated is not None and has_ended(spec, snapshot.today()):
+        return "available"
     if entry.builder is not None and build_fault(entry, snapshot, ctx):
         return "builder"
     return None
@@ -84,12 +90,13 @@ def dynamic_code(entry: ToolEntry, snapshot: Catalogued, ctx: ToolContext, state
 def build_fault(entry: ToolEntry, snapshot: Catalogued, ctx: ToolContext) -> str:
     """Return why the builder gives no such tool in this context; empty when it does. Runs it at most once a context."""
     try:
-        ctx.memo.answer(snapshot.build_question(entry), ctx)
+        built: dict[str, ToolEntry] = ctx.memo.answer(snapshot.build_question(entry), ctx)
     except AsyncPredicateError:
         raise
     except BaseException as error:  # noqa: BLE001 - boundary: foreign code
         return f"{type(error).__name__}: {error}"
-    return ""
+    made = built.get(entry.spec.name)
+    return f"it ended on {made.spec.deprecated}" if made is not None and has_ended(made.spec, snapshot.today()) else ""
 
 
 def without_builder(entry: ToolEntry) -> ToolEntry:
@@ -98,7 +105,7 @@ def without_builder(entry: ToolEntry) -> ToolEntry:
 
 
 def _is_opened(entry: ToolEntry, selection: Selection) -> bool:
-    return entry.qualified_id in selection.internal or entry.spec.name in selection.internal
+    return not selection.internal.isdisjoint((*entry.names, entry.spec.name))
 
 
 def _in_groups(entry: ToolEntry, include: tuple[str, ...], extra: frozenset[str]) -> bool:
@@ -116,10 +123,10 @@ def permits(policy: Policy, entry: ToolEntry) -> bool:
 
 
 def applies(glob: str, entry: ToolEntry) -> bool:
-    """Tell whether a policy entry means this tool: by qualified id, wire name, or its whole toolset."""
+    """Tell whether a policy entry means this tool: by one of its names, or its whole toolset."""
     if entry.is_toolset and glob.casefold() == entry.spec.namespace.casefold():
         return True
-    return matches(glob, (entry.spec.qualified_id, entry.wire_name))
+    return matches_folded(glob, entry.folded_names)
 
 
 # ---------------------------------------------------------------- the judge
@@ -229,8 +236,11 @@ def _explain(code: Code, entry: ToolEntry, at: _At) -> tuple[str, str, str]:
             fix = f"supply ToolContext(factories={{{spec.factory!r}: …}})"
             return f"no factory {spec.factory!r} in the context", fix, spec.factory or ""
         case "available":
-            why = at.snapshot.availability(entry).answer(at.ctx, at.states).why
-            return why, f"make it true: {why}", name
+            answer = at.snapshot.availability(entry).answer(at.ctx, at.states)
+            if answer.yes:
+                after = "remove it" if spec.replaced_by is None else f"call {spec.replaced_by!r}"
+                return f"ended on {spec.deprecated}{_where(spec.origin)}", f"{after}, or give it a later end", name
+            return answer.why, f"make it true: {answer.why}", name
         case _:
             fault = build_fault(entry, at.snapshot, at.ctx)
             return f"its builder failed{_where(spec.origin)}: {fault}", "mend the builder", name

@@ -34,11 +34,14 @@ def end_of(spec: ToolSpec) -> str:
     return f"Deprecated:{when} {what}."
 
 
-def ended(spec: ToolSpec, today: date, *, known_as: str) -> str | None:
-    """Return what to tell who calls a tool after its end; `None` before."""
-    if spec.deprecated is None or today < date.fromisoformat(spec.deprecated):
-        return None
-    instead = "Choose another tool." if spec.replaced_by is None else f"Call {spec.replaced_by!r} instead."
+def has_ended(spec: ToolSpec, today: date) -> bool:
+    """Tell whether the last day of a tool is over: it is hidden from then on."""
+    return spec.deprecated is not None and today >= date.fromisoformat(spec.deprecated)
+
+
+def after_end(spec: ToolSpec, *, known_as: str, replacement: str | None) -> str:
+    """Return what to tell who asks for a tool after its end; `replacement` is what they may use in its place."""
+    instead = "Choose another tool." if replacement is None else f"Call {replacement!r} instead."
     return f"{known_as!r} ended on {spec.deprecated} and was not run. {instead}"
 
 
@@ -48,7 +51,11 @@ def check_circles(specs: Mapping[str, ToolSpec]) -> None:
     Raises:
         DefinitionError: with all of them.
     """
-    by_name = {fold(name): spec for spec in specs.values() for name in (spec.name, spec.qualified_id)}
+    by_name = {
+        fold(name): spec
+        for spec in specs.values()
+        for name in (spec.name, spec.qualified_id, f"{spec.namespace}__{spec.name}")
+    }
     problems = [
         Problem(where=spec.origin, path=spec.qualified_id, message=message)
         for spec in specs.values()
@@ -70,7 +77,7 @@ def _replacing(spec: ToolSpec, by_name: Mapping[str, ToolSpec]) -> Iterable[str]
 
 
 def _renaming(spec: ToolSpec, by_name: Mapping[str, ToolSpec]) -> Iterable[str]:
-    own = (fold(spec.name), fold(spec.qualified_id))
+    own = (fold(spec.name), fold(spec.qualified_id), fold(f"{spec.namespace}__{spec.name}"))
     for former in spec.renamed_from:
         other = by_name.get(fold(former))
         if fold(former) in own:

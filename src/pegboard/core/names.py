@@ -69,7 +69,12 @@ def _glob(pattern: str) -> Callable[[str], object]:
 
 def matches(pattern: str, candidates: Iterable[str]) -> bool:
     """Tell whether a glob fits one of the names, without regard to case."""
-    return any(map(_glob(pattern), map(fold, candidates)))
+    return matches_folded(pattern, map(fold, candidates))
+
+
+def matches_folded(pattern: str, folded: Iterable[str]) -> bool:
+    """Do what `matches` does, for names that are folded already."""
+    return any(map(_glob(pattern), folded))
 
 
 def nearest_one(name: str, known: Iterable[str]) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, get_args
@@ -42,6 +43,7 @@ class Registry:
         self.declarations = declared
         """Everything that is declared now, as one value; `swap` puts another in its place."""
         self._read_built, self.context_type = read_built, context_type
+        self.wall_clock: Callable[[], float] = time.time
         self._named_later: tuple[tuple[str, ...], ...] = ()
         self._on_defined: tuple[Callable[[ToolEntry], object], ...] = ()
         self._subscribers: tuple[Callable[[], object], ...] = ()
@@ -139,7 +141,7 @@ class Registry:
             KeyError: there is none.
         """
         with self._lock:
-            for key in (fold(name), fold(f"main.{name}")):
+            for key in (fold(name), fold(f"main.{name}"), fold(name.replace("__", ".", 1))):
                 try:
                     self.swap(self.declarations.without(key))
                 except KeyError:
@@ -276,6 +278,7 @@ class Registry:
             read_built=self._read_built,
             generation=self._generation,
             before=self._snapshots.get(kind) or self._outdated.get(kind),
+            wall_clock=lambda: self.wall_clock(),  # noqa: PLW0108 - the clock may be exchanged after the snapshot is made
         )
 
     def inventory(self, kind: Kind = "tools") -> Inventory:

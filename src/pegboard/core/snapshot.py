@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -17,7 +20,7 @@ from pegboard.core.hooks import ToolHooks, hooks_of
 from pegboard.core.inventory import Inventory
 from pegboard.core.judge import Selection, static_code
 from pegboard.core.named_entries import NamedEntries, name_parts
-from pegboard.core.names import fold
+from pegboard.core.names import MAX_NAME_CHARS, fold
 from pegboard.core.schema import Compiled
 from pegboard.core.validated_entry import judges, seal
 from pegboard.core.wire_names import WireNames
@@ -29,6 +32,8 @@ from pegboard.model.policy import Policy
 from pegboard.model.tool import ToolEntry
 
 log = logging.getLogger("pegboard")
+# Between namespace and name. A namespace may end with an underscore, so each place is tried.
+_MARKS = re.compile(r"(?=(__|\.))")
 # Turns what a builder gave into entries; who puts the parts together knows functions and classes, core does not.
 ReadBuilt = Callable[[object, ToolEntry], Sequence[ToolEntry]]
 
@@ -56,6 +61,7 @@ class Snapshot:
         context_type: type[ToolContext],
         read_built: ReadBuilt,
         generation: int,
+        wall_clock: Callable[[], float],
         before: Snapshot | None = None,
     ) -> None:
         self.declared, self._inventory = declared, inventory
@@ -63,6 +69,7 @@ class Snapshot:
         self.entries: tuple[ToolEntry, ...] = tuple(map(self._named.by_key.__getitem__, inventory.entries))
         self.generation = generation
         self.cache: dict[object, Any] = {}
+        self._wall_clock = wall_clock
         self._read_built = read_built
         self._compile = partial(
             compile_availability,
@@ -98,16 +105,41 @@ class Snapshot:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Snapshot) and self.content_hash == other.content_hash
 
+    def today(self) -> date:
+        """Return the day that it is where the catalog runs."""
+        return date(*time.localtime(self._wall_clock())[:3])
+
     def find(self, name: str) -> ToolEntry | None:
-        """Return the tool with this wire name, qualified id or former name, spelled exactly so."""
-        return self._by_wire_name.get(name) or self._with_id(name) or self._renamed.get(name)
+        """Return the tool with this wire name, `namespace.name`, `namespace__name` or former name, spelled so."""
+        return self._by_wire_name.get(name) or self._with_id(name) or self._renamed.get(name) or self._spelled_out(name)
+
+    def _spelled_out(self, name: str) -> ToolEntry | None:
+        """Return the tool that is not called so on the wire, but whose namespace and name, or former name, these are.
+
+        Looked for last, as an exact wire name may contain the marks, too.
+        """
+        if len(name) > 2 * MAX_NAME_CHARS:
+            return None
+        for mark in _MARKS.finditer(name):
+            namespace, tool = name[: mark.start()], name[mark.start() + len(mark[1]) :]
+            entry = self._with_id(f"{namespace}.{tool}")
+            if entry is not None:
+                return entry
+            former = self._renamed.get(tool)
+            if former is not None and former.spec.namespace == namespace:
+                return former
+        return None
 
     def owns(self, entry: ToolEntry) -> bool:
         """Tell whether this very entry is of the snapshot; what a builder made is not."""
         return self._named.by_key.get(fold(entry.qualified_id)) is entry
 
-    def is_former_name(self, name: str) -> bool:
-        return name not in self._by_wire_name and self._with_id(name) is None and name in self._renamed
+    def former_name(self, name: str) -> str | None:
+        """Return the former name by which `name` finds a tool; `None` where it is none."""
+        entry = self.find(name)
+        if entry is None or name in entry.names:
+            return None
+        return next((old for old in entry.spec.renamed_from if name.endswith(old)), None)
 
     def _with_id(self, name: str) -> ToolEntry | None:
         entry = self._named.by_key.get(fold(name))

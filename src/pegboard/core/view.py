@@ -10,11 +10,12 @@ from typing import Any, Protocol, cast
 
 from pegboard.core.declarations import Mirror
 from pegboard.core.judge import Selection, decide_entry, dynamic_code, static_code, undeclared, without_builder
+from pegboard.core.lifecycle import after_end, has_ended
 from pegboard.core.names import nearest_one
 from pegboard.core.registry import Kind, Registry
 from pegboard.core.snapshot import Plan, Snapshot
 from pegboard.model.context import ToolContext
-from pegboard.model.decision import Decision
+from pegboard.model.decision import Blocked, Decision
 from pegboard.model.error import AsyncPredicateError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.policy import Policy
@@ -39,6 +40,14 @@ class CallRunner(Protocol):
         raise_errors: bool = False,
         call_id: str | None = None,
     ) -> ToolResult: ...
+
+    def blocked(self, view: View, name: str, entry: ToolEntry) -> Blocked | None:
+        """Return why a call of this visible tool would be refused now, as far as that needs no awaiting."""
+        ...
+
+    async def ablocked(self, view: View, name: str, entry: ToolEntry) -> Blocked | None:
+        """Return why a call of this visible tool would be refused now."""
+        ...
 
 
 class Exporter(Protocol):
@@ -181,6 +190,7 @@ class View:
             item
             for item in made.values()
             if static_code(item, self.selection, self.ctx.caller.policy) is None
+            and not has_ended(item.spec, snapshot.today())
             and snapshot.find(item.wire_name) is None
             and snapshot.find(item.qualified_id) is None
         )
@@ -194,7 +204,7 @@ class View:
         """Return a visible tool; `KeyError` for every other name, in the same words."""
         found = self.find(name)
         if found is None:
-            raise KeyError(f"No tool named {name!r} is available to this caller.{self.hint(name)}")
+            raise KeyError(self.absence(name))
         return found
 
     def find(self, name: str, *, within: Snapshot | None = None) -> ToolEntry | None:
@@ -222,19 +232,29 @@ class View:
         for entry in snapshot.bundles:
             if self._decide(entry, snapshot).visible:
                 for made in self._as_built(entry, snapshot):
-                    if name in (made.wire_name, made.qualified_id):
+                    if name in made.names:
                         return made
         return None
 
     def why(self, name: str) -> Decision:
-        """Return whether and why this caller may use `name`, the smallest fix, and what would come next."""
+        """Return whether and why this caller may use `name`, the smallest fix, and what would come next.
+
+        `blocked` says why a call of a visible tool would be refused now. A limit that is counted in another process
+        takes awaiting to look at: `awhy` does.
+        """
+        decided = self._decided(name)
+        entry = self.find(name) if decided.visible else None
+        return decided if entry is None else decided._replace(blocked=self._parts.runner.blocked(self, name, entry))
+
+    def _decided(self, name: str) -> Decision:
+        """Return what the judge decides on a name."""
         snapshot = self.snapshot
         entry = snapshot.find(name)
         if entry is not None:
             return self._decide(entry, snapshot)
         if self._find_in_bundles(name, snapshot) is not None:
             return Decision("visible", "built by a bundle that is in the selection, allowed and available")
-        bundle = next((item for item in snapshot.bundles if name in (item.wire_name, item.qualified_id)), None)
+        bundle = next((item for item in snapshot.bundles if name in item.names), None)
         if bundle is not None:
             decided = self._decide(bundle, snapshot)
             return Decision("unknown", f"{name!r} is a bundle, not a tool.") if decided.visible else decided
@@ -248,11 +268,46 @@ class View:
         """Return the input schema of a visible tool; `KeyError` for every other name."""
         return self[name].spec.input_schema
 
+    def absence(self, name: str) -> str:
+        """Return what is said of every name that this caller may not use, in the same words.
+
+        Of a tool that would be visible, had it not ended, it is said what to call instead.
+        """
+        with suppress(AsyncPredicateError):
+            if (ended := self._ended(name)) is not None:
+                return after_end(ended.spec, known_as=name[:200], replacement=self._successor(ended))
+        return f"No tool named {name[:200]!r} is available to this caller.{self.hint(name)}"
+
+    def _ended(self, name: str) -> ToolEntry | None:
+        """Return the tool of that name if nothing but its end hides it."""
+        snapshot = self.snapshot
+        entry = snapshot.find(name)
+        if entry is None or not has_ended(entry.spec, snapshot.today()):
+            return None
+        endless = replace(entry, spec=replace(entry.spec, deprecated=None))
+        hidden = static_code(endless, self.selection, self.ctx.caller.policy) or dynamic_code(
+            endless, snapshot, self.ctx, self._parts.registry.states()
+        )
+        return None if hidden else entry
+
+    def _successor(self, ended: ToolEntry) -> str | None:
+        """Return the name of the first visible tool along the line of those that replace it."""
+        snapshot, seen, entry = self.snapshot, set[str](), ended
+        while (name := entry.spec.replaced_by) is not None and name not in seen:
+            seen.add(name)
+            if (visible := self.find(name)) is not None:
+                return visible.wire_name
+            following = snapshot.find(name)
+            if following is None:
+                break
+            entry = following
+        return None
+
     def hint(self, name: str) -> str:
         """Return the end of a not-found text: a near name among those this caller sees, or what to do instead."""
         near = None
         with suppress(AsyncPredicateError):
-            near = nearest_one(name, (entry.wire_name for entry in self._unbuilt() if entry.wire_name != name))
+            near = nearest_one(name, (entry.wire_name for entry in self._unbuilt() if name not in entry.names))
         return f" Did you mean {near!r}?" if near else " List the tools to see what is available."
 
     # -- awaiting
@@ -268,10 +323,14 @@ class View:
     async def awhy(self, name: str) -> Decision:
         """Return what `why` does, awaiting what its answer needs."""
         try:
-            return self.why(name)
+            decided = self._decided(name)
         except AsyncPredicateError:
             await self._answer_for(name)
-            return self.why(name)
+            decided = self._decided(name)
+        entry = await self.afind(name) if decided.visible else None
+        if entry is None:
+            return decided
+        return decided._replace(blocked=await self._parts.runner.ablocked(self, name, entry))
 
     async def prepare(self) -> View:
         """Have every async predicate and builder of the selected tools answered, together. Returns the view."""

@@ -44,7 +44,7 @@ class KnownNames:
         tools: dict[str, tuple[str, ...]] = dict.fromkeys(namespaces, ())
         for entry in snapshot.entries:
             spec = entry.spec
-            names |= {entry.wire_name, entry.qualified_id, f"{spec.namespace}__{spec.name}", spec.name}
+            names |= {*entry.names, spec.name}
             bare.add(entry.wire_name)
             tools[spec.namespace] = (*tools.get(spec.namespace, ()), spec.name)
             former |= dict.fromkeys(spec.renamed_from, entry.wire_name)

@@ -198,12 +198,12 @@ class ExposedView(View):
             return next(entry for entry in self.tools() if entry.wire_name == name)
         return super().__getitem__(name)
 
-    def why(self, name: str) -> Decision:
+    def _decided(self, name: str) -> Decision:
         if name in self.meta_names and name in self.meta_tools:
             return Decision(
                 "visible", f"a meta tool of profile {self._profile.name!r}, whose exposure is {self.mode!r}"
             )
-        return super().why(name)
+        return super()._decided(name)
 
     def hint(self, name: str) -> str:
         hint = super().hint(name)

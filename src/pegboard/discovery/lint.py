@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from typing import NamedTuple
 
+from pegboard.core.lifecycle import has_ended
 from pegboard.core.view import View
 from pegboard.discovery.finder import Finder
 from pegboard.discovery.search.terms import terms_of, words_of
@@ -34,14 +35,15 @@ async def lint(view: View, finder: Finder, *, bounds: Bounds, today: date) -> li
     await view.prepare()
     tools = view.tools()
     findings = [finding for entry in tools for check in _CHECKS for finding in check(entry)]
-    findings += [finding for entry in tools for finding in _lifecycle(entry, view, today)]
+    selected = view.snapshot.selected(view.selection, view.ctx.caller.policy)
+    findings += [finding for entry in selected for finding in _lifecycle(entry, view, today)]
     findings += [
         Finding(entry.wire_name, "long description", f"the description is cut at {bounds.description_bytes} bytes")
         for entry in tools
         if len(entry.spec.description.encode()) > bounds.description_bytes
     ]
     findings += await competing(view, finder)
-    order = {entry.wire_name: place for place, entry in enumerate(tools)}
+    order = {entry.wire_name: place for place, entry in enumerate((*selected, *tools))}
     return sorted(findings, key=lambda finding: order[finding.tool])
 
 
@@ -113,7 +115,7 @@ def _refused(entry: ToolEntry) -> Iterator[Finding]:
 
 def _lifecycle(entry: ToolEntry, view: View, today: date) -> Iterator[Finding]:
     spec = entry.spec
-    if spec.deprecated is not None and date.fromisoformat(spec.deprecated) <= today:
+    if has_ended(spec, today):
         yield Finding(entry.wire_name, "past its end", f"it ended on {spec.deprecated}: remove it")
     if spec.replaced_by is not None and view.snapshot.find(spec.replaced_by) is None:
         yield Finding(entry.wire_name, "no such successor", f"replaced_by={spec.replaced_by!r} is no declared tool")

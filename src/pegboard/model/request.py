@@ -22,8 +22,8 @@ class CallBudget:
         self.max_calls = max_calls
         self.used = 0
 
-    def spend(self, *, default: int | None = None) -> None:
-        """Take one call from the budget.
+    def spend(self, *, default: int | None = None, look_only: bool = False) -> None:
+        """Take one call from the budget, or look whether there is one.
 
         Raises:
             CallError: `budget_exceeded`, when none is left.
@@ -37,7 +37,8 @@ class CallBudget:
                 f"This request has made its {limit} calls. Finish with what is known, or start a new request.",
                 hint="Hosts: one ToolContext a request; `budget=CallBudget(n)` changes the number.",
             )
-        self.used += 1
+        if not look_only:
+            self.used += 1
 
 
 class Request(NamedTuple):

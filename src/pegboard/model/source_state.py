@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from pegboard.model.error import ToolError
+
 SourceStatus = Literal["ok", "connecting", "unreachable", "auth_required", "quarantined"]
 
 
@@ -13,7 +15,7 @@ class SourceState:
     """How one source is. `is_up` decides code `source`: it stays true while a grace period runs.
 
     `quarantined` are qualified ids to hide; `changed` are those that stay listed with their
-    pinned definition while calls answer `needs_review`.
+    pinned definition while calls answer `needs_review`. `fault` is what calls answer now, although it is up.
     """
 
     status: SourceStatus = "ok"
@@ -21,3 +23,4 @@ class SourceState:
     reason: str = ""
     quarantined: frozenset[str] = frozenset()
     changed: frozenset[str] = frozenset()
+    fault: ToolError | None = None

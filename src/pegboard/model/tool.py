@@ -173,4 +173,15 @@ class ToolEntry:
     def is_conditional(self) -> bool:
         """Whether anything but groups and policy may hide it."""
         spec = self.spec
-        return bool(self.source or self.builder or spec.factory or spec.available is not None)
+        return bool(self.source or self.builder or spec.factory or spec.available is not None or spec.deprecated)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Every name that it is known by: on the wire, `namespace.name` and `namespace__name`."""
+        spec = self.spec
+        return tuple(dict.fromkeys((self.wire_name, spec.qualified_id, f"{spec.namespace}__{spec.name}")))
+
+    @cached_property
+    def folded_names(self) -> tuple[str, ...]:
+        """Its names in the form in which globs are held against them."""
+        return tuple(dict.fromkeys(name.casefold() for name in self.names))

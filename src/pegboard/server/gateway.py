@@ -118,11 +118,12 @@ class Gateway:
         snapshot = self.catalog.registry.snapshot()
         mirroring: frozenset[str] | None = snapshot.cache.get("mirroring")
         if mirroring is None:
-            names = (
-                n for e in snapshot.entries if _mirrors(e) for n in (e.wire_name, e.qualified_id, *e.spec.renamed_from)
-            )
-            mirroring = snapshot.cache["mirroring"] = frozenset(names)
-        return name in mirroring or (bool(snapshot.bundles) and snapshot.find(name) is None)
+            ids = (entry.qualified_id for entry in snapshot.entries if _mirrors(entry))
+            mirroring = snapshot.cache["mirroring"] = frozenset(ids)
+        if not mirroring:
+            return False
+        entry = snapshot.find(name)
+        return bool(snapshot.bundles) if entry is None else entry.qualified_id in mirroring
 
     async def mirrored_schema(self, principal: Principal, name: str) -> JSON | None:
         """Return the input schema of a visible tool, by which its mirrored headers are checked."""

@@ -35,7 +35,7 @@ async def call_command(
 
     Ends with 0 if the tool succeeded, else with 1. A tool that needs a yes asks for it on a terminal.
     """
-    async with opened(options, tool=name, approve=_approval(options.terminal, yes=yes)) as (_, view):
+    async with opened(options, tool=name, approve=approval(options.terminal, yes=yes)) as (_, view):
         entry = await view.afind(name)
         result = await view.call(name, read_arguments(pairs, args, spec=entry and entry.spec))
     if options.json:
@@ -47,7 +47,7 @@ async def call_command(
     return Exit.REFUSED if result.is_error else Exit.DONE
 
 
-def _approval(terminal: Terminal, *, yes: bool) -> Approve | None:
+def approval(terminal: Terminal, *, yes: bool) -> Approve | None:
     """Return who answers when the tool needs a yes; nobody, where there is no person to ask."""
     if yes:
         return lambda request: True

@@ -45,7 +45,7 @@ async def search_command(
         return
     hits: list[JSON] = answer["hits"]
     if hits:
-        rows = [[hit["tool"], hit["agent"], f"{hit['score']:.2f}", first_line(hit["description"])] for hit in hits]
+        rows = [[hit["call"], hit["agent"], f"{hit['score']:.2f}", first_line(hit["description"])] for hit in hits]
         options.terminal.table(_COLUMNS, rows)
         options.terminal.say("")
     summary = f"{len(hits)} tool{'' if len(hits) == 1 else 's'} for {query!r} {options.seen_by}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pegboard.cli.command_error import Exit
+from pegboard.cli.commands.call import approval
 from pegboard.cli.options import SharedOptions, ToolName
 from pegboard.cli.project import opened
 from pegboard.core.lifecycle import end_of
@@ -14,17 +15,22 @@ from pegboard.model.tool import ToolEntry
 async def why_command(name: ToolName, /, *, options: SharedOptions) -> Exit:
     """Tell why a caller may use a tool or not, and what would change that.
 
-    Ends with 0 if the tool is visible, else with 1.
+    A tool that is visible may be refused all the same for now: its limit is reached, its server is away, its
+    definition waits for a review, nobody can agree to it. Ends with 0 if the tool is visible,
+    else with 1.
     """
-    async with opened(options, tool=name) as (project, view):
+    async with opened(options, tool=name, approve=approval(options.terminal, yes=False)) as (project, view):
         decision = await view.awhy(name)
         notes = _notes(name, view.snapshot.find(name))
         answer: JSON = project.clean(_as_json(name, decision, options.chosen_profile, notes), view.ctx)
     if options.json:
         options.terminal.json(answer)
     else:
-        if decision.visible:
+        if decision.callable:
             options.terminal.styled(f"{name}: visible {options.seen_by}", "green")
+        elif decision.visible:
+            text = f"{name}: visible {options.seen_by}, but a call is refused now"
+            options.terminal.styled(text, "yellow")
         else:
             options.terminal.styled(f"{name}: hidden {options.seen_by}, code {decision.code!r}", "yellow")
         options.terminal.pairs(_lines(answer))
@@ -50,6 +56,8 @@ def _as_json(name: str, decision: Decision, profile: str | None, notes: list[str
         "fix": decision.fix and decision.fix._asdict(),
         "next": decision.next,
         "next_reason": decision.next_reason,
+        "callable": decision.callable,
+        "blocked": decision.blocked and decision.blocked.as_json(),
         "notes": notes,
     }
 
@@ -62,5 +70,8 @@ def _lines(answer: JSON) -> list[tuple[str, str]]:
         is_hidden = answer["next"] != "visible"
         after = f"hidden, code {answer['next']!r}: {answer['next_reason']}" if is_hidden else "visible"
         lines.append(("then", after))
+    if blocked := answer["blocked"]:
+        until = f" (until {blocked['until']})" if blocked["until"] else ""
+        lines.append(("refused", f"{blocked['kind']}: {blocked['reason']}{until}"))
     lines += [("note", note) for note in answer["notes"]]
     return lines

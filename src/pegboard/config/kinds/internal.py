@@ -57,7 +57,10 @@ def declare(tool: Declared[InternalForm], build: BuildContext) -> None:
 def _base(tool: Declared[InternalForm], build: BuildContext) -> ToolEntry | None:
     """Return the function as a tool, still with the words of its own declaration; `None` where there is none."""
     form, at = tool.value, tool.at
-    registered = build.registered.get(fold(form.name))
+    namespace = form.option("namespace")
+    # A key may move what is registered in `main`; what is registered there already comes first.
+    names = (form.name,) if namespace is None else (f"{namespace}.{form.name}", form.name)
+    registered = next((build.registered[fold(name)] for name in names if fold(name) in build.registered), None)
     if form.handler is not None:
         if registered is not None:
             build.report.add(

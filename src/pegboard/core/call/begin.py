@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from pegboard.core.call.record import Call
+from pegboard.core.call.record import Asked, Call
 from pegboard.model.bounds import BUSY_RETRY_S
 from pegboard.model.error import CallError
 
 
 def begin(call: Call) -> None:
-    """Refuse what must not start: too deep, over budget, too much in flight, a flood of invalid calls."""
+    """Refuse what must not start, and take the call from the budget of its request."""
     check_start(call)
     budget = call.view.ctx.request.budget
     if budget is not None:
         budget.spend(default=call.bounds.calls_per_request)
 
 
-def check_start(call: Call) -> None:
-    """Refuse what must not start now; costs the call nothing."""
+def check_start(call: Asked, *, others: int | None = None) -> None:
+    """Refuse what must not start now: too deep, too many in flight, too late, a flood; costs the call nothing.
+
+    `others` are the calls in flight beside this one, which is among them unless that is said.
+    """
     ctx, guards, bounds = call.view.ctx, call.guards, call.bounds
     request = ctx.request
     if guards.closing:
@@ -24,7 +27,7 @@ def check_start(call: Call) -> None:
     if request.depth > bounds.agent_depth:
         text = f"Agents are nested {request.depth} deep; {bounds.agent_depth} is the limit. Answer without calling on."
         raise CallError("recursion_limit", text)
-    if len(guards.in_flight) > bounds.calls_in_flight:
+    if (len(guards.in_flight) - 1 if others is None else others) >= bounds.calls_in_flight:
         text = f"{bounds.calls_in_flight} calls are running already. Try again in a moment."
         raise CallError("busy", text, retry_after_s=BUSY_RETRY_S)
     if request.deadline is not None and request.deadline <= guards.clock():

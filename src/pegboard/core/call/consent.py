@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Any
 
-from pegboard.core.call.record import Call
+from pegboard.core.call.record import Asked, Call
 from pegboard.core.digests import digest
 from pegboard.core.stepping import InterruptedWaitError, Pending, begin
 from pegboard.model.bounds import NO_LIMIT_S
@@ -23,19 +23,36 @@ def consent_reason(call: Call) -> str | None:
     rule, name = call.entry.spec.consent, call.name
     if call.question is not None or rule == "never":
         return call.question
-    if rule == "always":
-        return f"{name!r} asks for a yes before every call"
-    if rule == "destructive":
-        # Our own tools say so; foreign ones may, unless they are trusted to be read-only.
-        hints = call.entry.spec.annotations
-        may_destroy = hints.read_only is not True if call.entry.is_foreign else hints.destructive is True
-        return f"{name!r} may destroy something" if may_destroy else None
+    if isinstance(rule, str):
+        return standing_reason(call)
     try:
-        needed = rule(call.args)  # pyright: ignore[reportCallIssue, reportOptionalCall] - the words are done with
+        needed = rule(call.args)
     except BaseException as error:  # boundary: foreign code; in doubt a person is asked
         log.warning("The consent rule of %r failed; a person is asked.", name, exc_info=error)
         needed = True
     return f"{name!r} asks for a yes for these arguments" if needed is not False else None
+
+
+def standing_reason(call: Asked) -> str | None:
+    """Return why a person must say yes to every call of the tool, whatever its arguments."""
+    rule, name = call.entry.spec.consent, call.name
+    if rule == "always":
+        return f"{name!r} asks for a yes before every call"
+    if rule != "destructive":
+        return None
+    # Our own tools say so; foreign ones may, unless they are trusted to be read-only.
+    hints = call.entry.spec.annotations
+    may_destroy = hints.read_only is not True if call.entry.is_foreign else hints.destructive is True
+    return f"{name!r} may destroy something" if may_destroy else None
+
+
+def can_be_asked(call: Asked) -> bool:
+    """Tell whether anybody could give a yes: the host's callback, a client that can ask its user, or an inbox."""
+    ctx = call.view.ctx
+    if ctx.approve is not None or call.guards.inbox is not None:
+        return True
+    can = getattr(ctx.client, "can", None)
+    return ctx.client is not None if can is None else can("elicitation") is True
 
 
 async def ask_consent(call: Call, reason: str) -> ConsentRequest:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from typing import Any, cast
 
 from pegboard.core.call.limit_keys import Hits, scope_key
-from pegboard.core.call.record import Call
+from pegboard.core.call.record import Asked, Call
 from pegboard.model.error import CallError
 from pegboard.model.json_types import is_awaitable
 
@@ -16,17 +16,23 @@ log = logging.getLogger("pegboard")
 
 def limits_of(call: Call) -> Hits:
     """Return the windows that this call counts in: the tool's own (or the default), and the profile's."""
+    client, hits = call.view.ctx.request.client, windows_of(call)
+    if client is None:
+        return hits
+    if call.has_paid is None:
+        call.has_paid = _has_paid(call, client, is_limited=bool(hits))
+    # A call that ended with a question goes on, with the answer, as another one. What may not run at all is not paid.
+    return [hit for hit in hits if not hit[1].max_calls] if call.has_paid else hits
+
+
+def windows_of(call: Asked) -> Hits:
+    """Return the windows that a first call counts in."""
     ctx, entry, profile = call.view.ctx, call.entry, call.view.profile
     own = entry.spec.rate_limit or call.guards.registry.declarations.default_limit
     hits = [] if own is None else [(scope_key(own.scope, ctx, entry.qualified_id), own)]
     if profile is not None and profile.rate_limit is not None:
         hits.append((scope_key(profile.rate_limit.scope, ctx, f"profile {profile.name}"), profile.rate_limit))
-    if ctx.request.client is None:
-        return hits
-    if call.has_paid is None:
-        call.has_paid = _has_paid(call, ctx.request.client, is_limited=bool(hits))
-    # A call that ended with a question goes on, with the answer, as another one. What may not run at all is not paid.
-    return [hit for hit in hits if not hit[1].max_calls] if call.has_paid else hits
+    return hits
 
 
 def _has_paid(call: Call, client: object, *, is_limited: bool) -> bool:
@@ -38,10 +44,10 @@ def _has_paid(call: Call, client: object, *, is_limited: bool) -> bool:
     return is_limited and cast("Any", client).has_paid(call.entry.qualified_id)
 
 
-def pass_limits(call: Call, hits: Hits, *, charge: bool) -> Awaitable[None] | None:
+def pass_limits(call: Asked, hits: Hits, *, charge: bool, may_wait: bool = True) -> Awaitable[None] | None:
     """Look at the limits, or charge them in one atomic step; a refused call is not recorded.
 
-    Returns what to await when the store is not in memory.
+    Returns what to await when the store is not in memory; without `may_wait` such a store is not asked.
     """
     try:
         wait_s: Any = call.guards.limits.wait_s(hits, charge=charge)
@@ -50,11 +56,14 @@ def pass_limits(call: Call, hits: Hits, *, charge: bool) -> Awaitable[None] | No
     if wait_s == 0.0:
         return None
     if is_awaitable(wait_s):
+        if not may_wait:
+            cast("Coroutine[Any, Any, None]", wait_s).close()
+            return None
         return _pass_remote(call, hits, wait_s, charge=charge)
     raise _rate_limited(call, wait_s)
 
 
-async def _pass_remote(call: Call, hits: Hits, asked: Awaitable[float | None], *, charge: bool) -> None:
+async def _pass_remote(call: Asked, hits: Hits, asked: Awaitable[float | None], *, charge: bool) -> None:
     try:
         wait_s = await asked
     except OSError as error:
@@ -63,7 +72,7 @@ async def _pass_remote(call: Call, hits: Hits, asked: Awaitable[float | None], *
         raise _rate_limited(call, wait_s)
 
 
-def _rate_limited(call: Call, wait_s: float | None) -> CallError:
+def _rate_limited(call: Asked, wait_s: float | None) -> CallError:
     when = "" if wait_s is None else f" It can be used again in {wait_s:.3g} s."
     text = (
         f"{call.name!r} is temporarily unavailable: its rate limit is reached.{when} Other tools may be used meanwhile."
@@ -71,7 +80,7 @@ def _rate_limited(call: Call, wait_s: float | None) -> CallError:
     return CallError("rate_limited", text, retryable=wait_s is not None, retry_after_s=wait_s)
 
 
-def _without_store(call: Call, hits: Hits, *, charge: bool, error: OSError) -> float | None:
+def _without_store(call: Asked, hits: Hits, *, charge: bool, error: OSError) -> float | None:
     default = "local" if call.entry.spec.is_read_only else "closed"
     rules = [limit.when_store_is_down or default for _, limit in hits]
     log.warning("The rate limit store is down (%s); %r is decided by %s.", error, call.name, sorted(set(rules)))

@@ -9,7 +9,7 @@ from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from threading import get_ident
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.call.finished_call import CallObserver, StartedCall, UpstreamOutcome
@@ -23,7 +23,7 @@ from pegboard.core.registry import Registry
 from pegboard.core.snapshot import Plan
 from pegboard.core.stepping import CancelScope, is_cancelled
 from pegboard.core.view import View
-from pegboard.model.bounds import FLOOD_WINDOW_S, REDACTORS_REMEMBERED
+from pegboard.model.bounds import FLOOD_WINDOW_S, REDACTORS_REMEMBERED, Bounds
 from pegboard.model.call_context import CallContext
 from pegboard.model.context import ToolContext, sharing_answers
 from pegboard.model.event import Event, EventType
@@ -61,7 +61,6 @@ class Guards:
     invalid_calls: LocalLimitStore
     limits: LimitStore
     clock: Callable[[], float] = time.monotonic
-    wall_clock: Callable[[], float] = time.time
     inbox: ConsentInbox | None = None
     tasks: TaskEngine | None = None
     audit: AuditLog | None = None
@@ -79,6 +78,15 @@ class Guards:
         allowed = RateLimit(max_calls=self.registry.bounds.invalid_calls_per_minute, window_s=FLOOD_WINDOW_S)
         self.flood = FloodGuard(allowed, self.invalid_calls)
         self._redactors = BoundedCache(max_entries=REDACTORS_REMEMBERED)
+
+    @property
+    def wall_clock(self) -> Callable[[], float]:
+        """Seconds since 1970; the registry's, as the judge asks it too."""
+        return self.registry.wall_clock
+
+    @wall_clock.setter
+    def wall_clock(self, clock: Callable[[], float]) -> None:
+        self.registry.wall_clock = clock
 
     def observe(self, observer: object) -> Callable[[], None]:
         """Send an observer the events of every call from now on; returns the function that ends it."""
@@ -115,6 +123,38 @@ class Guards:
             return None
         in_use = (*host.secrets.values(), *host.upstream_credentials.values(), *declared)
         return self._redactors.get(in_use) or self._redactors.remember(in_use, Redactor(in_use))
+
+
+class Asked(Protocol):
+    """What the stages that refuse need of a call; so `why` can ask them of one that nobody makes."""
+
+    @property
+    def view(self) -> View: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def guards(self) -> Guards: ...
+
+    @property
+    def bounds(self) -> Bounds: ...
+
+    @property
+    def entry(self) -> ToolEntry: ...
+
+
+class Prospect(NamedTuple):
+    """A call that nobody makes yet: what the stages would say to it."""
+
+    view: View
+    name: str
+    guards: Guards
+    entry: ToolEntry
+
+    @property
+    def bounds(self) -> Bounds:
+        return self.guards.registry.bounds
 
 
 class Call(CancelScope):

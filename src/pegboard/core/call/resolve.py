@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from datetime import date
-
-from pegboard.core.call.record import Call
+from pegboard.core.call.record import Asked, Call
 from pegboard.core.judge import UP
-from pegboard.core.lifecycle import end_of, ended
+from pegboard.core.lifecycle import end_of
 from pegboard.core.snapshot import Snapshot
+from pegboard.core.view import View
 from pegboard.model.error import CallError
 from pegboard.model.tool import ToolEntry
 
@@ -31,33 +29,30 @@ async def resolve_awaiting(call: Call) -> None:
 
 def keep(call: Call, entry: ToolEntry | None, snapshot: Snapshot) -> None:
     """Keep the tool that the View found on this snapshot, unless something beside visibility stops its calls now."""
-    guards, view, name = call.guards, call.view, call.name
+    view, name = call.view, call.name
     if entry is None:
-        guards.flood.count(view.ctx)
-        raise not_found(name, view.hint(name))
+        call.guards.flood.count(view.ctx)
+        raise absent(view, name)
     call.entry, call.plan, call.known_as = entry, view.plan(entry, snapshot), entry.wire_name
     call.hooks, call.is_resolved = call.plan.hooks, True
     if entry.spec.deprecated is not None or entry.spec.replaced_by is not None:
-        _heed_end(call, entry)
+        call.warnings = {"deprecated": end_of(entry.spec)}
+    check_standing(call)
+    if name != entry.wire_name and (former := snapshot.former_name(name)) is not None:
+        call.warnings = {**(call.warnings or {}), "renamed": f"{former!r} is now called {entry.wire_name!r}"}
+
+
+def check_standing(call: Asked) -> None:
+    """Refuse a visible tool that waits for a review, or that must not run unrecorded."""
+    guards, entry, name = call.guards, call.entry, call.name
     if entry.source is not None and entry.qualified_id in guards.registry.states().get(entry.source, UP).changed:
         text = f"The definition of {name!r} changed since it was accepted; a person must review it first."
         raise CallError("needs_review", text)
     if guards.audit is not None and guards.audit_required and not guards.audit.is_up and not entry.spec.is_read_only:
         text = f"{name!r} changes things and the audit log is down. Read-only tools still work."
         raise CallError("audit_unavailable", text)
-    if name != entry.wire_name and snapshot.is_former_name(name):
-        call.warnings = {**(call.warnings or {}), "renamed": f"{name!r} is now called {entry.wire_name!r}"}
 
 
-def _heed_end(call: Call, entry: ToolEntry) -> None:
-    """Refuse a tool that has ended by now, and have the result of one that will end say so."""
-    today = date(*time.localtime(call.guards.wall_clock())[:3])
-    refusal = ended(entry.spec, today, known_as=call.known_as)
-    if refusal is not None:
-        raise CallError("not_found", refusal)
-    call.warnings = {"deprecated": end_of(entry.spec)}
-
-
-def not_found(name: str, hint: str) -> CallError:
-    """Return the one error for every name that this caller may not use."""
-    return CallError("not_found", f"No tool named {name[:200]!r} is available to this caller.{hint}")
+def absent(view: View, name: str) -> CallError:
+    """Return the one error for every name that this caller may not use, but for one that ended: that says so."""
+    return CallError("not_found", view.absence(name))

@@ -77,7 +77,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a hint at the known name that was probably meant, in whatever case, or nothing."""
     by_form = {fold(item): item for item in known}
     near = by_form.get(nearest_one(fold(name), by_form) or "")
-    return f' (did you mean "{near}"?)' if near else ""
+    return f' (did you mean "{near}"?)' if near and near != name else ""
 
 
 async def find(view: View, tool: str, agent: str | None = None) -> tuple[str, ToolEntry] | None:

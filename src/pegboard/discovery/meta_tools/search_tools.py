@@ -32,7 +32,12 @@ async def search_tools(meta: MetaTools, ctx: CallContext, args: JSON) -> JSON:
     if len(asked) < len(queries[:SEARCH_QUERIES]):
         problems.append("a query must be a text that says what is needed")
     shown = await answers(
-        meta.finder, meta.view, asked, limit=limit, detail=detail if detail in get_args(Detail) else "brief"
+        meta.finder,
+        meta.view,
+        asked,
+        limit=limit,
+        detail=detail if detail in get_args(Detail) else "brief",
+        taken=meta.names,
     )
     answered: JSON = {"success": True, "data": {"results": shown}}
     if problems:
@@ -41,16 +46,23 @@ async def search_tools(meta: MetaTools, ctx: CallContext, args: JSON) -> JSON:
 
 
 async def answers(
-    finder: Finder, view: View, queries: Sequence[str], *, limit: int = SEARCH_USUAL_HITS, detail: Detail = "brief"
+    finder: Finder,
+    view: View,
+    queries: Sequence[str],
+    *,
+    limit: int = SEARCH_USUAL_HITS,
+    detail: Detail = "brief",
+    taken: Sequence[str] = (),
 ) -> list[JSON]:
     """Return the answer to each request in wire form: `{query, hits, nearest?}`, from the view's tools alone.
 
+    `call` of a hit is the name that a call takes: that on the wire, unless it is one of those `taken` by other tools.
     A request that no tool serves has no hits; `nearest` then names the namespaces that come closest.
     """
-    return [_shown(answer, detail) for answer in await finder.search(view, queries, limit=limit)]
+    return [_shown(answer, detail, taken) for answer in await finder.search(view, queries, limit=limit)]
 
 
-def _shown(answer: Found, detail: Detail) -> JSON:
+def _shown(answer: Found, detail: Detail, taken: Sequence[str]) -> JSON:
     hits: list[JSON] = []
     for one in answer.tools:
         if detail == "full":
@@ -59,7 +71,8 @@ def _shown(answer: Found, detail: Detail) -> JSON:
             tool = brief(one.entry)
         else:
             tool = {"agent": one.entry.spec.namespace, "tool": one.entry.spec.name}
-        hits.append({"agent": tool.pop("agent"), "tool": tool.pop("tool"), "score": one.score, **tool})
+        call = one.entry.qualified_id if one.entry.wire_name in taken else one.entry.wire_name
+        hits.append({"agent": tool.pop("agent"), "tool": tool.pop("tool"), "call": call, "score": one.score, **tool})
     shown: JSON = {"query": echoed(answer.query, chars=SEARCH_ECHO_CHARS), "hits": hits}
     if not hits:
         shown["nearest"] = list(answer.near_namespaces)

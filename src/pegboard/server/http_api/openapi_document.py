@@ -176,9 +176,10 @@ _SCHEMAS: JSON = {
         details=_ANY_OBJECT, callId=_TEXT,
     ),
     "Decision": object_of(
-        ("name", "visible", "code", "reason"),
+        ("name", "visible", "code", "reason", "callable"),
         name=_TEXT, profile={"type": ["string", "null"]}, visible={"type": "boolean"}, code=_TEXT, reason=_TEXT,
         fix={"type": ["object", "null"]}, next={"type": ["string", "null"]}, nextReason=_TEXT,
+        callable={"type": "boolean"}, blocked={"type": ["object", "null"]},
     ),
     "Hit": object_of(("name", "score"), name=_TEXT, score={"type": "number"}, title=_TEXT, description=_TEXT),
 }  # fmt: skip

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pegboard.core.call import resolve
 from pegboard.core.digests import digest
-from pegboard.core.judge import VISIBLE
 from pegboard.core.view import View
 from pegboard.model.bounds import (
     API_FOUND_TOOLS,
@@ -60,14 +58,15 @@ class ToolRoutes:
     async def why(self, request: ApiRequest) -> Reply:
         """Answer with the decision on one name; for a hidden tool only operators get more than for an unknown name."""
         view, name = self._view(request), request.path["name"]
-        if OPERATOR in view.ctx.roles:
+        if OPERATOR in view.ctx.roles or await view.afind(name) is not None:
             decision = await view.awhy(name)
         else:
-            decision = VISIBLE if await view.afind(name) is not None else Decision("unknown", absent(view, name).detail)
+            decision = Decision("unknown", absent(view, name).detail)
         return json_reply({
             "name": name, "profile": request.principal.profile, "visible": decision.visible, "code": decision.code,
             "reason": decision.reason, "fix": decision.fix and decision.fix._asdict(), "next": decision.next,
-            "nextReason": decision.next_reason,
+            "nextReason": decision.next_reason, "callable": decision.callable,
+            "blocked": decision.blocked and decision.blocked.as_json(),
         })  # fmt: skip
 
     async def search(self, request: ApiRequest) -> Reply:
@@ -89,7 +88,7 @@ class ToolRoutes:
 
 def absent(view: View, name: str) -> ProblemError:
     """Return the answer for every name that this caller may not use, in the words of a call."""
-    return not_found(str(resolve.not_found(name, view.hint(name))))
+    return not_found(view.absence(name))
 
 
 def _brief(tool: JSON) -> JSON:

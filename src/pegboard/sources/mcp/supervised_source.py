@@ -118,7 +118,11 @@ class McpSource:
         in_grace = self._lost_at is None or self._clock() - self._lost_at < self.settings.grace_s
         reason = "" if fault is None else fault.error.message
         is_up = in_grace and bool(self._entries)
-        return SourceState(status=status, is_up=is_up, reason=reason, quarantined=hidden, changed=changed)
+        refused = self._unavailable() if fault is not None or self._lost_at is not None else None
+        return SourceState(
+            status=status, is_up=is_up, reason=reason, quarantined=hidden, changed=changed,
+            fault=refused and refused.error,
+        )  # fmt: skip
 
     @property
     def _last_fault(self) -> CallError | None:

@@ -1,0 +1,69 @@
+"""Readiness: why a call of a visible tool would be refused now.
+
+The stages of the call are asked, and nothing is charged. What only the arguments decide is not foreseen: a schema, a
+hook, a consent that hangs on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from datetime import UTC, datetime
+
+from pegboard.core.call.begin import check_start
+from pegboard.core.call.consent import can_be_asked, standing_reason
+from pegboard.core.call.rate_limit import pass_limits, windows_of
+from pegboard.core.call.record import Prospect
+from pegboard.core.call.resolve import check_standing
+from pegboard.core.judge import UP
+from pegboard.model.decision import Blocked
+from pegboard.model.error import CallError, ToolError
+
+
+def blocked(call: Prospect) -> Blocked | None:
+    """Return the first refusal that such a call would meet; a limit that takes awaiting is not asked."""
+    try:
+        _ask_before_limits(call, may_wait=False)
+        _ask_after_limits(call)
+    except CallError as refused:
+        return _in_words(call, refused.error)
+    return None
+
+
+async def ablocked(call: Prospect) -> Blocked | None:
+    """Return the first refusal that such a call would meet."""
+    try:
+        asked = _ask_before_limits(call, may_wait=True)
+        if asked is not None:
+            await asked
+        _ask_after_limits(call)
+    except CallError as refused:
+        return _in_words(call, refused.error)
+    return None
+
+
+def _ask_before_limits(call: Prospect, *, may_wait: bool) -> Awaitable[None] | None:
+    guards, request = call.guards, call.view.ctx.request
+    check_start(call, others=len(guards.in_flight))
+    if request.budget is not None:
+        request.budget.spend(default=call.bounds.calls_per_request, look_only=True)
+    check_standing(call)
+    windows = windows_of(call)
+    return pass_limits(call, windows, charge=False, may_wait=may_wait) if windows else None
+
+
+def _ask_after_limits(call: Prospect) -> None:
+    reason = standing_reason(call)
+    if reason is not None and not can_be_asked(call):
+        text = f"{call.name!r} is not run: a person must agree first ({reason}), and nobody can be asked here."
+        raise CallError("consent_required", text)
+    source = call.entry.source
+    fault = None if source is None else call.guards.registry.states().get(source, UP).fault
+    if fault is not None:
+        raise CallError(fault.kind, fault.message, retry_after_s=fault.retry_after_s)
+
+
+def _in_words(call: Prospect, error: ToolError) -> Blocked:
+    until = None
+    if error.retry_after_s is not None:
+        until = datetime.fromtimestamp(call.guards.wall_clock() + error.retry_after_s, UTC)
+    return Blocked(error.kind, error.message, until)
