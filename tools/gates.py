@@ -166,6 +166,7 @@ LAZY = {
     "rich.text": "rich",
     "pegboard.auth.verifier": "jwt and apsw",
     "pegboard.config": "ruamel.yaml",
+    "pegboard.config.yaml.plain_reader": "PyYAML",
     "pegboard.discovery.search.index": "numpy",
     "pegboard.limits.redis_store": "limits",
     "pegboard.server.app": "starlette and mcp",

@@ -150,10 +150,17 @@ def test_bounds_of_more_than_64_bits_are_the_numbers_that_most_readers_make_of_t
 
 
 @pytest.mark.parametrize("hidden", [{"enum": ["a\u200bb"]}, {"default": {"a\u202eb": 1}}, {"examples": [["\u2066x"]]}])
-def test_invisible_characters_are_found_wherever_they_stand(hidden: dict[str, Any]) -> None:
-    source = taken(spec({"/": query(hidden)}))
-    assert source.entries() == ()
-    assert "invisible characters" in source.rejected[0].reason
+def test_invisible_characters_reach_nobody_wherever_they_stand(hidden: dict[str, Any]) -> None:
+    [entry] = taken(spec({"/": query({"type": "string"} | hidden)})).entries()
+    assert entry.spec.input_schema["properties"]["p"] == {"type": "string"}
+
+
+def test_a_property_with_invisible_characters_is_not_offered_and_where_it_is_required_the_operation_is_not() -> None:
+    body = {"type": "object", "properties": {"a": {}, "b\u200b": {}}}
+    [entry] = taken(spec({"/": query(body)})).entries()
+    assert list(entry.spec.input_schema["properties"]["p"]["properties"]) == ["a"]
+    source = taken(spec({"/": query(body | {"required": ["b\u200b"]})}))
+    assert source.rejected[0].reason == "its schemas demand a name with invisible characters, 'b'"
 
 
 async def test_integers_of_any_length_are_sent_as_they_are(project: Project) -> None:

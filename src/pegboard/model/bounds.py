@@ -46,6 +46,8 @@ class Bounds:
     upstream_list_bytes: int = 8 * MIB
     upstream_pages: int = 100
     upstream_tools: int = 1_000
+    api_description_bytes: int = 32 * MIB
+    api_operations: int = 5_000
     http_response_bytes: int = 5 * MIB
     http_redirects: int = 5
     stderr_ring_bytes: int = 64 * KIB
@@ -155,8 +157,10 @@ OPENAPI_SOON_FAILURES = 5  # failed fetches, after which its operations no longe
 OPENAPI_RETRY_WAITS_S = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0)  # between failed fetches; the last again and again
 OPENAPI_REF_HOPS = 20  # references that lead to references
 OPENAPI_NAME_BYTES = 256  # of an operation, before it is made a tool's name
-OPENAPI_DOCUMENT_KEYS = 1_000_000  # of a whole description, where `json_keys` is for a message
-OPENAPI_SCHEMA_LEVELS = 60  # of one schema with its references followed
+OPENAPI_DOCUMENT_KEYS = 4_000_000  # of a whole description, where `json_keys` is for a message
+OPENAPI_DOCUMENT_LEVELS = 200  # of lists and objects in it
+OPENAPI_ANSWER_OBJECTS = 400  # of the schema of an answer; what it refers to beyond them is left open
+OPENAPI_LESS_ROOM = 8  # times, for what a schema refers to, where all of it is more than can be judged
 
 # -- sources: MCP servers
 MCP_FIRST_RETRY_S = 0.2  # the first wait before a lost server is tried again; doubled each time
@@ -328,7 +332,7 @@ CONFIG_FILE_BYTES = 1 * MIB  # of one file
 CONFIG_KEYS_LOOKED_AT = 200  # to tell whether a file is a config at all
 CONFIG_FILES = 1_000  # that one config leads to
 YAML_NODES = 100_000  # as if every alias were written out: a few aliases of aliases can mean billions
-OPENAPI_YAML_BYTES = 4 * MIB  # YAML is read by a slow and careful reader: what is larger comes as JSON
+OPENAPI_CAREFUL_YAML_CHARS = 256 * KIB  # of YAML with a fault, read again by the slow reader that can explain it
 RELOAD_INTERVAL_S = 0.25  # between two looks at the files
 RELOAD_RETIRE_S = 60.0  # for calls of a source that a reload took away
 

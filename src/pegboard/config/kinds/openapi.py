@@ -7,24 +7,30 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, model_validator
 
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
-from pegboard.config.forms.value_types import ConcealedText, FilledText, Form, Maybe, Names, definition_error
+from pegboard.config.forms.value_types import ConcealedText, FilledText, Form, Maybe, Names, ToolName, definition_error
 from pegboard.config.kinds.tool_form import ToolForm, guards_of_each_tool, keys_of_one_tool, overlaid
 from pegboard.config.yaml.config_files import looks_like_config, read_text
 from pegboard.config.yaml.parser import parse
 from pegboard.config.yaml.tree import Items, Node, Table
 from pegboard.core.schema import parse_json
-from pegboard.model.bounds import OPENAPI_DOCUMENT_KEYS, OPENAPI_YAML_BYTES, Bounds
+from pegboard.lazy import LazyModule
+from pegboard.model.bounds import OPENAPI_CAREFUL_YAML_CHARS, OPENAPI_DOCUMENT_KEYS, OPENAPI_DOCUMENT_LEVELS, Bounds
 from pegboard.model.error import CallError, DefinitionError, Problem
 from pegboard.model.json_types import JSONValue
 from pegboard.model.secret import Secret
 from pegboard.model.tool import ToolSpec
 from pegboard.sources.openapi.openapi_source import ApiSettings, OpenApiSource
+
+if TYPE_CHECKING:
+    from pegboard.config.yaml import plain_reader
+else:
+    plain_reader = LazyModule("pegboard.config.yaml.plain_reader")
 
 # Of an API it can be said: all of its operations end with it.
 _DEPRECATED = "deprecated"
@@ -71,6 +77,14 @@ class ApiForm(Form):
     )
     base_url: Maybe[FilledText] = Field(None, description="Where the API is; else the first server that it names.")
     auth: Maybe[AuthForm] = Field(None, description="Its credentials.")
+    rename: Mapping[FilledText, ToolName] = Field(
+        default_factory=dict[str, str],
+        description="Other names for single operations: `their operationId, or GET /path: our name`.",
+    )
+    groups: Mapping[FilledText, Names] = Field(
+        default_factory=dict[str, tuple[str, ...]],
+        description="Groups for the operations that a glob fits, as in `operations`; of all globs together.",
+    )
 
 
 class OpenApiForm(ToolForm):
@@ -100,7 +114,11 @@ def declare(tool: Declared[OpenApiForm], build: BuildContext) -> None:
             path = build.config.path.absolute().parent / api.spec
             if not path.is_file():
                 raise DefinitionError("is no file; name one relative to this one, or a URL")
-            text = read_text(path, max_bytes=build.config.bounds.upstream_list_bytes)
+            most_bytes = build.config.bounds.api_description_bytes
+            if path.stat().st_size > most_bytes:
+                text = f"has more than {most_bytes:,} bytes; allow more with `limits: {{api_description_bytes: …}}`"
+                raise DefinitionError(text)
+            text = read_text(path, max_bytes=most_bytes)
             if isinstance(text, Problem):
                 raise DefinitionError(text.message)
             source.take(text)
@@ -127,6 +145,8 @@ def _settings(tool: Declared[OpenApiForm], build: BuildContext) -> ApiSettings:
         headers=_headers(auth),
         query=auth.query,
         groups=spec.groups,
+        rename=api.rename,
+        operation_groups=api.groups,
         own={key: getattr(spec, key) for key in (*guards_of_each_tool(), _DEPRECATED)},
         timeout_s=spec.timeout_s or build.config.bounds.tool_timeout_s,
         origin=tool.at.origin,
@@ -154,14 +174,23 @@ def description_value(text: str, *, bounds: Bounds) -> JSONValue:
     Raises:
         DefinitionError: it is neither, or too large.
     """
+    room = replace(
+        bounds,
+        request_body_bytes=bounds.api_description_bytes,
+        json_keys=OPENAPI_DOCUMENT_KEYS,
+        json_depth=OPENAPI_DOCUMENT_LEVELS,
+    )
     if text.lstrip()[:1] == "{":
-        room = replace(bounds, request_body_bytes=bounds.upstream_list_bytes, json_keys=OPENAPI_DOCUMENT_KEYS)
         try:
             return parse_json(text, bounds=room)
         except CallError as error:
             raise DefinitionError(f"cannot be read as JSON: {_unquoted(error.error.message, text)}") from None
-    if len(text) > OPENAPI_YAML_BYTES:
-        raise DefinitionError(f"is YAML of more than {OPENAPI_YAML_BYTES:,} bytes; convert it to JSON")
+    try:
+        return plain_reader.PlainReader(bounds=room, most_values=OPENAPI_DOCUMENT_KEYS).read(text)
+    except DefinitionError as error:
+        if len(text) > OPENAPI_CAREFUL_YAML_CHARS:
+            raise DefinitionError(f"cannot be read as YAML: {_unquoted(str(error), text)}") from None
+    # What is small is read once more by the reader of configs, which knows what was probably meant.
     root, problems = parse(text, file="line", scalar_keys=True)
     if problems or root is None:
         reason = _unquoted(str(problems[0]), text) if problems else "it is empty"

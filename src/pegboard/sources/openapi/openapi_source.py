@@ -44,9 +44,10 @@ log = logging.getLogger("pegboard")
 class ApiSettings:
     """One API.
 
-    `spec` is the URL of its description, or `None` where the text is given at once. `operations` are globs over
-    operationIds, our names, and `GET /path`. `headers` and `query` go with every request. `own` are fields of every
-    tool's declaration. `read` makes a value of a description's text.
+    `spec` is the URL of its description, or `None` where the text is given at once. `operations` and the keys of
+    `operation_groups` are globs over operationIds, our names, and `GET /path`; `rename` maps an operationId or a
+    `GET /path` to our name. `headers` and `query` go with every request. `own` are fields of every tool's declaration.
+    `read` makes a value of a description's text.
     """
 
     name: str
@@ -57,6 +58,8 @@ class ApiSettings:
     headers: Mapping[str, str | Secret] = field(default_factory=dict[str, "str | Secret"])
     query: Mapping[str, str | Secret] = field(default_factory=dict[str, "str | Secret"])
     groups: tuple[str, ...] = ("core",)
+    rename: Mapping[str, str] = field(default_factory=dict[str, str])
+    operation_groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     own: Mapping[str, Any] = field(default_factory=dict[str, Any])
     timeout_s: float = DEFAULT_BOUNDS.tool_timeout_s
     origin: str = ""
@@ -68,6 +71,21 @@ class ApiSettings:
         for value in (*self.headers.values(), *self.query.values()):
             if isinstance(value, Secret):
                 yield from credentials_in(value)
+
+    def groups_of(self, spellings: Sequence[str]) -> tuple[str, ...]:
+        """Return the groups of one operation: those of every glob that fits, else those of the API."""
+        fitting = [groups for glob, groups in self.operation_groups.items() if matches(glob, spellings)]
+        return tuple(dict.fromkeys(group for groups in fitting for group in groups)) or self.groups
+
+
+class _Chosen(NamedTuple):
+    """An operation that is to be taken, and what a glob may call it."""
+
+    method: str
+    path: str
+    item: JSON
+    operation: JSON
+    spellings: tuple[str, str]
 
 
 class Rejected(NamedTuple):
@@ -100,7 +118,8 @@ class OpenApiSource:
         return self._entries
 
     def groups(self) -> frozenset[str]:
-        return frozenset(self.settings.groups)
+        settings = self.settings
+        return frozenset(settings.groups).union(*settings.operation_groups.values())
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
         self._on_change.append(on_change)
@@ -159,7 +178,7 @@ class OpenApiSource:
                 settings.spec,
                 headers={"accept": "application/json, application/yaml;q=0.9, */*;q=0.5"},
                 timeout_s=OPENAPI_FETCH_S,
-                max_response_bytes=settings.bounds.upstream_list_bytes,
+                max_response_bytes=settings.bounds.api_description_bytes,
             )
         if response.status_code != 200:
             raise CallError("upstream_error", f"its server answered {response.status_code}")
@@ -202,45 +221,56 @@ class OpenApiSource:
             resolve=settings.resolve,
         )
         chosen, rejected = self._chosen(document)
-        names = own_names(chosen, rename={}, namespace=settings.name)
+        renamed = {
+            raw: ours
+            for raw, each in chosen.items()
+            for theirs, ours in settings.rename.items()
+            if theirs in (raw, *each.spellings)
+        }
+        names = own_names(chosen, rename=renamed, namespace=settings.name)
         entries: list[ToolEntry] = []
         ours = {f"header:{name.lower()}" for name in settings.headers} | {
             f"query:{name.lower()}" for name in settings.query
         }
         reader = OperationReader(document=document, bounds=settings.bounds, ours=frozenset(ours))
-        for raw, (method, path, item, operation_json) in chosen.items():
+        for raw, each in chosen.items():
             try:
-                there = self._base_of_operation(base, item, operation_json)
-                operation = reader.read(method, path, item, operation_json)
+                there = self._base_of_operation(base, each.item, each.operation)
+                operation = reader.read(each.method, each.path, each.item, each.operation)
             except (UnfitError, DefinitionError) as error:
                 rejected.append(Rejected(raw, str(error)))
             else:
-                entries.append(self._entry(names[raw], operation, there, service))
+                groups = settings.groups_of(each.spellings)
+                entries.append(self._entry(names[raw], operation, there, service, groups=groups))
         if not entries and not rejected:
             known = ", ".join(sorted(raw_name(*parts[:2], parts[3])[:64] for parts in document.operations())[:10])
             raise DefinitionError(f"has no operation that `operations` fits; it has: {known or 'none'}")
+        known_names = {name for raw, each in chosen.items() for name in (raw, *each.spellings)}
+        rejected += [
+            Rejected(theirs, "`rename` names it, and no operation that is taken is called so")
+            for theirs in settings.rename
+            if theirs not in known_names
+        ]
         return entries, rejected
 
-    def _chosen(self, document: Document) -> tuple[dict[str, tuple[str, str, JSON, JSON]], list[Rejected]]:
+    def _chosen(self, document: Document) -> tuple[dict[str, _Chosen], list[Rejected]]:
         """Return the operations that the globs fit, by name, as many as we take."""
-        chosen: dict[str, tuple[str, str, JSON, JSON]] = {}
+        chosen: dict[str, _Chosen] = {}
         rejected: list[Rejected] = []
-        most = self.settings.bounds.upstream_tools
+        most = self.settings.bounds.api_operations
         for method, path, item, operation in document.operations():
             raw = cleaned(raw_name(method, path, operation), max_bytes=OPENAPI_NAME_BYTES)
-            spellings = (raw, f"{method.upper()} {path}")
-            if not any(matches(glob, spellings) for glob in self.settings.operations):
+            place = f"{method.upper()} {path}"
+            if not any(matches(glob, (raw, place)) for glob in self.settings.operations):
                 continue
-            if raw in chosen:
-                rejected.append(
-                    Rejected(f"{method.upper()} {cleaned(path)[:80]}", f"another operation is called {raw!r} too")
-                )
-            elif len(chosen) >= most:
-                rejected.append(
-                    Rejected(raw, f"it is beyond the first {most}; name those that you need under `operations`")
-                )
-            else:
-                chosen[raw] = (method, path, item, operation)
+            if len(chosen) >= most:
+                reason = f"it is beyond the first {most:,}; name those that you need under `operations`"
+                rejected.append(Rejected(raw, f"{reason}, or allow more with `limits: {{api_operations: …}}`"))
+                continue
+            # Of several with one operationId the first has it; the others go by method and path.
+            names = (raw, raw_name(method, path, {}), place)
+            name = next(name for name in names if name not in chosen)
+            chosen[name] = _Chosen(method, path, item, operation, (raw, place))
         return chosen, rejected
 
     # ---- where the operations lie
@@ -272,21 +302,24 @@ class OpenApiSource:
         """Return the address of one operation: paths and operations may name a server of their own, on that host."""
         if self.settings.base_url is not None:
             return base
-        own = server_of(operation, spec_url=self.settings.spec) or server_of(item, spec_url=self.settings.spec)
+        # What is no whole URL is one beside the server of all.
+        own = server_of(operation, spec_url=base) or server_of(item, spec_url=base)
         if own is not None and origin_of(own) != origin_of(base):
             raise UnfitError(f"it lies on a server of its own, {own[:80]!r}")
         return own or base
 
     # ---- calls
 
-    def _entry(self, name: str, operation: Operation, base: str, service: HttpService) -> ToolEntry:
+    def _entry(
+        self, name: str, operation: Operation, base: str, service: HttpService, *, groups: tuple[str, ...]
+    ) -> ToolEntry:
         settings = self.settings
         fields: dict[str, Any] = {
             "description": operation.description,
             "input_schema": operation.input_schema,
             "output_schema": operation.output_schema,
             "annotations": operation.annotations,
-            "groups": settings.groups,
+            "groups": groups,
             "timeout_s": settings.timeout_s + SERVICE_GRACE_S,
             "origin": settings.origin or f"API {settings.name!r}",
         }

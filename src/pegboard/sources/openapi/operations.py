@@ -13,7 +13,7 @@ from pegboard.core.schema import compile_schema
 from pegboard.egress.failures import EgressError
 from pegboard.egress.http import checked_headers
 from pegboard.egress.responses import is_json
-from pegboard.model.bounds import Bounds
+from pegboard.model.bounds import OPENAPI_ANSWER_OBJECTS, OPENAPI_LESS_ROOM, Bounds
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.tool import Annotations
@@ -28,9 +28,11 @@ from pegboard.sources.openapi.request_bodies import (
     as_base64,
     content_of,
     fields_of,
+    form_of,
+    is_text,
     media_of,
 )
-from pegboard.sources.openapi.schema_translation import SchemaTranslation
+from pegboard.sources.openapi.schema_translation import SchemaTranslation, SchemaTranslator
 
 Where = Literal["path", "query", "header", "cookie", "body"]
 # The header parameters that OpenAPI says to ignore: other parts of an operation declare them.
@@ -96,11 +98,11 @@ class _Arguments:
             self.required.append(argument.name)
 
     def schema(self) -> JSON:
-        """Return the input schema of all of them."""
+        """Return the input schema of all of them, without the definitions that it refers to."""
         schema: JSON = {"type": "object", "properties": self.properties}
         if self.required:
             schema["required"] = list(dict.fromkeys(self.required))
-        return self.translation.with_definitions({**schema, "additionalProperties": False})
+        return {**schema, "additionalProperties": False}
 
 
 @dataclass(kw_only=True, slots=True)
@@ -110,6 +112,12 @@ class OperationReader:
     document: Document
     bounds: Bounds
     ours: frozenset[str] = frozenset()
+    _requests: SchemaTranslator = field(init=False)
+    _answers: SchemaTranslator = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._requests = SchemaTranslator(self.document, bounds=self.bounds, is_request=True)
+        self._answers = SchemaTranslator(self.document, bounds=self.bounds, is_request=False)
 
     def read(self, method: str, path: str, item: JSON, operation: JSON) -> Operation:
         """Return one operation.
@@ -118,15 +126,16 @@ class OperationReader:
             UnfitError: it cannot be taken.
         """
         _check_path(path)
-        collected = _Arguments(SchemaTranslation(self.document, bounds=self.bounds, is_request=True))
+        collected = _Arguments(SchemaTranslation(self._requests))
         for parameter in self._parameters(item, operation):
             self._add_parameter(parameter, collected)
-        unfilled = set(_PLACE.findall(path)) - {arg.wire for arg in collected.by_name.values() if arg.where == "path"}
-        if unfilled:
-            raise UnfitError(f"its path has {{{sorted(unfilled)[0]}}}, which no parameter fills")
+        filled = {argument.wire for argument in collected.by_name.values() if argument.where == "path"}
+        for place in dict.fromkeys(_PLACE.findall(path.partition("?")[0])):
+            if place not in filled:
+                # Often forgotten in descriptions; nothing but a text can stand there.
+                self._add_parameter({"name": place, "in": "path", "schema": {"type": "string"}}, collected)
         body = self._body(operation, collected)
-        schema = collected.schema()
-        self._check(schema)
+        schema = self._judged(collected.schema(), collected.translation, most_objects=2 * self.bounds.subschemas)
         return Operation(
             method=method.upper(),
             path=path,
@@ -138,11 +147,22 @@ class OperationReader:
             annotations=_hints(method),
         )
 
-    def _check(self, schema: JSON) -> None:
-        try:
-            compile_schema(schema, bounds=self.bounds)
-        except (CallError, DefinitionError, RecursionError) as error:
-            raise UnfitError(f"its schema cannot be used: {error}") from None
+    def _judged(self, schema: JSON, translation: SchemaTranslation, *, most_objects: int) -> JSON:
+        """Return a schema with its definitions, as many as can be judged; the farthest are left open first.
+
+        Raises:
+            UnfitError: it cannot be used even without any.
+        """
+        fault: Exception | None = None
+        for room in (most_objects, most_objects // OPENAPI_LESS_ROOM, 0):
+            whole = translation.with_definitions(schema, most_objects=room)
+            try:
+                compile_schema(whole, bounds=self.bounds)
+            except (CallError, DefinitionError, RecursionError) as error:
+                fault = error
+            else:
+                return whole
+        raise UnfitError(f"its schema cannot be used: {fault}")
 
     def _description(self, method: str, path: str, operation: JSON) -> str:
         texts = [
@@ -179,9 +199,8 @@ class OperationReader:
             if is_required:
                 raise UnfitError(f"it needs the header {wire[:40]!r}, which cannot be set")
             return
-        style = parameter.get("style", STYLES[where][0])
-        if style not in STYLES[where]:
-            raise UnfitError(f"the parameter {wire[:40]!r} has the style {str(style)[:20]!r}")
+        # A style that has no meaning in this place is read as the usual one.
+        style = next((style for style in STYLES[where] if style == parameter.get("style")), STYLES[where][0])
         schema, as_json = _schema_of(parameter)
         argument = Argument(
             name=_free_name(wire, where, collected.by_name),
@@ -211,38 +230,56 @@ class OperationReader:
         if media is None:
             if is_required:
                 kinds = ", ".join(map(str, declared.get("content") or ()))[:80]
-                raise UnfitError(f"its body is none of JSON, form or text: {kinds}")
+                raise UnfitError(f"its body is of a type that cannot be written: {kinds or 'none is named'}")
             return None
+        form = self._form(content) if media in (FORM, MULTIPART) else None
+        if form is not None:
+            content = {**content, "schema": form}
         schema: JSONValue = content.get("schema", {})
-        members = None if media.startswith("text/") else self._members(schema, collected, is_required=is_required)
+        is_object_body = is_json(media) or form is not None
+        members = self._members(schema, collected, is_required=is_required) if is_object_body else None
         if members is None:
             return self._one_argument(media, content, collected, is_required=is_required)
         fields = {} if is_json(media) else fields_of(content, members["properties"], self.document, media=media)
-        translated = collected.translation.translate(members)
-        needed: Any = translated.get("required", [])
-        if not is_list(needed) or not all(isinstance(name, str) for name in needed):
-            raise UnfitError("its schema cannot be used: `required` is no list of names")
+        translated = collected.translation.translate(self._with_files(members, fields))
         for name, inner in translated.get("properties", {}).items():
-            is_file = name in fields and fields[name].is_file
-            argument = Argument(name=name, wire=name, where="body")
-            collected.add(argument, as_base64(inner) if is_file else inner)
-        collected.required += needed
+            collected.add(Argument(name=name, wire=name, where="body"), inner)
+        collected.required += translated.get("required", [])
         return Body(media=media, fields=fields)
+
+    def _form(self, content: JSON) -> JSON:
+        schema: JSONValue = content.get("schema", {})
+        form = form_of({} if isinstance(schema, bool) else self.document.follow(schema, "its form"), self.document)
+        if form is None:
+            raise UnfitError("its body is a form, and its schema is that of something else than an object")
+        return form
+
+    def _with_files(self, form: JSON, fields: Mapping[str, Field]) -> JSON:
+        """Return the schema of a form in which files are texts in base64."""
+        files = {
+            name: as_base64(inner, self.document)
+            for name, inner in form["properties"].items()
+            if name in fields and fields[name].is_file
+        }
+        return {**form, "properties": {**form["properties"], **files}} if files else form
 
     def _one_argument(self, media: str, content: JSON, collected: _Arguments, *, is_required: bool) -> Body:
         """Return a body that is one argument."""
-        schema: JSONValue = content.get("schema", {})
+        schema: Any = content.get("schema", {})
         fields: Mapping[str, Field] = {}
         if media in (FORM, MULTIPART):
-            target = {} if isinstance(schema, bool) else self.document.follow(schema, "the schema of its body")
-            members: Any = target.get("properties", {})
-            if target.get("type") not in ("object", ["object"]) or media == MULTIPART or not is_object(members):
-                raise UnfitError("its body is a form whose fields are not known")
-            fields = fields_of(content, members, self.document, media=media)
+            if not is_object(schema.get("properties")):
+                schema = {**schema, "properties": {}}
+            fields = fields_of(content, schema["properties"], self.document, media=media)
+            schema = self._with_files(schema, fields)
+        is_file = not (is_json(media) or is_text(media) or media in (FORM, MULTIPART))
         name = _free_name("body", "body", collected.by_name)
         argument = Argument(name=name, wire=name, where="body")
-        collected.add(argument, collected.translation.translate(schema), is_required=is_required)
-        return Body(media=media, argument=name, fields=fields)
+        shown = as_base64(schema, self.document) if is_file else schema
+        if is_text(media) and not is_object(shown):
+            shown = {}
+        collected.add(argument, collected.translation.translate(shown), is_required=is_required)
+        return Body(media=media, argument=name, is_file=is_file, fields=fields)
 
     def _members(self, schema: JSONValue, collected: _Arguments, *, is_required: bool) -> JSON | None:
         """Return the schema of a body whose properties may stand among the parameters; `None` for any other."""
@@ -250,7 +287,9 @@ class OperationReader:
             return None
         target = self.document.follow(schema, "the schema of its body")
         members: Any = target.get("properties")
-        is_plain = target.get("type") in ("object", ["object"]) and is_object(members) and not _COMPOSED & set(target)
+        # Many a body with properties forgets to say that it is an object; one that could be anything else has none.
+        is_plain = target.get("type", "object") in ("object", ["object"])
+        is_plain = is_plain and is_object(members) and not _COMPOSED & set(target)
         is_plain = is_plain and target.get("additionalProperties") in (None, False)
         if not is_plain or not all(_WORDED.fullmatch(name) and name not in collected.by_name for name in members):
             return None
@@ -278,15 +317,15 @@ class OperationReader:
             schema = self.document.follow(next(iter(content.values())), "a response").get("schema")
             if schema is None:
                 return None
-            translation = SchemaTranslation(self.document, bounds=self.bounds, is_request=False)
+            self.document.follow(schema, "a response")
+            translation = SchemaTranslation(self._answers)
             translated = translation.translate(schema)
-            output = translation.with_definitions(translated) if is_object(translated) else None
-            if output:
-                self._check(output)
+            if not is_object(translated) or not translated:
+                return None
+            return self._judged(translated, translation, most_objects=OPENAPI_ANSWER_OBJECTS)
         except UnfitError:
             # A promise that cannot be read is not made; the answer comes all the same.
             return None
-        return output or None
 
 
 def _check_path(path: str) -> None:
@@ -307,11 +346,13 @@ def _schema_of(parameter: JSON) -> tuple[JSONValue, bool]:
     """Return the schema of a parameter, and whether it is written as JSON."""
     content: Any = parameter.get("content")
     if not is_object(content):
-        return parameter.get("schema", {}), False
-    media = next(iter(content), "")
-    if len(content) != 1 or not is_json(media_of(media)) or not is_object(content[media]):
-        raise UnfitError(f"the parameter {str(parameter.get('name'))[:40]!r} is written as {str(media)[:40]!r}")
-    return content[media].get("schema", {}), True
+        # Swagger 2 has the words of a schema beside the name.
+        return parameter.get("schema", parameter if "type" in parameter else {}), False
+    usual = {media: value for media, value in content.items() if is_object(value)}
+    media = next((media for media in usual if is_json(media_of(media))), next(iter(usual), None))
+    if media is None:
+        raise UnfitError(f"the parameter {str(parameter.get('name'))[:40]!r} does not say how it is written")
+    return usual[media].get("schema", {}), is_json(media_of(media))
 
 
 def _free_name(wire: str, where: str, taken: Mapping[str, Argument]) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pegboard.egress.responses import is_json
+from pegboard.model.bounds import OPENAPI_REF_HOPS
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.sources.http_service import query_of, scalar
@@ -20,8 +21,17 @@ from pegboard.sources.openapi.parameter_styles import STYLES, in_query
 
 FORM: Final = "application/x-www-form-urlencoded"
 MULTIPART: Final = "multipart/form-data"
+JSON_MEDIA: Final = "application/json"
+BYTES: Final = "application/octet-stream"
 _NO_RANK: Final = 9  # not a limit: behind every rank
 _MEDIA = re.compile(r"[\w.+-]+/[\w.+-]+")
+_RANGES: Final = {"*/*": JSON_MEDIA, "application/*": JSON_MEDIA, "*": JSON_MEDIA, "text/*": "text/plain"}
+_TEXTS = re.compile(
+    r"text/.+|.+\+(xml|yaml)|application/(xml|yaml|x-yaml|graphql|sql|javascript|(x-)?ndjson|jsonl|json-seq|xhtml.*)"
+)
+_ALTERNATIVES = frozenset({"allOf", "anyOf", "oneOf"})
+# As browsers write names into the head of a part, so that none ends it.
+_QUOTED: Final = {'"': "%22", "\r": "%0D", "\n": "%0A"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,10 +47,14 @@ class Field:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Body:
-    """How a body is written. `argument` is the argument that is all of it, if one is; else each is a member."""
+    """How a body is written. `argument` is the argument that is all of it, if one is; else each is a member.
+
+    With `is_file` that argument is the bytes of the body, in base64.
+    """
 
     media: str
     argument: str | None = None
+    is_file: bool = False
     fields: Mapping[str, Field] = field(default_factory=dict[str, Field])
 
 
@@ -53,19 +67,78 @@ def media_of(content_type: object) -> str:
 
 
 def content_of(body: JSON) -> tuple[str | None, JSON]:
-    """Return the media type in which a body is sent and what is said of it: JSON before forms before text."""
+    """Return the media type in which a body is sent and what is said of it: JSON, form, text, and bytes last.
+
+    A range such as `*/*` is taken as JSON, or as bytes where the schema says so.
+    """
     content: Any = body.get("content")
     known = {media: value for media, value in content.items() if is_object(value)} if is_object(content) else {}
-    by_rank = {_rank(media_of(media)): (media_of(media), value) for media, value in reversed(known.items())}
+    by_rank: dict[int, tuple[str, JSON]] = {}
+    for declared, value in known.items():
+        rank, media = _ranked(media_of(declared), value)
+        by_rank.setdefault(rank, (media, value))
     best = min(by_rank, default=_NO_RANK)
     return (None, {}) if best == _NO_RANK else by_rank[best]
 
 
-def _rank(media: str) -> int:
+def _ranked(declared: str, content: JSON) -> tuple[int, str]:
+    """Return how gladly a media type is taken, and as what a body of it is sent."""
+    schema: Any = content.get("schema")
+    media = (
+        BYTES if declared in _RANGES and is_object(schema) and _is_binary(schema) else _RANGES.get(declared, declared)
+    )
+    if media.endswith("/*"):
+        media = BYTES
     if not _MEDIA.fullmatch(media):
-        return _NO_RANK
-    order = (is_json(media), media == FORM, media == MULTIPART, media.startswith("text/"))
-    return next((rank for rank, holds in enumerate(order) if holds), _NO_RANK)
+        return _NO_RANK, media
+    if media in ("text/json", "application/x-json"):
+        media = JSON_MEDIA
+    order = (
+        is_json(media) and declared not in _RANGES,
+        is_json(media),
+        media == FORM,
+        media == MULTIPART,
+        _TEXTS.fullmatch(media),
+        not media.startswith("multipart/"),
+    )
+    return next((rank for rank, holds in enumerate(order) if holds), _NO_RANK), media
+
+
+def is_text(media: str) -> bool:
+    """Tell whether a body of this type is written as the text that it is."""
+    return _TEXTS.fullmatch(media) is not None
+
+
+def form_of(schema: JSON, document: Document) -> JSON | None:
+    """Return the schema of a form as one object whose fields are known; `None` where it can be no object.
+
+    The fields of every part of an `allOf`, `anyOf` or `oneOf` are fields of the form, required where each must hold.
+    """
+    if schema.get("type", "object") not in ("object", ["object"]):
+        return None
+    if not _ALTERNATIVES & set(schema):
+        return {**schema, "type": "object"}
+    properties: JSON = {}
+    required: dict[str, None] = {}
+    joined: set[int] = set()
+
+    def join(part: JSONValue, *, is_certain: bool, levels: int) -> None:
+        target: JSON = {} if isinstance(part, bool) or levels > OPENAPI_REF_HOPS else document.follow(part, "a form")
+        if id(target) in joined:
+            return
+        joined.add(id(target))
+        declared = target.get("properties")
+        for name, inner in declared.items() if is_object(declared) else ():
+            properties.setdefault(name, inner)
+        if is_certain and is_list(target.get("required")):
+            required.update(dict.fromkeys(name for name in target["required"] if isinstance(name, str)))
+        for key in sorted(_ALTERNATIVES & set(target)):
+            for inner in target[key] if is_list(target[key]) else ():
+                join(inner, is_certain=is_certain and key == "allOf", levels=levels + 1)
+
+    join(schema, is_certain=True, levels=0)
+    form: JSON = {"type": "object", "properties": properties, "required": list(required)}
+    return form | ({"description": schema["description"]} if "description" in schema else {})
 
 
 def fields_of(content: JSON, members: Mapping[str, Any], document: Document, *, media: str) -> dict[str, Field]:
@@ -79,7 +152,7 @@ def fields_of(content: JSON, members: Mapping[str, Any], document: Document, *, 
     fields: dict[str, Field] = {}
     for name, schema in members.items():
         how: JSON = encoding[name] if is_object(encoding.get(name)) else {}
-        is_file = media == MULTIPART and _is_file(schema, document, name)
+        is_whole_file = media == MULTIPART and is_file(schema, document)
         style = how.get("style", "form" if {"explode", "allowReserved"} & set(how) else None)
         if style is not None and style not in STYLES["query"]:
             raise UnfitError(f"the field {name!r} of its form has the style {str(style)[:20]!r}")
@@ -89,39 +162,69 @@ def fields_of(content: JSON, members: Mapping[str, Any], document: Document, *, 
             explode=how.get("explode", style == "form") is True,
             allow_reserved=how.get("allowReserved") is True,
             media=first if _MEDIA.fullmatch(first) else None,
-            is_file=is_file,
+            is_file=is_whole_file,
         )
     return {name: how for name, how in fields.items() if how != Field(explode=False)}
 
 
-def _is_file(schema: JSONValue, document: Document, name: str) -> bool:
-    """Tell whether a field, or each item of one, is a file."""
+def is_file(schema: JSONValue, document: Document, known: dict[int, bool] | None = None) -> bool:
+    """Tell whether a field, or each item of one, is a file in every way that it can be given."""
     if isinstance(schema, bool):
         return False
-    target = document.follow(schema, f"the field {name!r} of its form")
+    try:
+        target = document.follow(schema, "a field of its form")
+    except UnfitError:
+        return False
+    known = {} if known is None else known
+    if id(target) not in known:
+        # What leads back to itself is none.
+        known[id(target)] = False
+        known[id(target)] = _is_file(target, document, known)
+    return known[id(target)]
+
+
+def _is_file(target: JSON, document: Document, known: dict[int, bool]) -> bool:
     if target.get("type") in ("array", ["array"]) and target.get("items") is not None:
-        return _is_file(target["items"], document, name)
+        return is_file(target["items"], document, known)
     if _is_binary(target):
         return True
-    parts = [part for key in ("allOf", "anyOf", "oneOf") if is_list(target.get(key)) for part in target[key]]
-    if any(_is_file(part, document, name) for part in parts):
-        raise UnfitError(f"the field {name!r} of its form is a file in one way of several")
-    return False
+    parts: dict[str, list[Any]] = {key: target[key] for key in _ALTERNATIVES if is_list(target.get(key))}
+    # One of several that is text is the way that can be written; `null` is none.
+    several = [
+        part
+        for part in (*parts.get("anyOf", ()), *parts.get("oneOf", ()))
+        if not (is_object(part) and part.get("type") == "null")
+    ]
+    return any(is_file(part, document, known) for part in parts.get("allOf", ())) or (
+        bool(several) and all(is_file(part, document, known) for part in several)
+    )
 
 
 def _is_binary(schema: JSON) -> bool:
     is_typed = schema.get("contentMediaType") is not None and schema.get("contentEncoding") is None
-    return schema.get("format") == "binary" or is_typed
+    return schema.get("format") == "binary" or is_typed or schema.get("type") == "file"
 
 
-def as_base64(schema: JSONValue) -> JSONValue:
-    """Return the schema of a file as that of its bytes in base64."""
-    if not is_object(schema):
-        return schema
-    if is_object(schema.get("items")):
-        return {**schema, "items": as_base64(schema["items"])}
-    words = f"{schema.get('description', '')} The bytes of a file, in base64.".strip()
-    return {"type": "string", "contentEncoding": "base64", "description": words}
+def as_base64(schema: JSONValue, document: Document) -> JSON:
+    """Return the foreign schema of a file, or of several, as that of their bytes in base64."""
+    target = _file_of(schema, document)
+    words = f"{target.get('description', '')} The bytes of a file, in base64.".strip()
+    one: JSON = {"type": "string", "contentEncoding": "base64", "description": words}
+    several: JSON = {"type": "array", "items": {**one, "description": "The bytes of a file, in base64."}}
+    several |= {key: target[key] for key in ("description", "minItems", "maxItems") if key in target}
+    if target.get("type") in ("array", ["array"]):
+        return several
+    ways = [_file_of(part, document) for key in ("anyOf", "oneOf") if is_list(target.get(key)) for part in target[key]]
+    if any(way.get("type") in ("array", ["array"]) for way in ways):
+        return {"anyOf": [one, several]}
+    return one
+
+
+def _file_of(schema: JSONValue, document: Document) -> JSON:
+    try:
+        return {} if isinstance(schema, bool) else document.follow(schema, "a file")
+    except UnfitError:
+        return {}
 
 
 # ---------------------------------------------------------------- one call
@@ -133,6 +236,8 @@ def written(body: Body, value: JSONValue) -> tuple[bytes, str]:
     Raises:
         CallError: invalid_arguments for a file that is no base64.
     """
+    if body.is_file:
+        return _bytes("body", value), body.media
     if is_json(body.media):
         return json_bytes(value), body.media
     if body.media == MULTIPART and is_object(value):
@@ -154,10 +259,11 @@ def _parts(name: str, value: JSONValue, fields: Mapping[str, Field]) -> Iterator
     for item in value if is_list(value) else [value]:
         if item is None:
             continue
-        media = how.media or ("application/octet-stream" if how.is_file else None)
+        media = how.media or (BYTES if how.is_file else None)
         if media is None and (is_object(item) or is_list(item)):
-            media = "application/json"
-        head = f'Content-Disposition: form-data; name="{name}"' + (f'; filename="{name}"' if how.is_file else "")
+            media = JSON_MEDIA
+        quoted = "".join(_QUOTED.get(char, char) for char in name)
+        head = f'Content-Disposition: form-data; name="{quoted}"' + (f'; filename="{quoted}"' if how.is_file else "")
         head += f"\r\nContent-Type: {media}" if media else ""
         yield head.encode() + b"\r\n\r\n" + (_bytes(name, item) if how.is_file else scalar(item).encode())
 

@@ -1,15 +1,20 @@
-"""Schema translation: what OpenAPI 3.0 and 3.1 say of values, as JSON Schema 2020-12 that stands by itself."""
+"""Schema translation: what OpenAPI 3.0 and 3.1 say of values, as JSON Schema 2020-12 that stands by itself.
+
+What cannot be said there leaves its place open: a reference that leads nowhere or to another file, a word of another
+dialect, levels too deep to judge. The tool is not lost for it, and the API judges what we could not.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections import deque
+from typing import Any, Final, NamedTuple
 
 from pegboard.core.names import legal
-from pegboard.model.bounds import OPENAPI_SCHEMA_LEVELS, Bounds
+from pegboard.model.bounds import Bounds
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.sources.foreign_text import cleaned, has_hidden
 from pegboard.sources.openapi.document import Document, UnfitError
+from pegboard.sources.openapi.schema_words import TAKEN_OVER, UnusableError, usable, with_words_of_30
 
 _ONE = frozenset({
     "items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames", "unevaluatedItems",
@@ -17,143 +22,180 @@ _ONE = frozenset({
 })  # fmt: skip
 _SEVERAL = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _NAMED = frozenset({"properties", "patternProperties", "dependentSchemas"})
-_TAKEN_OVER = frozenset(
-    "type enum const default format minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength "
-    "pattern minItems maxItems uniqueItems minContains maxContains minProperties maxProperties required "
-    "dependentRequired title description examples deprecated contentEncoding contentMediaType".split()
-)
-# They change what a reference means; an API that needs them cannot be read here.
-_BASES = frozenset({"$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef"})
 _PROSE = frozenset({"title", "description"})
+# The levels of JSON above a schema that stands under `properties` or `$defs`; and those that a translation may add.
+_ABOVE: Final = 3  # not a limit: how schemas are written
+_ADDED: Final = 4  # not a limit: how schemas are written
 
 
-class SchemaTranslation:
-    """The schemas of one operation. What they refer to is collected in `definitions`, for `$defs`."""
+class _Definition(NamedTuple):
+    """What a reference leads to, translated: the references in it, and how many objects it has."""
+
+    schema: Any
+    references: tuple[str, ...]
+    objects: int
+
+
+class SchemaTranslator:
+    """The schemas of one document, for its requests or for its answers. Each definition is translated once."""
 
     def __init__(self, document: Document, *, bounds: Bounds, is_request: bool) -> None:
-        self.definitions: JSON = {}
         self._document, self._bounds = document, bounds
         # What only the server sets is nothing to ask for, and what only we may know is nothing that comes back.
         self._left_out = "readOnly" if is_request else "writeOnly"
+        self._deepest = 2 * bounds.schema_depth - _ADDED
+        self._definitions: dict[str, _Definition] = {}
         self._names: dict[str, str] = {}
-        self._waiting: list[tuple[str, str]] = []
-        self._left = 2 * bounds.subschemas
+        self._taken: dict[str, int] = {}
 
-    def with_definitions(self, schema: JSON) -> JSON:
-        """Return a translated schema with the definitions that it needs.
-
-        Raises:
-            UnfitError: one of them cannot be used.
-        """
-        while self._waiting:
-            name, reference = self._waiting.pop()
-            target = self._document.target(reference)
-            self._check_not_endless(target)
-            self.definitions[name] = self.translate(target)
-        return {**schema, "$defs": self.definitions} if self.definitions else schema
-
-    def translate(self, schema: JSONValue, *, depth: int = 0) -> Any:
-        """Return one schema.
+    def schema(self, value: JSONValue, met: dict[str, None], *, depth: int = _ABOVE) -> Any:
+        """Return one schema; the references in it are added to `met`.
 
         Raises:
-            UnfitError: it cannot be used.
+            UnfitError: it demands a property whose name cannot be shown.
         """
-        self._left -= 1
-        if self._left < 0 or depth > OPENAPI_SCHEMA_LEVELS:
-            raise UnfitError("its schemas are too large, or nested too deep")
-        if isinstance(schema, bool):
-            return schema
-        if not is_object(schema):
-            raise UnfitError("one of its schemas is no object")
-        if _BASES & set(schema):
-            raise UnfitError(f"its schemas use {sorted(_BASES & set(schema))[0]!r}")
-        translated = _of_30(self._keys(schema, depth), schema)
-        reference = schema.get("$ref")
+        if isinstance(value, bool):
+            return value
+        if not is_object(value) or depth > self._deepest:
+            return {}
+        translated = with_words_of_30(self._keys(value, met, depth), value)
+        reference = value.get("$ref")
         if not isinstance(reference, str):
             return translated
-        reference_only = {"$ref": f"#/$defs/{self._defined(reference)}"}
+        only = {}
+        if self._leads_somewhere(reference):
+            met[reference] = None
+            only = {"$ref": f"#/$defs/{self.name_of(reference)}"}
         # In 3.0 nothing counts that stands with a reference.
-        return reference_only if self._document.is_30 else {**translated, **reference_only}
+        return only if self._document.is_30 else {**translated, **only}
 
-    def _keys(self, schema: JSON, depth: int) -> JSON:
+    def definition(self, reference: str) -> _Definition:
+        """Return what a reference leads to."""
+        if (known := self._definitions.get(reference)) is not None:
+            return known
+        met: dict[str, None] = {}
+        try:
+            schema = self.schema(self._document.target(reference), met)
+        except UnfitError:
+            schema = {}
+        made = _Definition(schema, tuple(met), objects_in(schema))
+        self._definitions[reference] = made
+        return made
+
+    def name_of(self, reference: str) -> str:
+        """Return the name of a definition, which no other of the document has."""
+        if (known := self._names.get(reference)) is not None:
+            return known
+        base = legal(reference.rpartition("/")[2])
+        count = self._taken[base] = self._taken.get(base, 0) + 1
+        name = base
+        while count > 1 and (name := f"{base}_{count}") in self._taken:
+            count += 1
+        self._taken.setdefault(name, 1)
+        self._names[reference] = name
+        return name
+
+    def _leads_somewhere(self, reference: str) -> bool:
+        """Tell whether a reference ends at a schema; others are left open."""
+        if reference in self._names:
+            return True
+        try:
+            self._document.follow({"$ref": reference}, "a schema")
+        except UnfitError:
+            return False
+        return True
+
+    def _keys(self, schema: JSON, met: dict[str, None], depth: int) -> JSON:
         translated: JSON = {}
         for key, value in schema.items():
-            if key in _ONE and (is_object(value) or isinstance(value, bool)):
-                translated[key] = self.translate(value, depth=depth + 1)
-            elif key in _SEVERAL and is_list(value):
-                translated[key] = [self.translate(item, depth=depth + 1) for item in value]
-            elif key in _NAMED and is_object(value):
-                translated[key] = self._members(value, schema, translated, depth)
-            elif key in _PROSE:
+            if key in _PROSE:
                 translated[key] = cleaned(str(value), max_bytes=self._bounds.description_bytes)
-            elif key in _TAKEN_OVER and key not in translated:
-                translated[key] = _plain(value)
+            elif key in TAKEN_OVER:
+                if key not in translated:
+                    try:
+                        translated[key] = usable(key, value)
+                    except UnusableError:
+                        continue
+            elif key in _ONE and (is_object(value) or isinstance(value, bool)):
+                translated[key] = self.schema(value, met, depth=depth + 1)
+            elif key in _SEVERAL and is_list(value) and value:
+                translated[key] = [self.schema(item, met, depth=depth + 2) for item in value]
+            elif key in _NAMED and is_object(value):
+                self._add_members(key, value, schema, translated, met, depth)
+            elif key == "items" and is_list(value) and value:
+                # The drafts before 2020-12 have tuples so.
+                translated["prefixItems"] = [self.schema(item, met, depth=depth + 2) for item in value]
         if translated.get("required") == []:
             del translated["required"]
         return translated
 
-    def _members(self, members: JSON, schema: JSON, translated: JSON, depth: int) -> JSON:
-        if (hidden := next(filter(has_hidden, members), None)) is not None:
-            raise UnfitError(f"its schemas have invisible characters in {cleaned(hidden)[:40]!r}")
-        left_out = {
-            name for name, member in members.items() if is_object(member) and member.get(self._left_out) is True
+    def _add_members(
+        self, key: str, members: JSON, schema: JSON, translated: JSON, met: dict[str, None], depth: int
+    ) -> None:
+        required: list[Any] = schema["required"] if is_list(schema.get("required")) else []
+        left_out = [
+            name
+            for name, member in members.items()
+            if (is_object(member) and member.get(self._left_out) is True) or has_hidden(name)
+        ]
+        for name in left_out:
+            if has_hidden(name) and name in required:
+                raise UnfitError(f"its schemas demand a name with invisible characters, {cleaned(name)[:40]!r}")
+        if left_out and required and key == "properties":
+            translated["required"] = [
+                name for name in dict.fromkeys(filter(_is_text, required)) if name not in left_out
+            ]
+        translated[key] = {
+            name: self.schema(member, met, depth=depth + 2) for name, member in members.items() if name not in left_out
         }
-        if left_out and is_list(schema.get("required")):
-            translated["required"] = [name for name in schema["required"] if name not in tuple(left_out)]
-        return {
-            name: self.translate(member, depth=depth + 1) for name, member in members.items() if name not in left_out
-        }
-
-    def _defined(self, reference: str) -> str:
-        """Return the name of the definition for a reference; it is translated later, as it may lead to itself."""
-        if reference in self._names:
-            return self._names[reference]
-        base = legal(reference.rpartition("/")[2])
-        taken = set(self._names.values())
-        name = next(name for name in (base, *(f"{base}_{n}" for n in range(2, 10_000))) if name not in taken)
-        self._names[reference] = name
-        self._waiting.append((name, reference))
-        return name
-
-    def _check_not_endless(self, target: JSONValue) -> None:
-        seen: list[JSONValue] = []
-        while is_object(target) and isinstance(target.get("$ref"), str):
-            if any(target is known for known in seen):
-                raise UnfitError("its schemas have a $ref that leads to itself")
-            seen.append(target)
-            target = self._document.target(target["$ref"])
 
 
-def _plain(value: JSONValue) -> JSONValue:
-    """Return a value of a schema. An integer of more than 64 bits becomes the number that most readers make of it."""
-    if is_object(value):
-        return {_plain_text(key): _plain(inner) for key, inner in value.items()}
-    if is_list(value):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
-        try:
-            return float(value)
-        except OverflowError:
-            raise UnfitError("its schemas have a number that is too large") from None
-    return _plain_text(value) if isinstance(value, str) else value
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
-def _plain_text(text: str) -> str:
-    if has_hidden(text):
-        raise UnfitError(f"its schemas have invisible characters in {cleaned(text)[:40]!r}")
-    return text
+class SchemaTranslation:
+    """The schemas of one operation, with what they refer to."""
+
+    def __init__(self, translator: SchemaTranslator) -> None:
+        self._translator = translator
+        self._met: dict[str, None] = {}
+
+    def translate(self, schema: JSONValue) -> Any:
+        """Return one schema.
+
+        Raises:
+            UnfitError: it demands a property whose name cannot be shown.
+        """
+        return self._translator.schema(schema, self._met)
+
+    def with_definitions(self, schema: JSON, *, most_objects: int) -> JSON:
+        """Return a translated schema with what it refers to, the nearest first; what finds no room is left open."""
+        definitions: JSON = {}
+        room = most_objects - objects_in(schema)
+        waiting = deque(self._met)
+        while waiting:
+            reference = waiting.popleft()
+            name = self._translator.name_of(reference)
+            if name in definitions:
+                continue
+            definition = self._translator.definition(reference)
+            if definition.objects > room:
+                definitions[name], room = {}, room - 1
+                continue
+            definitions[name], room = definition.schema, room - definition.objects
+            waiting.extend(definition.references)
+        return {**schema, "$defs": definitions} if definitions else schema
 
 
-def _of_30(translated: JSON, schema: Mapping[str, Any]) -> JSON:
-    """Return a schema with the words of OpenAPI 3.0 in those of 2020-12; many a description of 3.1 has them too."""
-    for bound in ("Minimum", "Maximum"):
-        exclusive, plain = f"exclusive{bound}", bound.lower()
-        if isinstance(translated.get(exclusive), bool) and translated.pop(exclusive) and plain in translated:
-            translated[exclusive] = translated.pop(plain)
-    if schema.get("nullable") is not True:
-        return translated
-    if is_list(translated.get("enum")) and None not in translated["enum"]:
-        translated["enum"] = [*translated["enum"], None]
-    if isinstance(translated.get("type"), str):
-        return {**translated, "type": [translated["type"], "null"]}
-    return {"anyOf": [translated, {"type": "null"}]} if translated else translated
+def objects_in(schema: JSONValue) -> int:
+    """Return how many objects a schema has, itself among them."""
+    count, stack = 0, [schema]
+    while stack:
+        value = stack.pop()
+        if is_object(value):
+            count += 1
+            stack.extend(value.values())
+        elif is_list(value):
+            stack.extend(value)
+    return count

@@ -1,0 +1,137 @@
+"""Schema words: what stands behind a keyword of a foreign schema, as JSON Schema 2020-12 takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from pegboard.core.schema import compile_schema
+from pegboard.model.error import DefinitionError
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.sources.foreign_text import has_hidden
+
+_TYPES: Final = frozenset({"null", "boolean", "object", "array", "number", "integer", "string"})
+
+
+class UnusableError(Exception):
+    """A keyword whose value means nothing here. It is left out: its place stays open, and the tool is not lost."""
+
+
+def usable(key: str, value: JSONValue) -> JSONValue:
+    """Return the value of a keyword as it is taken over.
+
+    Raises:
+        UnusableError: it is none that the keyword can have, or has characters that a reader cannot see.
+    """
+    return _READERS[key](plain(value))
+
+
+def plain(value: JSONValue) -> JSONValue:
+    """Return a JSON value. An integer of more than 64 bits becomes the number that most readers make of it.
+
+    Raises:
+        UnusableError: a number is too large, or a text has characters that a reader cannot see.
+    """
+    if is_object(value):
+        return {_visible(key): plain(inner) for key, inner in value.items()}
+    if is_list(value):
+        return [plain(inner) for inner in value]
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+        try:
+            return float(value)
+        except OverflowError:
+            raise UnusableError from None
+    return _visible(value) if isinstance(value, str) else value
+
+
+def with_words_of_30(translated: JSON, schema: Mapping[str, Any]) -> JSON:
+    """Return a schema with the words of OpenAPI 3.0 in those of 2020-12; many a description of 3.1 has them too."""
+    for bound in ("Minimum", "Maximum"):
+        exclusive, inclusive = f"exclusive{bound}", bound.lower()
+        if isinstance(translated.get(exclusive), bool) and translated.pop(exclusive) and inclusive in translated:
+            translated[exclusive] = translated.pop(inclusive)
+    if schema.get("nullable") is not True:
+        return translated
+    if is_list(translated.get("enum")) and None not in translated["enum"]:
+        translated["enum"] = [*translated["enum"], None]
+    if isinstance(translated.get("type"), str):
+        return {**translated, "type": [translated["type"], "null"]}
+    return {"anyOf": [translated, {"type": "null"}]} if translated else translated
+
+
+def _visible(text: str) -> str:
+    if has_hidden(text):
+        raise UnusableError
+    return text
+
+
+# ---------------------------------------------------------------- keyword by keyword
+
+
+def _anything(value: JSONValue) -> JSONValue:
+    return value
+
+
+def _of(holds: Callable[[Any], bool]) -> Callable[[JSONValue], JSONValue]:
+    def read(value: JSONValue) -> JSONValue:
+        if not holds(value):
+            raise UnusableError
+        return value
+
+    return read
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_count(value: Any) -> bool:
+    return _is_number(value) and value >= 0 and value == int(value)
+
+
+def _is_pattern(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and bool(compile_schema({"pattern": value}))
+    except DefinitionError:
+        return False
+
+
+def _type(value: JSONValue) -> JSONValue:
+    names = [name for name in (value if is_list(value) else [value]) if isinstance(name, str)]
+    known = list(dict.fromkeys(name for name in names if name in _TYPES))
+    # One word that nobody knows (`file`, `any`) may stand for anything.
+    if not known or len(set(names)) > len(known):
+        raise UnusableError
+    return known if is_list(value) else known[0]
+
+
+def _names(value: JSONValue) -> JSONValue:
+    if not is_list(value) or not (names := list(dict.fromkeys(name for name in value if isinstance(name, str)))):
+        raise UnusableError
+    return names
+
+
+def _names_by_name(value: JSONValue) -> JSONValue:
+    if not is_object(value):
+        raise UnusableError
+    return {key: _names(inner) for key, inner in value.items()}
+
+
+_text = _of(lambda value: isinstance(value, str))
+_number = _of(_is_number)
+# `exclusiveMinimum: true` is a word of 3.0.
+_number_or_flag = _of(lambda value: _is_number(value) or isinstance(value, bool))
+_count = _of(_is_count)
+_flag = _of(lambda value: isinstance(value, bool))
+_filled_list = _of(lambda value: is_list(value) and len(value) > 0)
+
+_READERS: Final[Mapping[str, Callable[[JSONValue], JSONValue]]] = {
+    "type": _type, "enum": _filled_list, "const": _anything, "default": _anything, "format": _text,
+    "minimum": _number, "maximum": _number, "exclusiveMinimum": _number_or_flag, "exclusiveMaximum": _number_or_flag,
+    "multipleOf": _of(lambda value: _is_number(value) and value > 0),
+    "minLength": _count, "maxLength": _count, "pattern": _of(_is_pattern),
+    "minItems": _count, "maxItems": _count, "uniqueItems": _flag, "minContains": _count, "maxContains": _count,
+    "minProperties": _count, "maxProperties": _count, "required": _names, "dependentRequired": _names_by_name,
+    "examples": _filled_list, "deprecated": _flag, "contentEncoding": _text, "contentMediaType": _text,
+}  # fmt: skip
+TAKEN_OVER: Final = frozenset(_READERS)
