@@ -7,6 +7,7 @@ written out. The scanner is libyaml; where PyYAML came without it, its own in Py
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import yaml
@@ -18,7 +19,7 @@ from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
 _HALF = re.compile("[\ud800-\udfff]")
 _STANDARD = "tag:yaml.org,2002:"
-_TAGS: Final = {
+_TAGS: Final[Mapping[object, frozenset[str | None]]] = {
     yaml.ScalarEvent: frozenset({None, "!", f"{_STANDARD}str"}),
     yaml.SequenceStartEvent: frozenset({None, "!", f"{_STANDARD}seq"}),
     yaml.MappingStartEvent: frozenset({None, "!", f"{_STANDARD}map"}),
@@ -81,7 +82,7 @@ class PlainReader:
         return self._root
 
     def _take(self, event: Any) -> None:
-        kind: Any = type(event)
+        kind: object = type(event)  # pyright: ignore[reportUnknownVariableType] - PyYAML has no types
         if kind in _TAGS and event.tag not in _TAGS[kind]:
             raise ValueError(f"the tag {str(event.tag).replace(_STANDARD, '!!', 1)[:80]!r} is refused")
         if kind is yaml.ScalarEvent:
