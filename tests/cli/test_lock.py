@@ -28,7 +28,7 @@ LATER = [
 def server(name: str, *args: str, **said: Any) -> dict[str, Any]:
     return {
         "name": name, "type": "mcp",
-        "mcp": {"transport": "stdio", "command": sys.executable, "args": [str(EVIL), *args], **said},
+        "mcp": {"transport": "stdio", "command": sys.executable, "args": [str(EVIL), *args], "cwd": ".", **said},
     }  # fmt: skip
 
 

@@ -28,11 +28,11 @@ tools:
   - name: one
     type: mcp
     groups: [first]
-    mcp: {{transport: stdio, command: "{python}", args: ["{evil}", "log=one.log"]}}
+    mcp: {{transport: stdio, command: "{python}", args: ["{evil}", "log=one.log"], cwd: .}}
   - name: two
     type: mcp
     groups: [second]
-    mcp: {{transport: stdio, command: "{python}", args: ["{evil}", "log=two.log"]}}
+    mcp: {{transport: stdio, command: "{python}", args: ["{evil}", "log=two.log"], cwd: .}}
 profiles: {{first: {{include: [first]}}, second: {{include: [second]}}}}
 """
 MORE = """\

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+from pegboard.egress.launch_record import RECORD
 from pegboard.egress.process_pipes import ProcessPipes
 from pegboard.egress.process_tree import ProcessId, find_tree, living, reap, signal_all
 from pegboard.model.bounds import DEFAULT_BOUNDS, KILL_S, STOP_GRACE_S
@@ -23,6 +26,10 @@ from pegboard.model.error import CallError
 
 _log = logging.getLogger(__name__)
 _INHERITED = ("PATH", "HOME", "LANG", "TERM")
+_SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin"
+_PROGRAMS = (b"\x7fELF", b"#!")
+# Windows has no such mask.
+_PRIVATE_FILES: dict[str, Any] = {"umask": 0o077} if os.name == "posix" else {}
 _POLL_S = 0.02  # not a limit: how often it is looked
 # Reading the process table takes milliseconds; a thread of our own cannot be starved by tools that hang.
 _TABLE_READERS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="pegboard-process-table")
@@ -45,34 +52,46 @@ async def launch(
 ) -> Process:
     """Start a program without a shell, in a session of its own, with a clean environment and only its three pipes.
 
+    It ends with this process, whatever ends that one: on Linux the kernel kills it, and a reaper what it has started.
+    New files of its are for this user alone. Without `cwd` it runs in a new empty folder, which is removed at its end.
+
     `env` is what the program gets beside PATH, HOME, LANG and TERM. `line_bytes` limits a line of its stdout;
     `stderr_bytes` is how much of its stderr is kept, the newest.
 
     Raises:
         CallError: upstream_unavailable when it cannot be started.
     """
-    popen = _spawn(command, args, clean_environment(env), cwd)
+    RECORD.open()
+    folder = RECORD.new_folder() if cwd is None else None
+    try:
+        popen = _spawn(command, args, clean_environment(env), cwd or folder)
+    except BaseException:
+        _remove(folder)
+        raise
     pipes = ProcessPipes(command, line_bytes=line_bytes, stderr_bytes=stderr_bytes)
     # Never cancelled half-way: the event loop would go on to watch a pipe that is closed by then.
-    starting = asyncio.create_task(_attach(pipes, popen))
+    starting = asyncio.create_task(_attach(pipes, popen, folder))
     try:
         await asyncio.shield(starting)
     except asyncio.CancelledError:
-        await asyncio.shield(asyncio.create_task(_abandon(starting, Process(pipes, popen))))
+        await asyncio.shield(asyncio.create_task(_abandon(starting, Process(pipes, popen, folder))))
         raise
-    return Process(pipes, popen)
+    return Process(pipes, popen, folder)
 
 
-async def _attach(pipes: ProcessPipes, popen: subprocess.Popen[bytes]) -> None:
+async def _attach(pipes: ProcessPipes, popen: subprocess.Popen[bytes], folder: Path | None) -> None:
     assert popen.stdin is not None
     assert popen.stdout is not None
     assert popen.stderr is not None
     try:
+        RECORD.add(popen.pid, frozenset(os.fstat(pipe.fileno()).st_ino for pipe in (popen.stdout, popen.stderr)))
         _watch_exit(popen, pipes)
         await pipes.attach(popen.stdin, popen.stdout, popen.stderr)
     except OSError as exc:
         popen.kill()
         popen.wait()
+        RECORD.remove(popen.pid)
+        _remove(folder)
         for pipe in (popen.stdin, popen.stdout, popen.stderr):
             pipe.close()
         text = f"The command {popen.args!r} cannot be started: {exc.strerror}. Try again later."
@@ -110,7 +129,7 @@ def _spawn(
         raise CallError("upstream_unavailable", text, retryable=False)
     try:
         return subprocess.Popen(  # noqa: S603  (an argument list from the operator, never a shell)
-            [command, *args],
+            [*_dies_with_us(command, env, cwd), command, *args],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -119,6 +138,7 @@ def _spawn(
             bufsize=0,
             close_fds=True,
             start_new_session=True,
+            **_PRIVATE_FILES,
         )
     except FileNotFoundError:
         text = f"The command {command!r} is not found. Install it, or give its whole path."
@@ -129,14 +149,44 @@ def _spawn(
         raise CallError("upstream_unavailable", text, retryable=False) from None
 
 
+def _dies_with_us(command: str, env: Mapping[str, str], cwd: str | Path | None) -> list[str]:
+    """Return the words before a command by which the kernel kills it when the thread that started it ends.
+
+    That thread is the event loop's. None where the system has no such program, nor for a file that is neither a binary
+    nor a script with its interpreter: `execvp` would give that to a shell.
+    """
+    setpriv = _setpriv()
+    if setpriv is None:
+        return []
+    place = Path(cwd or ".", command) if os.sep in command else shutil.which(command, path=env.get("PATH", os.defpath))
+    with suppress(OSError):
+        if place is not None and os.access(place, os.X_OK):
+            with Path(place).open("rb") as file:
+                return [setpriv, "--pdeathsig", "KILL", "--"] if file.read(4).startswith(_PROGRAMS) else []
+    return []
+
+
+@cache
+def _setpriv() -> str | None:
+    """Return the program that sets a signal for the death of a parent; that of BusyBox cannot."""
+    found = shutil.which("setpriv", path=_SYSTEM_PATH) if sys.platform == "linux" else None
+    return None if found is None or "busybox" in Path(found).resolve().name else found
+
+
+def _remove(folder: Path | None) -> None:
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 class Process:
     """A running program: lines out, bytes in, and an end that leaves nothing behind.
 
     `stop` must be called in the end, also when the program died by itself; `async with` does. One task reads.
     """
 
-    def __init__(self, pipes: ProcessPipes, popen: subprocess.Popen[bytes]) -> None:
+    def __init__(self, pipes: ProcessPipes, popen: subprocess.Popen[bytes], folder: Path | None) -> None:
         self.pid = popen.pid
+        self._folder = folder
         self._pipes = pipes
         self._popen = popen
         self._stopping: asyncio.Task[None] | None = None
@@ -227,6 +277,9 @@ class Process:
             if asyncio.get_running_loop().time() > ended_at:
                 _log.warning("process %d or its descendants survive SIGKILL; they are left alone", self.pid)
                 break
+        else:
+            RECORD.remove(self.pid)
+        await asyncio.get_running_loop().run_in_executor(_TABLE_READERS, _remove, self._folder)
         reap(each for each in everyone if each.pid != self.pid)
         await self._pipes.close()
 

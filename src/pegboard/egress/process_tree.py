@@ -74,6 +74,17 @@ def signal_all(processes: Iterable[ProcessId], signum: signal.Signals) -> None:
                 os.close(handle)
 
 
+def is_seen() -> bool:
+    """Tell whether processes can be looked at here."""
+    return _PROC.joinpath("self/stat").exists()
+
+
+def start_of(pid: int) -> int | None:
+    """Return when a process was started, in clock ticks; `None` where there is none, or none that still runs."""
+    entry = _entry(pid)
+    return None if entry is None or entry.is_zombie else entry.started
+
+
 def reap(processes: Iterable[ProcessId]) -> None:
     """Take the exit status of orphans that were given to us because we are process 1 or a subreaper."""
     for each in processes:
@@ -82,7 +93,7 @@ def reap(processes: Iterable[ProcessId]) -> None:
 
 
 def _process_table() -> dict[int, _Entry]:
-    if not _PROC.joinpath("self/stat").exists():
+    if not is_seen():
         return {}
     numbers = (int(folder.name) for folder in _PROC.iterdir() if folder.name.isdigit())
     return {pid: entry for pid in numbers if (entry := _entry(pid))}

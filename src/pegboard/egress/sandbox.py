@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
 import signal
 import sys
 from pathlib import Path
@@ -49,7 +50,7 @@ async def run_sandboxed(
         "call": call,
         "argument": argument,
         "has_payload": payload is not None,
-        "path": sys.path,
+        "path": [os.path.abspath(entry) for entry in sys.path],  # noqa: PTH100 - no file is looked at
         "limits": {
             "RLIMIT_AS": memory_bytes,
             "RLIMIT_CPU": math.ceil(timeout_s) + 1,

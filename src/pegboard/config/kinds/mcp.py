@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
@@ -14,7 +15,8 @@ from pegboard.config.forms.value_types import FilledText, Flag, Form, Maybe, Nam
 from pegboard.config.kinds.tool_form import ToolForm, guards_of_each_tool, keys_of_one_tool, overlaid
 from pegboard.config.yaml.environment import concealed
 from pegboard.config.yaml.tree import At
-from pegboard.model.error import DefinitionError
+from pegboard.model.bounds import PATH_CHARS
+from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.tool import ToolSpec
 from pegboard.sources.mcp.lock_file import LockFile
 from pegboard.sources.mcp.server_settings import ServerSettings
@@ -66,7 +68,10 @@ class ServerForm(Form):
     env: Mapping[FilledText, ConcealedText] = Field(
         default_factory=dict[str, Any], description="What its environment has beside PATH, HOME, LANG and TERM (stdio)."
     )
-    cwd: Maybe[FilledText] = Field(None, description="Its working directory (stdio); else the folder of this file.")
+    cwd: Maybe[FilledText] = Field(
+        None,
+        description="Its working directory (stdio): `.` is the folder of this file; else a new empty one of its own.",
+    )
     url: Maybe[FilledText] = Field(None, description="Its address (http, sse).")
     headers: Mapping[FilledText, ConcealedText] = Field(
         default_factory=dict[str, Any], description="Headers of every request, e.g. its credentials (http, sse)."
@@ -95,7 +100,11 @@ class McpForm(ToolForm):
 def declare(tool: Declared[McpForm], build: BuildContext) -> None:
     """Add the server to the catalog as a source of tools; it is reached when the catalog starts."""
     at = tool.at / "mcp"
-    problems = [*_misplaced(tool.value, tool.at), *_unfit(tool.value.mcp, at)]
+    problems = [
+        *_misplaced(tool.value, tool.at),
+        *_unfit(tool.value.mcp, at),
+        *_out_of_reach(tool.value.mcp, at, build.config.path.absolute().parent),
+    ]
     build.report.add(*problems)
     if problems:
         return
@@ -115,7 +124,7 @@ def _settings(tool: Declared[McpForm], build: BuildContext) -> ServerSettings:
         command=server.command or "",
         args=server.args,
         env=server.env,
-        cwd=str(folder / server.cwd) if server.cwd else str(folder),
+        cwd=str(folder / server.cwd) if server.cwd else None,
         url=server.url or "",
         headers=server.headers,
         only=server.tools.only,
@@ -148,6 +157,43 @@ def _misplaced(form: McpForm, at: At) -> list[Any]:
         for key in keys_of_one_tool()
         if getattr(form, key) is not None
     ]
+
+
+def _out_of_reach(server: ServerForm, at: At, folder: Path) -> Iterator[Problem]:
+    """Yield a problem for each word that names something beside the config where the program would not find it."""
+    if server.transport != "stdio" or server.cwd is not None:
+        return
+    words = [("command", server.command if "/" in (server.command or "") else None)]
+    words += [(index, word) for index, word in enumerate(server.args)]
+    words += [(name, value) for name, value in server.env.items() if str(value).startswith((".", "./", "../"))]
+    for step, word in words:
+        is_module = isinstance(step, int) and step > 0 and server.args[step - 1] == "-m"
+        for path in _paths_in(word, is_module=is_module):
+            if _exists(folder / path):
+                section = "args" if isinstance(step, int) else "env" if step in server.env else ""
+                place = at / section / step if section else at / step
+                text = f"{path!r} is beside this file, but the program runs in an empty folder of its own and would not"
+                yield place.problem(f"{text} find it; add `cwd: .` to run it in this one")
+                break
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return False  # too long to be one
+
+
+def _paths_in(word: object, *, is_module: bool) -> Iterator[str]:
+    """Yield the relative paths that a word may be: as a whole, behind `--option=`, or as the module of `-m`."""
+    if not isinstance(word, str) or not word or "\0" in word:
+        return
+    if is_module:
+        yield f"{word.replace('.', '/')}.py"
+        yield word.replace(".", "/")
+    for path in (word, word.partition("=")[2]):
+        if path and not path.startswith(("-", "/", "~")) and len(path) <= PATH_CHARS:
+            yield path
 
 
 def _unfit(server: ServerForm, at: At) -> list[Any]:
