@@ -163,7 +163,8 @@ TELL = """
 import json, os
 mask = os.umask(0); os.umask(mask)
 place = os.getcwd()
-print(json.dumps({"cwd": place, "files": os.listdir(), "mode": oct(os.stat(place).st_mode & 0o777), "umask": oct(mask)}))
+mode = oct(os.stat(place).st_mode & 0o777)
+print(json.dumps({"cwd": place, "files": os.listdir(), "mode": mode, "umask": oct(mask)}))
 open("left", "w").close()
 """
 

@@ -28,7 +28,11 @@ def test_the_documented_forms_load_as_written(tmp_path: Path) -> None:
           - name: fs
             type: mcp
             groups: [files]
-            mcp: {transport: stdio, command: npx, args: ["-y", "@modelcontextprotocol/server-filesystem", "./data"], cwd: .}
+            mcp:
+              transport: stdio
+              command: npx
+              args: ["-y", "@modelcontextprotocol/server-filesystem", "./data"]
+              cwd: .
           - {name: mcp_database, type: mcp, description: "Database access via MCP", mcp: {transport: sse, url: "http://localhost:3001/sse"}}
           - name: metabase
             type: mcp

@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from pegboard.egress.launch_record import RECORD
 from pegboard.egress.process_pipes import ProcessPipes
@@ -29,7 +29,7 @@ _INHERITED = ("PATH", "HOME", "LANG", "TERM")
 _SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin"
 _PROGRAMS = (b"\x7fELF", b"#!")
 # Windows has no such mask.
-_PRIVATE_FILES: dict[str, Any] = {"umask": 0o077} if os.name == "posix" else {}
+_UMASK = 0o077 if os.name == "posix" else -1
 _POLL_S = 0.02  # not a limit: how often it is looked
 # Reading the process table takes milliseconds; a thread of our own cannot be starved by tools that hang.
 _TABLE_READERS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="pegboard-process-table")
@@ -138,7 +138,7 @@ def _spawn(
             bufsize=0,
             close_fds=True,
             start_new_session=True,
-            **_PRIVATE_FILES,
+            umask=_UMASK,
         )
     except FileNotFoundError:
         text = f"The command {command!r} is not found. Install it, or give its whole path."

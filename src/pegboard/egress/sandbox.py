@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import os
 import signal
 import sys
 from pathlib import Path
@@ -50,7 +49,7 @@ async def run_sandboxed(
         "call": call,
         "argument": argument,
         "has_payload": payload is not None,
-        "path": [os.path.abspath(entry) for entry in sys.path],  # noqa: PTH100 - no file is looked at
+        "path": _import_path(),
         "limits": {
             "RLIMIT_AS": memory_bytes,
             "RLIMIT_CPU": math.ceil(timeout_s) + 1,
@@ -77,6 +76,11 @@ async def run_sandboxed(
     if line is None:
         raise _died(call, status, memory_bytes)
     return _value(call, line, memory_bytes)
+
+
+def _import_path() -> list[str]:
+    """Return where we import from; the child runs in another folder, so nothing of it is relative."""
+    return [str(Path(entry).absolute()) for entry in sys.path]
 
 
 async def _ask(child: Process, message: bytes) -> bytes | None:
