@@ -246,6 +246,34 @@ def test_refs_names_dead_references_with_their_place(run: Run, tmp_path: Path) -
     assert len(answer(run("refs", str(folder), "--json"))["references"]) == 5  # type: ignore[arg-type]
 
 
+LISTED = """\
+Allowed: mcp__acme__count_words, mcp__acme__main__count_words, mcp__acme__*, mcp__other__count_word.
+Use mcp__acme__count_word for texts (quoted "mcp__acme__gone_tool", `mcp__acme__deleted`), or mcp__acme__old_echo.
+tools: [mcp__my-shop__echo, mcp__main__echo, mcp__main__ecko] prefixed_mcp__acme__gone path/mcp__acme__gone
+"""
+
+
+def test_refs_finds_what_a_team_took_away_in_the_allow_lists_of_an_sdk(run: Run, folder: Path, tmp_path: Path) -> None:
+    config = (
+        (folder / "pegboard.yaml")
+        .read_text()
+        .replace("  - name: echo\n", "  - name: echo\n    renamed_from: old_echo\n")
+    )
+    (folder / "pegboard.yaml").write_text(config)
+    (tmp_path / "prompt.md").write_text(LISTED)
+    ran = run("refs", str(tmp_path / "prompt.md"))
+    assert ran.out.replace(f"{tmp_path}/", "").splitlines() == snapshot(
+        [
+            "prompt.md:2:5: no tool 'mcp__acme__count_word'; did you mean 'mcp__acme__count_words'?",
+            "prompt.md:2:46: no tool 'mcp__acme__gone_tool'",
+            "prompt.md:2:70: no tool 'mcp__acme__deleted'; did you mean 'mcp__acme__delete_page'?",
+            "prompt.md:2:95: 'mcp__acme__old_echo': it was renamed, write 'mcp__acme__echo'",
+            "prompt.md:3:46: no tool 'mcp__main__ecko'; did you mean 'mcp__main__echo'?",
+            "5 dead references in 1 file.",
+        ]
+    )
+
+
 def test_refs_to_what_exists_end_well(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("`count_words`, main.delete_page, `getTools`, 'something_else', echo")
     assert run("refs", str(tmp_path / "a.md")) == Ran(code=0, out="0 dead references in 1 file.\n", err="")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
+from pegboard.authoring.option_table import as_names
 from pegboard.core.names import nearest_one
 from pegboard.core.snapshot import Snapshot
 
@@ -14,6 +15,8 @@ from pegboard.core.snapshot import Snapshot
 _SPELLED = re.compile(
     r"(?<![\w./-])(?:mcp__[A-Za-z0-9-]+__)?([A-Za-z][A-Za-z0-9_-]*?)(__|\.)([A-Za-z][A-Za-z0-9_-]*)(?![\w-]|[./(]\w)"
 )
+# As an SDK's allow-list names it: `mcp__server__tool`, where the server is a catalog, or a server behind one.
+_LISTED = re.compile(r"(?<![\w./-])mcp__([A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_))*_?)__([A-Za-z0-9_-]+)(?![\w*?-])")
 # A bare name is only taken for one where it is marked as such, and near to a name that exists.
 _MARKED = re.compile(r"[`\"']([A-Za-z][A-Za-z0-9_-]{3,63})[`\"']")
 
@@ -36,10 +39,16 @@ class KnownNames:
     former: dict[str, str]
     namespaces: dict[str, tuple[str, ...]]
     bare: frozenset[str]
+    catalog: str = ""
 
     @classmethod
-    def of(cls, snapshot: Snapshot, *, namespaces: Iterable[str] = (), more: Iterable[str] = ()) -> KnownNames:
-        """Read them off a snapshot; `more` are names of other kinds, such as those of meta tools and mirrors."""
+    def of(
+        cls, snapshot: Snapshot, *, namespaces: Iterable[str] = (), more: Iterable[str] = (), catalog: str = ""
+    ) -> KnownNames:
+        """Read them off a snapshot; `more` are names of other kinds, such as those of meta tools and mirrors.
+
+        `catalog` is the name of the catalog, by which SDKs know it as a server.
+        """
         names, former, bare = set(more), dict[str, str](), set[str]()
         tools: dict[str, tuple[str, ...]] = dict.fromkeys(namespaces, ())
         for entry in snapshot.entries:
@@ -48,7 +57,9 @@ class KnownNames:
             bare.add(entry.wire_name)
             tools[spec.namespace] = (*tools.get(spec.namespace, ()), spec.name)
             former |= dict.fromkeys(spec.renamed_from, entry.wire_name)
-        return cls(names=frozenset(names), former=former, namespaces=tools, bare=frozenset(bare))
+            if isinstance(spec.full_names, str | list | tuple):
+                names.update(as_names(cast("str | list[str]", spec.full_names)))
+        return cls(names=frozenset(names), former=former, namespaces=tools, bare=frozenset(bare), catalog=catalog)
 
 
 def dead_references(text: str, known: KnownNames) -> Iterator[Reference]:
@@ -64,6 +75,11 @@ def _in_line(line: str, number: int, known: KnownNames) -> Iterator[Reference]:
         if namespace in known.namespaces and not (mark == "." and namespace == "main"):
             seen.add(match.span())
             yield from _judged(f"{namespace}{mark}{tool}", number, match.start() + 1, known)
+    for match in _LISTED.finditer(line):
+        server, tool = match.groups()
+        if (server == known.catalog or server in known.namespaces) and match.span() not in seen:
+            seen.add(match.span())
+            yield from _judged_listed(match.group(), server, tool, number, match.start() + 1, known)
     for match in _MARKED.finditer(line):
         name = match.group(1)
         if not any(start <= match.start(1) < end for start, end in seen):
@@ -77,6 +93,23 @@ def _judged(name: str, line: int, column: int, known: KnownNames) -> Iterator[Re
         namespace, mark, tool = name.partition("__") if "__" in name else name.partition(".")
         near = nearest_one(tool, known.namespaces[namespace])
         yield Reference(line, column, name, near and f"{namespace}{mark}{near}")
+
+
+def _judged_listed(name: str, server: str, tool: str, line: int, column: int, known: KnownNames) -> Iterator[Reference]:
+    """Judge a name of an allow-list: of a tool of the catalog, or of one of a server behind it."""
+    spellings = [tool] if server == known.catalog else []
+    if server in known.namespaces:
+        spellings.append(f"{server}__{tool}")
+    if name in known.names or not known.names.isdisjoint(spellings):
+        return
+    former = next((known.former[spelling] for spelling in spellings if spelling in known.former), None)
+    if former is not None:
+        yield Reference(line, column, name, f"mcp__{server}__{former.removeprefix(server + '__')}", "it was renamed")
+        return
+    near = nearest_one(
+        tool, sorted({*(known.bare if server == known.catalog else ()), *known.namespaces.get(server, ())})
+    )
+    yield Reference(line, column, name, near and f"mcp__{server}__{near}")
 
 
 def _judged_bare(name: str, line: int, column: int, known: KnownNames) -> Iterator[Reference]:

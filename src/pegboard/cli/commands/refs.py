@@ -25,8 +25,9 @@ async def refs_command(
 ) -> Exit:
     """Find names of tools in prompts, code and configs that do not exist.
 
-    A name counts when it says its namespace (`fs__read`, `fs.read`), or stands in quotes or
-    backticks and is nearly the name of a tool. Former names are told too. Ends with 1 if there is any.
+    A name counts when it says its namespace (`fs__read`, `fs.read`) or its server (`mcp__fs__read`,
+    `mcp__acme__read` where the catalog is called acme), or stands in quotes or backticks and is nearly
+    the name of a tool. Former names are told too. Ends with 1 if there is any.
     """
     if not paths:
         raise CommandError("Name the files or folders to look through: pegboard refs prompts/ src/")
@@ -51,7 +52,8 @@ async def refs_command(
 def _known(project: Project) -> KnownNames:
     registry = project.catalog.registry
     meta = {name for profile in registry.profiles.values() for name in MetaNames.renamed(profile.rename)}
-    return KnownNames.of(registry.snapshot(), namespaces=registry.sources, more={*meta, *registry.mirrors})
+    more = {*meta, *registry.mirrors}
+    return KnownNames.of(registry.snapshot(), namespaces=registry.sources, more=more, catalog=project.catalog.name)
 
 
 def _files(path: Path) -> Iterator[Path]:
