@@ -170,6 +170,7 @@ LAZY = {
     "pegboard.discovery.search.index": "numpy",
     "pegboard.limits.redis_store": "limits",
     "pegboard.server.app": "starlette and mcp",
+    "pegboard.server.identify": "starlette",
     "pegboard.server.mcp.sdk_pipe": "mcp",
     "pegboard.server.stdio": "mcp",
     "pegboard.sources.builtin.postgres_engine": "psycopg",

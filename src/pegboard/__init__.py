@@ -40,14 +40,15 @@ from pegboard.version import __version__
 if TYPE_CHECKING:
     from pegboard.config import context_for, load_catalog
     from pegboard.server.app import http_app, run_http
+    from pegboard.server.identify import Identified
     from pegboard.server.stdio import run_stdio
 
 __all__ = [
     "AsyncPredicateError", "AudioContent", "Bounds", "CallBudget", "CallContext", "CallError", "Catalog",
     "ConsentRequest", "Decision", "DefinitionError", "DuplicateToolError", "Event", "EventQueue", "Field", "Fix",
-    "HookCall", "ImageContent", "PegboardError", "Policy", "Profile", "RateLimit", "ResourceContent", "ResourceLink",
-    "Secret", "TextContent", "Tool", "ToolContext", "ToolError", "ToolResult", "ToolSpec", "Verdict", "View",
-    "__version__", "consent_text", "context_for", "default_catalog", "http_app", "load_catalog", "run_http",
+    "HookCall", "Identified", "ImageContent", "PegboardError", "Policy", "Profile", "RateLimit", "ResourceContent",
+    "ResourceLink", "Secret", "TextContent", "Tool", "ToolContext", "ToolError", "ToolResult", "ToolSpec", "Verdict",
+    "View", "__version__", "consent_text", "context_for", "default_catalog", "http_app", "load_catalog", "run_http",
     "run_stdio",
 ]  # fmt: skip
 
@@ -57,6 +58,7 @@ _LAZY = {
     "load_catalog": LazyModule("pegboard.config"),
     "http_app": LazyModule("pegboard.server.app"),
     "run_http": LazyModule("pegboard.server.app"),
+    "Identified": LazyModule("pegboard.server.identify"),
     "run_stdio": LazyModule("pegboard.server.stdio"),
 }
 

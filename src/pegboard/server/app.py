@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from pegboard.catalog import Catalog
 from pegboard.model.bounds import SHUTDOWN_GRACE_S
+from pegboard.model.error import DefinitionError, PegboardError
 from pegboard.server.authenticator import Authenticator
 from pegboard.server.event_hub import EventHub
 from pegboard.server.gateway import gateway_of
@@ -19,6 +20,7 @@ from pegboard.server.health import Health
 from pegboard.server.host_guard import LOOPBACK_HOSTS, HostGuard, hosts_of
 from pegboard.server.http_api.api_app import Api
 from pegboard.server.http_api.routes import Routes
+from pegboard.server.identify import Identify
 from pegboard.server.listener import listen
 from pegboard.server.mcp.endpoint import Endpoint
 from pegboard.server.mcp.request_states import sealing_with
@@ -29,6 +31,7 @@ def http_app(
     catalog: Catalog,
     *,
     config: object = None,
+    identify: Identify | None = None,
     profile: str | None = None,
     allowed_hosts: Sequence[str] = LOOPBACK_HOSTS,
     keys: tuple[bytes, ...] = (),
@@ -37,14 +40,17 @@ def http_app(
 ) -> Starlette:
     """Return an ASGI app that serves the catalog's tools: over MCP at `/mcp`, as plain HTTP below `/v1`.
 
-    Callers are let in as `catalog.identity` says, which `identity:` of a config sets. Without it everybody who reaches
-    the app may use the profiles' tools: put it behind something that knows its callers.
+    Callers are let in as `identify` says, or `catalog.identity`, which `identity:` of a config sets. Without either
+    everybody who reaches the app may use the tools of every profile.
     The app's lifespan starts and closes the catalog; an app that mounts it must run that lifespan
-    (`app.router.lifespan_context`).
+    (`app.router.lifespan_context`), and is told so at the first request where it does not.
 
     Args:
         catalog: the tools.
         config: makes the context of each request: a loaded config, or a callable that takes the `Principal`.
+        identify: tells who sends a request, sync or async, from the request: `Identified(user=…, space=…, roles=…,
+            profiles=…)`, a mapping of these, or `None` for nobody, who is refused. So is a request about which it
+            raises; the `HTTPException` of Starlette and FastAPI is passed on.
         profile: the profile behind `/mcp`; by default `default`, or the first declared. A catalog without profiles
             serves all groups there.
         allowed_hosts: names, without port, by which clients reach the server.
@@ -53,10 +59,12 @@ def http_app(
         grace_s: how long running calls may go on when the app is shut down.
 
     Raises:
-        DefinitionError: there is no such profile, or a key is too short.
+        DefinitionError: there is no such profile, or a key is too short; both `identify` and `identity:`.
     """
     choose_profile(catalog.registry.profiles, profile)
-    authenticator = Authenticator(catalog, profile=profile)
+    if identify is not None and catalog.identity is not None:
+        raise DefinitionError("identify= and the config's `identity:` both say who callers are. Keep one of them.")
+    authenticator = Authenticator(catalog, profile=profile, identify=identify)
     event_hub, host_guard = EventHub(), HostGuard(allowed_hosts)
     gateway = replace(gateway_of(catalog, config), event_hub=event_hub)
     sealing = sealing_with(keys, audience=catalog.name)
@@ -68,13 +76,23 @@ def http_app(
     return App(catalog, endpoint, api, health, grace_s=grace_s)
 
 
+class LifespanError(PegboardError):
+    """A request came before the app's lifespan was run, so that nothing is started that could answer it."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The lifespan of this app was not run: an app that mounts `tools = http_app(…)` must enter it in its own "
+            "lifespan, `async with tools.router.lifespan_context(tools): yield`."
+        )
+
+
 class App(Starlette):
     """The app. Requests for `/mcp` pass by Starlette's middleware and routes, which cost as much as a call."""
 
     def __init__(self, catalog: Catalog, endpoint: Endpoint, api: Routes, health: Health, *, grace_s: float) -> None:
         super().__init__(routes=[*endpoint.routes, *health.routes, *api.all()], lifespan=self._serving)
         self._catalog, self._endpoint, self._api, self._health = catalog, endpoint, api, health
-        self._grace_s = grace_s
+        self._grace_s, self._was_started = grace_s, False
         self.state.end_streams = self._end_streams
 
     @asynccontextmanager
@@ -84,6 +102,7 @@ class App(Starlette):
         end_counting = self._health.begin()
         try:
             async with self._endpoint.running():
+                self._was_started = True
                 yield
         finally:
             await self._catalog.close(grace_s=self._grace_s)
@@ -94,6 +113,8 @@ class App(Starlette):
         self._endpoint.end_streams()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not self._was_started and scope["type"] != "lifespan":
+            raise LifespanError
         # Where it is mounted below another path, the routes find their way.
         if scope["type"] == "http" and scope["path"] == "/mcp" and not scope.get("root_path"):
             scope["path_params"] = {}

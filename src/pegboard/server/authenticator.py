@@ -16,6 +16,7 @@ from pegboard.model.bounds import CREDENTIAL_CHARS
 from pegboard.model.profile import Profile
 from pegboard.server.challenges import Challenges
 from pegboard.server.host_guard import LOOPBACK_HOSTS, HostGuard, Refusal
+from pegboard.server.identify import Identified, Identify, identified
 from pegboard.server.principal import DEFAULT_PROFILE, Identity, Principal, choose_profile
 
 if TYPE_CHECKING:
@@ -58,16 +59,20 @@ class Authenticator:
     Args:
         catalog: whose identity rules count.
         profile: the profile behind an address that names none; by default `default`, or the first.
+        identify: the host's own word on who sends a request; then no identity rules count.
     """
 
-    def __init__(self, catalog: Catalog, *, profile: str | None = None) -> None:
-        self._registry, self._profile = catalog.registry, profile
+    def __init__(self, catalog: Catalog, *, profile: str | None = None, identify: Identify | None = None) -> None:
+        self._registry, self._profile, self._identify = catalog.registry, profile, identify
         self._principals: dict[str | None, Principal] = {}
         self._rules: IdentityRules | None = None
         self._local = HostGuard(LOOPBACK_HOSTS)
 
     async def identify(self, scope: Scope) -> Authenticated | Refusal:
         """Tell who sends a request, by its ASGI scope, and take the credential out of that."""
+        if self._identify is not None:
+            caller = await identified(self._identify, scope)
+            return caller if isinstance(caller, Refusal) else self._known_to_host(caller)
         rules = self._registry.declarations.identity
         if rules is None:
             return _ANYBODY
@@ -86,7 +91,7 @@ class Authenticator:
         A profile that the caller does not have is not found, like one that does not exist.
         """
         declared = self._registry.declarations
-        if declared.identity is None:
+        if declared.identity is None and self._identify is None:
             return self._anonymous_principal(named, declared.profiles)
         caller = await self.identify(scope)
         if isinstance(caller, Refusal):
@@ -138,12 +143,23 @@ class Authenticator:
         return _NOT_HERE if grant is None else self._granted(grant)
 
     def _granted(self, grant: Grant) -> Authenticated | Refusal:
-        profiles = self._registry.profiles
-        if not profiles.keys() >= set(grant.profiles) or (profiles and not grant.profiles):
+        if not self._are_declared(grant.profiles):
             log.warning("credential_refused: a rule gives a profile that does not exist, or none")
             return _NOT_HERE
         who = Identity(credential=grant.owner, user=grant.user, space=grant.space, roles=grant.roles)
         return Authenticated(identity=who, profiles=grant.profiles or None)
+
+    def _known_to_host(self, caller: Identified) -> Authenticated | Refusal:
+        if not self._are_declared(caller.profiles):
+            log.warning("identify gave %r the profiles %s: one does not exist, or none", caller.user, caller.profiles)
+            return _NOT_HERE
+        who = Identity(credential=caller.owner, user=caller.user, space=caller.space, roles=caller.roles)
+        return Authenticated(identity=who, profiles=caller.profiles or None)
+
+    def _are_declared(self, profiles: tuple[str, ...]) -> bool:
+        """Tell whether these can be looked through: all of them exist, and where there are any, one is named."""
+        declared = self._registry.profiles
+        return declared.keys() >= set(profiles) and bool(profiles or not declared)
 
     # -- through which profile
 

@@ -1,0 +1,114 @@
+"""Identify: a host that knows its callers itself says of each request who sends it, and what they may look through."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from pegboard.core.digests import digest
+from pegboard.core.names import nearest
+from pegboard.model.bounds import IDENTIFY_S
+from pegboard.model.error import DefinitionError
+from pegboard.model.json_types import is_awaitable
+from pegboard.server.host_guard import Refusal
+
+log = logging.getLogger("pegboard.serve")
+_NOBODY = Refusal(
+    status=401,
+    text="It is not known who sends this request. Log in first.",
+    headers=((b"www-authenticate", b"Bearer"),),
+)
+_NOT_NOW = Refusal(
+    status=503, text="It cannot be told who sends this request. Try again later.", headers=((b"retry-after", b"5"),)
+)
+_REFUSING = frozenset((401, 403, 429, 503))
+_CREDENTIALS = frozenset((b"authorization", b"cookie", b"proxy-authorization"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Identified:
+    """Who sends a request, as the host's own login says: a user, and what they may do here.
+
+    `profiles` are those that the caller may look through, the first where a request names none; of a catalog without
+    profiles everything is shown. `roles=("operator",)` lets a caller ask why a tool is hidden.
+    """
+
+    user: str
+    space: str | None = None
+    roles: tuple[str, ...] = ()
+    profiles: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, source: object) -> Identified:
+        """Read what a host gave: this very type, or a mapping with its fields.
+
+        Raises:
+            DefinitionError: it is neither, has an unknown field, or a field of another type.
+        """
+        if isinstance(source, Identified):
+            fields: Mapping[str, Any] = {name: getattr(source, name) for name in cls.__slots__}
+        elif isinstance(source, Mapping):
+            fields = cast("Mapping[str, Any]", source)
+        else:
+            raise DefinitionError(f"identify gave a {type(source).__name__}; give Identified(…), a mapping, or None.")
+        for word in fields:
+            if word not in cls.__slots__:
+                raise DefinitionError(f"Unknown field {word!r}.{nearest(str(word), cls.__slots__, label='Fields')}")
+        user, space = fields.get("user"), fields.get("space")
+        if not isinstance(user, str) or not user:
+            raise DefinitionError(f"user={user!r}: identify must say who it is, or give None.")
+        if not isinstance(space, str | None):
+            raise DefinitionError(f"space={space!r} must be text or None.")
+        roles, profiles = _names("roles", fields.get("roles")), _names("profiles", fields.get("profiles"))
+        return cls(user=user, space=space, roles=roles, profiles=profiles)
+
+    @property
+    def owner(self) -> str:
+        """What the caller's sessions, cursors and sealed states belong to: the same for the same person and space."""
+        return f"host:{digest([self.user, self.space])}"
+
+
+Answer = Identified | Mapping[str, Any] | None
+Identify = Callable[[Request], Answer | Awaitable[Answer]]
+"""Tells who sends a request, by its headers, cookies, `scope` and `state`; its body is not there to be read."""
+
+
+async def identified(identify: Identify, scope: Any) -> Identified | Refusal:
+    """Return whom a host names as the sender, and take the credentials out of the request.
+
+    `None` is nobody, and refused; so is a request about which the host raises. Nobody becomes anonymous by an error.
+    """
+    try:
+        async with asyncio.timeout(IDENTIFY_S):
+            answer = identify(Request(scope))
+            said = await answer if is_awaitable(answer) else answer
+        caller = None if said is None else Identified.of(said)
+    except HTTPException as error:
+        # As a framework's own login refuses; what else it would send is no answer to a client of ours.
+        if error.status_code not in _REFUSING:
+            log.warning("identify refused a request with status %s; it is answered 403.", error.status_code)
+        status = error.status_code if error.status_code in _REFUSING else 403
+        headers = tuple((name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items())
+        return Refusal(status=status, text=str(error.detail), headers=headers)
+    except Exception:
+        # Boundary: foreign code. A login that fails lets nobody in.
+        log.exception("identify failed; the request is refused.")
+        return _NOT_NOW
+    # Nothing behind this point ever sees a credential, so nothing can pass it on or write it down.
+    scope["headers"] = [header for header in scope["headers"] if header[0] not in _CREDENTIALS]
+    return _NOBODY if caller is None else caller
+
+
+def _names(field: str, value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    names = (value,) if isinstance(value, str) else tuple(cast("Iterable[object]", value))
+    if not all(isinstance(name, str) and name for name in names):
+        raise DefinitionError(f"{field}={value!r} must be names.")
+    return cast("tuple[str, ...]", names)
