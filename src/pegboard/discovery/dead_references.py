@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from pegboard.authoring.option_table import as_names
 from pegboard.core.names import nearest_one
@@ -57,8 +57,9 @@ class KnownNames:
             bare.add(entry.wire_name)
             tools[spec.namespace] = (*tools.get(spec.namespace, ()), spec.name)
             former |= dict.fromkeys(spec.renamed_from, entry.wire_name)
-            if isinstance(spec.full_names, str | list | tuple):
-                names.update(as_names(cast("str | list[str]", spec.full_names)))
+            full_names: Any = spec.full_names
+            if isinstance(full_names, str | list | tuple):
+                names.update(as_names(cast("str | list[str]", full_names)))
         return cls(names=frozenset(names), former=former, namespaces=tools, bare=frozenset(bare), catalog=catalog)
 
 
