@@ -24,7 +24,7 @@ OF_EXTRAS: dict[str, set[str]] = {
         "sources/builtin/postgres_connection.py",
         "sources/builtin/postgres_statement.py",
     },
-    "redis": {"limits/redis_store.py"},
+    "redis": {"limits/redis_store.py", "consent/redis_store.py"},
     "tools": {
         "sources/builtin/sqlalchemy_engine.py",
         "sources/builtin/page_text.py",

@@ -167,6 +167,7 @@ LAZY = {
     "pegboard.auth.verifier": "jwt and apsw",
     "pegboard.config": "ruamel.yaml",
     "pegboard.config.yaml.plain_reader": "PyYAML",
+    "pegboard.consent.redis_store": "redis",
     "pegboard.discovery.search.index": "numpy",
     "pegboard.limits.redis_store": "limits",
     "pegboard.server.app": "starlette and mcp",

@@ -26,7 +26,7 @@ from pegboard.core.declarations import Declarations, Mirror
 from pegboard.core.executor import Executor
 from pegboard.core.judge import Selection
 from pegboard.core.names import nearest
-from pegboard.core.ports import LimitStore, Source
+from pegboard.core.ports import LimitStore, Source, UsedAnswers
 from pegboard.core.registry import Registry
 from pegboard.core.snapshot import Snapshot
 from pegboard.core.unmatched_globs import unmatched
@@ -57,6 +57,8 @@ class Catalog:
         bounds: the limits of this process; `DEFAULT_BOUNDS` by default.
         context_type: your own subclass of ToolContext, whose methods and properties serve as predicates.
         limit_store: where rate limits are counted; in memory by default.
+        consent_store: where the workers of a server remember which answers of people were used; without one each
+            answer is taken by the worker that asked alone.
         clock: a monotonic clock in seconds, for tests.
     """
 
@@ -67,10 +69,12 @@ class Catalog:
         bounds: Bounds | None = None,
         context_type: type[ToolContext] = ToolContext,
         limit_store: LimitStore | None = None,
+        consent_store: UsedAnswers | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         declared = Declarations(name=name, bounds=bounds or DEFAULT_BOUNDS)
         self.runtime = assemble(declared, context_type=context_type, limit_store=limit_store, clock=clock)
+        self.guards.used_answers = consent_store
         self._default_loaders: list[Callable[[Catalog], object]] = []
 
     # ------------------------------------------------------------ parts

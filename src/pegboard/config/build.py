@@ -23,17 +23,21 @@ from pegboard.config.python_modules import (
     registrations_of,
 )
 from pegboard.config.yaml.problems import Report
+from pegboard.consent.sqlite_store import SqliteAnswerStore
 from pegboard.core.availability import compile_availability
 from pegboard.core.names import fold
-from pegboard.core.ports import LimitStore
+from pegboard.core.ports import LimitStore, UsedAnswers
 from pegboard.lazy import LazyModule
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError
 from pegboard.model.hook import Hook
+from pegboard.model.secret import Secret
 
 if TYPE_CHECKING:
+    from pegboard.consent import redis_store as redis_answers
     from pegboard.limits import redis_store
 else:
+    redis_answers = LazyModule("pegboard.consent.redis_store")
     redis_store = LazyModule("pegboard.limits.redis_store")
 
 
@@ -68,7 +72,8 @@ def load_catalog(
 
 def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
     limits = _limit_store(config, report)
-    catalog = Catalog(config.name, bounds=config.bounds, clock=clock, limit_store=limits)
+    answers = _consent_store(config, report)
+    catalog = Catalog(config.name, bounds=config.bounds, clock=clock, limit_store=limits, consent_store=answers)
     catalog.add_secrets(*config.secrets.values())
     catalog.registry.change(default_limit=config.default_limit)
     with importing(config.path.absolute().parent) as collected:
@@ -97,6 +102,27 @@ def _limit_store(config: Config, report: Report) -> LimitStore | None:
             report.add(declared.at.problem(message))
         except DefinitionError as error:
             report.add(declared.at.problem(str(error)))
+    return None
+
+
+def _consent_store(config: Config, report: Report) -> UsedAnswers | None:
+    declared = config.consent_store
+    if declared is None:
+        return None
+    uri = declared.value.reveal() if isinstance(declared.value, Secret) else declared.value
+    scheme, _, rest = uri.partition(":")
+    try:
+        if scheme == "sqlite" and rest:
+            return SqliteAnswerStore(config.path.absolute().parent / rest.removeprefix("//"))
+        if scheme in ("redis", "rediss", "redis+unix", "valkey", "valkeys", "valkey+unix"):
+            return redis_answers.RedisAnswerStore(declared.value, key_prefix=f"pegboard:{config.name}")
+        why = "is not supported by this version of Pegboard yet" if scheme.startswith("postgres") else "is unknown"
+        report.add(declared.at.problem(f"a store of the kind {scheme!r} {why}; write sqlite:FILE or redis://HOST:PORT"))
+    except ImportError as error:
+        message = f"needs the package {error.name!r}, which is not installed; install `pegboard[redis]`"
+        report.add(declared.at.problem(message))
+    except DefinitionError as error:
+        report.add(declared.at.problem(str(error)))
     return None
 
 

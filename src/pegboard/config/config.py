@@ -67,6 +67,7 @@ class Config:
     bounds: Bounds = DEFAULT_BOUNDS
     default_limit: RateLimit | None = None
     limit_store: Declared[str | Secret] | None = None
+    consent_store: Declared[str | Secret] | None = None
     identity: Declared[IdentityForm] | None = None
     warnings: tuple[Problem, ...] = ()
     open_files: tuple[Problem, ...] = ()

@@ -300,6 +300,9 @@ class _Load:
             bounds=Bounds(**limits),
             default_limit=None if main.rate_limits is None else rate_limit(main.rate_limits.default),
             limit_store=None if store is None or at is None else Declared(value=store, at=at / "rate_limits" / "store"),
+            consent_store=None
+            if main.consents is None or at is None
+            else Declared(value=main.consents.store, at=at / "consents" / "store"),
             identity=None if main.identity is None or at is None else Declared(value=main.identity, at=at / "identity"),
             warnings=tuple(self.warnings),
             open_files=tuple(self.open_files),

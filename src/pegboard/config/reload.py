@@ -134,6 +134,10 @@ class Reloader:
         guards = catalog.guards
         if _uri(config) != _uri(self.config):
             guards.use_limits(made.guards.limits if config.limit_store is not None else None)
+        if _store_of_answers(config) != _store_of_answers(self.config):
+            # States that wait for an answer are bound to how they are used up.
+            log.warning("consents.store has changed: it counts from the next start on.")
+            config = replace(config, consent_store=self.config.consent_store)
         self.config, self.problems = config, ()
         self._on_reload(config)
         _carry_on(made, catalog)
@@ -207,6 +211,10 @@ def _mark(path: Path) -> Mark:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+
+
+def _store_of_answers(config: Config) -> object:
+    return None if config.consent_store is None else config.consent_store.value
 
 
 def _uri(config: Config) -> object:

@@ -84,6 +84,18 @@ class ConsentInbox(Protocol):
         ...
 
 
+class UsedAnswers(Protocol):
+    """Remembers which answers of people were used, for all workers that share it; each is good once."""
+
+    async def use_up(self, mark: str, *, keep_s: float) -> bool:
+        """Use up an answer by its mark, in one atomic step; `False` when it was used before, within `keep_s`.
+
+        Raises:
+            OSError: the store does not answer; then nobody knows, and the answer is not taken.
+        """
+        ...
+
+
 class AuditLog(Protocol):
     """Whether calls can be recorded now; the audit itself observes calls as `core.call.finished.CallObserver`."""
 

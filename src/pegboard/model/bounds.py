@@ -242,6 +242,9 @@ LIMIT_STORE_SILENCE_S = 0.03  # of the store; with what else a decision takes, t
 LIMIT_STORE_QUESTIONS = 4  # asked at once
 LIMIT_STORE_SOCKET_S = 1.0  # for connecting, and for one answer
 
+# -- consent: the shared store
+CONSENT_STORE_BUSY_S = 2.0  # that an answer waits for the store, before it is not taken
+
 # -- telemetry
 COUNTED_TOOLS = 5_000  # each with metrics of its own
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -25,6 +26,8 @@ from pegboard.server.listener import listen
 from pegboard.server.mcp.endpoint import Endpoint
 from pegboard.server.mcp.request_states import sealing_with
 from pegboard.server.principal import choose_profile
+
+log = logging.getLogger("pegboard.serve")
 
 
 def http_app(
@@ -68,6 +71,11 @@ def http_app(
     event_hub, host_guard = EventHub(), HostGuard(allowed_hosts)
     gateway = replace(gateway_of(catalog, config), event_hub=event_hub)
     sealing = sealing_with(keys, audience=catalog.name)
+    if keys and catalog.guards.used_answers is None:
+        log.warning(
+            "No store of consents: each answer of a person is taken by the worker that asked alone. Serve with one "
+            "worker, or set `consents: {store: …}`."
+        )
     endpoint: Endpoint = Endpoint(gateway, host_guard, authenticator=authenticator, sealing=sealing)
     api: Routes = Routes(Api(gateway, host_guard, authenticator, event_hub, sealing))
     health = Health(

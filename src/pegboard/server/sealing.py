@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -49,6 +50,16 @@ class Sealing:
     def __init__(self, codec: Codec, *, audience: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.codec, self.audience, self._clock = codec, audience, clock
         self._used: OrderedDict[str, float] = OrderedDict()
+        self._worker = (0, "")
+
+    @property
+    def worker(self) -> str:
+        """A name of this server in this process; another worker with the same keys has another."""
+        pid = os.getpid()
+        # A server may be made before its process forks.
+        if self._worker[0] != pid:
+            self._worker = (pid, os.urandom(8).hex())
+        return self._worker[1]
 
     def page(self, *bound_to: object, size: int, length: int, cursor: str | None) -> Page:
         """Return one page of a list of `length` items.
@@ -73,13 +84,14 @@ class Sealing:
         return int(place)
 
     def use_up(self, once: str) -> bool:
-        """Use up a mark that was sealed for one use; `False` when it was used before."""
+        """Use up a mark that was sealed for one use; `False` when it was used before, or too many are remembered.
+
+        One that is still good must never be forgotten for the sake of another: it could be used again.
+        """
         now = self._clock()
-        while self._used and (
-            len(self._used) >= USED_STATES or next(iter(self._used.values())) < now - REQUEST_STATE_S
-        ):
+        while self._used and next(iter(self._used.values())) < now - REQUEST_STATE_S:
             self._used.popitem(last=False)
-        if once in self._used:
+        if once in self._used or len(self._used) >= USED_STATES:
             return False
         self._used[once] = now
         return True

@@ -61,6 +61,16 @@ class RateLimits(Form):
     )
 
 
+class ConsentsForm(Form):
+    """What is remembered of people's answers."""
+
+    store: ConcealedText = Field(
+        description="Where the workers of a server remember which answers were used, so that each is used once: "
+        "sqlite:FILE for those of one machine, redis://HOST:PORT between machines. Without it an answer is taken by "
+        "the worker that asked alone.",
+    )
+
+
 def _limits() -> type[Form]:
     """Return a form with one key for each bound of core, of the type that the bound has."""
     defaults = Bounds()
@@ -163,4 +173,5 @@ class MainFile(Fragment):
     )
     limits: Maybe[LimitsForm] = Field(None, description="Limits of this process.")
     rate_limits: Maybe[RateLimits] = Field(None, description="Limits on calls.")
+    consents: Maybe[ConsentsForm] = Field(None, description="People's answers to what tools ask.")
     identity: Maybe[IdentityForm] = Field(None, description="Who may come in over HTTP, and as whom.")

@@ -17,7 +17,7 @@ from pegboard.core.call.limit_keys import FloodGuard, Hits
 from pegboard.core.call.listeners import DELIVERED, Delivered, Listeners
 from pegboard.core.call.workers import WorkerPool
 from pegboard.core.hooks import NO_HOOKS, ToolHooks
-from pegboard.core.ports import AuditLog, ConsentInbox, LimitStore, LocalLimitStore
+from pegboard.core.ports import AuditLog, ConsentInbox, LimitStore, LocalLimitStore, UsedAnswers
 from pegboard.core.redaction import Redactor
 from pegboard.core.registry import Registry
 from pegboard.core.snapshot import Plan
@@ -62,6 +62,7 @@ class Guards:
     limits: LimitStore
     clock: Callable[[], float] = time.monotonic
     inbox: ConsentInbox | None = None
+    used_answers: UsedAnswers | None = None
     tasks: TaskEngine | None = None
     audit: AuditLog | None = None
     audit_required: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -14,6 +15,7 @@ from mcp.server.request_state import (
     RequestStateSecurity,
 )
 
+from pegboard.core.ports import UsedAnswers
 from pegboard.model.bounds import REQUEST_STATE_S, SEALING_KEY_BYTES
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON
@@ -24,6 +26,9 @@ from pegboard.server.principal import Principal
 from pegboard.server.sealing import Codec, Sealing
 
 Ctx = ServerRequestContext[Any, Any]
+log = logging.getLogger("pegboard.serve")
+INTERNAL_ERROR = -32603
+_UNKNOWN = "The answer was not taken: the store of consents does not answer. Nothing was run; call again without it."
 
 
 class StateCodec(AESGCMRequestStateCodec):
@@ -74,6 +79,8 @@ class RequestStates:
         sealing: the keys.
         principal_of: tells who sent a request.
         request_of: stands for the HTTP request of a principal, for calls that do not come through the SDK.
+        used: where the workers of this server remember which states were used. Without it a state is good in the
+            worker that made it alone, whoever has the keys.
     """
 
     def __init__(
@@ -81,12 +88,14 @@ class RequestStates:
         sealing: Sealing,
         principal_of: Callable[[Ctx], Principal],
         request_of: Callable[[Principal], object],
+        used: UsedAnswers | None = None,
     ) -> None:
         security = RequestStateSecurity(
             codec=_SdkCodec(sealing.codec), ttl=REQUEST_STATE_S, bind_principal=lambda ctx: principal_of(ctx).owner
         )
-        self.boundary = RequestStateBoundary(security, default_audience=sealing.audience)
-        self._sealing, self._request_of = sealing, request_of
+        audience = sealing.audience if used is not None else f"{sealing.audience}|{sealing.worker}"
+        self.boundary = RequestStateBoundary(security, default_audience=audience)
+        self._sealing, self._request_of, self._used = sealing, request_of, used
 
     async def seal(self, result: JSON, params: Mapping[str, Any], principal: Principal) -> JSON:
         """Return a result that asks for input with its state sealed, for a call that did not come through the SDK."""
@@ -104,11 +113,19 @@ class RequestStates:
 
         return cast("JSON", await self.boundary(ctx, answer))
 
-    def spend(self, state: str) -> None:
-        """Use up an opened state.
+    async def spend(self, state: str) -> None:
+        """Use up an opened state, here and in all workers that share it.
 
         Raises:
-            RpcError: it was used before.
+            RpcError: it was used before; nobody can tell.
         """
-        if not self._sealing.use_up(once_of(state)):
+        once = once_of(state)
+        is_unused = self._sealing.use_up(once)
+        if is_unused and self._used is not None:
+            try:
+                is_unused = await self._used.use_up(f"{self._sealing.audience}:{once}", keep_s=REQUEST_STATE_S)
+            except OSError as error:
+                log.warning("An answer was not taken: whether it was used before cannot be told (%s).", error)
+                raise RpcError(INTERNAL_ERROR, _UNKNOWN) from error
+        if not is_unused:
             raise RpcError(INVALID_PARAMS, "Invalid or expired requestState", {"reason": "invalid_request_state"})

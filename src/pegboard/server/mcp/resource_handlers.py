@@ -79,7 +79,7 @@ class ResourceHandlers:
     async def read(self, ctx: Ctx, params: types.ReadResourceRequestParams) -> JSON:
         uri = str(params.uri)
         absent = RpcError(INVALID_PARAMS, f"No resource {uri!r} is available to this caller.", {"uri": uri})
-        channel = self._channel(ctx, params)
+        channel = await self._channel(ctx, params)
         view = self._view(ctx, channel)
         match = await self._resources.find_resource(uri, view)
         if match is None:
@@ -93,7 +93,7 @@ class ResourceHandlers:
 
     async def get_prompt(self, ctx: Ctx, params: types.GetPromptRequestParams) -> JSON:
         absent = RpcError(INVALID_PARAMS, f"No prompt {params.name!r} is available to this caller.")
-        key, channel = f"prompt.{params.name}", self._channel(ctx, params)
+        key, channel = f"prompt.{params.name}", await self._channel(ctx, params)
         result = await self._run(self._view(ctx, channel), key, dict(params.arguments or {}), channel, absent)
         if not isinstance(result, ToolResult):
             return result

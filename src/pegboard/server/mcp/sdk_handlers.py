@@ -52,14 +52,14 @@ class ToolHandlers:
         return complete(ctx, page)
 
     async def call_tool(self, ctx: Ctx, params: types.CallToolRequestParams) -> JSON:
-        channel = self.channel(ctx, params)
+        channel = await self.channel(ctx, params)
         principal, arguments = self._principals.of(ctx), params.arguments or {}
         result = await isolated(
             self._gateway.call(principal, params.name, arguments, channel, is_earlier=is_earlier(ctx))
         )
         return complete(ctx, result)
 
-    def channel(self, ctx: Ctx, params: Asking) -> ClientChannel:
+    async def channel(self, ctx: Ctx, params: Asking) -> ClientChannel:
         """Return the way back to the client that sent a request."""
         declared = ctx.session.client_capabilities
         capabilities: JSON = {} if declared is None else wire(declared)
@@ -68,7 +68,7 @@ class ToolHandlers:
             asking.hold(ctx, self._sessions.level(ctx) or "debug")
             return asking
         if params.request_state is not None:
-            self._states.spend(params.request_state)
+            await self._states.spend(params.request_state)
         responses: Mapping[str, Any] = params.input_responses or {}
         channel = SdkInputRequiredChannel(
             capabilities, responses={key: wire(value) for key, value in responses.items()}, state=params.request_state

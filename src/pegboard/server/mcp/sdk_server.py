@@ -55,7 +55,8 @@ class SdkServer:
     def __init__(self, gateway: Gateway, lists: Lists, sealing: Sealing, *, only: Principal | None = None) -> None:
         principals = Principals(only)
         sessions = Sessions(principals.of)
-        states = RequestStates(sealing, principals.of, principals.request_of)
+        used = gateway.catalog.guards.used_answers
+        states = RequestStates(sealing, principals.of, principals.request_of, used)
         tools = ToolHandlers(gateway, lists, sealing, states=states, sessions=sessions, principals=principals)
         self._gateway, self.seal = gateway, states.seal
         self._changes = ListChanges(gateway, sessions, principals.of)

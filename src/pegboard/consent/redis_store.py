@@ -1,0 +1,52 @@
+"""Redis store: used answers on a Redis or Valkey that several machines share. Needs `pegboard[redis]`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from pegboard.model.bounds import CONSENT_STORE_BUSY_S
+from pegboard.model.error import DefinitionError
+from pegboard.model.secret import Secret
+
+
+class RedisAnswerStore:
+    """Uses up answers on Redis; fills `pegboard.core.ports.UsedAnswers`.
+
+    Each answer opens a connection of its own and closes it: people answer rarely. A store that loses what it was told
+    (evicted keys, a replica that takes over too early) would take an answer twice.
+
+    Args:
+        uri: as `rate_limits.store` has it.
+        key_prefix: stands before every key; what shares its answers has the same one.
+
+    Raises:
+        DefinitionError: the URI cannot be used.
+    """
+
+    def __init__(self, uri: str | Secret, *, key_prefix: str = "pegboard") -> None:
+        text = uri.reveal() if isinstance(uri, Secret) else uri
+        self._uri = text.replace("valkey", "redis", 1) if text.startswith("valkey") else text
+        self._prefix = key_prefix
+        try:
+            self._client()
+        except (ValueError, TypeError) as error:
+            raise DefinitionError(f"the URI of the store cannot be used: {type(error).__name__}") from None
+
+    def _client(self) -> Any:
+        patience = {"socket_timeout": CONSENT_STORE_BUSY_S, "socket_connect_timeout": CONSENT_STORE_BUSY_S}
+        return Redis.from_url(self._uri, **patience)  # pyright: ignore[reportUnknownMemberType] - redis types it so
+
+    async def use_up(self, mark: str, *, keep_s: float) -> bool:
+        """Use up an answer; see `ports.UsedAnswers`.
+
+        Raises:
+            ConnectionError: the store is away or silent.
+        """
+        try:
+            async with self._client() as client:
+                return bool(await client.set(f"{self._prefix}:answer:{mark}", b"1", nx=True, px=round(keep_s * 1000)))
+        except (RedisError, OSError) as error:
+            raise ConnectionError(f"the store of consents did not answer: {type(error).__name__}") from error
