@@ -1,5 +1,6 @@
 """Consent and questions: the person at the client is asked in either era; one yes serves one call (MCPS-08)."""
 
+import asyncio
 from typing import Any
 
 import httpx2
@@ -7,7 +8,7 @@ import mcp_types as types
 import pytest
 from mcp import Client
 
-from pegboard import CallContext, Catalog, Profile, http_app
+from pegboard import CallContext, CallError, Catalog, Profile, http_app
 from tests.server.doors import FORM, answer_of, call, inside, post, served, workshop
 
 ERAS = ("2026-07-28", "legacy")
@@ -220,3 +221,142 @@ async def test_what_such_a_call_calls_is_charged_each_time() -> None:
     async with inside(http_app(catalog)) as client:
         await rounds(client, "wall")
     assert runs == ["ok", "rate_limited", "wall red"]
+
+
+# ---------------------------------------------------------------- the yes to one call serves no other
+
+
+def shop(buys: Any) -> tuple[Catalog, list[str]]:
+    """Return a catalog whose tool `shop` calls `pay`, which needs a yes, as `buys` says; and what was paid."""
+    catalog, paid = Catalog(), list[str]()
+
+    @catalog.tool(groups="core", consent="always")
+    async def pay(to: str) -> str:
+        """Pay somebody."""
+        paid.append(to)
+        return "paid"
+
+    @catalog.tool(name="shop", groups="core")
+    async def shop_tool(ctx: CallContext) -> str:
+        """Buy something."""
+
+        async def pay_to(to: str) -> None:
+            await catalog.view(ctx.plain()).call("pay", {"to": to}, raise_errors=True)
+
+        await buys(ctx, pay_to)
+        return "bought"
+
+    catalog.profile(Profile(name="chat", include=("core",)))
+    return catalog, paid
+
+
+async def shopping(client: httpx2.AsyncClient, answers: list[Any]) -> list[list[str]]:
+    """Call `shop` and answer every question with yes; return what was asked in each round."""
+    asked: list[list[str]] = []
+    params: dict[str, Any] = {"name": "shop", "arguments": {}}
+    for answer in answers:
+        result = answer_of(await post(client, "tools/call", params, meta=CAN_ASK))["result"]
+        if "inputRequests" not in result:
+            break
+        questions = result["inputRequests"]
+        asked.append([question["params"]["message"] for question in questions.values()])
+        said = {key: {"action": answer, "content": {} if key in YES else {"name": "x"}} for key in questions}
+        params = {"name": "shop", "arguments": {}, "inputResponses": said, "requestState": result["requestState"]}
+    return asked
+
+
+def to_whom(asked: list[list[str]]) -> list[str]:
+    """Return whom each question for a yes is about; `?` for the tool's own."""
+    return [message.partition('"to": "')[2].rstrip('"}') or "?" for [message] in asked]
+
+
+async def test_the_yes_of_a_round_serves_no_other_call_of_a_later_round() -> None:
+    rounds: list[int] = []
+
+    async def buys(ctx: CallContext, pay_to: Any) -> None:
+        rounds.append(1)
+        await pay_to("bob" if len(rounds) < 3 else "eve")
+        await ctx.ask("More?", schema=FORM)
+
+    catalog, paid = shop(buys)
+    async with inside(http_app(catalog)) as client:
+        asked = await shopping(client, ["accept"] * 3)
+    # Bob was agreed to; Eve, whom the third round would pay, is asked about for herself.
+    assert (to_whom(asked), paid) == (["bob", "?", "eve"], ["bob"])
+
+
+async def test_a_yes_pays_once_in_one_round_and_in_all_of_them() -> None:
+    async def buys(ctx: CallContext, pay_to: Any) -> None:
+        await pay_to("bob")
+        await pay_to("bob")
+
+    async def at_once(ctx: CallContext, pay_to: Any) -> None:
+        for ended in await asyncio.gather(pay_to("bob"), pay_to("bob"), return_exceptions=True):
+            if ended is not None:
+                raise ended
+
+    async def asks_later(ctx: CallContext, pay_to: Any) -> None:
+        await pay_to("bob")
+        await ctx.ask("More?", schema=FORM)
+
+    for way in (buys, at_once, asks_later):
+        catalog, paid = shop(way)
+        async with inside(http_app(catalog)) as client:
+            asked = await shopping(client, ["accept", "cancel"])
+        assert (to_whom(asked)[0], paid) == ("bob", ["bob"]), way
+
+
+async def test_a_call_that_was_agreed_to_and_asks_in_the_middle_is_agreed_to_still() -> None:
+    catalog, ran = Catalog(), list[str]()
+
+    @catalog.tool(groups="core", consent="always")
+    async def shop(ctx: CallContext) -> str:
+        """Ask, then buy."""
+        for number in range(2):
+            await ctx.ask(f"Question {number}?", schema=FORM)
+        ran.append("bought")
+        return "bought"
+
+    catalog.profile(Profile(name="chat", include=("core",)))
+    async with inside(http_app(catalog)) as client:
+        asked = await shopping(client, ["accept"] * 4)
+    assert (len(asked), ran) == (3, ["bought"])
+
+
+async def test_two_calls_that_each_need_a_yes_are_agreed_to_one_inside_the_other() -> None:
+    catalog, paid = Catalog(), list[str]()
+
+    @catalog.tool(groups="core", consent="always")
+    async def pay(to: str) -> str:
+        """Pay somebody."""
+        paid.append(to)
+        return "paid"
+
+    @catalog.tool(groups="core", consent="always")
+    async def shop(ctx: CallContext) -> str:
+        """Buy."""
+        await catalog.view(ctx.plain()).call("pay", {"to": "bob"}, raise_errors=True)
+        return "bought"
+
+    catalog.profile(Profile(name="chat", include=("core",)))
+    async with inside(http_app(catalog)) as client:
+        asked = await shopping(client, ["accept"] * 3)
+        assert (to_whom(asked), paid) == (["?", "bob"], ["bob"])
+        # The yes to the outer call, which is still good, is none to the inner one.
+        asked = await shopping(client, ["accept", "decline", "accept"])
+    assert (to_whom(asked), paid) == (["?", "bob"], ["bob"])
+
+
+async def test_a_no_inside_of_a_call_is_not_asked_for_again_in_the_next_round() -> None:
+    async def asked_about(ctx: CallContext, pay_to: Any) -> None:
+        try:
+            await pay_to("bob")
+        except CallError as error:
+            if error.error.kind == "consent_required":
+                raise
+        await ctx.ask("More?", schema=FORM)
+
+    catalog, paid = shop(asked_about)
+    async with inside(http_app(catalog)) as client:
+        asked = await shopping(client, ["decline", "accept", "accept"])
+    assert (to_whom(asked), paid) == (["bob", "?"], [])

@@ -28,6 +28,7 @@ from pegboard.core.schema import copied
 from pegboard.core.stepping import InterruptedWaitError, Pending
 from pegboard.core.view import View
 from pegboard.model.bounds import SHUTDOWN_GRACE_S
+from pegboard.model.consent import ConsentRequest
 from pegboard.model.decision import Blocked, Decision
 from pegboard.model.error import AsyncPredicateError, CallError, ToolError
 from pegboard.model.result import TextContent, ToolResult, call_error
@@ -84,6 +85,8 @@ class Executor:
             result = _failed(call, error)
         finally:
             guards.in_flight.pop(call.call_id, None)
+        if call.asked is not None:
+            _spend(call, call.asked, result)
         if call.hooks.on_complete or call.hooks.on_error:
             await tell_hooks(call, result)
         delivered = _finish(call, result)
@@ -179,6 +182,13 @@ async def _guarded(call: Call) -> ToolResult:
     if call.warnings is not None:
         result = result._replace(meta={**result.meta, **call.warnings})
     return finished(call, result)
+
+
+def _spend(call: Call, asked: ConsentRequest, result: ToolResult) -> None:
+    """Tell a client that asks by calling again that its answer has been used; unless the call goes on that way."""
+    spent = getattr(call.view.ctx.request.client, "spent", None)
+    if spent is not None and (result.error is None or result.error.kind != "consent_required"):
+        spent(asked)
 
 
 def _failed(call: Call, error: BaseException) -> ToolResult:

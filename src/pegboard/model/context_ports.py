@@ -13,7 +13,8 @@ class ClientBridge(Protocol):
     """What the client at the other end of this call can do for us.
 
     One that asks by having the client call again also has `begins(tool, definition_hash)`, which is told of each call
-    before anybody is asked, and `has_paid(tool) -> bool`: whether limits were charged for it before its question.
+    before anybody is asked, and `has_paid(tool) -> bool`: whether limits were charged for it before its question. Its
+    `spent(request)` hears that a call which was answered has ended.
     """
 
     @property

@@ -66,6 +66,7 @@ async def ask_consent(call: Call, reason: str) -> ConsentRequest:
         arguments=call.args, reason=reason, user_id=ctx.user_id, space_id=ctx.space_id, session_id=ctx.session_id,
         agent=ctx.agent, call_id=call.call_id,
     )  # fmt: skip
+    call.asked = request
     answer = await _answer(call, request)
     call.consent = "nobody" if answer is None else "yes" if answer is True else "no"
     if answer is None:

@@ -25,6 +25,7 @@ from pegboard.core.stepping import CancelScope, is_cancelled
 from pegboard.core.view import View
 from pegboard.model.bounds import FLOOD_WINDOW_S, REDACTORS_REMEMBERED, Bounds
 from pegboard.model.call_context import CallContext
+from pegboard.model.consent import ConsentRequest
 from pegboard.model.context import ToolContext, sharing_answers
 from pegboard.model.event import Event, EventType
 from pegboard.model.json_types import JSON, JSONValue, is_awaitable
@@ -171,6 +172,8 @@ class Call(CancelScope):
     question: str | None = None
     """Why a hook wants a person to be asked."""
     consent: str = ""
+    asked: ConsentRequest | None = None
+    """What a person was asked."""
     charged: Hits = ()
     """The windows that it was charged to."""
     has_paid: bool | None = None

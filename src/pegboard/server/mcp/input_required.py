@@ -31,10 +31,15 @@ class InputRequiredChannel(ClientChannel):
     ) -> None:
         super().__init__(capabilities)
         self.questions: dict[str, JSON] = {}
-        self._responses: Mapping[str, JSON] = responses or {}
+        self._responses = dict(responses or {})
         previous: JSON = {} if state is None else json.loads(state)
         self._answers: dict[str, JSON] = previous.get("answers", {})
-        self._consent_to: str | None = previous.get("consent_to")
+        # The call that the person was asked about in the round before, and the one that they are asked about now.
+        self._asked: str | None = previous.get("asked")
+        self._asking: str | None = None
+        # What was agreed to and has not ended yet: those calls begin again in each round. The others are spent.
+        self._agreed: dict[str, JSON] = previous.get("agreed", {})
+        self._running: dict[str, JSON] = {}
         self._paid: str | None = previous.get("paid")
         self._limited: str | None = None
         self._definitions: dict[str, str] = {}
@@ -44,7 +49,8 @@ class InputRequiredChannel(ClientChannel):
         """Void every answer where a definition changed while the person thought: they were given to another call."""
         self._definitions[tool] = definition_hash
         if self._previous_definitions.get(tool, definition_hash) != definition_hash:
-            self._answers, self._responses, self._consent_to, self._paid = {}, {}, None, None
+            self._answers, self._responses, self._agreed = {}, {}, {}
+            self._asked = self._paid = None
 
     def has_paid(self, tool: str) -> bool:
         """Tell whether limits were charged for this call in the round before; calls of its own are charged anew."""
@@ -54,10 +60,9 @@ class InputRequiredChannel(ClientChannel):
         return self._paid == tool
 
     async def _ask(self, key: str, request: JSON, *, bound_to: ConsentRequest | None = None) -> JSON:
-        if bound_to is not None and not self._is_bound(bound_to):
-            # A yes that came along unasked, or was given to another call, is none.
-            return self._pend(key, request)
-        if key == CONSENT_KEY and bound_to is None:
+        if bound_to is not None:
+            return self._consent(key, request, _binding(bound_to))
+        if key == CONSENT_KEY:
             raise CallError("tool_error", f"The key {key!r} is kept for consent; name the question otherwise.")
         known = self._answers.get(key)
         if known is not None:
@@ -68,14 +73,25 @@ class InputRequiredChannel(ClientChannel):
         self._answers[key] = answer
         return answer
 
-    def _is_bound(self, request: ConsentRequest) -> bool:
-        """Tell whether the person was asked about this very call; if not, they are going to be."""
-        call = f"{request.tool} {request.definition_hash} {request.args_digest}"
-        if self._consent_to == call:
-            return True
-        self._consent_to = call
-        self._answers.pop(CONSENT_KEY, None)
-        return False
+    def _consent(self, key: str, request: JSON, call: str) -> JSON:
+        """Return the answer to this very call, which serves no other: one that came along unasked is none."""
+        answer = self._agreed.pop(call, None)
+        if answer is None and self._asked == call:
+            answer, self._asked = self._responses.pop(key, None), None
+        if answer is None or not fits(request, answer):
+            self._asking = call
+            return self._pend(key, request)
+        self._running[call] = answer
+        return answer
+
+    def spent(self, request: ConsentRequest) -> None:
+        """Hear that a call which was answered has ended: the same again is another call, for which to ask again.
+
+        A no is kept: nobody is asked twice in one go.
+        """
+        call = _binding(request)
+        if self._running.get(call, {}).get("action") != "decline":
+            self._running.pop(call, None)
 
     def _pend(self, key: str, request: JSON) -> JSON:
         self.questions[key] = request
@@ -86,8 +102,13 @@ class InputRequiredChannel(ClientChannel):
         # A question other than for consent is asked by a tool that runs: its limits have been charged.
         paid = self._limited if self.questions.keys() - {CONSENT_KEY} else None
         once = secrets.token_hex(12)
-        known = {"answers": self._answers, "consent_to": self._consent_to, "definitions": self._definitions}
-        return json.dumps({**known, "paid": paid, "once": once})
+        consents = {"asked": self._asking, "agreed": self._running}
+        known = {"answers": self._answers, "definitions": self._definitions, "paid": paid, "once": once}
+        return json.dumps({**known, **consents})
+
+
+def _binding(request: ConsentRequest) -> str:
+    return f"{request.tool} {request.definition_hash} {request.args_digest}"
 
 
 def once_of(state: str) -> str:
