@@ -36,7 +36,7 @@ class RedisAnswerStore:
             raise DefinitionError(f"the URI of the store cannot be used: {type(error).__name__}") from None
 
     def _client(self) -> Any:
-        patience = {"socket_timeout": CONSENT_STORE_BUSY_S, "socket_connect_timeout": CONSENT_STORE_BUSY_S}
+        patience: Any = {"socket_timeout": CONSENT_STORE_BUSY_S, "socket_connect_timeout": CONSENT_STORE_BUSY_S}
         return Redis.from_url(self._uri, **patience)  # pyright: ignore[reportUnknownMemberType] - redis types it so
 
     async def use_up(self, mark: str, *, keep_s: float) -> bool:
