@@ -171,7 +171,7 @@ def corrupted(text: str) -> list[str]:
     tampered = copy.deepcopy(whole)
     tampered["servers"]["up"]["echo"]["definition"]["description"] = "other"
     return [
-        "", "{", text[: len(text) // 2], "[]", "{}", text.replace('"version": 1', '"version": 99'),
+        "", "{", text[: len(text) // 2], "[]", "{}", text.replace('"version": 2', '"version": 99'),
         "<<<<<<< HEAD\n" + text, json.dumps(tampered), text.replace('"sha256"', '"sha255"'), "\x00" * 100,
         json.dumps({**whole, "servers": {"up": []}}), json.dumps({**whole, "servers": {"up": {"echo": 3}}}),
     ]  # fmt: skip

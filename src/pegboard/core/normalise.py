@@ -13,6 +13,7 @@ from pegboard.model.error import CallError
 from pegboard.model.json_types import JSONValue, is_object
 from pegboard.model.result import (
     CONTENT_TYPES,
+    PLAIN_BLOCK,
     AudioContent,
     Content,
     ImageContent,
@@ -66,7 +67,7 @@ def structured(value: object) -> ToolResult:
     except (TypeError, ValueError, RecursionError) as error:
         message = f"The tool gave something that is no JSON ({error.__cause__ or error})."
         raise CallError("output_invalid", message, outcome_unknown=True) from error
-    blocks = (new_tuple(TextContent, (text.decode(),)),)
+    blocks = (new_tuple(TextContent, (text.decode(), *PLAIN_BLOCK)),)
     return new_tuple(ToolResult, (blocks, plain, False, None, NO_META, True))
 
 

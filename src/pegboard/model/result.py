@@ -1,4 +1,8 @@
-"""Result: what a call gives, in blocks for the model and as a structured value."""
+"""Result: what a call gives, in blocks for the model and as a structured value.
+
+`annotations` of a block say in MCP's words for whom it is, how much it matters and how old it is; `meta` goes to the
+client as `_meta`.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,8 @@ class TextContent(NamedTuple):
     """A block of text."""
 
     text: str
+    annotations: Mapping[str, Any] | None = None
+    meta: Mapping[str, Any] | None = None
 
 
 class ImageContent(NamedTuple):
@@ -19,6 +25,8 @@ class ImageContent(NamedTuple):
 
     data: bytes
     mime_type: str = "image/png"
+    annotations: Mapping[str, Any] | None = None
+    meta: Mapping[str, Any] | None = None
 
 
 class AudioContent(NamedTuple):
@@ -26,6 +34,8 @@ class AudioContent(NamedTuple):
 
     data: bytes
     mime_type: str = "audio/wav"
+    annotations: Mapping[str, Any] | None = None
+    meta: Mapping[str, Any] | None = None
 
 
 class ResourceContent(NamedTuple):
@@ -35,6 +45,8 @@ class ResourceContent(NamedTuple):
     text: str | None = None
     blob: bytes | None = None
     mime_type: str | None = None
+    annotations: Mapping[str, Any] | None = None
+    meta: Mapping[str, Any] | None = None
 
 
 class ResourceLink(NamedTuple):
@@ -45,11 +57,15 @@ class ResourceLink(NamedTuple):
     mime_type: str | None = None
     description: str | None = None
     title: str | None = None
+    annotations: Mapping[str, Any] | None = None
+    meta: Mapping[str, Any] | None = None
 
 
 Content: TypeAlias = TextContent | ImageContent | AudioContent | ResourceContent | ResourceLink
 # Makes a named tuple without the detour of its class, which costs three times as much.
 new_tuple: Any = cast("Any", tuple).__new__
+# What a block that was made by hand lacks at its end.
+PLAIN_BLOCK = (None, None)
 CONTENT_TYPES = (TextContent, ImageContent, AudioContent, ResourceContent, ResourceLink)
 
 

@@ -103,6 +103,15 @@ def mcp_error(error: ToolError) -> JSON:
 
 def mcp_content(block: Content) -> JSON:
     """Return one content block in MCP's form."""
+    shown = _content(block)
+    if block.annotations:
+        shown["annotations"] = dict(block.annotations)
+    if block.meta:
+        shown["_meta"] = dict(block.meta)
+    return shown
+
+
+def _content(block: Content) -> JSON:
     match block:
         case TextContent(text):
             return {"type": "text", "text": text}

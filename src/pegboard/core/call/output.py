@@ -65,6 +65,8 @@ def _clean_block(block: Content, redactor: Redactor) -> Content:
             clean[name] = redactor.text(value)
         elif isinstance(value, bytes):
             clean[name] = _clean_bytes(value, redactor)
+        elif value is not None:
+            clean[name] = redactor.value(dict(value))
     return block._replace(**clean)
 
 
@@ -84,6 +86,7 @@ def finished(call: Call, result: ToolResult) -> ToolResult:
     if (
         len(content) == 1
         and type(content[0]) is TextContent
+        and content[0].meta is None
         and len(content[0].text) * 4 <= cap
         and not call.is_by_hand
     ):
@@ -109,4 +112,6 @@ def _length(block: Content, bytes_a_character: int) -> int:
             size += len(part) * bytes_a_character if bytes_a_character else len(part.encode("utf-8", "replace"))
         elif isinstance(part, bytes):
             size += len(part)
+        elif part is not None:
+            size += len(orjson.dumps(part, default=str))
     return size

@@ -272,7 +272,7 @@ class Connection:
         Raises:
             CallError: as a call.
         """
-        return await self._send(*wire_request(request, ctx.tool), ctx)
+        return await self._send(*wire_request(request, ctx.tool, self.settings.name), ctx)
 
     async def _send(
         self,

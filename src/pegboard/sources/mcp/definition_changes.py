@@ -12,7 +12,7 @@ from pegboard.sources.mcp.lock_file import canonical
 
 Change = Literal[
     "cosmetic", "widened", "narrowed", "new_required", "annotation_flip", "imperative_text", "hidden_text",
-    "look_alike", "new", "gone",
+    "look_alike", "new", "gone", "meta",
 ]  # fmt: skip
 _PROSE = frozenset({"description", "title", "$comment", "examples"})
 # What a description says to steer the model, rather than to describe the tool.
@@ -42,6 +42,8 @@ def classify(old: JSON, new: JSON) -> tuple[Change, ...]:
         changes.append("imperative_text")
     if _hints(old) != _hints(new):
         changes.append("annotation_flip")
+    if canonical(old.get("_meta")) != canonical(new.get("_meta")):
+        changes.append("meta")
     for key in ("inputSchema", "outputSchema"):
         changes.extend(_schema_changes(old.get(key), new.get(key)))
     return tuple(dict.fromkeys(changes)) or ("cosmetic",)

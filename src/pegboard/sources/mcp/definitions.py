@@ -12,12 +12,13 @@ from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.tool import Annotations, ToolSpec
 from pegboard.sources.foreign_text import cleaned, has_hidden
+from pegboard.sources.mcp.passed_on import kept_icons, kept_meta, meta_here, shown_hints
 from pegboard.sources.mcp.server_settings import ServerSettings
 
 # The wire's rule for names, and the slash that some servers use; anything else may be made to look like another name.
 _NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 _PROSE = frozenset({"description", "title", "$comment"})
-_PINNED = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+_PINNED = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "_meta")
 _HINTS = {
     "readOnlyHint": "read_only",
     "destructiveHint": "destructive",
@@ -49,6 +50,11 @@ def checked_definition(raw: object, *, bounds: Bounds) -> JSON:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise UnfitError("its name is not made of 1 to 128 of A-Z a-z 0-9 _ . / -")
     definition: JSON = {key: raw[key] for key in _PINNED if raw.get(key) is not None}
+    # Decoration is no reason to lose a tool: what cannot be passed on of it is dropped.
+    for key, kept in (("icons", list(kept_icons(raw.get("icons")))), ("_meta", kept_meta(raw.get("_meta")))):
+        definition.pop(key, None)
+        if kept:
+            definition[key] = kept
     for key in ("title", "description"):
         if not isinstance(definition.get(key, ""), str):
             raise UnfitError(f"its {key} is no text")
@@ -153,6 +159,8 @@ def declared_spec(definition: JSON, name: str, settings: ServerSettings) -> Tool
         "input_schema": _clean_schema(definition["inputSchema"], bounds),
         "output_schema": None if output is None else _clean_schema(output, bounds),
         "annotations": hints_of(definition, is_trusted=settings.trust_annotations),
+        "icons": kept_icons(definition.get("icons")),
+        "meta": meta_here(kept_meta(definition.get("_meta")), settings.name),
         "groups": settings.groups_of(definition["name"]),
         "timeout_s": settings.timeout_s,
         "origin": settings.origin or f"MCP server {settings.name!r}",
@@ -161,8 +169,12 @@ def declared_spec(definition: JSON, name: str, settings: ServerSettings) -> Tool
 
 
 def hints_of(definition: JSON, *, is_trusted: bool) -> Annotations:
-    """Return the hints of a definition; of a server that is not trusted only those that make us more careful."""
+    """Return the hints of a definition; of a server that is not trusted only those that make us more careful.
+
+    What it said is shown to clients all the same, where no guard reads it.
+    """
     annotations: JSON = definition.get("annotations", {})
     hints = {ours: annotations[wire] for wire, ours in _HINTS.items() if isinstance(annotations.get(wire), bool)}
     careful = {"read_only": False, "idempotent": False, "destructive": True, "open_world": True}
-    return Annotations(**{ours: value for ours, value in hints.items() if is_trusted or careful[ours] is value})
+    guarded = {ours: value for ours, value in hints.items() if is_trusted or careful[ours] is value}
+    return Annotations(**guarded, extra=shown_hints(annotations))

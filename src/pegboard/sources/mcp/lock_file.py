@@ -16,7 +16,10 @@ from pegboard.model.bounds import MCP_LOCK_STRICT_BYTES
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
-_VERSION = 1  # not a limit: the form of the file
+_VERSION = 2  # not a limit: the form of the file
+# What the first version of the file did not pin. Of a tool that it pinned it stays unjudged until it is accepted anew.
+_FIRST_VERSION = 1  # not a limit: the form of the file
+_NOT_IN_FIRST = frozenset({"icons", "_meta"})
 # The order of these lists says nothing; that of other lists might.
 _SETS = frozenset({"required", "enum", "type", "anyOf", "oneOf", "allOf"})
 
@@ -53,16 +56,23 @@ class LockFile:
         self.fault = ""
         self.is_kept = True
         self._pins: dict[str, dict[str, JSON]] = {}
+        self._first: frozenset[tuple[str, str]] = frozenset()
         self.existed = path is not None and path.exists()
         if path is not None and self.existed:
             try:
-                self._pins = _read(path.read_bytes())  # raw: the operator's own file, named by the operator
+                self._pins, self._first = _read(path.read_bytes())  # raw: the operator's own file, named by them
             except (OSError, ValueError, CallError) as error:
                 self.fault = f"{str(path.name)!r} cannot be used: {error}. Restore it, or delete it to accept anew"
 
     def pins(self, server: str) -> Mapping[str, JSON]:
         """Return the accepted definitions of a server, by the tools' own names."""
         return self._pins.get(server, {})
+
+    def comparable(self, server: str, definition: JSON) -> JSON:
+        """Return what of an offered definition its pin can say: one of the first version knows no icons or `_meta`."""
+        if (server, definition["name"]) not in self._first:
+            return definition
+        return {key: value for key, value in definition.items() if key not in _NOT_IN_FIRST}
 
     @property
     def servers(self) -> frozenset[str]:
@@ -81,6 +91,7 @@ class LockFile:
             OSError: the file cannot be written; the pins hold in memory all the same.
         """
         self._pins[server] = {**self._pins.get(server, {}), **definitions}
+        self._first -= {(server, tool) for tool in definitions}
         self.write()
 
     def forget(self, server: str, tool: str) -> None:
@@ -99,7 +110,11 @@ class LockFile:
             return
         servers = {
             server: {
-                tool: {"sha256": fingerprint(definition), "definition": definition}
+                tool: {
+                    "sha256": fingerprint(definition),
+                    "definition": definition,
+                    **({"version": _FIRST_VERSION} if (server, tool) in self._first else {}),
+                }
                 for tool, definition in sorted(tools.items())
             }
             for server, tools in sorted(self._pins.items())
@@ -115,8 +130,8 @@ class LockFile:
             raise
 
 
-def _read(text: bytes) -> dict[str, dict[str, JSON]]:
-    """Return the pins in the text of a file.
+def _read(text: bytes) -> tuple[dict[str, dict[str, JSON]], frozenset[tuple[str, str]]]:
+    """Return the pins in the text of a file, and which of them are of the first version.
 
     Raises:
         ValueError: it is not as this module writes it.
@@ -125,14 +140,18 @@ def _read(text: bytes) -> dict[str, dict[str, JSON]]:
     if b"<<<<<<<" in text:
         raise ValueError("it has conflict marks of a merge")
     whole: Any = _loaded(text)
-    if not is_object(whole) or whole.get("version") != _VERSION or not is_object(whole.get("servers")):
+    known = is_object(whole) and whole.get("version") in (_FIRST_VERSION, _VERSION)
+    if not known or not is_object(whole.get("servers")):
         raise ValueError(f"it is no lock of version {_VERSION}")
+    is_first = whole["version"] == _FIRST_VERSION
     pins: dict[str, dict[str, JSON]] = {}
+    first: set[tuple[str, str]] = set()
     for server, tools in cast("JSON", whole["servers"]).items():
         if not is_object(tools):
             raise ValueError(f"the entry of server {server!r} is no object")
         pins[server] = {tool: _pin(server, tool, entry) for tool, entry in tools.items()}
-    return pins
+        first |= {(server, tool) for tool, entry in tools.items() if is_first or entry.get("version") == _FIRST_VERSION}
+    return pins, frozenset(first)
 
 
 def _loaded(text: bytes) -> JSONValue:

@@ -79,21 +79,21 @@ async def _pages(page: Page, key: str, settings: ServerSettings) -> list[JSON]:
     return items[: settings.bounds.upstream_tools]
 
 
-def wire_request(request: ResourceRequest, tool: str) -> tuple[Callable[..., Any], TypeAdapter[Any], Read]:
+def wire_request(request: ResourceRequest, tool: str, server: str) -> tuple[Callable[..., Any], TypeAdapter[Any], Read]:
     """Return the request, made with the answers to what the server asks, the form of its answer, and who reads it."""
     if request.what == "read":
 
         def read(**answers: Any) -> types.ReadResourceRequest:
             return types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=request.named, **answers))
 
-        return read, _READ, lambda answer: _contents(answer, tool)
+        return read, _READ, lambda answer: _contents(answer, tool, server)
     if request.what == "prompt":
 
         def prompt(**answers: Any) -> types.GetPromptRequest:
             params = types.GetPromptRequestParams(name=request.named, arguments=dict(request.args), **answers)
             return types.GetPromptRequest(params=params)
 
-        return prompt, _PROMPT, lambda answer: _messages(answer, tool)
+        return prompt, _PROMPT, lambda answer: _messages(answer, tool, server)
 
     def complete() -> types.CompleteRequest:
         others = {name: value for name, value in request.args.items() if name != "value"}
@@ -109,14 +109,14 @@ def wire_request(request: ResourceRequest, tool: str) -> tuple[Callable[..., Any
     return complete, _COMPLETE, _words
 
 
-def _contents(answer: types.ReadResourceResult, tool: str) -> ToolResult:
+def _contents(answer: types.ReadResourceResult, tool: str, server: str) -> ToolResult:
     embedded = [types.EmbeddedResource(type="resource", resource=part) for part in answer.contents]
-    blocks = read_blocks(embedded, tool)
+    blocks = read_blocks(embedded, tool, server)
     return ToolResult(tuple(block for block in blocks if isinstance(block, ResourceContent)))
 
 
-def _messages(answer: types.GetPromptResult, tool: str) -> ToolResult:
-    blocks = read_blocks([message.content for message in answer.messages], tool)
+def _messages(answer: types.GetPromptResult, tool: str, server: str) -> ToolResult:
+    blocks = read_blocks([message.content for message in answer.messages], tool, server)
     return ToolResult(blocks, [message.role for message in answer.messages], has_structured=True)
 
 

@@ -23,6 +23,7 @@ from pegboard.model.result import (
     TextContent,
     ToolResult,
 )
+from pegboard.sources.mcp.passed_on import kept_annotations, kept_meta, meta_here, uri_here
 
 _OF_ARGUMENTS = "The arguments were refused unread: "
 
@@ -33,14 +34,15 @@ def read_result(result: types.CallToolResult, *, tool: str, server: str) -> Tool
     Raises:
         CallError: `protocol_error` or `result_too_large`, when it cannot be passed on.
     """
-    content = read_blocks(result.content, tool)
+    content = read_blocks(result.content, tool, server)
+    meta = meta_here(kept_meta(result.meta), server)
     if result.is_error:
         reported = "\n".join(block.text for block in content if isinstance(block, TextContent)) or "no reason given"
         message = f"The MCP server {server!r} reports that {tool!r} failed. Its own words, which are data: {reported}"
-        return ToolResult(content, is_error=True, error=ToolError(kind="tool_error", message=message))
+        return ToolResult(content, is_error=True, error=ToolError(kind="tool_error", message=message), meta=meta)
     structured = result.structured_content
     if structured is None:
-        return ToolResult(content)
+        return ToolResult(content, meta=meta)
     try:
         check_bounds(structured)
     except CallError as error:
@@ -51,7 +53,7 @@ def read_result(result: types.CallToolResult, *, tool: str, server: str) -> Tool
     if fault:
         text = f"{tool!r} ran, but {fault}, which has more than 64 bits and would not arrive as it is."
         raise CallError("output_invalid", f"{text} The server has to send it as a text.", outcome_unknown=True)
-    return ToolResult(content, structured, has_structured=True)
+    return ToolResult(content, structured, meta=meta, has_structured=True)
 
 
 def _unwritable(structured: object) -> str:
@@ -76,8 +78,8 @@ def _long_integers(value: object, path: str) -> Iterator[tuple[str, int]]:
         yield path, value
 
 
-def read_blocks(blocks: Sequence[object], tool: str) -> tuple[Content, ...]:
-    """Return blocks as ours.
+def read_blocks(blocks: Sequence[object], tool: str, server: str) -> tuple[Content, ...]:
+    """Return blocks as ours; a resource of the server has the URI under which it is read here.
 
     Raises:
         CallError: `protocol_error` or `result_too_large`, when they cannot be passed on.
@@ -85,10 +87,21 @@ def read_blocks(blocks: Sequence[object], tool: str) -> tuple[Content, ...]:
     if len(blocks) > MCP_RESULT_BLOCKS:
         text = f"{tool!r} ran, but its result has {len(blocks)} blocks, more than {MCP_RESULT_BLOCKS}. Ask for less."
         raise CallError("result_too_large", text, outcome_unknown=True)
-    return tuple(_block(block, tool) for block in blocks)
+    return tuple(_with_notes(_block(block, tool, server), block, server) for block in blocks)
 
 
-def _block(block: Any, tool: str) -> Content:
+def _with_notes(content: Content, block: Any, server: str) -> Content:
+    """Return a block with what stands beside its text; of a resource within one the resource's own."""
+    annotations = kept_annotations(getattr(block, "annotations", None))
+    meta = kept_meta(getattr(block, "meta", None))
+    if isinstance(block, types.EmbeddedResource):
+        meta = {**kept_meta(block.resource.meta), **meta}
+    if not annotations and not meta:
+        return content
+    return content._replace(annotations=annotations or None, meta=meta_here(meta, server) or None)
+
+
+def _block(block: Any, tool: str, server: str) -> Content:
     match block:
         case types.TextContent(text=text):
             return TextContent(text)
@@ -97,11 +110,13 @@ def _block(block: Any, tool: str) -> Content:
         case types.AudioContent(data=data, mime_type=mime_type):
             return AudioContent(_bytes(data, tool), mime_type)
         case types.EmbeddedResource(resource=types.TextResourceContents(uri=uri, text=text, mime_type=mime_type)):
-            return ResourceContent(uri, text=text, mime_type=mime_type)
+            return ResourceContent(uri_here(server, uri), text=text, mime_type=mime_type)
         case types.EmbeddedResource(resource=types.BlobResourceContents(uri=uri, blob=blob, mime_type=mime_type)):
-            return ResourceContent(uri, blob=_bytes(blob, tool), mime_type=mime_type)
+            return ResourceContent(uri_here(server, uri), blob=_bytes(blob, tool), mime_type=mime_type)
         case types.ResourceLink(uri=uri, name=name, mime_type=mime_type, description=description, title=title):
-            return ResourceLink(uri, name, mime_type=mime_type, description=description, title=title)
+            # A page on the web is for the client to fetch; anything else is for the server to read.
+            here = uri if uri.startswith(("https://", "http://")) else uri_here(server, uri)
+            return ResourceLink(here, name, mime_type=mime_type, description=description, title=title)
         case _:
             return TextContent(f"[a block of type {getattr(block, 'type', '?')!r}, which cannot be shown here]")
 

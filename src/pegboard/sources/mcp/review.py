@@ -46,7 +46,7 @@ def review(offered: Mapping[str, JSON], settings: ServerSettings, lock: LockFile
         pinned = pins.get(name)
         listed[name] = definition if pinned is None else pinned
         if pinned is not None:
-            if changes := classify(pinned, definition):
+            if changes := classify(pinned, lock.comparable(settings.name, definition)):
                 changed[name] = changes
         elif any(looks_like(name, known) for known in pins):
             hidden[name] = ("look_alike",)
@@ -63,7 +63,7 @@ def differences(offered: Mapping[str, JSON], server: str, lock: LockFile) -> dic
     differing: dict[str, tuple[Change, ...]] = {name: ("gone",) for name in pins if name not in offered}
     for name, definition in offered.items():
         if name in pins:
-            changes = classify(pins[name], definition)
+            changes = classify(pins[name], lock.comparable(server, definition))
         else:
             changes = ("look_alike",) if any(looks_like(name, known) for known in pins) else ("new",)
         if changes:

@@ -16,6 +16,7 @@ from pegboard.model.resource import CompletionSpec, Offer, PromptArgument, Promp
 from pegboard.model.result import ToolResult
 from pegboard.model.tool import Annotations, ToolEntry, ToolSpec
 from pegboard.sources.foreign_text import cleaned, has_hidden
+from pegboard.sources.mcp.passed_on import kept_icons, kept_meta, meta_here, uri_here
 from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.tool_names import own_names
 
@@ -46,11 +47,6 @@ class ResourceRequest:
 
 
 Run = Callable[[ResourceRequest, "CallContext"], Awaitable[ToolResult]]
-
-
-def uri_here(server: str, uri: str) -> str:
-    """Return a server's URI, or template, as it is called here: two servers may use the same one."""
-    return f"pegboard://{server}/{uri}"
 
 
 def resource_entries(upstream: UpstreamResources, settings: ServerSettings, run: Run) -> tuple[ToolEntry, ...]:
@@ -160,6 +156,8 @@ def _words(each: JSON, settings: ServerSettings, name: str) -> dict[str, Any]:
         "name": name,
         "title": _clean(each.get("title"), settings) or None,
         "description": _clean(each.get("description"), settings),
+        "icons": kept_icons(each.get("icons")),
+        "meta": meta_here(kept_meta(each.get("_meta")), settings.name) or None,
     }
 
 

@@ -1,0 +1,139 @@
+"""Passed on: what a server says beside text: `_meta`, icons, hints and audiences, as a client behind us may get it.
+
+All of it is foreign: what is not JSON of a modest size is dropped, texts are cleaned, and no key goes through that the
+protocol or Pegboard reads, so that a server cannot speak in their names. Addresses of resources become those under
+which they are read here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import orjson
+
+from pegboard.model.bounds import (
+    MCP_ICONS,
+    MCP_META_BYTES,
+    MCP_META_LEVELS,
+    MCP_TITLE_BYTES,
+    MCP_URI_CHARS,
+)
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.sources.foreign_text import cleaned, has_hidden
+
+# The specification keeps prefixes whose second label is one of these to itself; the first key has no prefix.
+_RESERVED_LABELS: Final = frozenset({"modelcontextprotocol", "mcp"})
+_RESERVED_KEYS: Final = frozenset({"progressToken", "pegboard", "pegboard.consent"})
+_OWN_PREFIX: Final = "pegboard"
+_KEY = re.compile(r"[A-Za-z0-9._/-]{1,200}")
+_MIME = re.compile(r"[\w.+/-]{1,100}")
+_SIZES = re.compile(r"any|\d{1,5}x\d{1,5}")
+_HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+
+
+def uri_here(server: str, uri: str) -> str:
+    """Return a server's URI, or template, as it is called here: two servers may use the same one.
+
+    That of a user interface stays one: hosts know it by its scheme.
+    """
+    if uri.startswith("ui://"):
+        return f"ui://{server}/{uri.removeprefix('ui://')}"
+    return f"pegboard://{server}/{uri}"
+
+
+def kept_meta(meta: object) -> JSON:
+    """Return what is passed on of a `_meta`, in the server's words; nothing of one that is no object, or too large."""
+    if not is_object(meta):
+        return {}
+    kept: JSON = {key: _clean(value) for key, value in meta.items() if _is_free(key)}
+    try:
+        size = len(orjson.dumps(kept))
+    except (TypeError, ValueError, RecursionError):
+        return {}
+    return kept if size <= MCP_META_BYTES else {}
+
+
+def _is_free(key: str) -> bool:
+    """Tell whether a key is one that neither the protocol nor Pegboard reads."""
+    prefix, slash, _ = key.partition("/")
+    labels = prefix.lower().split(".")
+    reserved = bool(slash) and (labels[0] == _OWN_PREFIX or bool(_RESERVED_LABELS & set(labels[:2])))
+    return _KEY.fullmatch(key) is not None and key not in _RESERVED_KEYS and not reserved
+
+
+def _clean(value: JSONValue, levels: int = 1) -> JSONValue:
+    if levels > MCP_META_LEVELS:
+        return None
+    if isinstance(value, str):
+        return cleaned(value)
+    if is_object(value):
+        return {key: _clean(inner, levels + 1) for key, inner in value.items() if not has_hidden(key)}
+    return [_clean(inner, levels + 1) for inner in value] if is_list(value) else value
+
+
+def meta_here(meta: JSON, server: str) -> JSON:
+    """Return a kept `_meta` with the addresses of user interfaces as they are read here; both spellings of them."""
+    ui = meta.get("ui")
+    if is_object(ui) and isinstance(ui.get("resourceUri"), str):
+        meta = {**meta, "ui": {**ui, "resourceUri": uri_here(server, ui["resourceUri"])}}
+    if isinstance(meta.get("ui/resourceUri"), str):
+        meta = {**meta, "ui/resourceUri": uri_here(server, meta["ui/resourceUri"])}
+    return meta
+
+
+def kept_icons(icons: object) -> tuple[JSON, ...]:
+    """Return the icons that a client may show: from https or in the text itself, of a modest size."""
+    listed = icons if is_list(icons) else ()
+    shown = [icon for each in listed[:MCP_ICONS] if (icon := _icon(each)) is not None]
+    return tuple(shown)
+
+
+def _icon(icon: object) -> JSON | None:
+    source = icon.get("src") if is_object(icon) else None
+    if not is_object(icon) or not isinstance(source, str) or has_hidden(source):
+        return None
+    is_data = source.startswith("data:image/") and len(source) <= MCP_META_BYTES
+    is_link = source.startswith("https://") and len(source) <= MCP_URI_CHARS and _has_host(source)
+    if not is_data and not is_link:
+        return None
+    kept: JSON = {"src": source}
+    if isinstance(icon.get("mimeType"), str) and _MIME.fullmatch(icon["mimeType"]):
+        kept["mimeType"] = icon["mimeType"]
+    if is_list(icon.get("sizes")):
+        kept["sizes"] = [size for size in icon["sizes"] if isinstance(size, str) and _SIZES.fullmatch(size)][:MCP_ICONS]
+    if icon.get("theme") in ("light", "dark"):
+        kept["theme"] = icon["theme"]
+    return kept
+
+
+def _has_host(url: str) -> bool:
+    try:
+        return bool(urlsplit(url).hostname)
+    except ValueError:
+        return False
+
+
+def shown_hints(annotations: Mapping[str, Any]) -> JSON:
+    """Return the hints of a tool as its client sees them. No guard reads them from here."""
+    return {key: annotations[key] for key in _HINTS if isinstance(annotations.get(key), bool)}
+
+
+def kept_annotations(annotations: object) -> JSON:
+    """Return for whom a block is, how much it matters and how old it is; what else stands there is dropped."""
+    said: Any = annotations
+    if said is not None and not is_object(said):
+        said = said.model_dump(mode="json", by_alias=True, exclude_none=True)
+    kept: JSON = {}
+    if not is_object(said):
+        return kept
+    if is_list(said.get("audience")):
+        kept["audience"] = [role for role in said["audience"] if role in ("user", "assistant")][:2]
+    priority = said.get("priority")
+    if isinstance(priority, int | float) and not isinstance(priority, bool) and 0 <= priority <= 1:
+        kept["priority"] = priority
+    if isinstance(said.get("lastModified"), str):
+        kept["lastModified"] = cleaned(said["lastModified"], max_bytes=MCP_TITLE_BYTES)
+    return kept

@@ -1,0 +1,187 @@
+"""What a server says beside text arrives at the clients behind us, cleaned and capped, and is pinned with the rest."""
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.client import Client
+from mcp_types import EmbeddedResource, ResourceLink, TextContent, TextResourceContents
+
+from pegboard import http_app
+from pegboard.sources.mcp.lock_file import LockFile
+from tests.server.doors import served
+from tests.upstream_mcp.parts import on_stdio, running, until, view_of
+
+TELLING = Path(__file__).parent / "telling_server.py"
+UI = "ui://clock/app.html"
+ICON = {"src": "https://example.com/i.png", "mimeType": "image/png", "sizes": ["48x48"]}
+TOOL: dict[str, Any] = {
+    "name": "clock",
+    "title": "A clock",
+    "description": "Tell the time.",
+    "inputSchema": {"type": "object"},
+    "annotations": {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False, "x": 1},
+    "icons": [ICON, {"src": "javascript:alert(1)"}, {"src": "http://169.254.169.254/"}, 5],
+    "_meta": {
+        "ui": {"resourceUri": UI, "visibility": ["app"]},
+        "example.com/note": "a\u200bb",
+        "io.modelcontextprotocol/serverInfo": {"name": "pegboard"},
+        "com.mcp.tools/x": 1,
+        "pegboard/sources": {"up": "ok"},
+        "pegboard.consent": "yes",
+        "progressToken": 7,
+        "bad key": 1,
+    },
+}
+CONTENTS = {"uri": UI, "mimeType": "text/html;profile=mcp-app", "text": "<b>now</b>", "_meta": {"ui": {"csp": {}}}}
+RESULT: dict[str, Any] = {
+    "content": [
+        {"type": "text", "text": "noon", "annotations": {"audience": ["user"], "priority": 0.5, "x": 1},
+         "_meta": {"example.com/kind": "time", "mcp.dev/x": 1}},
+        {"type": "resource_link", "uri": "note://today", "name": "today"},
+        {"type": "resource_link", "uri": "https://example.com/x", "name": "page"},
+        {"type": "resource", "resource": {"uri": "note://today", "text": "t", "_meta": {"example.com/v": 2}}},
+    ],
+    "_meta": {
+        "example.com/cost": 3, "pegboard/repaired": ["x"], "io.modelcontextprotocol/related-task": {"taskId": "1"},
+    },
+}  # fmt: skip
+TOLD: dict[str, Any] = {
+    "tools": [TOOL],
+    "resources": [
+        {"uri": UI, "name": "app", "mimeType": "text/html", "icons": [ICON], "_meta": {"ui": {"prefersBorder": True}}},
+        {"uri": "note://today", "name": "today"},
+    ],
+    "result": RESULT,
+    "contents": [CONTENTS],
+}
+
+
+def telling(folder: Path, told: dict[str, Any]) -> Path:
+    file = folder / "told.json"
+    file.write_text(json.dumps(told))
+    return file
+
+
+@asynccontextmanager
+async def reached(file: Path, *, lock: LockFile | None = None, **said: Any) -> AsyncGenerator[tuple[Client, Any, Any]]:
+    async with running(on_stdio(TELLING, str(file), **said), lock=lock) as (catalog, source):
+        await until(source.resource_entries)
+        async with served(http_app(catalog)) as url, Client(f"{url}/mcp", cache=None) as client:
+            yield client, catalog, source
+
+
+async def test_what_a_tool_says_beside_its_text_arrives_without_what_speaks_in_our_name(tmp_path: Path) -> None:
+    async with reached(telling(tmp_path, TOLD)) as (client, catalog, _):
+        (tool,) = (await client.list_tools()).tools
+        here = "ui://up/clock/app.html"
+        assert tool.meta == {"ui": {"resourceUri": here, "visibility": ["app"]}, "example.com/note": "ab"}
+        assert [icon.src for icon in tool.icons or ()] == [ICON["src"]]
+        assert tool.title == "A clock"
+        hints = tool.annotations
+        assert hints is not None
+        assert (hints.read_only_hint, hints.idempotent_hint, hints.open_world_hint) == (True, True, False)
+        # The hints are the client's alone: what guards reads does not know them.
+        (entry,) = catalog.snapshot().entries
+        assert (entry.spec.annotations.read_only, entry.spec.annotations.idempotent) == (None, None)
+        (part,) = (await client.read_resource(here)).contents
+        assert isinstance(part, TextResourceContents)
+        assert (part.uri, part.text, part.meta) == (here, "<b>now</b>", {"ui": {"csp": {}}})
+        app = (await client.list_resources()).resources[0]
+        assert (app.uri, app.meta, len(app.icons or ())) == (here, {"ui": {"prefersBorder": True}}, 1)
+
+
+async def test_what_a_result_says_beside_its_text_arrives_and_its_links_can_be_read_here(tmp_path: Path) -> None:
+    async with reached(telling(tmp_path, TOLD)) as (client, _, _):
+        result = await client.call_tool("up__clock", {})
+        assert (result.meta or {})["example.com/cost"] == 3
+        assert not {"pegboard/repaired", "io.modelcontextprotocol/related-task"} & set(result.meta or {})
+        text, link, page, embedded = result.content
+        assert isinstance(text, TextContent)
+        assert text.meta == {"example.com/kind": "time"}
+        assert text.annotations is not None
+        assert (text.annotations.audience, text.annotations.priority) == (["user"], 0.5)
+        assert isinstance(link, ResourceLink)
+        assert isinstance(page, ResourceLink)
+        assert isinstance(embedded, EmbeddedResource)
+        assert (link.uri, page.uri, embedded.resource.uri) == (
+            "pegboard://up/note://today", "https://example.com/x", "pegboard://up/note://today",
+        )  # fmt: skip
+        assert (await client.read_resource(link.uri)).contents
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [{"a": "x" * 20_000}, {"a": {"b": [0] * 20_000}}, "text", [1], {"a": 10**30}],
+)
+async def test_a_meta_that_is_too_large_or_none_costs_no_tool(tmp_path: Path, meta: Any) -> None:
+    told = TOLD | {"tools": [TOOL | {"_meta": meta, "icons": "x"}], "result": RESULT | {"_meta": {"a": "x" * 20_000}}}
+    async with reached(telling(tmp_path, told)) as (client, _, _):
+        (tool,) = (await client.list_tools()).tools
+        assert (tool.meta, tool.icons) == (None, None)
+        assert "a" not in ((await client.call_tool("up__clock", {})).meta or {})
+
+
+async def test_a_hint_of_a_server_that_is_not_trusted_lowers_no_guard(tmp_path: Path) -> None:
+    async with running(on_stdio(TELLING, str(telling(tmp_path, TOLD)), own={"consent": "destructive"})) as (catalog, _):
+        result = await view_of(catalog).call("up__clock", {})
+        assert result.error is not None
+        assert result.error.kind in ("needs_consent", "consent_required", "consent_unavailable")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "change"),
+    [
+        ("_meta", {"ui": {"resourceUri": "ui://evil/app.html"}}, "meta"),
+        ("icons", [{"src": "https://evil.example/i.png"}], "cosmetic"),
+        ("title", "Another clock", "cosmetic"),
+    ],
+)
+async def test_what_is_beside_the_text_is_pinned_too(tmp_path: Path, key: str, value: Any, change: str) -> None:
+    lock = LockFile(tmp_path / "pegboard.lock")
+    async with running(on_stdio(TELLING, str(telling(tmp_path, TOLD))), lock=lock) as (catalog, _):
+        assert view_of(catalog).names() == ["up__clock"]
+    file = telling(tmp_path, TOLD | {"tools": [TOOL | {key: value}]})
+    async with reached(file, lock=LockFile(lock.path)) as (client, catalog, source):
+        assert dict(source.reviewed.changed) == {"clock": (change,)}
+        (tool,) = (await client.list_tools()).tools
+        assert (tool.meta or {})["ui"]["resourceUri"] == "ui://up/clock/app.html"
+        result = await view_of(catalog).call("up__clock", {})
+        assert result.error is not None
+        assert result.error.kind == "needs_review"
+
+
+async def test_a_lock_of_the_first_version_holds_back_no_tool_for_what_it_did_not_pin(tmp_path: Path) -> None:
+    first = tmp_path / "pegboard.lock"
+    lock = LockFile(first)
+    async with running(on_stdio(TELLING, str(telling(tmp_path, TOLD))), lock=lock):
+        pass
+    whole = json.loads(first.read_text())
+    assert whole["version"] == 2
+    pinned = whole["servers"]["up"]["clock"]["definition"]
+    assert "_meta" in pinned
+    old = LockFile()
+    old.accept("up", {"clock": {key: value for key, value in pinned.items() if key not in ("_meta", "icons")}})
+    old.path = first
+    old.write()
+    whole = json.loads(first.read_text())
+    first.write_text(json.dumps(whole | {"version": 1}))
+
+    async with running(on_stdio(TELLING, str(telling(tmp_path, TOLD))), lock=LockFile(first)) as (catalog, source):
+        assert source.reviewed.changed == {}
+        assert (await view_of(catalog).call("up__clock", {})).error is None
+        # Another tool's acceptance writes the file anew, and this one stays as it was known.
+        source.lock.accept("other", {})
+    again = LockFile(first)
+    assert again.fault == ""
+    assert "_meta" not in again.comparable("up", {"name": "clock", "_meta": {}})
+    again.accept("up", {"clock": pinned})
+    assert "_meta" in LockFile(first).comparable("up", {"name": "clock", "_meta": {}})
+    # What it did pin still counts.
+    told = TOLD | {"tools": [TOOL | {"description": "Tell another time."}]}
+    first.write_text(json.dumps(whole | {"version": 1}))
+    async with running(on_stdio(TELLING, str(telling(tmp_path, told))), lock=LockFile(first)) as (_, source):
+        assert dict(source.reviewed.changed) == {"clock": ("cosmetic",)}
