@@ -199,6 +199,7 @@ MCP_TITLE_BYTES = 256  # of a foreign tool
 MCP_META_BYTES = 16 * KIB  # of one `_meta`, or of an icon in the text itself; a larger one is dropped
 MCP_META_LEVELS = 16  # of one
 MCP_ICONS = 8  # of one tool or resource
+MCP_NAME_CHARS = 128  # of a foreign tool, in the server's own words
 MCP_NAME_SHOWN_BYTES = 128  # of a foreign tool that is refused
 MCP_RESOURCE_ERROR_BYTES = 500  # of an error in place of lists
 MCP_URI_CHARS = 2_000  # of a foreign resource

@@ -22,7 +22,8 @@ _VISIBLE = (
     Column(head="Hints", style="dim"),
 )
 _HIDDEN = (Column(head="Hidden", style="bold"), Column(head="Code", style="yellow"), Column(head="Reason"))
-_ALL = "Show hidden tools as well, each with the code and the reason."
+_LEFT_OUT = (Column(head="Left out", style="bold"), Column(head="Source"), Column(head="Reason"))
+_ALL = "Show hidden tools as well, each with the code and the reason, and what sources left out."
 
 
 async def list_command(
@@ -34,11 +35,13 @@ async def list_command(
     async with opened(options) as (project, view):
         await view.prepare()
         tools: list[JSON] = project.clean(await _rows(view, hidden_too=hidden_too), view.ctx)
+        left_out: list[JSON] = project.clean(_left_out(view) if hidden_too else [], view.ctx)
         profiles = sorted(project.catalog.registry.profiles)
     if options.json:
-        options.terminal.json({"profile": options.chosen_profile, "user": options.identity.user, "tools": tools})
+        told = {"profile": options.chosen_profile, "user": options.identity.user, "tools": tools}
+        options.terminal.json({**told, "left_out": left_out} if hidden_too else told)
     else:
-        _print(options, tools, profiles, hidden_too=hidden_too)
+        _print(options, tools, profiles, left_out, hidden_too=hidden_too)
 
 
 async def _rows(view: View, *, hidden_too: bool) -> list[JSON]:
@@ -55,7 +58,17 @@ async def _rows(view: View, *, hidden_too: bool) -> list[JSON]:
     return rows + [row(entry, VISIBLE) for entry in shown.values()]
 
 
-def _print(options: Options, tools: list[JSON], profiles: list[str], *, hidden_too: bool) -> None:
+def _left_out(view: View) -> list[JSON]:
+    """Return what the sources could not take of their servers and APIs, each with the reason."""
+    sources = view.snapshot.declared.sources
+    return [
+        {"name": name, "source": source, "reason": reason}
+        for source in sorted(sources)
+        for name, reason in getattr(sources[source], "rejected", ())
+    ]
+
+
+def _print(options: Options, tools: list[JSON], profiles: list[str], left_out: list[JSON], *, hidden_too: bool) -> None:
     terminal = options.terminal
     visible = [tool for tool in tools if tool["visible"]]
     hidden = [tool for tool in tools if not tool["visible"]]
@@ -65,9 +78,12 @@ def _print(options: Options, tools: list[JSON], profiles: list[str], *, hidden_t
     if hidden:
         terminal.table(_HIDDEN, [[tool["name"], tool["code"], tool["reason"]] for tool in hidden])
         terminal.say("")
+    if left_out:
+        terminal.table(_LEFT_OUT, [[each["name"], each["source"], each["reason"]] for each in left_out])
+        terminal.say("")
     summary = f"{len(visible)} tool{'' if len(visible) == 1 else 's'} {options.seen_by}"
     if hidden_too:
-        summary += f", {len(hidden)} hidden"
+        summary += f", {len(hidden)} hidden" + (f", {len(left_out)} left out" if left_out else "")
     elif not visible:
         summary += "; --all shows the hidden ones and why"
     terminal.say(summary + ".")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 from typing import Any
@@ -215,13 +215,13 @@ class Connection:
 
     # ---- lists
 
-    async def list(self, *, known: Collection[str] = ()) -> Listing:
+    async def list(self) -> Listing:
         """Return all tools of the server; see `gather`.
 
         Raises:
             CallError: it cannot be asked, or its list was refused.
         """
-        return await gather(self._page, self.settings, fault_of=self._header_fault, known=known)
+        return await gather(self._page, self.settings, fault_of=self._header_fault)
 
     def _header_fault(self, definition: JSON) -> str | None:
         """Return what is wrong with the headers that a tool wants with its calls; over HTTP it is left out then."""

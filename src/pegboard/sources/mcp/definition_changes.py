@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -27,6 +28,8 @@ _IMPERATIVE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _CONFUSABLE = str.maketrans({"0": "o", "1": "l", "i": "l", "5": "s", "8": "b", "2": "z", "|": "l"})
+# The letters of other alphabets that are drawn like Latin ones.
+_DRAWN_ALIKE = str.maketrans("аеорсухіјѕԁһӏѵԛԝαορνικυχγετ", "aeopcyxljsdhlvqwaopvlkuxyet")
 
 
 def classify(old: JSON, new: JSON) -> tuple[Change, ...]:
@@ -55,7 +58,15 @@ def looks_like(name: str, other: str) -> bool:
 
 
 def _skeleton(name: str) -> str:
-    return re.sub(r"[^a-z]", "", name.lower().translate(_CONFUSABLE).replace("rn", "m").replace("vv", "w"))
+    plain = (
+        unicodedata.normalize("NFKC", name)
+        .casefold()
+        .translate(_DRAWN_ALIKE)
+        .translate(_CONFUSABLE)
+        .replace("rn", "m")
+        .replace("vv", "w")
+    )
+    return "".join(filter(str.isalpha, plain)) or plain
 
 
 def _hints(definition: JSON) -> dict[str, Any]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from pegboard.core.schema import check_bounds, check_schema_size, compile_schema
-from pegboard.model.bounds import MCP_TITLE_BYTES, Bounds
+from pegboard.model.bounds import MCP_NAME_CHARS, MCP_TITLE_BYTES, Bounds
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.tool import Annotations, ToolSpec
@@ -15,8 +14,6 @@ from pegboard.sources.foreign_text import cleaned, has_hidden
 from pegboard.sources.mcp.passed_on import kept_icons, kept_meta, meta_here, shown_hints
 from pegboard.sources.mcp.server_settings import ServerSettings
 
-# The wire's rule for names, and the slash that some servers use; anything else may be made to look like another name.
-_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 _PROSE = frozenset({"description", "title", "$comment"})
 _PINNED = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "_meta")
 _HINTS = {
@@ -47,8 +44,11 @@ def checked_definition(raw: object, *, bounds: Bounds) -> JSON:
     if not is_object(raw):
         raise UnfitError(f"it is a {type(raw).__name__}, not an object")
     name = raw.get("name")
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise UnfitError("its name is not made of 1 to 128 of A-Z a-z 0-9 _ . / -")
+    # Any name that a reader can see is taken; what the wire cannot carry of it is mapped, see `own_names`.
+    if not isinstance(name, str) or not name.strip() or len(name) > MCP_NAME_CHARS:
+        raise UnfitError(f"its name is not a text of 1 to {MCP_NAME_CHARS} characters")
+    if has_hidden(name) or "\n" in name or "\t" in name:
+        raise UnfitError(f"its name has invisible characters: {cleaned(name)[:40]!r}")
     definition: JSON = {key: raw[key] for key in _PINNED if raw.get(key) is not None}
     # Decoration is no reason to lose a tool: what cannot be passed on of it is dropped.
     for key, kept in (("icons", list(kept_icons(raw.get("icons")))), ("_meta", kept_meta(raw.get("_meta")))):

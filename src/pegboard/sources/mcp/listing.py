@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import orjson
 
-from pegboard.core.names import fold
 from pegboard.model.bounds import MCP_NAME_SHOWN_BYTES, MCP_TOOLS_JUDGED_AT_ONCE, Bounds
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_list, is_object
@@ -39,11 +38,8 @@ async def gather(
     settings: ServerSettings,
     *,
     fault_of: Callable[[JSON], str | None] = _no_fault,
-    known: Collection[str] = (),
 ) -> Listing:
     """Ask for page after page, and judge each tool by itself; `fault_of` may know of more that is wrong with one.
-
-    Of names that differ by case alone one is taken: what is `known` by now, else the first.
 
     Raises:
         CallError: `result_too_large`, when the list is larger than the bound; the pages' own errors.
@@ -68,7 +64,7 @@ async def gather(
         if partial or not isinstance(following, str):
             break
         cursors.append(following)
-    listing = await _checked(tools[: bounds.upstream_tools], settings, fault_of, known)
+    listing = await _checked(tools[: bounds.upstream_tools], settings, fault_of)
     return replace(listing, partial=partial, ttl_s=ttl_s)
 
 
@@ -95,12 +91,9 @@ async def _checked(
     offered: Sequence[object],
     settings: ServerSettings,
     fault_of: Callable[[JSON], str | None],
-    known: Collection[str],
 ) -> Listing:
     tools: dict[str, JSON] = {}
     rejected: list[Rejected] = []
-    named = {raw.get("name") for raw in offered if is_object(raw) and isinstance(raw.get("name"), str)}
-    owners = {fold(name): name for name in known if name in named}
     for index, raw in enumerate(offered):
         if index % MCP_TOOLS_JUDGED_AT_ONCE == MCP_TOOLS_JUDGED_AT_ONCE - 1:
             await asyncio.sleep(0)
@@ -113,8 +106,7 @@ async def _checked(
             continue
         if not settings.takes(definition["name"]):
             continue
-        owner = owners.setdefault(fold(definition["name"]), definition["name"])
-        if definition["name"] in tools or owner != definition["name"]:
+        if definition["name"] in tools:
             rejected.append(Rejected(shown, "another tool of the server has that name"))
             continue
         if (fault := fault_of(definition)) is not None:

@@ -254,7 +254,7 @@ class McpSource:
     async def _refresh(self, connection: Connection) -> None:
         """List anew. A list that is refused leaves the last good one in place."""
         try:
-            listing = await connection.list(known={*self.lock.pins(self.name), *self.offered()})
+            listing = await connection.list()
         except CallError as error:
             if self.listing is None:
                 raise
@@ -312,7 +312,9 @@ class McpSource:
                 self.lock.accept(self.name, self.reviewed.accepted)
             except OSError as error:
                 log.warning("The lock of MCP server %r cannot be written: %s.", self.name, error)
-        self._names = own_names(self.reviewed.listed, rename=self.settings.rename, namespace=self.name)
+        # What was accepted keeps its name, whoever comes beside it.
+        known = self.lock.pins(self.name) if trust_of(self.settings, self.lock) != "any" else {}
+        self._names = own_names(self.reviewed.listed, rename=self.settings.rename, namespace=self.name, known=known)
         rejected = list(listing.rejected)
         entries: list[ToolEntry] = []
         for raw_name, definition in self.reviewed.listed.items():
@@ -321,13 +323,13 @@ class McpSource:
             except UnfitError as error:
                 rejected.append(Rejected(raw_name, str(error)))
         self.rejected = tuple(rejected)
-        known = {entry.qualified_id: entry for entry in self._entries}
+        before_by_id = {entry.qualified_id: entry for entry in self._entries}
         # What was there keeps its place: a model's prompt stays the same when a server shuffles its list.
-        places = {name: place for place, name in enumerate(known)}
+        places = {name: place for place, name in enumerate(before_by_id)}
         entries.sort(key=lambda entry: places.get(entry.qualified_id, len(places)))
         # An entry that says the same stays the same object, so nothing downstream is made anew.
         self._entries = tuple(
-            old if (old := known.get(entry.qualified_id)) is not None and old.spec == entry.spec else entry
+            old if (old := before_by_id.get(entry.qualified_id)) is not None and old.spec == entry.spec else entry
             for entry in entries
         )
         for name, reason in rejected:
