@@ -213,6 +213,9 @@ async def test_a_reference_loop_ends() -> None:
         with within(50):
             try:
                 catalog.register(ToolSpec(name="loop", input_schema=schema), echo)
+            except CallError as error:
+                assert (error.error.kind, "refers to itself" in str(error)) == ("schema_too_complex", True)
+                continue
             except DefinitionError:
                 continue
             assert kind_of(await catalog.view(ANN).call("loop", {"v": {"v": 1}})) in ("ok", "invalid_arguments")

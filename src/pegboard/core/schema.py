@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple, cast
 
 import jsonschema_rs
@@ -13,13 +14,23 @@ import orjson
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.digests import digest
-from pegboard.model.bounds import DEFAULT_BOUNDS, PATTERN_STEPS, PROBLEMS, SCHEMAS_REMEMBERED, Bounds
+from pegboard.core.schema_cost import ALTERNATIVE_RULES, COSTLY_RULES, MULTIPLYING_RULES, SchemaCost, size_of
+from pegboard.model.bounds import (
+    COPIED_VALUES,
+    DEFAULT_BOUNDS,
+    PATTERN_STEPS,
+    PROBLEMS,
+    SCHEMA_PATTERN_BYTES,
+    SCHEMAS_REMEMBERED,
+    TELLING_NS,
+    Bounds,
+)
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
 # Linear time first; patterns that need look-around run with a step limit instead.
-_LINEAR = jsonschema_rs.RegexOptions()
-_BACKTRACKING = jsonschema_rs.FancyRegexOptions(backtrack_limit=PATTERN_STEPS)
+_LINEAR = jsonschema_rs.RegexOptions(size_limit=SCHEMA_PATTERN_BYTES)
+_BACKTRACKING = jsonschema_rs.FancyRegexOptions(backtrack_limit=PATTERN_STEPS, size_limit=SCHEMA_PATTERN_BYTES)
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KEY_END = re.compile(rb'(?<!\\)"\s*:')
 _LONG_NUMBER = re.compile(rb"\d{19}")
@@ -40,18 +51,39 @@ class ArgumentProblem(NamedTuple):
 
 
 class Compiled:
-    """A schema ready to judge: its validator, the defaults of its properties, its property names."""
+    """A schema ready to judge: what judges by it, the defaults of its properties, what judging costs.
 
-    __slots__ = ("defaults", "is_valid", "schema", "validator")
+    No answer holds the event loop for long: `is_valid` raises `CallError` of kind `schema_too_complex` where it would.
+    """
 
-    def __init__(self, schema: JSON, validator: Any) -> None:
+    __slots__ = ("_cost", "_has_alternatives", "_validator", "defaults", "is_valid", "schema")
+
+    def __init__(self, schema: JSON, validator: Any, rules: frozenset[str], cost: SchemaCost | None) -> None:
         self.schema = schema
-        self.validator = validator
-        self.is_valid: Callable[[JSONValue], bool] = validator.is_valid
-        properties: Mapping[str, JSONValue] = schema.get("properties") or {}
+        self._validator = validator
+        self._cost = cost
+        self._has_alternatives = not ALTERNATIVE_RULES.isdisjoint(rules)
+        # What is plain needs no looking at its cost; the rest is looked at when it is first used.
+        self.is_valid: Callable[[JSONValue], bool] = self._first_valid if rules else validator.is_valid
+        properties = schema.get("properties")
         self.defaults: tuple[tuple[str, JSONValue], ...] = tuple(
-            (name, inner["default"]) for name, inner in properties.items() if is_object(inner) and "default" in inner
+            (name, inner["default"])
+            for name, inner in (properties.items() if is_object(properties) else ())
+            if is_object(inner) and "default" in inner
         )
+
+    def _first_valid(self, value: JSONValue) -> bool:
+        self.is_valid = self._validator.is_valid if self._cost_told().is_light else self._bounded_valid
+        return self.is_valid(value)
+
+    def _bounded_valid(self, value: JSONValue) -> bool:
+        self._cost_told().hold(value)
+        return self._validator.is_valid(value)
+
+    def _cost_told(self) -> SchemaCost:
+        if self._cost is None:
+            self._cost = SchemaCost(self.schema)
+        return self._cost
 
     def with_defaults(self, args: JSON) -> JSON:
         """Return `args` with the top-level defaults that are missing; containers are copied."""
@@ -60,14 +92,36 @@ class Compiled:
                 args = {**args, name: copied(value)}
         return args
 
+    def telling_ns(self, value: JSONValue) -> int:
+        """Return what `errors` of a value takes at most; from `TELLING_NS` on, it may be far more."""
+        return self._cost_told().telling_ns(value)
+
+    def errors(self, value: JSONValue) -> list[Any]:
+        """Return every error of the engine for a value; ask `telling_ns` first."""
+        return list(self._validator.iter_errors(value))
+
+    def _first_error(self, value: JSONValue) -> list[Any]:
+        """Return the first error alone, if that takes no time: an error has a copy of the value that it is about."""
+        if self._has_alternatives or size_of(value, at_most=COPIED_VALUES).values > COPIED_VALUES:
+            return []
+        found: list[Any] = []
+        try:
+            self._validator.validate(value)
+        except jsonschema_rs.ValidationError as error:
+            found.append(error)
+        return found
+
     def problems(self, value: JSONValue) -> list[ArgumentProblem]:
-        """Return every fault of `value`, first ones first, at most 50."""
+        """Return every fault of a value that is not valid, first ones first, at most 50.
+
+        Where all of them would take too long to find, the first is told, or what is plain at the top.
+        """
         found: list[ArgumentProblem] = []
-        for error in self.validator.iter_errors(value):
+        for error in self._first_error(value) if self.telling_ns(value) >= TELLING_NS else self.errors(value):
             found.extend(_explain(error, value))
             if len(found) >= PROBLEMS:
                 break
-        return found[:PROBLEMS]
+        return found[:PROBLEMS] or _plain_problems(self.schema, value)
 
 
 _compiled = BoundedCache[str, Compiled](max_entries=SCHEMAS_REMEMBERED)
@@ -85,12 +139,14 @@ def compile_schema(schema: JSON | bool, *, bounds: Bounds = DEFAULT_BOUNDS) -> C
         DefinitionError: it is no valid schema, or refers to something outside itself.
     """
     whole: JSON = schema if isinstance(schema, dict) else {"allOf": [schema]}
-    check_schema_size(whole, bounds=bounds)
+    rules = check_schema_size(whole, bounds=bounds)
     key = digest(whole)
     cached = _compiled.get(key)
     if cached is not None:
         return cached
-    return _compiled.remember(key, Compiled(whole, _validator(whole)))
+    # Before it is compiled, which takes its time too.
+    cost = SchemaCost(whole) if rules & MULTIPLYING_RULES else None
+    return _compiled.remember(key, Compiled(whole, _validator(whole), rules, cost))
 
 
 def _validator(schema: JSON) -> Any:
@@ -109,17 +165,22 @@ def _first_line(error: object) -> str:
     return (str(error).splitlines() or [""])[0][:300]
 
 
-def check_schema_size(schema: JSONValue, *, bounds: Bounds) -> None:
+def check_schema_size(schema: JSONValue, *, bounds: Bounds) -> frozenset[str]:
     """Refuse a schema deeper than `schema_depth`, of more than `subschemas`, or with integers that JSON readers lose.
+
+    Returns its rules that may make judging by it costly.
 
     Raises:
         CallError: `schema_too_complex`.
     """
     count, stack = 0, [(schema, 1)]
+    rules: frozenset[str] = frozenset()
     while stack:
         value, depth = stack.pop()
         if is_object(value):
             count += 1
+            if not COSTLY_RULES.isdisjoint(value):
+                rules |= COSTLY_RULES & value.keys()
             # A subschema of an object stands two JSON levels down: `properties`, then the name.
             if depth > 2 * bounds.schema_depth:
                 raise CallError("schema_too_complex", f"The schema is more than {bounds.schema_depth} levels deep.")
@@ -130,13 +191,14 @@ def check_schema_size(schema: JSONValue, *, bounds: Bounds) -> None:
         if count > 2 * bounds.subschemas:
             raise CallError("schema_too_complex", f"The schema has more than {bounds.subschemas} subschemas.")
         stack.extend((inner, depth + 1) for inner in (value.values() if is_object(value) else value))
+    return rules
 
 
 # ---------------------------------------------------------------- values
 
 
 def check_bounds(value: JSONValue, *, bounds: Bounds = DEFAULT_BOUNDS) -> int:
-    """Refuse what no validator should be shown: too deep, too many keys, huge integers, NaN, keys that are no text.
+    """Refuse what no validator should be shown: too deep, too much, huge integers, NaN, keys that are no text.
 
     Walks without recursion, stops at the first fault, and returns the number of keys in all objects.
 
@@ -145,7 +207,7 @@ def check_bounds(value: JSONValue, *, bounds: Bounds = DEFAULT_BOUNDS) -> int:
     """
     if is_object(value) and is_small(value):
         return len(value)
-    keys = 0
+    keys = values = 0
     stack: list[tuple[JSONValue, int]] = [(value, 1)]
     while stack:
         item, depth = stack.pop()
@@ -153,6 +215,9 @@ def check_bounds(value: JSONValue, *, bounds: Bounds = DEFAULT_BOUNDS) -> int:
         if kind is dict or kind is list:
             _check_container(item, depth, bounds)
             keys += len(item) if kind is dict else 0
+            values += len(item)
+            if values > bounds.json_values:
+                raise _refused(f"they have more than {bounds.json_values} values in all")
             for inner in item.values() if kind is dict else item:
                 kind = type(inner)  # pyright: ignore[reportUnknownVariableType] - any JSON
                 # Most are short scalars; only the rest needs another turn.
@@ -294,8 +359,21 @@ def shown(value: JSONValue) -> str:
     """Return a value as JSON, cut to 80 characters, without walking all of a large one."""
     if (is_object(value) or is_list(value)) and len(value) > _VALUE_CHARS:
         return f"({'an object' if is_object(value) else 'a list'} with {len(value)} entries)"
-    text = json.dumps(value[: _VALUE_CHARS + 1] if isinstance(value, str) else value, ensure_ascii=False, default=str)
+    text = json.dumps(_beginning(value, [_VALUE_CHARS]), ensure_ascii=False, default=str)
     return text if len(text) <= _VALUE_CHARS else text[: _VALUE_CHARS - 1] + "…"
+
+
+def _beginning(value: JSONValue, left: list[int]) -> JSONValue:
+    """Return as much of a value as is shown of it; `left` holds the characters that there is room for."""
+    if isinstance(value, str):
+        left[0] -= len(value)
+        return value[: _VALUE_CHARS + 1]
+    left[0] -= 2
+    if is_object(value):
+        return {key[: _VALUE_CHARS + 1]: _beginning(item, left) for key, item in value.items() if left[0] >= 0}
+    if is_list(value):
+        return [_beginning(item, left) for item in value if left[0] >= 0]
+    return value
 
 
 def _explain(error: Any, root: JSONValue) -> Iterator[ArgumentProblem]:
@@ -304,7 +382,7 @@ def _explain(error: Any, root: JSONValue) -> Iterator[ArgumentProblem]:
     rule: str = error.kind.name
     match error.kind:
         case jsonschema_rs.ValidationErrorKind.Required(property=name):
-            yield ArgumentProblem(json_path([*steps, name]), rule, f"{name!r} is required", "(missing)")
+            yield _missing(steps, name)
         case jsonschema_rs.ValidationErrorKind.AdditionalProperties(unexpected=names):
             yield from _unexpected(steps, rule, names, error.instance)
         case jsonschema_rs.ValidationErrorKind.UnevaluatedProperties(unexpected=names):
@@ -318,6 +396,29 @@ def _explain(error: Any, root: JSONValue) -> Iterator[ArgumentProblem]:
         case _:
             message = _first_line(error.message)
             yield ArgumentProblem(json_path(steps), rule, message, shown(error.instance))
+
+
+def _plain_problems(schema: JSON, value: JSONValue) -> list[ArgumentProblem]:
+    """Return what can be told of a value without the engine: what is missing and what is not known at the top."""
+    found: list[ArgumentProblem] = []
+    if is_object(value):
+        properties, required = schema.get("properties"), schema.get("required")
+        names = [name for name in required if isinstance(name, str)] if is_list(required) else []
+        found += [_missing([], name) for name in names if name not in value]
+        if schema.get("additionalProperties") is False and "patternProperties" not in schema:
+            known = properties if is_object(properties) else {}
+            unknown = list(islice((name for name in value if name not in known), PROBLEMS))
+            found.extend(_unexpected([], "additionalProperties", unknown, value))
+    size = size_of(value)
+    text = (
+        f"{size.values} values on {size.levels + 1} levels do not fit the schema, and it is too complex to tell where: "
+        "send less at once"
+    )
+    return found[:PROBLEMS] or [ArgumentProblem("$", "schema", text, shown(value))]
+
+
+def _missing(steps: list[str | int], name: str) -> ArgumentProblem:
+    return ArgumentProblem(json_path([*steps, name]), "required", f"{name!r} is required", "(missing)")
 
 
 def _unexpected(steps: list[str | int], rule: str, names: list[str], instance: JSON) -> Iterator[ArgumentProblem]:

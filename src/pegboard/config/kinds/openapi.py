@@ -20,7 +20,13 @@ from pegboard.config.yaml.parser import parse
 from pegboard.config.yaml.tree import Items, Node, Table
 from pegboard.core.schema import parse_json
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import OPENAPI_CAREFUL_YAML_CHARS, OPENAPI_DOCUMENT_KEYS, OPENAPI_DOCUMENT_LEVELS, Bounds
+from pegboard.model.bounds import (
+    OPENAPI_CAREFUL_YAML_CHARS,
+    OPENAPI_DOCUMENT_KEYS,
+    OPENAPI_DOCUMENT_LEVELS,
+    OPENAPI_DOCUMENT_VALUES,
+    Bounds,
+)
 from pegboard.model.error import CallError, DefinitionError, Problem
 from pegboard.model.json_types import JSONValue
 from pegboard.model.secret import Secret
@@ -178,6 +184,7 @@ def description_value(text: str, *, bounds: Bounds) -> JSONValue:
         bounds,
         request_body_bytes=bounds.api_description_bytes,
         json_keys=OPENAPI_DOCUMENT_KEYS,
+        json_values=OPENAPI_DOCUMENT_VALUES,
         json_depth=OPENAPI_DOCUMENT_LEVELS,
     )
     if text.lstrip()[:1] == "{":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from typing import Any, NamedTuple
 
 import jsonschema_rs
@@ -12,10 +11,12 @@ from pegboard.core.schema import Compiled
 from pegboard.model.bounds import (
     REPAIR_LEAST_TRIES,
     REPAIR_LOOKED_AT_BYTES,
+    REPAIR_NS,
     REPAIR_STEPS_IN_A_BRANCH,
     REPAIR_TRIES,
     REPAIRED_FAULTS,
 )
+from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.providers.repair.guesses import Guess, Repair, guesses
 
@@ -56,12 +57,19 @@ class _Mending:
 
     def __init__(self, compiled: Compiled, aliases: Mapping[str, str], tries: int) -> None:
         self._compiled, self._aliases = compiled, aliases
-        self._tries_left = tries
+        self._tries_left, self._left_ns = tries, REPAIR_NS
 
     def errors(self, args: JSON) -> list[Any]:
-        """Return the faults, of which there may be more."""
+        """Return the faults, of which there may be more.
+
+        Raises:
+            CallError: `schema_too_complex`, when all looks together take too long.
+        """
         self._tries_left -= 1
-        return list(islice(self._compiled.validator.iter_errors(args), REPAIRED_FAULTS))
+        self._left_ns -= self._compiled.telling_ns(args)
+        if self._left_ns < 0:
+            raise CallError("schema_too_complex", "These arguments take too long to repair.")
+        return self._compiled.errors(args)[:REPAIRED_FAULTS]
 
     def step(self, state: _State) -> _State | None:
         """Return the arguments with one fault less, `None` when no guess mends any."""

@@ -11,7 +11,13 @@ from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 from pegboard.core.schema import check_bounds
 from pegboard.egress.failures import EgressError
 from pegboard.egress.urls import parse_url
-from pegboard.model.bounds import OPENAPI_DOCUMENT_KEYS, OPENAPI_DOCUMENT_LEVELS, OPENAPI_REF_HOPS, Bounds
+from pegboard.model.bounds import (
+    OPENAPI_DOCUMENT_KEYS,
+    OPENAPI_DOCUMENT_LEVELS,
+    OPENAPI_DOCUMENT_VALUES,
+    OPENAPI_REF_HOPS,
+    Bounds,
+)
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
@@ -46,9 +52,8 @@ class Document:
         if not isinstance(version, str) or not _VERSION.fullmatch(version):
             raise DefinitionError(f"is no OpenAPI 3.0 or 3.1: it says `openapi: {str(version)[:20]}`")
         try:
-            check_bounds(
-                value, bounds=replace(bounds, json_keys=OPENAPI_DOCUMENT_KEYS, json_depth=OPENAPI_DOCUMENT_LEVELS)
-            )
+            sizes = {"json_keys": OPENAPI_DOCUMENT_KEYS, "json_values": OPENAPI_DOCUMENT_VALUES}
+            check_bounds(value, bounds=replace(bounds, json_depth=OPENAPI_DOCUMENT_LEVELS, **sizes))
         except CallError as error:
             raise DefinitionError(f"cannot be taken: {error.error.message}") from None
         if not is_object(value.get("paths", {})):

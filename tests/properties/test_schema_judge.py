@@ -1,0 +1,124 @@
+"""The schema judge: no schema and no value holds the event loop, whatever it takes to refuse them."""
+
+import gc
+import json
+import os
+import random
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pegboard import CallError, Catalog, DefinitionError, ToolContext, ToolSpec
+from pegboard.core.schema import check_bounds, compile_schema
+from tests import timing
+from tests.properties.schema_writer import written
+
+HELD_S = 0.05
+CORPUS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "schema_judge_corpus.json").read_text())
+
+
+def steps(schema: Any, values: list[Any]) -> Counter[str]:
+    """Judge the values, each step on its own clock, and return how often each step came to what."""
+    met: Counter[str] = Counter()
+
+    def timed(step: str, run: Any) -> Any:
+        started = timing.CPU()
+        try:
+            result = run()
+        except (CallError, DefinitionError) as error:
+            kind = error.error.kind if isinstance(error, CallError) else "no schema"
+            met[f"{step}: {kind}"] += 1
+            result = None
+        took_s = timing.CPU() - started
+        assert timing.is_within(took_s, HELD_S, timing.CPU), f"to {step} took {took_s:.3f} s"
+        return result
+
+    judge: Any = timed("compile", lambda: compile_schema(schema))
+    if judge is None:
+        return met
+    for value in values:
+        try:
+            check_bounds(value)
+        except CallError:
+            continue
+        is_valid = timed("judge", partial(judge.is_valid, value))
+        met[f"judged: {is_valid}"] += 1
+        if is_valid is False:
+            assert timed("tell", partial(judge.problems, value))
+    return met
+
+
+@pytest.fixture(autouse=True)
+def _no_collection():  # pyright: ignore[reportUnusedFunction] - pytest calls it
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def built(code: str) -> Any:
+    """Return a value of the corpus: JSON, or Python for what would be too long as JSON."""
+    return eval(code, {}, {})
+
+
+@pytest.mark.parametrize("case", CORPUS, ids=lambda case: case["name"])
+def test_what_once_held_the_loop_holds_it_no_more(case: dict[str, Any]) -> None:
+    met = steps(built(case["schema"]), [built(code) for code in case["values"]])
+    assert set(case["met"]) <= met.keys(), met
+
+
+def test_no_written_schema_holds_the_loop() -> None:
+    met: Counter[str] = Counter()
+    for seed in range(300):
+        met += steps(*written(seed))
+    # The writer gets as far as every answer, and the judge is not one that refuses everything.
+    assert met.keys() >= {"judged: True", "judged: False", "judge: schema_too_complex", "compile: schema_too_complex"}
+    assert met["judged: True"] + met["judged: False"] > 200, met
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("part", range(60))
+def test_no_schema_of_fresh_seeds_holds_the_loop(part: int) -> None:
+    first = random.SystemRandom().randrange(1 << 40)
+    ends = timing.perf_counter() + float(os.environ.get("PEGBOARD_FUZZ_S", "60"))
+    seed = first
+    while timing.perf_counter() < ends:
+        try:
+            steps(*written(seed))
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed} of part {part}: {error}") from error
+        seed += 1
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"properties": 1}, {"patternProperties": 1}, {"prefixItems": {}}, {"dependentRequired": []}, {"enum": "x"},
+        {"required": "a"}, {"$ref": 7}, {"pattern": 3}, {"anyOf": {}}, {"$ref": "#/a/b"},
+        {"$ref": "#/anyOf/7", "anyOf": [{}]}, {"type": 1}, {"items": [{}]}, {"$ref": "urn:none"}, {"$ref": "#none"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_is_no_schema_is_refused_as_that(rule: Any) -> None:
+    assert steps({"anyOf": [True, rule, rule]}, []) == {"compile: no schema": 1}
+
+
+async def test_a_call_that_would_hold_the_loop_is_refused_and_the_next_is_answered() -> None:
+    node = {"$ref": "#/$defs/node"}
+    tree: Any = {"properties": {"a": {"anyOf": [node, node]}, "z": {"type": "string"}}}
+    schema: Any = {"type": "object", "properties": {"v": node}, "$defs": {"node": tree}}
+    catalog, runs = Catalog(), []
+    catalog.register(ToolSpec(name="grow", input_schema=schema), lambda ctx, args: runs.append(args) or "ran")
+    view = catalog.view(ToolContext())
+    deep: Any = {"z": 1}
+    for _ in range(40):
+        deep = {"a": deep}
+    started = timing.CPU()
+    refused = await view.call("grow", {"v": deep})
+    assert timing.is_within(timing.CPU() - started, HELD_S, timing.CPU)
+    assert refused.error is not None
+    assert (refused.error.kind, runs) == ("schema_too_complex", [])
+    assert not (await view.call("grow", {"v": {"a": {"a": {"z": "end"}}}})).is_error
