@@ -19,8 +19,8 @@ _TOKEN = re.compile(
 )
 _NOT_LINEAR = re.compile(r"\(\?(?:[=!>]|<[=!])|\\[1-9k]")
 # Measured, and rounded up.
-_COMPILE_NS, _COMPILE_ATOM_NS = 150_000, 12_000
-_FEW_STATES_NS, _STATE_NS, _STEP_NS = 12, 60, 8
+_COMPILE_NS, _COMPILE_ATOM_NS = 150_000, 12_000  # not a limit: measured
+_FEW_STATES_NS, _STATE_NS, _STEP_NS = 12, 60, 8  # not a limit: measured
 _FEW_UNDECIDED = 8  # not a limit: atoms that leave an automaton of so few states that it is built once and kept
 
 
