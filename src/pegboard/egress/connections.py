@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar, cast
 
 import httpcore2
 from httpcore2 import SOCKET_OPTION
 
+from pegboard.core.after_fork import Threads
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.failures import EgressError
 from pegboard.model.bounds import ADDRESSES_TRIED, NAME_LOOKUPS
@@ -19,14 +19,16 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Looks a host name up: `(host, port)` to literal addresses, in the order to try them. Raises OSError."""
 
 # Threads of our own: a name server that hangs must not use up the pool in which tools run.
-_LOOKUPS = ThreadPoolExecutor(max_workers=NAME_LOOKUPS, thread_name_prefix="pegboard-lookup")
+_LOOKUPS = Threads(NAME_LOOKUPS, name="pegboard-lookup")
 Connection = TypeVar("Connection")
 
 
 async def system_resolve(host: str, port: int) -> Sequence[str]:
     """Ask the system's resolver, which also reads every spelling of an address (`127.1`, `0x7f.1`, `2130706433`)."""
     loop = asyncio.get_running_loop()
-    entries = await loop.run_in_executor(_LOOKUPS, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    entries = await loop.run_in_executor(
+        _LOOKUPS.executor, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    )
     return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 

@@ -11,13 +11,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from pegboard.core.after_fork import Threads
 from pegboard.egress.launch_record import RECORD
 from pegboard.egress.process_pipes import ProcessPipes
 from pegboard.egress.process_tree import ProcessId, find_tree, living, reap, signal_all
@@ -32,7 +32,7 @@ _PROGRAMS = (b"\x7fELF", b"#!")
 _UMASK = 0o077 if os.name == "posix" else -1
 _POLL_S = 0.02  # not a limit: how often it is looked
 # Reading the process table takes milliseconds; a thread of our own cannot be starved by tools that hang.
-_TABLE_READERS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="pegboard-process-table")
+_TABLE_READERS = Threads(2, name="pegboard-process-table")
 
 
 def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -279,13 +279,13 @@ class Process:
                 break
         else:
             RECORD.remove(self.pid)
-        await asyncio.get_running_loop().run_in_executor(_TABLE_READERS, _remove, self._folder)
+        await asyncio.get_running_loop().run_in_executor(_TABLE_READERS.executor, _remove, self._folder)
         reap(each for each in everyone if each.pid != self.pid)
         await self._pipes.close()
 
     async def _find_tree(self, known: frozenset[ProcessId], inodes: frozenset[int]) -> frozenset[ProcessId]:
         search = partial(find_tree, self.pid, known=known, pipes=inodes)
-        return await asyncio.get_running_loop().run_in_executor(_TABLE_READERS, search)
+        return await asyncio.get_running_loop().run_in_executor(_TABLE_READERS.executor, search)
 
     def _signal(self, tree: frozenset[ProcessId], signum: signal.Signals) -> None:
         # Each gets it once: a second SIGTERM would break into the tidying up that the first one started.

@@ -17,6 +17,7 @@ import anyio
 import httpcore2
 import httpx2
 
+from pegboard.core.after_fork import leave_to_parent, renew_after_fork
 from pegboard.egress.connections import GuardedBackend, Resolve, system_resolve
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.failures import EgressError, Exchange, translate
@@ -72,6 +73,12 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self._max_connections = max_connections
         self._backend = GuardedBackend(destinations, resolve)
         self._connections: httpcore2.AsyncConnectionPool | None = None
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Leave the connections to the parent: an answer on one would be anybody's."""
+        leave_to_parent(self._connections)
+        self._connections = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send one request; the body of the answer is read as it is iterated.

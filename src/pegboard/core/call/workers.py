@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from pegboard.core.after_fork import Threads, renew_after_fork
 from pegboard.model.bounds import BUSY_RETRY_S, TOOL_THREADS
 from pegboard.model.error import CallError
 
@@ -16,8 +16,13 @@ class WorkerPool:
     """Worker threads, started with the first sync call, and the places of tools with a `max_concurrency`."""
 
     def __init__(self) -> None:
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads = Threads(TOOL_THREADS, name="pegboard-tool")
         self._running: dict[str, int] = {}
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Give every place back: what runs does so in the parent."""
+        self._running = {}
 
     def enter(self, qualified_id: str, *, cap: int, name: str) -> None:
         """Take one of the tool's places; `name` is what the caller knows it as.
@@ -37,12 +42,8 @@ class WorkerPool:
 
     def run(self, code: Callable[[], Any]) -> asyncio.Future[Any]:
         """Start `code` in a worker thread, with the caller's context variables."""
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(TOOL_THREADS, thread_name_prefix="pegboard-tool")
-        return asyncio.get_running_loop().run_in_executor(self._threads, contextvars.copy_context().run, code)
+        return asyncio.get_running_loop().run_in_executor(self._threads.executor, contextvars.copy_context().run, code)
 
     def close(self) -> None:
         """Let the threads end with what they run; nothing waits for them."""
-        threads, self._threads = self._threads, None
-        if threads is not None:
-            threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pegboard.core.after_fork import leave_to_parent, renew_after_fork
 from pegboard.lazy import LazyModule
 from pegboard.model.bounds import MCP_CALL_WAITS_S, MCP_CONNECT_S, MCP_REFRESH_S
 from pegboard.model.call_context import CallContext
@@ -61,7 +62,8 @@ class McpSource:
         self._fault: CallError | None = None
         self._lost_at: float | None = None
         self._wake, self._noticed, self._settled = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self._must_refresh = self._is_listed = False
+        self._must_refresh = self._is_listed = self._was_forked = False
+        renew_after_fork(self)
         self._grace_timer: asyncio.TimerHandle | None = None
         if trust_of(settings, self.lock) == "pinned" and not self.lock.fault:
             # What was accepted is known before the server is first reached.
@@ -144,6 +146,14 @@ class McpSource:
                 await task
         if self._grace_timer is not None:
             self._grace_timer.cancel()
+
+    def after_fork(self) -> None:
+        """Leave the connection and the server's processes to the parent; `start` makes them anew."""
+        leave_to_parent(self._connection, self._task, self._grace_timer, self._wake, self._noticed, self._settled)
+        self._was_forked = self._was_forked or self._task is not None
+        self._connection = self._task = self._grace_timer = None
+        self._wake, self._noticed, self._settled = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._backoff, self._throttle = Backoff(self._clock), RefreshThrottle(self._clock)
 
     async def settled(self) -> None:
         """Wait until the attempt to connect that runs, or comes next, has ended one way or the other."""
@@ -420,7 +430,9 @@ class McpSource:
         if self._connection is not None and self._connection is not other_than and not self._connection.is_lost:
             return self._connection
         if self._task is None:
-            raise CallError("upstream_unavailable", f"The MCP server {self.name!r} is not started.")
+            why = " in this process, which was forked from the one that it serves" if self._was_forked else ""
+            text = f"The MCP server {self.name!r} is not started{why}. Start the catalog: `await catalog.start()`."
+            raise CallError("upstream_unavailable", text, retryable=False)
         is_failing = self._backoff.is_open
         if self._backoff.may_try_now():
             self._wake.set()

@@ -1,0 +1,68 @@
+"""After fork: what a child process inherits and cannot use, such as threads and connections, is made anew there."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+from weakref import WeakSet
+
+# What belongs to the parent is kept: to free it would close what the two share, or tell the parent's event loop of it.
+_of_the_parent: list[object] = []
+
+
+class Inheritor(Protocol):
+    """Something that a fork copies although it works in one process only."""
+
+    def after_fork(self) -> None:
+        """Let go of what belongs to the parent; called in the child, before any of its code."""
+        ...
+
+
+_inheritors = WeakSet[Inheritor]()
+
+
+def renew_after_fork(inheritor: Inheritor) -> None:
+    """Have `after_fork` of this object called in every child that this process forks."""
+    _inheritors.add(inheritor)
+
+
+def leave_to_parent(*things: object) -> None:
+    """Keep things of the parent, unused, for as long as the child lives."""
+    _of_the_parent.extend(things)
+
+
+def _renew() -> None:
+    for inheritor in list(_inheritors):
+        inheritor.after_fork()
+
+
+if hasattr(os, "register_at_fork"):  # pragma: no branch - there is nothing to fork on Windows
+    os.register_at_fork(after_in_child=_renew)
+
+
+class Threads:
+    """Worker threads, started with the first work. A forked child has none of its parent's, and gets its own."""
+
+    def __init__(self, most: int, *, name: str) -> None:
+        self._most, self._name = most, name
+        self._executor: ThreadPoolExecutor | None = None
+        renew_after_fork(self)
+
+    @property
+    def executor(self) -> ThreadPoolExecutor:
+        """What `loop.run_in_executor` takes."""
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(self._most, thread_name_prefix=self._name)
+        return self._executor
+
+    def after_fork(self) -> None:
+        """Forget the threads, which run in the parent."""
+        leave_to_parent(self._executor)
+        self._executor = None
+
+    def close(self) -> None:
+        """Let the threads end with what they run; nothing waits for them."""
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown(wait=False, cancel_futures=True)
