@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -32,13 +33,14 @@ async def everything(kind: str, port: int) -> AsyncGenerator[None]:
         env=clean_environment({"PORT": str(port)}),
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
+        start_new_session=True,
     )
     try:
         await until_open(port)
         yield
     finally:
-        if process.returncode is None:
-            process.kill()
+        # The `node` of a Python package starts the real one, and is not asked before it ends.
+        os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
 
 
