@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, Unpack, overload
 
@@ -25,7 +26,7 @@ from pegboard.core.call.record import Guards
 from pegboard.core.declarations import Declarations, Mirror
 from pegboard.core.executor import Executor
 from pegboard.core.judge import Selection
-from pegboard.core.names import nearest
+from pegboard.core.names import fold, nearest
 from pegboard.core.ports import LimitStore, Source, UsedAnswers
 from pegboard.core.registry import Registry
 from pegboard.core.snapshot import Snapshot
@@ -35,7 +36,7 @@ from pegboard.discovery.exposure import Discovery, exposed
 from pegboard.discovery.finder import Found
 from pegboard.model.bounds import DEFAULT_BOUNDS, SEARCH_USUAL_HITS, SHUTDOWN_GRACE_S, Bounds
 from pegboard.model.context import ToolContext
-from pegboard.model.error import DefinitionError
+from pegboard.model.error import DefinitionError, PegboardError
 from pegboard.model.hook import Hook, HookKind
 from pegboard.model.policy import OPEN_POLICY, Policy
 from pegboard.model.profile import Profile
@@ -47,6 +48,8 @@ from pegboard.runtime import assemble
 
 F = TypeVar("F", bound=Callable[..., Any])
 Names = str | Sequence[str] | Callable[[], Sequence[str]]
+UNNAMED = "pegboard"
+"""The name of a catalog that was given none."""
 
 
 class Catalog:
@@ -64,7 +67,7 @@ class Catalog:
 
     def __init__(
         self,
-        name: str = "pegboard",
+        name: str = UNNAMED,
         *,
         bounds: Bounds | None = None,
         context_type: type[ToolContext] = ToolContext,
@@ -76,6 +79,7 @@ class Catalog:
         self.runtime = assemble(declared, context_type=context_type, limit_store=limit_store, clock=clock)
         self.guards.used_answers = consent_store
         self._default_loaders: list[Callable[[Catalog], object]] = []
+        _catalogs.add(self)
 
     # ------------------------------------------------------------ parts
 
@@ -146,7 +150,9 @@ class Catalog:
         said = ToolOptions.of(options)
 
         def declare(declared: Callable[..., Any]) -> Callable[..., Any]:
-            self.registry.add(function_entry(declared, said), replace_existing=replace)
+            entry = function_entry(declared, said)
+            self.registry.add(entry, replace_existing=replace)
+            self.runtime.defaults.note(entry)
             return declared
 
         return declare if fn is None else declare(fn)
@@ -168,7 +174,9 @@ class Catalog:
                 self.registry.add_named_later(ask, lambda _: named_later(build, ask, description, said))
             else:
                 listed = (names,) if isinstance(names, str) else tuple(names)
-                self.registry.add(*builder_entries(build, listed, description, said))
+                entries = builder_entries(build, listed, description, said)
+                self.registry.add(*entries)
+                self.runtime.defaults.note(*entries)
             return build
 
         return declare  # pyright: ignore[reportReturnType] - gives back what it was given
@@ -187,11 +195,16 @@ class Catalog:
             DefinitionError: something else was given, or a spec without a handler.
             DuplicateToolError: the name is taken; `replace=True` takes it over.
         """
-        self.registry.add(read_registered(tool, handler, runs), replace_existing=replace)
+        entry = read_registered(tool, handler, runs)
+        self.registry.add(entry, replace_existing=replace)
+        if isinstance(tool, type):
+            self.runtime.defaults.note_class(tool)
+        else:
+            self.runtime.defaults.forget(fold(entry.qualified_id))
 
     def unregister(self, name: str) -> None:
         """Take back a tool, by name or qualified id; `KeyError` when there is none."""
-        self.registry.remove(name)
+        self.runtime.defaults.forget(self.registry.remove(name))
 
     def add_source(self, source: Source) -> None:
         """Take the tools of a source, now and after each of its changes."""
@@ -209,9 +222,14 @@ class Catalog:
         """Declare what to suggest for an argument of `prompt=` or `resource=`; see `Resources.completion`."""
         return self.resources.completion(argument, **options)
 
-    def mirror(self, name: str, groups: str | Sequence[str] = "core", *, full_names: object = None) -> None:
-        """Declare a name for allow-lists only, e.g. an SDK's own tool. It is no tool: it cannot be called here."""
-        self.registry.add_mirror(name, Mirror(tuple(as_list(groups)) or ("core",), full_names))
+    def mirror(
+        self, name: str, groups: str | Sequence[str] = "core", available: object = None, *, full_names: object = None
+    ) -> None:
+        """Declare a name for allow-lists only, e.g. an SDK's own tool. It is no tool: it cannot be called here.
+
+        Groups, policy and `available` decide who is given it, as with a tool.
+        """
+        self.registry.add_mirror(name, Mirror(tuple(as_list(groups)) or ("core",), full_names, available))
 
     def group(self, name: str, description: str = "") -> None:
         """Declare a group, also one that has no tool at present."""
@@ -305,7 +323,8 @@ class Catalog:
         return self.registry.snapshot()
 
     def reset(self) -> None:
-        """Forget what is offered and to whom, not what protects; `load_defaults` runs the default loaders again."""
+        """Forget what is offered and to whom, not what protects; `load_defaults` brings back what code declares."""
+        self.runtime.defaults.set_aside(self.registry)
         self.registry.clear()
 
     def default_loader(self, load: Callable[[Catalog], object]) -> Callable[[Catalog], object]:
@@ -314,9 +333,16 @@ class Catalog:
         return load
 
     def load_defaults(self) -> None:
-        """Run the registered default loaders."""
-        for load in self._default_loaders:
-            load(self)
+        """Run the registered default loaders; after a reset, bring back what was declared before it in code.
+
+        That is what decorators declared, every class of tools that is still alive, groups and profiles; not what was
+        handed to `register` or `add_source`. What a test declares after the first reset does not come back.
+        """
+        defaults = self.runtime.defaults
+        with defaults.loading(self.registry):
+            for load in self._default_loaders:
+                load(self)
+        defaults.bring_back(self.registry)
 
     async def start(self, *, only: Iterable[str] | None = None) -> None:
         """Start the sources, or `only` those named. A source that cannot start is down, and no reason to fail.
@@ -430,20 +456,33 @@ class Catalog:
         snapshot = self.snapshot()
         found = snapshot.cache.get(("policy", policy))
         if found is None:
-            found = snapshot.cache[("policy", policy)] = unmatched(policy, snapshot.entries, self.registry.namespaces())
+            found = snapshot.cache[("policy", policy)] = unmatched(
+                policy, (*snapshot.entries, *self.registry.mirrored()), self.registry.namespaces()
+            )
         return found
 
     # ------------------------------------------------------------ one-line forms
 
-    def build_tools(self, ctx: ToolContext, *, include: Iterable[str] | None = None) -> tuple[ToolEntry, ...]:
+    def build_tools(
+        self, ctx: ToolContext, *, include: Iterable[str] | None = None, extra_tools: Iterable[object] = ()
+    ) -> tuple[ToolEntry, ...]:
         """Return the visible tools of a context, built."""
-        return self.view(ctx, include=include).tools()
+        return self.view(ctx, include=include, extra_tools=extra_tools).tools()
 
     def tool_names(
-        self, ctx: ToolContext, *, include: Iterable[str] | None = None, server: str | None = None
+        self,
+        ctx: ToolContext,
+        *,
+        include: Iterable[str] | None = None,
+        server: str | None = None,
+        extra_tools: Iterable[object] = (),
     ) -> list[str]:
-        """Return their names, for an allow-list."""
-        return self.view(ctx, include=include).names(server)
+        """Return their names, for an allow-list: `mcp__<server>__<tool>`.
+
+        `server` is the catalog's own name unless it is said; a catalog without a name of its own gives bare names.
+        """
+        own = None if self.name == UNNAMED else self.name
+        return self.view(ctx, include=include, extra_tools=extra_tools).names(server or own)
 
     def available_tools(self, ctx: ToolContext) -> tuple[ToolEntry, ...]:
         """Return the visible tools of all groups."""
@@ -472,14 +511,27 @@ def as_list(names: Iterable[str]) -> list[str]:
     return [names] if isinstance(names, str) else list(names)
 
 
+_catalogs: weakref.WeakSet[Catalog] = weakref.WeakSet()
 default_catalog = Catalog()
 
 
 def _define(tool: type[Tool], former: str | None) -> None:
-    """Take a class that was just defined; one that was renamed, wherever it is registered."""
-    default_catalog.register(tool)
-    if former is not None:
-        default_catalog.unregister(former)
+    """Take a class that was just defined; or one that was renamed, in every catalog that holds it, all or none."""
+    if former is None:
+        default_catalog.register(tool)
+        return
+    holding = [catalog for catalog in tuple(_catalogs) if catalog.runtime.defaults.holds(tool)]
+    taken: list[Catalog] = []
+    try:
+        for catalog in holding:
+            catalog.register(tool)
+            taken.append(catalog)
+    except PegboardError:
+        for catalog in taken:
+            catalog.registry.remove(tool.tool_entry.qualified_id)
+        raise
+    for catalog in holding:
+        catalog.registry.remove(former)
 
 
 Tool.on_define.append(_define)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pegboard.authoring.builder import read_built
 from pegboard.core.call.record import Guards
 from pegboard.core.declarations import Declarations
+from pegboard.core.defaults import Defaults
 from pegboard.core.executor import Executor
 from pegboard.core.ports import LimitStore
 from pegboard.core.registry import Registry
@@ -25,11 +26,13 @@ from pegboard.resources import Resources
 class Runtime:
     """The parts of one catalog, each filled with what it needs of the others.
 
-    `registry` holds what is declared, `guards` what the stages of its calls share, `executor` runs them; `discovery`
-    finds tools, `resources` is what there is beside them, and `view_parts` is what every View is made of.
+    `registry` holds what is declared, `defaults` knows what of that code declares by itself, `guards` what the stages
+    of its calls share, `executor` runs them; `discovery` finds tools, `resources` is what there is beside them, and
+    `view_parts` is what every View is made of.
     """
 
     registry: Registry
+    defaults: Defaults
     guards: Guards
     executor: Executor
     discovery: Discovery
@@ -61,6 +64,7 @@ def assemble(
     executor = Executor(guards)
     return Runtime(
         registry=registry,
+        defaults=Defaults(),
         guards=guards,
         executor=executor,
         discovery=Discovery.of(registry),

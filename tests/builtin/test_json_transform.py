@@ -85,3 +85,23 @@ async def test_templates_are_off_unless_the_config_allows_them() -> None:
     tools = shelf("json_transform")
     error = await tools.error("json_transform", {"data": 1, "expression": "{{ data }}", "language": "template"})
     assert error.kind == "invalid_arguments"
+
+
+@pytest.mark.parametrize(
+    ("template", "result"),
+    [
+        ('{"n": {{ data|length }}}', {"n": 2}),
+        ("\n [{{ data|join(', ') }}] ", [1, 2]),
+        ("{{ data|tojson }}", [1, 2]),
+        ("{{ data[0] }}", "1"),
+        ('"quoted"', '"quoted"'),
+        ("{not json}", "{not json}"),
+        ("[1, NaN]", "[1, NaN]"),
+        ("", ""),
+    ],
+)
+async def test_an_object_or_list_that_a_template_writes_arrives_as_json(template: str, result: object) -> None:
+    tools = shelf("json_transform", {"template": True, "timeout_seconds": 10})
+    arguments = {"data": [1, 2], "expression": template or "{# nothing #}", "language": "template"}
+    answer = await tools.call("json_transform", arguments)
+    assert answer.structured == {"result": result}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from pegboard.core import normalise as output
 from pegboard.model.error import CallError, ErrorKind
@@ -53,12 +53,20 @@ class Rendered:
         self.raise_reported()
         if not self.blocks and self.structured is NOTHING:
             return returned
+        if self._has_rendered(returned):
+            returned = None
         whole: ToolResult = ToolResult() if returned is None else output.normalise(returned)
         whole = whole._replace(content=tuple(self.blocks) + whole.content)
         if self.structured is NOTHING:
             return whole
         mirror: ToolResult = output.structured(self.structured)
         return whole._replace(content=whole.content + mirror.content, structured=mirror.structured, has_structured=True)
+
+    def _has_rendered(self, returned: Any) -> bool:
+        """Tell whether `perform` returned what `render` gave it: that is said already."""
+        return isinstance(returned, tuple) and all(
+            any(part is block for block in self.blocks) for part in cast("tuple[object, ...]", returned)
+        )
 
     def after(self, answer: Any, result: ToolResult, *, seen: int) -> Any:
         """Return what an after-hook made of the result: its error, its answer, or the blocks after the first `seen`."""
@@ -85,8 +93,10 @@ class Rendering:
         structured: Any = NOTHING,
         mime_type: str | None = None,
         uri: str = "pegboard://result",
-    ) -> None:
-        """Add blocks to the result, or set its structured value. `mime_type` belongs to the block given.
+    ) -> tuple[Content, ...]:
+        """Add blocks to the result, or set its structured value; return the blocks. `mime_type` is that of the block.
+
+        `perform` may return what this returned: it is not said twice.
 
         Raises:
             TypeError: there is nothing to render.
@@ -107,6 +117,7 @@ class Rendering:
         elif not blocks:
             raise TypeError("render() needs text=, image=, audio=, resource= or structured=.")
         self.rendered.blocks.extend(blocks)
+        return tuple(blocks)
 
     def render_resource_link(
         self,
@@ -116,9 +127,11 @@ class Rendering:
         mime_type: str | None = None,
         description: str | None = None,
         title: str | None = None,
-    ) -> None:
-        """Add a link to a resource that the client may read itself."""
-        self.rendered.blocks.append(ResourceLink(uri, name, mime_type, description, title))
+    ) -> tuple[Content, ...]:
+        """Add a link to a resource that the client may read itself; return it, as `render` does."""
+        link = ResourceLink(uri, name, mime_type, description, title)
+        self.rendered.blocks.append(link)
+        return (link,)
 
     def report_error(self, message: str, *, kind: ErrorKind = "tool_error", hint: str = "") -> None:
         """Make the call end with an error that the model may read. In a before-hook it halts the call.

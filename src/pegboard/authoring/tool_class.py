@@ -70,13 +70,13 @@ class Tool(Rendering):
 
     @classmethod
     def _announce(cls, former: str | None) -> None:
-        if cls.is_registered:
+        if cls.is_registered or former is not None:
             for tell in Tool.on_define:
                 tell(cls, former)
 
     @classmethod
     def rename(cls, name: str) -> None:
-        """Give the tool another name; where it registered itself, the old name is gone.
+        """Give the tool another name in every catalog that holds it; the old name is gone there.
 
         Raises:
             DefinitionError: the name cannot be, or is taken; nothing has changed then.

@@ -86,7 +86,11 @@ def unmatched_globs(catalog: Catalog, profile: str, *, more: Set[str] = frozense
     `more` are namespaces that count as declared besides those of the catalog.
     """
     registry = catalog.registry
-    return unmatched(registry.profiles[profile].policy, registry.build().entries, registry.namespaces() | more)
+    return unmatched(
+        registry.profiles[profile].policy,
+        (*registry.build().entries, *registry.mirrored()),
+        registry.namespaces() | more,
+    )
 
 
 def globs_of(declared: Declared[ProfileForm]) -> Iterator[tuple[str, At]]:

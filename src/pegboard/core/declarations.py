@@ -16,7 +16,7 @@ from pegboard.model.memo import Question
 from pegboard.model.profile import Profile
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.secret import Secret
-from pegboard.model.tool import ToolEntry
+from pegboard.model.tool import ToolEntry, ToolSpec
 
 
 class NamedLater(NamedTuple):
@@ -31,6 +31,15 @@ class Mirror(NamedTuple):
 
     groups: tuple[str, ...]
     full_names: object = None
+    available: object = None
+
+    def entry(self, name: str) -> ToolEntry:
+        """Return what the judge decides on: a tool of this name, in a namespace that none can be declared in."""
+        spec = ToolSpec(name=name, namespace=MIRRORED, groups=self.groups, available=self.available)
+        return ToolEntry(spec=spec, wire_name=name)
+
+
+MIRRORED = "pegboard__mirror"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

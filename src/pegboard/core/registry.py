@@ -134,8 +134,8 @@ class Registry:
         with self._lock:
             self.change(named_later=(*self.declarations.named_later, NamedLater(names, entries)))
 
-    def remove(self, name: str) -> None:
-        """Take back a tool of our own, or what is declared beside tools, by name or qualified id.
+    def remove(self, name: str) -> str:
+        """Take back a tool of our own, or what is declared beside tools, by name; return its folded qualified id.
 
         Raises:
             KeyError: there is none.
@@ -146,7 +146,7 @@ class Registry:
                     self.swap(self.declarations.without(key))
                 except KeyError:
                     continue
-                return
+                return key
         raise KeyError(f"No tool {name!r} is registered here.")
 
     def add_source(self, source: Source) -> None:
@@ -183,6 +183,10 @@ class Registry:
         with self._lock:
             self.change(hooks=(*self.hooks, hook))
 
+    def mirrored(self) -> list[ToolEntry]:
+        """Return the mirrored names, as policies mean them."""
+        return [mirror.entry(name) for name, mirror in self.mirrors.items()]
+
     def add_mirror(self, name: str, mirror: Mirror) -> None:
         with self._lock:
             self.change(mirrors={**self.mirrors, name: mirror})
@@ -194,6 +198,8 @@ class Registry:
         """
         with self._lock:
             self.swap(self.declarations.without_offers())
+            # What is forgotten must be free to go, too.
+            self._outdated = {}
 
     def changed(self) -> None:
         """Let the next question see new snapshots, and tell the subscribers."""

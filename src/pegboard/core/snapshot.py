@@ -226,7 +226,8 @@ class Snapshot:
             DefinitionError: with all faults.
         """
         problems: list[Problem] = []
-        for entry in self._at(self._inventory.conditional):
+        mirrored = (mirror.entry(name) for name, mirror in self.declared.mirrors.items())
+        for entry in (*self._at(self._inventory.conditional), *mirrored):
             try:
                 self.availability(entry)
             except DefinitionError as error:

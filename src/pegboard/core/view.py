@@ -153,10 +153,17 @@ class View:
         names: list[str] = []
         for entry in self._unbuilt():
             names.extend(self._full_names(entry.spec.full_names, entry.wire_name, server))
+        return list(dict.fromkeys([*names, *self._mirrored_names()]))
+
+    def _mirrored_names(self) -> Iterator[str]:
+        """Yield the names that are mirrored for this caller: groups, policy and availability decide as for a tool."""
+        snapshot, states = self.snapshot, self._parts.registry.states()
         for name, mirror in self._mirrors().items():
-            if self.selection.include is None or not set(self.selection.include).isdisjoint(mirror.groups):
-                names.extend(self._full_names(mirror.full_names, name, None))
-        return list(dict.fromkeys(names))
+            entry = mirror.entry(name)
+            if static_code(entry, self.selection, self.ctx.caller.policy) is None and (
+                mirror.available is None or dynamic_code(entry, snapshot, self.ctx, states) is None
+            ):
+                yield from self._full_names(mirror.full_names, name, None)
 
     def _mirrors(self) -> Mapping[str, Mirror]:
         return self._parts.registry.mirrors if self._parts.kind == "tools" else {}
@@ -335,7 +342,9 @@ class View:
     async def prepare(self) -> View:
         """Have every async predicate and builder of the selected tools answered, together. Returns the view."""
         snapshot = self.snapshot
-        await self._answer(snapshot.selected(self.selection, self.ctx.caller.policy), snapshot)
+        selected = snapshot.selected(self.selection, self.ctx.caller.policy)
+        mirrored = [mirror.entry(name) for name, mirror in self._mirrors().items() if mirror.available is not None]
+        await self._answer((*selected, *mirrored) if mirrored else selected, snapshot)
         return self
 
     async def _answer_for(self, name: str) -> None:

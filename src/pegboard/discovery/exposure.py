@@ -140,9 +140,10 @@ class ExposedView(View):
     def names(self, server: str | None = None) -> list[str]:
         if self.mode == "direct":
             return super().names(server)
-        return [
+        listed = (
             name for entry in self.tools() for name in self._full_names(entry.spec.full_names, entry.wire_name, server)
-        ]
+        )
+        return list(dict.fromkeys([*listed, *self._mirrored_names()]))
 
     def _entry(self, name: str, *, digest: str = "", run: Handler | None = None) -> ToolEntry:
         """Return a meta tool: with what is there, to be listed; or with what runs it, for this caller."""

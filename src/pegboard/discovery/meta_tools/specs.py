@@ -6,12 +6,19 @@ The schemas are strict, so that a model knows what to send. What it sends instea
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pegboard.discovery.meta_tools.intent import CONTEXT_SCHEMA
 from pegboard.model.bounds import NO_LIMIT_S, SEARCH_QUERIES
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import Annotations, ToolSpec
+
+ANSWER: Final[JSON] = {
+    "type": "object",
+    "properties": {"success": {"type": "boolean"}, "data": {"type": "object"}, "error": {"type": "string"}},
+    "required": ["success"],
+}
+"""What all three answer with; `data` differs."""
 
 
 class MetaNames(NamedTuple):
@@ -43,12 +50,20 @@ def spec_of(
         described = use_description(names)
         # Each call of a batch has its own limit, and a person who is asked may take as long as the request lives.
         return ToolSpec(
-            name=name, namespace=namespace, description=described, input_schema=schema, timeout_s=NO_LIMIT_S
+            name=name,
+            namespace=namespace,
+            title="Use tools",
+            description=described,
+            input_schema=schema,
+            output_schema=ANSWER,
+            timeout_s=NO_LIMIT_S,
         )
     is_get = name == names.get
     return ToolSpec(
         name=name,
         namespace=namespace,
+        title="Get tools" if is_get else "Search tools",
+        output_schema=ANSWER,
         description=get_description(names, with_search=with_search, digest=digest)
         if is_get
         else search_description(names),

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import orjson
 from pydantic import Field
 
 from pegboard.egress.sandbox import SandboxError, run_sandboxed
@@ -15,7 +16,7 @@ from pegboard.lazy import LazyModule
 from pegboard.model.bounds import MIB, TRANSFORM_INLINE_S, TRANSFORM_START_S
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
-from pegboard.model.json_types import JSON
+from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.tool import Annotations, Handler, ToolSpec
 from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, tool_spec
 
@@ -54,7 +55,8 @@ _LANGUAGE: JSON = {
     "type": "string",
     "enum": ["jmespath", "template"],
     "default": "jmespath",
-    "description": "`template`: a Jinja2 template that sees the value as `data` and gives text.",
+    "description": "`template`: a Jinja2 template that sees the value as `data` and gives text, "
+    "or JSON where that is an object or list.",
 }
 
 
@@ -113,7 +115,17 @@ async def _rendered(config: TransformConfig, args: JSON) -> JSON:
             raise _too_slow(config) from None
         text = "The template needed more memory than it may use. Give it less to do."
         raise CallError("template_error", text) from None
-    return {"result": text}
+    return {"result": _as_json(text)}
+
+
+def _as_json(text: str) -> JSONValue:
+    """Return the object or list that a text is in JSON; any other text as it is, a number too."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return text
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
 
 
 def _refusal(exc: SandboxError, config: TransformConfig) -> CallError:

@@ -1,0 +1,122 @@
+"""Defaults: what code declares by itself, set aside by a reset and brought back when the defaults are loaded."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from pegboard.core.names import fold
+from pegboard.core.registry import Registry
+from pegboard.model.tool import ToolEntry
+
+_BY_NAME = ("predicates", "groups", "profiles", "resources")
+_IN_ORDER = ("hooks", "named_later")
+
+
+class Defaults:
+    """What decorators and classes declared on one catalog. State of the catalog.
+
+    A reset sets aside what is declared then; a further one, before anything is brought back, adds nothing: what a test
+    declares in between is the test's own. What a default loader declares is not set aside, as that runs again.
+    """
+
+    def __init__(self) -> None:
+        self._decorated: set[str] = set()
+        self._classes: list[weakref.ref[type]] = []
+        self._aside: dict[str, dict[Any, Any]] | None = None
+        self._is_loading = False
+        self._named_by_loaders: dict[str, frozenset[str]] = dict.fromkeys(_BY_NAME, frozenset[str]())
+        self._listed_by_loaders: tuple[Any, ...] = ()
+
+    def note(self, *entries: ToolEntry) -> None:
+        """Remember tools that a decorator declared."""
+        if not self._is_loading:
+            self._decorated |= {fold(entry.qualified_id) for entry in entries}
+
+    def note_class(self, tool: type) -> None:
+        """Remember a class of tools, for as long as it lives."""
+        if not self._is_loading and not self.holds(tool):
+            self._classes.append(weakref.ref(tool))
+
+    def holds(self, tool: type) -> bool:
+        """Tell whether a class was registered here."""
+        return any(known() is tool for known in self._classes)
+
+    def forget(self, key: str) -> None:
+        """Leave out a tool that was taken back, or that something else took the place of; by folded qualified id."""
+        self._decorated.discard(key)
+        self._classes = [ref for ref in self._classes if _key_of(ref()) != key]
+
+    @contextmanager
+    def loading(self, registry: Registry) -> Generator[None]:
+        """Take what is declared in the block for the work of default loaders."""
+        before, self._is_loading = registry.declarations, True
+        try:
+            yield
+        finally:
+            self._is_loading, after = False, registry.declarations
+            for field in _BY_NAME:
+                new = frozenset(getattr(after, field)) - frozenset(getattr(before, field))
+                self._named_by_loaders[field] |= new
+            known = [item for field in _IN_ORDER for item in getattr(before, field)]
+            items = [item for field in _IN_ORDER for item in getattr(after, field)]
+            self._listed_by_loaders = tuple(item for item in items if not _is_among(item, known))
+
+    def set_aside(self, registry: Registry) -> None:
+        """Keep what is declared now, for `bring_back`."""
+        if self._aside is not None:
+            return
+        declared = registry.declarations
+        self._aside = {
+            field: {n: v for n, v in getattr(declared, field).items() if n not in self._named_by_loaders[field]}
+            for field in _BY_NAME
+        }
+        # Classes are not among them: one that nobody else holds must be free to go.
+        self._aside["tools"] = {key: declared.tools[key] for key in declared.tools if key in self._decorated}
+        for field in _IN_ORDER:
+            items = enumerate(item for item in getattr(declared, field) if not _is_among(item, self._listed_by_loaders))
+            self._aside[field] = dict(items)
+
+    def bring_back(self, registry: Registry) -> None:
+        """Declare again what a reset took away, unless something has its place by now."""
+        if self._aside is None:
+            return
+        aside, self._aside = self._aside, None
+        add_named: dict[str, Callable[[Any, Any], None]] = {
+            "predicates": registry.add_predicate,
+            "groups": registry.add_group,
+            "profiles": lambda _, profile: registry.add_profile(profile),
+            "resources": lambda _, entry: registry.add(entry),
+        }
+        for field in _BY_NAME:
+            for name, value in aside[field].items():
+                if name not in getattr(registry.declarations, field):
+                    add_named[field](name, value)
+        for hook in aside["hooks"].values():
+            registry.add_hook(hook)
+        for later in aside["named_later"].values():
+            registry.add_named_later(*later)
+        self._bring_back_tools(registry, aside["tools"])
+
+    def _bring_back_tools(self, registry: Registry, decorated: Mapping[str, ToolEntry]) -> None:
+        # A class that nobody holds any more may wait to be collected.
+        gc.collect()
+        self._classes = [ref for ref in self._classes if ref() is not None]
+        living = {_key_of(tool): tool.tool_entry for ref in self._classes if (tool := _tool(ref)) is not None}
+        present = registry.declarations.tools
+        registry.add(*(entry for key, entry in {**decorated, **living}.items() if key not in present))
+
+
+def _tool(ref: weakref.ref[type]) -> Any:
+    return ref()
+
+
+def _key_of(tool: Any) -> str:
+    return "" if tool is None else fold(tool.tool_entry.qualified_id)
+
+
+def _is_among(item: object, others: Any) -> bool:
+    return any(item is other for other in others)
