@@ -85,6 +85,8 @@ class Executor:
             result = _failed(call, error)
         finally:
             guards.in_flight.pop(call.call_id, None)
+        if call.ran and (result.error is not None or guards.repeats):
+            guards.repeats.note(call.view.ctx, call.entry, call.args, result.error, call_id=call.call_id)
         if call.asked is not None:
             _spend(call, call.asked, result)
         if call.hooks.on_complete or call.hooks.on_error:
@@ -150,6 +152,8 @@ async def _guarded(call: Call) -> ToolResult:
         if is_timed:
             call.enter("before_hooks")
         await ask_before(call)
+    if call.guards.repeats:
+        call.guards.repeats.check(call.view.ctx, call.entry, call.args, name=call.name)
     limits = limits_of(call)
     reason = consent_reason(call)
     if reason is not None:

@@ -105,4 +105,4 @@ def check_status(response: Response, who: str) -> None:
     if status == 429:
         raise CallError("rate_limited", f"{who} says: too many requests. Wait.", retry_after_s=retry_after_s(response))
     kind = "upstream_unavailable" if status in (502, 503, 504) else "upstream_error"
-    raise CallError(kind, f"{who} answered {status}: {text_of(response)[:200]!r}.")
+    raise CallError(kind, f"{who} answered {status}: {text_of(response)[:200]!r}.", details={"status": status})

@@ -93,6 +93,10 @@ CONSENT_REASON_CHARS = 300  # of why a person is asked
 # -- core: the guarded call
 FLOOD_WINDOW_S = 60.0  # in which a caller's invalid calls are counted
 TOOL_THREADS = 64  # of functions that are not async
+REPEAT_FAILURES = 5  # of one call, in a row and in the same words ...
+REPEAT_PAUSE_S = 60.0  # ... and the next is refused for this long
+REPEATING_CALLERS = 2_000  # pairs of caller and tool with failures that are counted ...
+REPEATED_ARGUMENTS = 100  # ... and of each, different arguments
 FLOODING_CALLERS = 10_000  # whose invalid calls are counted
 NO_LIMIT_S = 3.0e7  # about a year; stands for no deadline of its own
 BUSY_RETRY_S = 1.0  # that a caller who is told `busy` shall wait

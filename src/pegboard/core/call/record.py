@@ -15,6 +15,7 @@ from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.call.finished_call import CallObserver, StartedCall, UpstreamOutcome
 from pegboard.core.call.limit_keys import FloodGuard, Hits
 from pegboard.core.call.listeners import DELIVERED, Delivered, Listeners
+from pegboard.core.call.repeats import RepeatBreaker
 from pegboard.core.call.workers import WorkerPool
 from pegboard.core.hooks import NO_HOOKS, ToolHooks
 from pegboard.core.ports import AuditLog, ConsentInbox, LimitStore, LocalLimitStore, UsedAnswers
@@ -74,11 +75,13 @@ class Guards:
     workers: WorkerPool = field(default_factory=WorkerPool)
     closing: bool = False
     flood: FloodGuard = field(init=False)
+    repeats: RepeatBreaker = field(init=False)
     _redactors: BoundedCache[tuple[Secret, ...], Redactor] = field(init=False)
 
     def __post_init__(self) -> None:
         allowed = RateLimit(max_calls=self.registry.bounds.invalid_calls_per_minute, window_s=FLOOD_WINDOW_S)
         self.flood = FloodGuard(allowed, self.invalid_calls)
+        self.repeats = RepeatBreaker(self.clock)
         self._redactors = BoundedCache(max_entries=REDACTORS_REMEMBERED)
 
     @property

@@ -1,0 +1,90 @@
+"""Repeats: stop a caller who makes the same failing call again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pegboard.core.bounded_cache import BoundedCache
+from pegboard.core.call.limit_keys import Key, scope_key
+from pegboard.core.digests import digest
+from pegboard.model.bounds import REPEAT_FAILURES, REPEAT_PAUSE_S, REPEATED_ARGUMENTS, REPEATING_CALLERS
+from pegboard.model.context import ToolContext
+from pegboard.model.error import CallError, ToolError
+from pegboard.model.json_types import JSON
+from pegboard.model.tool import ToolEntry
+
+_COUNTED = frozenset(("tool_error", "output_invalid", "upstream_error"))
+_SERVER_FAULT = 500  # not a limit: HTTP statuses from here on are the other side's fault
+
+
+class _Row(NamedTuple):
+    """How often one call failed in a row, in which words, and until when it is refused."""
+
+    failures: int
+    kind: str
+    words: str
+    until: float
+
+
+class RepeatBreaker:
+    """Counts failures in a row of one call: the caller, the tool as it is defined, the arguments.
+
+    After five of one kind and text the next is refused for a minute; then one is let through, which decides about the
+    next minute. A success ends the row, and so does every other error: what is retryable is never refused, so that a
+    source which is back serves the next call at once. State of one executor; bounded, the oldest rows go.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._rows = BoundedCache[Key, BoundedCache[str, _Row]](max_entries=REPEATING_CALLERS)
+
+    def __bool__(self) -> bool:
+        """Tell whether anybody has a row: while nobody has, calls are not looked at."""
+        return bool(self._rows)
+
+    def check(self, ctx: ToolContext, entry: ToolEntry, args: JSON, *, name: str) -> None:
+        """Refuse a call that failed too often; `name` is what the caller knows the tool as.
+
+        Raises:
+            CallError: `rate_limited`, with what failed.
+        """
+        rows = self._rows.get(_key(ctx, entry))
+        row = None if rows is None else rows.get(digest(args))
+        if row is None or row.until <= (now := self._clock()):
+            return
+        wait_s = row.until - now
+        text = (
+            f"{name!r} was not run: with these very arguments it failed {row.failures} times in a row, the last "
+            f"time with {row.kind}: {row.words} Change the arguments or use another tool; the same call is taken again "
+            f"in {wait_s:.3g} s."
+        )
+        details = {"failed": row.kind, "times": row.failures}
+        raise CallError("rate_limited", text, retry_after_s=wait_s, details=details)
+
+    def note(self, ctx: ToolContext, entry: ToolEntry, args: JSON, error: ToolError | None, *, call_id: str) -> None:
+        """Count how a call that ran has ended; its id stands in some texts, and makes them no other ones."""
+        key, arguments = _key(ctx, entry), digest(args)
+        rows = self._rows.get(key)
+        if error is None or not _is_counted(error):
+            if rows is not None and rows.pop(arguments, None) is not None and not rows:
+                self._rows.pop(key, None)
+            return
+        words = error.message.replace(call_id, "…")
+        before = None if rows is None else rows.get(arguments)
+        failures = before.failures + 1 if before is not None and before[1:3] == (error.kind, words) else 1
+        until = self._clock() + REPEAT_PAUSE_S if failures >= REPEAT_FAILURES else 0.0
+        if rows is None:
+            rows = BoundedCache[str, _Row](max_entries=REPEATED_ARGUMENTS)
+        self._rows.remember(key, rows).remember(arguments, _Row(failures, error.kind, words, until))
+
+
+def _is_counted(error: ToolError) -> bool:
+    if error.retryable or error.kind not in _COUNTED:
+        return False
+    status = error.details.get("status")
+    return not isinstance(status, int) or status < _SERVER_FAULT
+
+
+def _key(ctx: ToolContext, entry: ToolEntry) -> Key:
+    return (*scope_key("caller", ctx, entry.qualified_id), entry.fingerprint)

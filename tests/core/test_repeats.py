@@ -1,0 +1,155 @@
+"""Repeats: a call that failed five times in a row, with the same words, is refused for a minute; a clock of our own."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pegboard import CallError, Catalog, ToolContext, ToolResult
+from pegboard.model.bounds import REPEAT_FAILURES, REPEATED_ARGUMENTS, REPEATING_CALLERS
+from tests.core.parts import ANN, Clock, kind_of, one_tool, spec
+
+
+class Tool:
+    """A tool whose behaviour the test sets; it counts what really ran."""
+
+    def __init__(self, fails: Callable[[], BaseException | None], **said: Any) -> None:
+        self.clock, self.ran, self.fails = Clock(), 0, fails
+        self.catalog = one_tool(self.work, catalog=Catalog(clock=self.clock), **said)
+        self.ctx = ANN
+
+    async def work(self, ctx: Any, args: Any) -> Any:
+        self.ran += 1
+        error = self.fails()
+        if error is not None:
+            raise error
+        return {"n": 1}
+
+    async def call(self, **args: Any) -> ToolResult:
+        return await self.catalog.view(self.ctx).call("echo", args)
+
+    async def kinds(self, count: int, **args: Any) -> list[str]:
+        return [kind_of(await self.call(**args)) for _ in range(count)]
+
+
+COUNTED: dict[str, Callable[[], BaseException]] = {
+    "tool_error": lambda: CallError("tool_error", "No such account."),
+    "a bug": lambda: ValueError("no such account"),
+    "upstream_error": lambda: CallError("upstream_error", "It answered 404.", details={"status": 404}),
+    "upstream_error without a status": lambda: CallError("upstream_error", "It refused."),
+}
+
+
+@pytest.mark.parametrize("error", COUNTED.values(), ids=COUNTED)
+async def test_of_two_hundred_equal_failing_calls_five_run(error: Callable[[], BaseException]) -> None:
+    tool = Tool(error)
+    kinds = await tool.kinds(200, account="bob")
+    assert tool.ran == REPEAT_FAILURES
+    assert set(kinds[:5]) & {"tool_error", "upstream_error"}
+    assert set(kinds[5:]) == {"rate_limited"}
+
+
+async def test_the_refusal_says_what_failed_how_long_to_wait_and_costs_no_quota() -> None:
+    tool = Tool(COUNTED["tool_error"], rate_limit=None)
+    await tool.kinds(5)
+    tool.clock.now += 20.0
+    error = (await tool.call()).error
+    assert error is not None
+    assert (error.kind, error.retryable, error.retry_after_s) == ("rate_limited", True, 40.0)
+    assert "No such account." in error.message
+    assert error.details == {"failed": "tool_error", "times": 5}
+
+
+async def test_after_the_pause_one_call_decides_about_the_next_minute() -> None:
+    tool = Tool(COUNTED["tool_error"])
+    await tool.kinds(6)
+    tool.clock.now += 60.0
+    assert (await tool.kinds(3), tool.ran) == (["tool_error", "rate_limited", "rate_limited"], 6)
+    tool.clock.now += 60.0
+    tool.fails = lambda: None
+    assert await tool.kinds(2) == ["ok", "ok"]
+    tool.fails = COUNTED["tool_error"]
+    # A success ended the row: it takes five again.
+    assert await tool.kinds(6) == ["tool_error"] * 5 + ["rate_limited"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        lambda: CallError("tool_error", "Not yet.", retryable=True),
+        lambda: CallError("upstream_unavailable", "It is away."),
+        lambda: CallError("upstream_error", "It answered 500.", details={"status": 500}),
+        lambda: CallError("upstream_error", "It answered 503.", retryable=True, details={"status": 503}),
+        lambda: CallError("timeout", "Too slow."),
+        lambda: CallError("busy", "Too much."),
+        lambda: CallError("upstream_auth", "Refused."),
+        lambda: CallError("result_too_large", "Too large."),
+    ],
+)
+async def test_what_is_retryable_or_the_other_sides_fault_never_counts(error: Callable[[], BaseException]) -> None:
+    tool = Tool(error)
+    await tool.kinds(20)
+    assert tool.ran == 20
+    tool.fails = lambda: None
+    assert await tool.kinds(1) == ["ok"]
+
+
+async def test_another_text_kind_or_outcome_in_between_begins_the_row_anew() -> None:
+    texts = iter(["a", "a", "a", "a", "b", "b", "b", "b", "b", "b"])
+    tool = Tool(lambda: CallError("tool_error", next(texts)))
+    assert (await tool.kinds(10), tool.ran) == (["tool_error"] * 9 + ["rate_limited"], 9)
+    kinds = iter(["tool_error", "tool_error", "upstream_unavailable", "tool_error", "tool_error", "tool_error"])
+    other = Tool(lambda: CallError(next(kinds), "No."))  # type: ignore[arg-type] - kinds of errors
+    await other.kinds(6)
+    assert other.ran == 6
+
+
+async def test_other_arguments_callers_tools_and_definitions_are_other_calls() -> None:
+    tool = Tool(COUNTED["tool_error"])
+    await tool.kinds(6, account="bob")
+    assert await tool.kinds(1, account="eve") == ["tool_error"]
+    tool.ctx = replace(ANN, user_id="carl")
+    assert await tool.kinds(1, account="bob") == ["tool_error"]
+    tool.ctx = ANN
+    tool.catalog.register(spec("other"), tool.work)
+    assert kind_of(await tool.catalog.view(ANN).call("other", {"account": "bob"})) == "tool_error"
+    tool.catalog.register(spec("echo", description="Mended."), tool.work, replace=True)
+    assert await tool.kinds(1, account="bob") == ["tool_error"]
+
+
+async def test_results_that_break_their_own_schema_count_too() -> None:
+    async def work(ctx: Any, args: Any) -> Any:
+        return {"n": "one"}
+
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    catalog = one_tool(work, output_schema=schema)
+    kinds = [kind_of(await catalog.view(ANN).call("echo")) for _ in range(7)]
+    assert kinds == ["output_invalid"] * 5 + ["rate_limited"] * 2
+
+
+async def test_a_refused_call_bothers_nobody_and_is_not_counted_as_run() -> None:
+    asked: list[Any] = []
+    tool = Tool(COUNTED["tool_error"], consent="always")
+    tool.ctx = replace(ANN, approve=lambda request: not asked.append(request))
+    await tool.kinds(20)
+    assert (len(asked), tool.ran) == (5, 5)
+
+
+async def test_what_is_remembered_of_failures_is_bounded() -> None:
+    tool = Tool(COUNTED["tool_error"])
+    for number in range(REPEATED_ARGUMENTS + 20):
+        await tool.call(n=number)
+    for number in range(REPEATING_CALLERS + 20):
+        tool.ctx = ToolContext(user_id=f"user {number}", budget=None)
+        await tool.call()
+    rows = tool.catalog.guards.repeats._rows  # pyright: ignore[reportPrivateUsage]
+    assert len(rows) == REPEATING_CALLERS
+    assert max(map(len, rows.values())) <= REPEATED_ARGUMENTS
+    assert bool(tool.catalog.guards.repeats)
+    # A success takes its row away; the last one leaves nothing to look at.
+    fresh = Tool(COUNTED["tool_error"])
+    await fresh.kinds(2)
+    fresh.fails = lambda: None
+    await fresh.kinds(1)
+    assert not fresh.catalog.guards.repeats
