@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
-import os
 import traceback
 
 from pegboard.core.call.arguments import check_arguments, seen_arguments
@@ -21,6 +19,7 @@ from pegboard.core.call.readiness import ablocked, blocked
 from pegboard.core.call.record import Call, Guards, Prospect
 from pegboard.core.call.resolve import resolve, resolve_awaiting
 from pegboard.core.call.run import finish, start
+from pegboard.core.identifiers import new_id
 from pegboard.core.judge import VISIBLE
 from pegboard.core.normalise import normalise
 from pegboard.core.redaction import Redactor
@@ -28,6 +27,7 @@ from pegboard.core.schema import copied
 from pegboard.core.stepping import InterruptedWaitError, Pending
 from pegboard.core.view import View
 from pegboard.model.bounds import SHUTDOWN_GRACE_S
+from pegboard.model.call_context import CallContext
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.decision import Blocked, Decision
 from pegboard.model.error import AsyncPredicateError, CallError, ToolError
@@ -46,8 +46,6 @@ class Executor:
 
     def __init__(self, guards: Guards) -> None:
         self.guards = guards
-        # A call can be cancelled by its id, so ids must be unguessable; one random prefix a process keeps them cheap.
-        self._prefix, self._numbers = f"{os.urandom(12).hex()}-", itertools.count(1)
 
     async def call(
         self,
@@ -67,9 +65,12 @@ class Executor:
         """
         guards = self.guards
         listeners, observers = guards.listeners, view.ctx.request.observers
+        if observers is not None and isinstance(view.ctx, CallContext) and not view.ctx.is_running():
+            # It will be refused; those who follow the call that is over hear nothing of this one.
+            observers = None
         if observers is not None or callbacks is not None:
             listeners = Listeners((*listeners.observers, *as_observers(observers), *as_observers(callbacks)))
-        call = Call(view, name, args, call_id or self._prefix + str(next(self._numbers)), guards, listeners)
+        call = Call(view, name, args, call_id or new_id(), guards, listeners)
         guards.in_flight[call.call_id] = call
         try:
             result = await _guarded(call)
@@ -227,11 +228,14 @@ def _finish(call: Call, result: ToolResult) -> Delivered:
     if call.record is not None:
         _observe_end(call, call.record, result, duration_s)
     if not call.listeners["on_tool_result"]:
+        call.is_over = True
         return DELIVERED if call.delivering is None else Delivered(call.delivering)
     if result.structured is not None:
         # What an observer writes into its event must not reach the caller.
         result = result.with_structured(copied(result.structured))
-    return call.emit("on_tool_result", {"result": result, "kind": kind, "duration_s": duration_s}, not result.is_error)
+    told = call.emit("on_tool_result", {"result": result, "kind": kind, "duration_s": duration_s}, not result.is_error)
+    call.is_over = True
+    return told
 
 
 def _observe_start(call: Call) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pegboard.model.context import ToolContext
-from pegboard.model.context_ports import StepRunner
+from pegboard.model.context_ports import ClientBridge, StepRunner
 from pegboard.model.error import CallError
 from pegboard.model.event import EventType
 from pegboard.model.json_types import JSONValue, is_awaitable
@@ -44,7 +44,8 @@ class SubAgent:
 class CallContext(ToolContext):
     """A ToolContext plus what belongs to one call. Made by the Executor; handlers ask for it by annotation.
 
-    `origin_context` is the request's own context, whose memo and sequence of events it shares.
+    `origin_context` is the request's own context, whose memo and sequence of events it shares. It ends with its call:
+    who keeps it can make no calls with it, ask nobody and send no events.
     """
 
     origin_context: ToolContext = field(repr=False)
@@ -53,11 +54,39 @@ class CallContext(ToolContext):
     tool: str = ""
     steps: StepRunner | None = field(default=None, repr=False)
     redactor: TextRedactor | None = field(default=None, repr=False)
+    is_running: Callable[[], bool] = field(default=lambda: True, repr=False)
     scratch: dict[str, Any] = field(default_factory=dict[str, Any], repr=False)
 
     def plain(self) -> ToolContext:
-        """Return the request's context, of the host's own class."""
+        """Return the request's context, of the host's own class.
+
+        Raises:
+            CallError: the call is over.
+        """
+        self.check_running()
         return self.origin_context
+
+    def check_running(self) -> None:
+        """Refuse to act for a call that is over.
+
+        Raises:
+            CallError: `tool_error`.
+        """
+        if not self.is_running():
+            text = (
+                f"The call of {self.tool!r} that this context was made for is over. Use the context of your own call."
+            )
+            raise CallError("tool_error", text)
+
+    @property
+    def client(self) -> ClientBridge | None:  # pyright: ignore[reportIncompatibleVariableOverride] - a property there too
+        """The client at the other end, while the call runs.
+
+        Raises:
+            CallError: the call is over.
+        """
+        self.check_running()
+        return self.request.client
 
     def progress(self, fraction: float, message: str = "") -> Awaitable[None]:
         """Report how far the call is, 0.0 to 1.0. Works from worker threads; awaiting it is optional."""
@@ -75,6 +104,7 @@ class CallContext(ToolContext):
     @asynccontextmanager
     async def sub_agent(self, name: str) -> AsyncGenerator[SubAgent]:
         """Announce a sub-agent for the time of the block; its end says whether the block raised."""
+        self.check_running()
         sub_id = os.urandom(8).hex()
         base = {"sub_id": sub_id, "agent": name, "depth": self.depth + 1}
         await self.emitter("on_sub_agent_start", base, None)
@@ -87,6 +117,7 @@ class CallContext(ToolContext):
 
     async def step(self, name: str, run: Callable[..., Any], *args: Any, retries: int = 0) -> Any:
         """Run a unit of work; inside a durable task its result is stored and it is not run again."""
+        self.check_running()
         if self.steps is not None:
             return await self.steps.step(name, run, args, retries=retries)
         value = run(*args)
@@ -98,6 +129,7 @@ class CallContext(ToolContext):
         Raises:
             CallError: `consent_required`, when nobody can be asked here.
         """
+        self.check_running()
         if self.steps is not None:
             return await self.steps.ask(question, schema)
         if self.client is not None:

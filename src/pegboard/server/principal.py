@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from pegboard.core.bounded_cache import BoundedCache
+from pegboard.core.identifiers import new_id
 from pegboard.core.names import nearest
 from pegboard.model.bounds import CALLERS_REMEMBERED
 from pegboard.model.caller import Caller
@@ -106,12 +105,10 @@ class HostContexts:
     def __init__(self, host: Host, context_type: type[ToolContext]) -> None:
         self._host, self._context_type = host, context_type
         self._callers = BoundedCache[Principal, Caller](max_entries=CALLERS_REMEMBERED)
-        # Ids must be unguessable; one random prefix a process keeps them cheap.
-        self._prefix, self._numbers = os.urandom(8).hex(), itertools.count(1)
 
     def __call__(self, principal: Principal, client: ClientBridge | None = None) -> ToolContext:
         caller = self._callers.get(principal) or self._callers.remember(principal, _caller_of(principal))
-        request = Request(f"{self._prefix}-{next(self._numbers)}", client, budget=CallBudget())
+        request = Request(new_id(), client, budget=CallBudget())
         return self._context_type(caller=caller, host=self._host, request=request)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pegboard.core.call.record import Asked, Call
 from pegboard.model.bounds import BUSY_RETRY_S
+from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 
 
@@ -22,6 +23,8 @@ def check_start(call: Asked, *, others: int | None = None) -> None:
     """
     ctx, guards, bounds = call.view.ctx, call.guards, call.bounds
     request = ctx.request
+    if isinstance(ctx, CallContext):
+        ctx.check_running()
     if guards.closing:
         raise CallError("shutting_down", "The server is shutting down. Try again in a moment.")
     if request.depth > bounds.agent_depth:

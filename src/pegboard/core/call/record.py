@@ -190,6 +190,8 @@ class Call(CancelScope):
     upstream: UpstreamOutcome | None = None
     delivering: asyncio.Task[None] | None = None
     """The end of the chain of async observers that still hear of the call."""
+    is_over: bool = False
+    """Its end has been told: whoever kept its context can do nothing with it any more."""
     made_ctx: CallContext | None = None
     is_resolved: bool = False
     record: StartedCall | None = None
@@ -231,6 +233,7 @@ class Call(CancelScope):
                 request=origin.request,
                 origin_context=origin,
                 emitter=self.emit,
+                is_running=self.is_running,
                 call_id=self.call_id,
                 tool=self.entry.wire_name,
                 steps=origin.request.steps,
@@ -244,6 +247,10 @@ class Call(CancelScope):
         self.bounds, self.redactor = self.guards.registry.declarations.bounds, self.guards.redactor(self.view.ctx)
         self.warnings = self.made_ctx = None
 
+    def is_running(self) -> bool:
+        """Tell whether the call still goes on."""
+        return not self.is_over
+
     def enter(self, stage: str) -> None:
         """Note when a stage was entered."""
         assert self.marks is not None
@@ -256,6 +263,9 @@ class Call(CancelScope):
         """
         if get_ident() != self.thread:
             self.loop.call_soon_threadsafe(self.emit, event_type, payload, ok)
+            return DELIVERED
+        if self.is_over:
+            # A thread or task that it left behind: the end of a call is the last that is heard of it.
             return DELIVERED
         listening = self.listeners[event_type]
         if listening:

@@ -1,0 +1,35 @@
+"""Identifiers: ids of calls and requests that nobody can guess, and that tell nothing of how many others there are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+_BYTES = 16  # not a limit: of one id, as a UUID has
+_AT_ONCE = 256  # not a limit: drawn together, since each draw is a call of the kernel
+_drawn: Iterator[str] = iter(())
+
+
+def new_id() -> str:
+    """Return a fresh random id in hexadecimal. Safe from any thread, and after a fork."""
+    # Taking the next item of a list's iterator is one step, so no two threads get the same.
+    return next(_drawn, "") or _draw()
+
+
+def _draw() -> str:
+    global _drawn  # noqa: PLW0603 - what was drawn is state of the process, and of nobody in it
+    digits = 2 * _BYTES
+    text = os.urandom(_BYTES * _AT_ONCE).hex()
+    first, *others = [text[at : at + digits] for at in range(0, len(text), digits)]
+    _drawn = iter(others)
+    return first
+
+
+def _forget() -> None:
+    """Draw anew: a child of a fork has inherited what its parent is going to use."""
+    global _drawn  # noqa: PLW0603 - see `_draw`
+    _drawn = iter(())
+
+
+if hasattr(os, "register_at_fork"):  # pragma: no branch - not on Windows, which does not fork
+    os.register_at_fork(after_in_child=_forget)
