@@ -52,16 +52,12 @@ async def begins_an_agent(catalog: Catalog, kept: CallContext) -> object:
         return "ran"
 
 
-async def takes_the_request(catalog: Catalog, kept: CallContext) -> object:
-    return kind_of(await catalog.view(kept.plain()).call("whoami"))
-
-
 async def makes_a_child(catalog: Catalog, kept: CallContext) -> object:
     return kind_of(await catalog.view(kept.child()).call("whoami"))
 
 
 USES: list[Callable[[Catalog, CallContext], Any]] = [
-    calls_by, runs_a_step, asks, asks_through_the_client, begins_an_agent, takes_the_request, makes_a_child,
+    calls_by, runs_a_step, asks, asks_through_the_client, begins_an_agent, makes_a_child,
 ]  # fmt: skip
 
 

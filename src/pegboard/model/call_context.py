@@ -58,13 +58,17 @@ class CallContext(ToolContext):
     scratch: dict[str, Any] = field(default_factory=dict[str, Any], repr=False)
 
     def plain(self) -> ToolContext:
-        """Return the request's context, of the host's own class.
+        """Return the request's context, of the host's own class."""
+        return self.origin_context
+
+    def child(self, **said: Any) -> ToolContext:
+        """Return the context of a sub-agent of this call; see `ToolContext.child`.
 
         Raises:
             CallError: the call is over.
         """
         self.check_running()
-        return self.origin_context
+        return super().child(**said)
 
     def check_running(self) -> None:
         """Refuse to act for a call that is over.
