@@ -520,7 +520,9 @@ def _define(tool: type[Tool], former: str | None) -> None:
     if former is None:
         default_catalog.register(tool)
         return
-    holding = [catalog for catalog in tuple(_catalogs) if catalog.runtime.defaults.holds(tool)]
+    # Two faces may write into one runtime: while a config is read, and in a test's isolated catalog.
+    faces = {id(catalog.runtime): catalog for catalog in tuple(_catalogs)}
+    holding = [catalog for catalog in faces.values() if catalog.runtime.defaults.holds(tool)]
     taken: list[Catalog] = []
     try:
         for catalog in holding:
