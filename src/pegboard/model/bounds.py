@@ -92,7 +92,8 @@ CONSENT_REASON_CHARS = 300  # of why a person is asked
 
 # -- core: the guarded call
 FLOOD_WINDOW_S = 60.0  # in which a caller's invalid calls are counted
-TOOL_THREADS = 64  # of functions that are not async
+TOOL_THREADS = 64  # of functions that are not async ...
+TOOL_THREADS_OF_ONE = 48  # ... and of one caller, so that the others have some
 REPEAT_FAILURES = 5  # of one call, in a row and in the same words ...
 REPEAT_PAUSE_S = 60.0  # ... and the next is refused for this long
 REPEATING_CALLERS = 2_000  # pairs of caller and tool with failures that are counted ...

@@ -28,6 +28,12 @@ def scope_key(scope: LimitScope, ctx: ToolContext, subject: str) -> Key:
     return (scope, subject, by_scope[scope])
 
 
+def owner_of(ctx: ToolContext) -> Key:
+    """Return who shares what there is of threads and places with the others: one credential, user and space."""
+    caller = ctx.caller
+    return (caller.credential, caller.user_id, caller.space_id)
+
+
 class FloodGuard:
     """Remembers who makes many invalid calls; a cheap look for everyone else."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pegboard.core.call.limit_keys import owner_of
 from pegboard.core.call.record import Call
 from pegboard.core.hooks import wrap
 from pegboard.core.stepping import InterruptedWaitError, Pending, begin
@@ -71,7 +72,7 @@ async def _settled(value: object) -> object:
 
 async def _in_thread(call: Call, handler: Handler) -> object:
     ctx, args = call.ctx, call.args
-    value, error = await call.guards.workers.run(lambda: _outcome(handler, ctx, args))
+    value, error = await call.guards.workers.run(lambda: _outcome(handler, ctx, args), caller=owner_of(call.view.ctx))
     if error is not None:
         raise error
     # A plain callable may hide an async one, e.g. a decorator without functools.wraps: that runs on the loop.

@@ -1,28 +1,51 @@
-"""Workers: the threads that run sync handlers, and how many calls each capped tool has running."""
+"""Workers: the threads that run sync handlers, shared fairly, and how many calls each capped tool has running."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable
-from typing import Any
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, NamedTuple
 
-from pegboard.core.after_fork import Threads, renew_after_fork
-from pegboard.model.bounds import BUSY_RETRY_S, TOOL_THREADS
+from pegboard.core.after_fork import Threads, leave_to_parent, renew_after_fork
+from pegboard.model.bounds import BUSY_RETRY_S, TOOL_THREADS, TOOL_THREADS_OF_ONE
 from pegboard.model.error import CallError
 
 
+class _Job(NamedTuple):
+    """Code that waits for a thread, and where its outcome goes."""
+
+    caller: Hashable
+    code: Callable[[], Any]
+    outcome: Future[Any]
+
+
 class WorkerPool:
-    """Worker threads, started with the first sync call, and the places of tools with a `max_concurrency`."""
+    """Worker threads, started with the first sync call, and the places of tools with a `max_concurrency`.
+
+    One caller has at most three quarters of the threads, also with calls that were answered at their deadline and
+    never came back. Who waits is served in turn: of those who may, the one with the fewest threads.
+    """
 
     def __init__(self) -> None:
         self._threads = Threads(TOOL_THREADS, name="pegboard-tool")
         self._running: dict[str, int] = {}
+        self._busy = Counter[Hashable]()
+        self._waiting: dict[Hashable, deque[_Job]] = {}
+        self._is_closed = False
+        self._lock = threading.Lock()
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Give every place back: what runs does so in the parent."""
-        self._running = {}
+        """Give every place back: what runs and what waits does so in the parent."""
+        leave_to_parent(self._waiting)
+        self._running, self._busy, self._waiting = {}, Counter[Hashable](), {}
+        # A thread of the parent may have held it.
+        self._lock = threading.Lock()
 
     def enter(self, qualified_id: str, *, cap: int, name: str) -> None:
         """Take one of the tool's places; `name` is what the caller knows it as.
@@ -40,10 +63,58 @@ class WorkerPool:
         """Give the place back."""
         self._running[qualified_id] -= 1
 
-    def run(self, code: Callable[[], Any]) -> asyncio.Future[Any]:
-        """Start `code` in a worker thread, with the caller's context variables."""
-        return asyncio.get_running_loop().run_in_executor(self._threads.executor, contextvars.copy_context().run, code)
+    def run(self, code: Callable[[], Any], *, caller: Hashable) -> asyncio.Future[Any]:
+        """Run `code` in a worker thread, with the caller's context variables; it may have to wait for its turn."""
+        job = _Job(caller, partial(contextvars.copy_context().run, code), Future[Any]())
+        with self._lock:
+            self._is_closed = False
+            if self._busy.total() < TOOL_THREADS and self._may_take(caller):
+                self._start(job)
+            else:
+                self._waiting.setdefault(caller, deque()).append(job)
+        return asyncio.wrap_future(job.outcome)
+
+    def _may_take(self, caller: Hashable) -> bool:
+        return self._busy[caller] < TOOL_THREADS_OF_ONE
+
+    def _start(self, job: _Job) -> None:
+        self._busy[job.caller] += 1
+        self._threads.executor.submit(self._work, job)
+
+    def _work(self, job: _Job) -> None:
+        """Do a job, in a thread of the pool; then let the next begin."""
+        # Whoever gave up waiting for its turn has cancelled it; what runs cannot be cancelled.
+        try:
+            if job.outcome.set_running_or_notify_cancel():
+                try:
+                    value = job.code()
+                except BaseException as error:  # noqa: BLE001 - boundary: handed to whoever waits
+                    job.outcome.set_exception(error)
+                else:
+                    job.outcome.set_result(value)
+        finally:
+            with self._lock:
+                self._leave_thread(job.caller)
+
+    def _leave_thread(self, caller: Hashable) -> None:
+        self._busy[caller] -= 1
+        if not self._busy[caller]:
+            del self._busy[caller]
+        waiting = [] if self._is_closed else [one for one in self._waiting if self._may_take(one)]
+        if not waiting:
+            return
+        chosen = min(waiting, key=self._busy.__getitem__)
+        jobs = self._waiting.pop(chosen)
+        self._start(jobs.popleft())
+        if jobs:
+            # Behind the others, who have waited as long for their turn.
+            self._waiting[chosen] = jobs
 
     def close(self) -> None:
         """Let the threads end with what they run; nothing waits for them."""
+        with self._lock:
+            waiting, self._waiting, self._is_closed = self._waiting, {}, True
+        for jobs in waiting.values():
+            for job in jobs:
+                job.outcome.cancel()
         self._threads.close()
