@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from pegboard import Bounds, CallError, Catalog, DefinitionError, Secret, ToolSpec
 from pegboard.core import schema as schema_module
 from pegboard.core.bounded_cache import BoundedCache
-from pegboard.core.schema import check_bounds, compile_schema, json_path, parse_json
+from pegboard.core.json_reader import parse_json
+from pegboard.core.schema import check_bounds, compile_schema, json_path
 from tests import timing
 from tests.core.parts import ANN, echo, kind_of, one_tool
 

@@ -8,9 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-import orjson
-
 from pegboard.auth.rejections import UnavailableError
+from pegboard.core.json_reader import read_answer
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.failures import EgressError
 from pegboard.egress.http import GuardedClient
@@ -111,7 +110,7 @@ async def _fetched(url: str) -> list[JSON]:
         answer = await client.request(
             "GET", url, timeout_s=JWKS_FETCH_S, max_response_bytes=JWKS_BYTES, max_redirects=0
         )
-    document: Any = orjson.loads(answer.body)
+    document: Any = read_answer(answer.body)
     if answer.status_code != 200 or not isinstance(document, dict):
         raise ValueError(answer.status_code)
     keys = cast("JSON", document).get("keys")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
 
-import orjson
-
 from pegboard.cli.command_error import CommandError
+from pegboard.core.json_reader import fault_of, parse_json, read_answer
 from pegboard.model.bounds import CLI_REF_STEPS
+from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.tool import ToolSpec
 
@@ -26,10 +26,11 @@ def read_arguments(pairs: Sequence[str], text: str | None, *, spec: ToolSpec | N
     Raises:
         CommandError: a word of another form, JSON that is none or no object, a key given twice.
     """
-    base = "{}" if text is None else _read_text(text)
-    whole = _object(base)
+    base = ("{}" if text is None else _read_text(text)).encode("utf-8", "surrogatepass")
     if not pairs:
-        return base.encode("utf-8", "surrogatepass")
+        _object(base, read_answer)
+        return base
+    whole = _object(base, _parsed)
     arguments: JSON = {}
     for pair in pairs:
         key, value, is_list_item = _read_pair(pair, spec)
@@ -53,10 +54,18 @@ def _read_text(text: str) -> str:
     return text
 
 
-def _object(text: str) -> JSON:
+def _parsed(text: str | bytes) -> JSONValue:
+    """Return JSON as a door would read it; what is none is a `ValueError` with the reason."""
     try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
+        return parse_json(text)
+    except CallError as error:
+        raise ValueError(fault_of(error)) from None
+
+
+def _object(text: bytes, read: Callable[[bytes], JSONValue]) -> JSON:
+    try:
+        value = read(text)
+    except ValueError as error:
         raise CommandError(f'--args is no JSON: {error}. Write for example --args \'{{"text": "a b"}}\'.') from None
     if not isinstance(value, dict):
         raise CommandError(f'--args needs a JSON object, such as {{"text": "a b"}}; this is a {type(value).__name__}.')
@@ -72,8 +81,8 @@ def _read_pair(pair: str, spec: ToolSpec | None) -> tuple[str, JSONValue, bool]:
         raise CommandError(f"{pair!r} is no argument; write key=value, or key:=JSON, or --args JSON.{known}")
     if key.endswith(":"):
         try:
-            return key[:-1], orjson.loads(value), False
-        except orjson.JSONDecodeError as error:
+            return key[:-1], _parsed(value), False
+        except ValueError as error:
             raise CommandError(f"{pair!r}: what follows := is no JSON: {error}. Use = for plain text.") from None
     root: JSON = {} if spec is None else spec.input_schema
     name = key if spec is None else spec.aliases.get(key, key)
@@ -101,8 +110,8 @@ def _typed(text: str, types: frozenset[str]) -> JSONValue:
     if not any(fits.get(name) for name in types):
         return text
     try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError:
+        value = _parsed(text)
+    except ValueError:
         return text
     return value if _type_of(value) in types or (isinstance(value, int) and "number" in types) else text
 

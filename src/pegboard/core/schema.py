@@ -10,7 +10,6 @@ from itertools import islice
 from typing import Any, NamedTuple, cast
 
 import jsonschema_rs
-import orjson
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.digests import digest
@@ -32,8 +31,6 @@ from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 _LINEAR = jsonschema_rs.RegexOptions(size_limit=SCHEMA_PATTERN_BYTES)
 _BACKTRACKING = jsonschema_rs.FancyRegexOptions(backtrack_limit=PATTERN_STEPS, size_limit=SCHEMA_PATTERN_BYTES)
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_KEY_END = re.compile(rb'(?<!\\)"\s*:')
-_LONG_NUMBER = re.compile(rb"\d{19}")
 # What CPython compares fastest.
 _LEAST, _MOST = -(1 << 30) + 1, (1 << 30) - 1  # not a limit: what CPython compares fastest
 _SHORT = frozenset({int, bool})
@@ -278,67 +275,6 @@ def copied(value: Any) -> Any:
 
 def _refused(what: str) -> CallError:
     return refused_arguments(f"The arguments were refused unread: {what}.", "bounds", value="(not read)")
-
-
-def parse_json(text: str | bytes, *, bounds: Bounds = DEFAULT_BOUNDS) -> JSONValue:
-    """Read JSON text strictly: duplicate keys, NaN, over-deep and over-long text are refused.
-
-    Raises:
-        CallError: `invalid_arguments`, saying where reading stopped.
-    """
-    raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
-    if len(raw) > bounds.request_body_bytes:
-        raise _refused(f"the text is longer than {bounds.request_body_bytes} bytes")
-    # Counted before reading: a million small keys cost more to read than to refuse.
-    plain_keys = raw.count(b'":') - raw.count(b'\\":')
-    keys_at_most = len(_KEY_END.findall(raw)) if plain_keys <= bounds.json_keys else plain_keys
-    if keys_at_most > bounds.json_keys:
-        raise _refused(f"they have more than {bounds.json_keys} keys in all")
-    # orjson rounds huge integers and keeps the last of two equal keys: when the text may hold
-    # either (19 digits in a row, more `":` than keys), the slower strict reader decides.
-    if not _LONG_NUMBER.search(raw):
-        try:
-            value = orjson.loads(raw)
-        except ValueError as error:
-            raise _refused(f"they are no JSON, or nested too deep: {_first_line(error)}") from None
-        if keys_at_most == check_bounds(value, bounds=bounds):
-            return value
-    value = _parse_strictly(raw, bounds)
-    check_bounds(value, bounds=bounds)
-    return value
-
-
-def _parse_strictly(raw: bytes, bounds: Bounds) -> JSONValue:
-    try:
-        return json.loads(
-            raw,
-            object_pairs_hook=_unique_keys,
-            parse_int=lambda digits: _integer(digits, bounds),
-            parse_constant=_no_number,
-        )
-    except RecursionError:
-        raise _refused(f"they are nested more than {bounds.json_depth} levels deep") from None
-    except ValueError as error:
-        raise _refused(_first_line(error)) from None
-
-
-def _unique_keys(pairs: list[tuple[str, JSONValue]]) -> JSON:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise ValueError(f"the key {twice[:_VALUE_CHARS]!r} stands twice in one object")
-    return found
-
-
-def _no_number(name: str) -> JSONValue:
-    raise ValueError(f"{name} is no JSON number")
-
-
-def _integer(digits: str, bounds: Bounds) -> int:
-    if len(digits.lstrip("-")) > bounds.integer_digits:
-        raise ValueError(f"an integer has more than {bounds.integer_digits} digits")
-    return int(digits)
 
 
 # ---------------------------------------------------------------- problems

@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-import orjson
-
+from pegboard.core.json_reader import read_answer
 from pegboard.model.bounds import LONGEST_RETRY_AFTER_S
 from pegboard.model.error import CallError
 
@@ -71,7 +70,7 @@ def json_of(response: Response, who: str) -> Any:
         CallError: protocol_error when it is something else.
     """
     try:
-        return orjson.loads(response.body)
+        return read_answer(response.body)
     except ValueError:
         text = f"{who} answered {response.status_code} with something that is no JSON. Try again later."
         raise CallError("protocol_error", text) from None

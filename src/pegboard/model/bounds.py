@@ -62,6 +62,7 @@ DEFAULT_BOUNDS = Bounds()
 # ---- What nobody needs to change: room by room, innermost first. Each comment reads on from its name.
 
 # -- core: what every judge needs
+JSON_PIECE_BYTES = 64 * KIB  # of a text whose keys are counted, at once
 GLOBS_REMEMBERED = 4_096  # compiled
 NAMES_COMPARED = 500  # with one that is not known, for the nearest
 SCHEMAS_REMEMBERED = 20_000  # compiled

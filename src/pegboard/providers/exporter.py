@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from pegboard.core.bounded_cache import BoundedCache
-from pegboard.core.schema import parse_json
+from pegboard.core.json_reader import parse_json
 from pegboard.core.snapshot import Snapshot
 from pegboard.core.view import View
 from pegboard.model.bounds import PROVIDER_LISTS

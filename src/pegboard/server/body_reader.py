@@ -7,18 +7,14 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import replace
 from typing import Any
 
-import orjson
-
-from pegboard.core.schema import parse_json
+from pegboard.core.json_reader import fault_of, parse_json, quickly_read
 from pegboard.model.bounds import ENVELOPE_LEVELS, Bounds
 from pegboard.model.error import CallError
-from pegboard.model.json_types import JSON, JSONValue
+from pegboard.model.json_types import JSONValue
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
-_FEW_BRACKETS = 32  # not a limit: what has more is left to the careful reader
-_MANY = 1 << 40  # not a limit: stands for too many
-_SCALARS = frozenset((str, int, bool, type(None)))
+_UTF_8 = frozenset((b"utf-8", b"utf8", b"us-ascii", b"ascii"))
 
 
 class BodyError(Exception):
@@ -92,34 +88,19 @@ class BodyReader:
         try:
             return quickly_read(body) or parse_json(body, bounds=self._message_bounds)
         except CallError as error:
-            raise BodyError(400, -32700, f"Parse error: {str(error).partition(': ')[2]}") from None
+            raise BodyError(400, -32700, f"Parse error: {fault_of(error)}.") from None
 
 
-def quickly_read(body: bytes) -> JSON | None:
-    """Return a small object that certainly is strict JSON within every bound; `None` leaves it to the careful reader.
-
-    Most messages are such: few brackets, so they are not deep; as many keys as `":` in the text, so
-    none is there twice; only integers of 64 bit, since orjson makes a float of every larger one.
-    """
-    if body.count(b"{") + body.count(b"[") > _FEW_BRACKETS:
-        return None
-    try:
-        value: JSON = orjson.loads(body)
-    except ValueError:
-        return None
-    return value if _keys(value) == body.count(b'":') else None
-
-
-def _keys(value: JSON) -> int:
-    """Count the keys of an object and of those in it; anything but that and plain scalars makes the count wrong."""
-    count, waiting = 0, [value]
-    while waiting:
-        item = waiting.pop()
-        if type(item) is not dict:  # pyright: ignore[reportUnnecessaryComparison] - what is in it may be anything
-            return -_MANY
-        count += len(item)
-        waiting += [inner for inner in item.values() if type(inner) not in _SCALARS]
-    return count
+def is_json_body(content_type: bytes) -> bool:
+    """Tell whether a content type says JSON, in the one encoding that JSON has between systems (RFC 8259, 8.1)."""
+    kind, _, parameters = content_type.lower().partition(b";")
+    if kind.strip() != b"application/json":
+        return False
+    for parameter in parameters.split(b";"):
+        name, _, value = parameter.partition(b"=")
+        if name.strip() == b"charset" and value.strip().strip(b'"') not in _UTF_8:
+            return False
+    return True
 
 
 def replay(body: bytes, receive: Receive) -> Receive:

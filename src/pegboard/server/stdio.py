@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pegboard.catalog import Catalog
-from pegboard.core.schema import parse_json
+from pegboard.core.json_reader import fault_of, parse_json
 from pegboard.lazy import LazyModule
 from pegboard.model.bounds import CHANGES_SETTLE_S, SHUTDOWN_GRACE_S, STDIO_END_GRACE_S
 from pegboard.model.error import CallError
@@ -179,7 +179,7 @@ class StdioConnection:
         try:
             message = parse_json(line, bounds=self._bounds)
         except CallError as error:
-            await self._refuse(-32700, f"Parse error: {str(error).partition(': ')[2]}")
+            await self._refuse(-32700, f"Parse error: {fault_of(error)}.")
             return
         if self._is_modern is not False:
             plan = self._fast_path.plan(message, self._principal)

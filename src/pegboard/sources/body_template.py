@@ -9,6 +9,7 @@ from typing import Final
 
 import orjson
 
+from pegboard.core.json_reader import read_answer
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.secret import Secret
@@ -75,7 +76,7 @@ def _from_text(declared: str) -> JSONValue:
         return orjson.dumps({_key(text): len(bare) - 1}).decode()
 
     try:
-        value = orjson.loads(_PLACE.sub(mark, text))
+        value = read_answer(_PLACE.sub(mark, text).encode())
     except ValueError:
         raise DefinitionError(
             "expected `args`, a mapping, or JSON text in which {{ name }} stands for an argument"

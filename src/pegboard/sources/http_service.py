@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
-import orjson
-
+from pegboard.core.json_reader import read_answer
 from pegboard.core.schema import check_bounds
 from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.credential_redaction import CredentialRedactor, credentials_in, revealed
@@ -147,10 +146,10 @@ def value_of(response: Response, *, who: str, expects_json: bool, bounds: Bounds
 
 def _json_value(response: Response, who: str, bounds: Bounds) -> JSONValue:
     try:
-        value = orjson.loads(response.body)
+        value = read_answer(response.body, bounds=bounds)
         check_bounds(value, bounds=bounds)
-    except ValueError:
-        fault = "something that is no JSON" if response.body else "nothing at all, where JSON was expected"
+    except ValueError as error:
+        fault = f"JSON that cannot be read ({error})" if response.body else "nothing at all, where JSON was expected"
     except CallError:
         fault = "JSON that is nested too deep, or has too many keys"
     else:

@@ -18,7 +18,7 @@ from pegboard.config.kinds.tool_form import ToolForm, guards_of_each_tool, keys_
 from pegboard.config.yaml.config_files import looks_like_config, read_text
 from pegboard.config.yaml.parser import parse
 from pegboard.config.yaml.tree import Items, Node, Table
-from pegboard.core.schema import parse_json
+from pegboard.core.json_reader import parse_json
 from pegboard.lazy import LazyModule
 from pegboard.model.bounds import (
     OPENAPI_CAREFUL_YAML_CHARS,

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from pegboard.core.call.record import Call
-from pegboard.core.schema import Compiled, check_bounds, copied, is_small, json_path, parse_json, refused_arguments
+from pegboard.core.json_reader import parse_json
+from pegboard.core.schema import Compiled, check_bounds, copied, is_small, json_path, refused_arguments
 from pegboard.model.bounds import Bounds
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_object

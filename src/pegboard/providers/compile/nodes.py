@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from pegboard.core.schema import json_path, parse_json
+from pegboard.core.json_reader import parse_json
+from pegboard.core.schema import json_path
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.providers.dialect import Dialect, Effect

@@ -12,7 +12,8 @@ import orjson
 
 from pegboard.core.call.arguments import unaliased
 from pegboard.core.call.record import Call
-from pegboard.core.schema import check_bounds, parse_json
+from pegboard.core.json_reader import parse_json
+from pegboard.core.schema import check_bounds
 from pegboard.model.bounds import REPAIRED_BYTES
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_object

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pegboard.core.schema import parse_json
+from pegboard.core.json_reader import parse_json
 from pegboard.model.bounds import REPAIRED_FENCE_CHARS
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSONValue

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from pegboard.model.bounds import QUERY_FIELDS
 from pegboard.model.json_types import JSON, is_object
 from pegboard.server.authenticator import Authenticator
-from pegboard.server.body_reader import BodyError, BodyReader, ClientLeftError
+from pegboard.server.body_reader import BodyError, BodyReader, ClientLeftError, is_json_body
 from pegboard.server.event_hub import EventHub
 from pegboard.server.gateway import Gateway
 from pegboard.server.host_guard import HostGuard, Refusal
@@ -96,9 +96,8 @@ class Api:
             raw = await self.body_reader.read(dict(request.headers), request.receive)
             if not raw:
                 return {}
-            kind = request.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-            if kind != b"application/json":
-                raise BodyError(415, 0, "Send the arguments as application/json.")
+            if not is_json_body(request.headers.get(b"content-type", b"")):
+                raise BodyError(415, 0, "Send the arguments as application/json, in UTF-8.")
             arguments = self.body_reader.parse(raw)
         except BodyError as error:
             text = error.text.removeprefix("Parse error: ")

@@ -126,8 +126,8 @@ class Endpoint:
     async def _post(
         self, scope: Scope, receive: Receive, send: Send, principal: Principal, headers: RequestHeaders
     ) -> None:
-        if not headers.by_name.get(b"content-type", b"").lower().startswith(b"application/json"):
-            await _refuse(send, 415, -32600, "Send the body as Content-Type: application/json.")
+        if not headers.is_json:
+            await _refuse(send, 415, -32600, "Send the body as Content-Type: application/json, in UTF-8.")
             return
         try:
             body = await self._body_reader.read(headers.by_name, receive)

@@ -10,6 +10,7 @@ from starlette.requests import Request
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.model.bounds import HEADER_SETS_REMEMBERED, HEADERS_REMEMBERED
+from pegboard.server.body_reader import is_json_body
 from pegboard.server.host_guard import Headers, HostGuard, Refusal
 from pegboard.server.mcp.capabilities import VERSION
 from pegboard.server.mcp.fast_path import Announced
@@ -24,7 +25,7 @@ class RequestHeaders(NamedTuple):
 
     Those that tell who somebody is are left out: nobody behind the authenticator needs them, and nobody can lose them.
     `plain` is set when they are those of a plain request of 2026-07-28; `opens_session` when a session of an earlier
-    revision begins with the request.
+    revision begins with the request; `is_json` when they announce JSON that we read.
     """
 
     pairs: list[tuple[bytes, bytes]]
@@ -32,6 +33,7 @@ class RequestHeaders(NamedTuple):
     refusal: Refusal | None = None
     plain: Announced | None = None
     opens_session: bool = False
+    is_json: bool = False
 
 
 class HeaderReader:
@@ -55,7 +57,14 @@ class HeaderReader:
         refusal = self._host_guard.refusal(trimmed)
         if refusal is not None:
             return RequestHeaders(trimmed, by_name, refusal)
-        headers = RequestHeaders(trimmed, by_name, None, _plain(trimmed, by_name), _opens_session(by_name))
+        headers = RequestHeaders(
+            trimmed,
+            by_name,
+            None,
+            _plain(trimmed, by_name),
+            _opens_session(by_name),
+            is_json_body(by_name.get(b"content-type", b"")),
+        )
         if len(key) <= HEADERS_REMEMBERED:
             self._known.remember(key, headers)
         return headers
@@ -70,7 +79,6 @@ def _plain(trimmed: list[tuple[bytes, bytes]], by_name: dict[bytes, bytes]) -> A
         method not in _PLAIN_METHODS
         or len(by_name) != len(trimmed)
         or by_name.get(b"mcp-protocol-version") != VERSION.encode()
-        or not by_name.get(b"content-type", b"").lower().startswith(b"application/json")
         or check_accept_headers(Request({"type": "http", "headers": trimmed})) != (True, True)
         or (is_call and (not tool or not tool.isascii() or tool.startswith("=?")))
         or (is_call and any(name.startswith(b"mcp-param-") for name in by_name))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 
-import orjson
-
+from pegboard.core.json_reader import read_answer
 from pegboard.egress.responses import Response, is_json, media_type, text_of
 from pegboard.model.bounds import HTTP_RESULT_ROOM_BYTES
 from pegboard.model.call_context import CallContext
@@ -91,7 +90,7 @@ def result(response: Response, *, max_bytes: int) -> JSON:
 def _body(response: Response, max_bytes: int) -> tuple[JSONValue, str, bool]:
     if not response.truncated and is_json(media_type(response)):
         try:
-            value = orjson.loads(response.body)
+            value = read_answer(response.body)
         except ValueError:
             value = None
         else:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import orjson
 
 from pegboard.core.digests import digest
-from pegboard.core.schema import parse_json
+from pegboard.core.json_reader import parse_json, read_answer
 from pegboard.model.bounds import MCP_LOCK_STRICT_BYTES
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
@@ -155,7 +155,7 @@ def _read(text: bytes) -> tuple[dict[str, dict[str, JSON]], frozenset[tuple[str,
 
 
 def _loaded(text: bytes) -> JSONValue:
-    return parse_json(text) if len(text) < MCP_LOCK_STRICT_BYTES else orjson.loads(text)
+    return parse_json(text) if len(text) < MCP_LOCK_STRICT_BYTES else read_answer(text)
 
 
 def _pin(server: str, tool: str, entry: JSONValue) -> JSON:

@@ -1,0 +1,221 @@
+"""JsonReader: read JSON text in one way, whoever sent it, so that no two readers of it see different values.
+
+What readers differ in is refused: a key that stands twice in one object, NaN and Infinity, numbers beyond a double, a
+byte order mark, other encodings than UTF-8, halves of characters, and in what comes in also NUL.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+
+import orjson
+
+from pegboard.core.schema import check_bounds, refused_arguments
+from pegboard.model.bounds import DEFAULT_BOUNDS, JSON_PIECE_BYTES, Bounds
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+
+_LONG_NUMBER = re.compile(rb"[0-9]{19}")
+_KEY_CHARS = 80  # not a limit: how much of a key is shown
+_FEW = 32  # not a limit: what has more brackets is left to the careful reader ...
+_MANY = 1_000  # not a limit: ... and what has more keys
+_SCALARS = frozenset((str, int, bool, type(None)))
+
+
+def quickly_read(raw: bytes) -> JSON | None:
+    """Return a small object that certainly is strict JSON within every bound; `None` leaves it to the careful reader.
+
+    Most messages are such: few brackets, so they are not deep; not many keys, and none of them twice; no float that may
+    have been an integer of more than 64 bits.
+    """
+    if raw.count(b"{") + raw.count(b"[") > _FEW:
+        return None
+    try:
+        value = orjson.loads(raw)
+    except ValueError:
+        return None
+    keys, has_floats = _shape_of(value)
+    if keys > _MANY or not _is_unique(raw, keys) or b"\\u0000" in raw or (has_floats and _LONG_NUMBER.search(raw)):
+        return None
+    return value if is_object(value) else None
+
+
+def parse_json(text: str | bytes, *, bounds: Bounds = DEFAULT_BOUNDS) -> JSONValue:
+    """Read JSON text that somebody sends us, strictly and within the bounds.
+
+    Raises:
+        CallError: `invalid_arguments`, saying where reading stopped.
+    """
+    raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    if len(raw) > bounds.request_body_bytes:
+        raise _refused(f"the text is longer than {bounds.request_body_bytes} bytes")
+    # Counted before reading: a million small keys cost more to read than to refuse.
+    if raw.count(b":") > bounds.json_keys and members_written(raw) > bounds.json_keys:
+        raise _refused(f"they have more than {bounds.json_keys} keys in all")
+    value = _unique(raw, bounds)
+    check_bounds(value, bounds=bounds)
+    if b"\\u0000" in raw and any("\0" in item for item in _texts(value)):
+        raise _refused("they have a NUL character")
+    return value
+
+
+def read_answer(body: bytes, *, bounds: Bounds = DEFAULT_BOUNDS) -> JSONValue:
+    """Read the JSON that somebody answered us: as strictly, but with NUL in its texts, and as long as it came.
+
+    What it has of objects, keys and levels is not judged here.
+
+    Raises:
+        ValueError: it is no such JSON, with what is wrong.
+    """
+    try:
+        return _unique(body, bounds)
+    except CallError as error:
+        raise ValueError(fault_of(error)) from None
+
+
+def fault_of(error: CallError) -> str:
+    """Return what was wrong with JSON text, without the words that say what became of it."""
+    return str(error).partition(": ")[2].rstrip(".")
+
+
+def members_written(raw: bytes) -> int:
+    """Count the members of all objects in a JSON text, those included that an object has twice.
+
+    Exact for what is JSON: after the escapes are gone each `"` begins or ends a text, and the colons outside of texts
+    are those of members.
+    """
+    plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in raw else raw
+    count = 0
+    # The first part of a piece is outside of a text, or (1) inside.
+    first = 0
+    for at in range(0, len(plain), JSON_PIECE_BYTES):
+        parts = plain[at : at + JSON_PIECE_BYTES].split(b'"')
+        count += b"".join(parts[first::2]).count(b":")
+        first ^= (len(parts) - 1) & 1
+    return count
+
+
+# ---------------------------------------------------------------- the reading
+
+
+def _unique(raw: bytes, bounds: Bounds) -> JSONValue:
+    """Return the value of a text in which no key stands twice."""
+    try:
+        value = orjson.loads(raw)
+    except ValueError as error:
+        # It takes an integer of 309 digits for a number beyond all bounds.
+        if _LONG_NUMBER.search(raw):
+            return _exactly(raw, bounds)
+        raise _refused(f"they are no JSON, or nested too deep: {_first_line(error)}") from None
+    keys, has_floats = _shape_of(value)
+    if has_floats and _LONG_NUMBER.search(raw):
+        # It makes floats of integers of more than 64 bits.
+        return _exactly(raw, bounds)
+    if _is_unique(raw, keys):
+        return value
+    # Python's reader says which key it is, where the text is not too deep for it.
+    fault = "a key stands twice in one object"
+    try:
+        json.loads(raw, object_pairs_hook=_unique_keys)
+    except RecursionError:
+        pass
+    except ValueError as error:
+        fault = _first_line(error)
+    raise _refused(fault)
+
+
+def _exactly(raw: bytes, bounds: Bounds) -> JSONValue:
+    """Read with Python's own reader, which keeps every digit and takes more than is JSON: that is refused here."""
+    try:
+        value = json.loads(
+            raw.decode("utf-8"),
+            object_pairs_hook=_unique_keys,
+            parse_int=lambda digits: _integer(digits, bounds),
+            parse_float=_finite,
+            parse_constant=_no_number,
+        )
+        if b"\\u" in raw:
+            for text in _texts(value):
+                text.encode()
+        return value
+    except RecursionError:
+        raise _refused(f"they are nested more than {bounds.json_depth} levels deep") from None
+    except UnicodeError as error:
+        raise _refused(f"they are no UTF-8: {_first_line(error)}") from None
+    except ValueError as error:
+        raise _refused(_first_line(error)) from None
+
+
+def _is_unique(raw: bytes, keys: int) -> bool:
+    """Tell whether a JSON text has as many members as its value has keys: a key that stands twice is one key there.
+
+    Each member has a colon, and in most messages nothing else has one.
+    """
+    return keys == raw.count(b":") or keys == members_written(raw)
+
+
+def _unique_keys(pairs: list[tuple[str, JSONValue]]) -> JSON:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise ValueError(f"the key {twice[:_KEY_CHARS]!r} stands twice in one object")
+    return found
+
+
+def _no_number(name: str) -> JSONValue:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError(f"{digits[:_KEY_CHARS]} is larger than a number may be")
+    return value
+
+
+def _integer(digits: str, bounds: Bounds) -> int:
+    if len(digits.lstrip("-")) > bounds.integer_digits:
+        raise ValueError(f"an integer has more than {bounds.integer_digits} digits")
+    return int(digits)
+
+
+def _shape_of(value: JSONValue) -> tuple[int, bool]:
+    """Return the number of keys in all objects, and whether there are floats."""
+    keys, has_floats, waiting = 0, False, [value]
+    while waiting:
+        item = waiting.pop()
+        kind = type(item)  # pyright: ignore[reportUnknownVariableType] - any JSON
+        if kind is dict:
+            keys += len(item)
+            waiting += [inner for inner in item.values() if type(inner) not in _SCALARS]
+        elif kind is list:
+            waiting += [inner for inner in item if type(inner) not in _SCALARS]
+        else:
+            has_floats = has_floats or kind is float
+    return keys, has_floats
+
+
+def _texts(value: JSONValue) -> Iterator[str]:
+    """Yield every text of a value, keys as well."""
+    waiting: list[JSONValue] = [value]
+    while waiting:
+        item = waiting.pop()
+        if is_object(item):
+            yield from item
+            waiting += item.values()
+        elif is_list(item):
+            waiting += item
+        elif isinstance(item, str):
+            yield item
+
+
+def _refused(what: str) -> CallError:
+    return refused_arguments(f"The arguments were refused unread: {what}.", "bounds", value="(not read)")
+
+
+def _first_line(error: object) -> str:
+    return (str(error).splitlines() or [""])[0][:300]
