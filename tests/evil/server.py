@@ -37,7 +37,8 @@ HONEST = [
 MISDEEDS = (
     "hang", "hang_write", "die", "die_once", "garbage", "flood_garbage", "double", "foreign", "string_id", "null_id",
     "cancelled_id", "huge", "image", "structured", "number", "link", "blocks", "deep", "nan", "drip", "progress",
-    "stderr", "line", "no_result", "endless_sse", "progress_sse", "line_sse", "retry_sse",
+    "stderr", "line", "no_result", "endless_sse", "progress_sse", "line_sse", "retry_sse", "verbatim",
+    "verbatim_sse", "others", "others_sse",
 )  # fmt: skip
 
 
@@ -140,6 +141,12 @@ def misdeed(kind: str, good: dict[str, Any], out: Any) -> bytes:
                 return b""
             stale = {"content": [{"type": "text", "text": "stale"}]}
             return line({**good, "id": GIVEN_UP[0], "result": stale}) + line(good)
+        case "verbatim":
+            # The text of the call, a character for a byte, is the JSON of the structured value.
+            return verbatim(good)
+        case "others":
+            # Answers to requests that others may have open, and none to this one.
+            return b"".join(line({**good, "id": other}) for other in range(1, 200) if other != identity)
         case "drip":
             for byte in line(good):
                 out.write(bytes([byte]))
@@ -160,6 +167,12 @@ def misdeed(kind: str, good: dict[str, Any], out: Any) -> bytes:
     if strange is None:
         return line(good)
     return line({**good, "result": 0}).replace(b'"result": 0', b'"result": ' + strange)
+
+
+def verbatim(good: dict[str, Any]) -> bytes:
+    text = good["result"]["content"][0]["text"].encode("latin-1")
+    result = b'{"content":[],"structuredContent":' + text + b"}"
+    return b'{"jsonrpc":"2.0","id":' + json.dumps(good["id"]).encode() + b',"result":' + result + b"}\n"
 
 
 def strange_result(kind: str, good: dict[str, Any]) -> bytes | None:
@@ -237,6 +250,10 @@ class OnHttp(http.server.BaseHTTPRequestHandler):
         if good is None:
             return self.reply(202, b"")
         if is_bad and OPTIONS["call"].endswith("_sse"):
+            if OPTIONS["call"] == "verbatim_sse":
+                return self.events(verbatim(good))
+            if OPTIONS["call"] == "others_sse":
+                return self.events(*(line({**good, "id": other}) for other in range(1, 200) if other != good["id"]))
             return self.stream(OPTIONS["call"], message["params"].get("_meta", {}).get("progressToken"))
         return self.reply(200, misdeed(OPTIONS["call"], good, self.wfile) if is_bad else line(good))
 
@@ -281,6 +298,12 @@ class OnHttp(http.server.BaseHTTPRequestHandler):
             told = line({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
             self.wfile.write(b": still here\n\n" if kind == "endless_sse" else b"data: " + told + b"\n")
             time.sleep(0.01)
+
+    def events(self, *messages: bytes) -> None:
+        """Answer with a stream of these messages, and end it."""
+        self.open_stream()
+        for message in messages:
+            self.wfile.write(b"data: " + message.rstrip(b"\n") + b"\n\n")
 
     def open_stream(self) -> None:
         self.send_response(200)

@@ -67,6 +67,33 @@ async def test_mcps_01_a_foreign_host_is_refused(host: str) -> None:
     assert seen.runs == []
 
 
+@pytest.mark.parametrize("path", ["/mcp/", "/mcp/chat/", "/v1/tools/", "/healthz/", "/none/"])
+async def test_a_foreign_host_is_not_redirected_to_itself(path: str) -> None:
+    async with served(http_app(workshop()[0])) as url:
+        status, rest = await raw(url, lines(url, "Host: evil.example"), BODY, path=path)
+        assert (status, b"evil.example" in rest) == (421, False)
+        status, rest = await raw(url, lines(url), BODY, path="/mcp/")
+        assert (status, f"location: {url}/mcp\r\n".encode() in rest.lower()) == (307, True)
+
+
+@pytest.mark.parametrize(
+    "charset", ["utf-7", '"UTF-7"', "utf-16", "utf-32", "iso-2022-kr", "hz-gb-2312", "cp037", "latin-1", ""]
+)
+@pytest.mark.parametrize("path", ["/mcp", "/v1/tools/add/call"])
+async def test_a_body_in_another_encoding_than_utf_8_is_refused_unread(path: str, charset: str) -> None:
+    catalog, seen = workshop()
+    async with inside(http_app(catalog)) as client:
+        for media in (f"application/json; charset={charset}", f"Application/JSON;x=1; Charset = {charset}"):
+            arguments = {"a": 1, "b": 2}
+            call = {**LIST, "method": "tools/call", "params": {"name": "add", "arguments": arguments, "_meta": META}}
+            headers = {**HEADERS, "content-type": media, "mcp-method": "tools/call", "mcp-name": "add"}
+            content = json.dumps(arguments if path.startswith("/v1") else call).encode()
+            assert (await client.post(path, content=content, headers=headers)).status_code == 415
+            headers["content-type"] = "application/json; charset=UTF-8"
+            assert (await client.post(path, content=content, headers=headers)).status_code == 200
+    assert seen.runs == ["add"] * 2
+
+
 @pytest.mark.parametrize(
     "origin",
     [

@@ -177,6 +177,44 @@ async def test_mcps_09_a_hundred_clients_with_one_id_each_hear_their_own_words_a
         assert f"{nonce} result" in text
 
 
+async def test_an_id_that_is_open_in_a_session_is_refused_and_the_first_answer_reaches_its_own_request() -> None:
+    catalog = Catalog("waiting")
+    began, go, runs = asyncio.Event(), asyncio.Event(), list[str]()
+
+    @catalog.tool(groups="core")
+    async def hold(nonce: str) -> str:
+        """Wait."""
+        runs.append(nonce)
+        began.set()
+        await go.wait()
+        return nonce
+
+    catalog.profile(Profile(name="chat", include=("core",)))
+    app = http_app(catalog)
+    async with app.router.lifespan_context(app):
+        heads = await session_of(app)
+
+        def call(nonce: str, request_id: Any) -> dict[str, Any]:
+            return {"id": request_id, "method": "tools/call", "params": {"name": "hold", "arguments": {"nonce": nonce}}}
+
+        first = asyncio.create_task(sent(app, call("first", 7), heads))
+        await began.wait()
+        refused = json.loads(await sent(app, call("second", 7), heads))
+        assert (refused["id"], refused["error"]["code"]) == (7, -32600)
+        assert "already open in this session" in refused["error"]["message"]
+        others = [asyncio.create_task(sent(app, call("text", "7"), heads))]
+        others.append(asyncio.create_task(sent(app, call("elsewhere", 7), await session_of(app))))
+        while len(runs) < 3:
+            await asyncio.sleep(0)
+        go.set()
+        assert "first" in await first
+        assert [word in answer for word, answer in zip(["text", "elsewhere"], await asyncio.gather(*others))] == [
+            True
+        ] * 2
+        assert "again" in await sent(app, call("again", 7), heads)
+    assert runs == ["first", "text", "elsewhere", "again"]
+
+
 # -- MCPS-22
 
 

@@ -120,6 +120,36 @@ async def test_the_official_client_lists_calls_and_is_asked(script: Path, era: A
     assert texts == ["hi", "ann in s1 as ['operator'], stdio", "Hello Ann"]
 
 
+@pytest.mark.parametrize("is_modern", [True, False])
+async def test_an_id_that_is_open_is_refused_and_its_request_is_answered_once(script: Path, is_modern: bool) -> None:
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    begin = [
+        {"id": 0, "method": "initialize", "params": hello},
+        {"method": "notifications/initialized"},
+    ]
+    opening = b"".join(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n" for message in begin)
+    call = tool if is_modern else plain_call
+    process = await start(script)
+    try:
+        process.stdin.write((b"" if is_modern else opening) + call(1, "wait"))
+        while await process.stderr.readline() != b"waiting\n":
+            pass
+        process.stdin.write(call(1, "who") + call("1", "who"))
+        answers = [json.loads(await process.stdout.readline()) for _ in range(2 if is_modern else 3)]
+        by_id = {json.dumps(answer["id"]): answer for answer in answers}
+        assert by_id["1"]["error"]["message"] == "A request with the id 1 is already open."
+        assert "result" in by_id['"1"']
+    finally:
+        process.kill()
+        await process.wait()
+
+
+def plain_call(request_id: object, name: str) -> bytes:
+    params = {"name": name, "arguments": {}}
+    message = {"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params}
+    return json.dumps(message).encode() + b"\n"
+
+
 async def test_mcps_23_only_protocol_lines_reach_the_client_and_the_end_of_input_ends_the_process(script: Path) -> None:
     answers, code, err = await exchange(script, tool(1, "noisy", {"text": "hi"}), line(2, "tools/list"))
     assert {answer["id"] for answer in answers} == {1, 2}

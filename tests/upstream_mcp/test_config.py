@@ -3,14 +3,17 @@
 import sys
 import textwrap
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 
 from pegboard import ToolContext
 from pegboard.config import load_catalog
 from pegboard.model.error import DefinitionError
+from pegboard.sources.mcp.server_settings import ProtocolVersion
 from pegboard.sources.mcp.supervised_source import McpSource
-from tests.upstream_mcp.parts import PLAIN
+from tests.upstream_mcp.parts import EVIL, PLAIN
 
 
 def load(folder: Path, text: str, **env: str) -> dict[str, McpSource]:
@@ -104,3 +107,36 @@ async def test_a_configured_server_is_served(tmp_path: Path) -> None:
         assert (tmp_path / "pegboard.lock").exists()
     finally:
         await catalog.close(grace_s=0)
+
+
+@pytest.mark.parametrize(("wanted", "is_served"), [("2024-11-05", True), ("2025-06-18", True), ("2025-11-25", False)])
+async def test_a_server_of_an_older_revision_than_is_asked_for_is_not_spoken_to(
+    tmp_path: Path, wanted: str, is_served: bool
+) -> None:
+    sources = load(
+        tmp_path,
+        f"""\
+        tools:
+          - name: up
+            type: mcp
+            mcp: {{transport: stdio, command: "{sys.executable}", args: ["{EVIL}"], min_protocol_version: {wanted}}}
+        """,
+    )
+    source = sources["up"]
+    await source.start()
+    try:
+        await source.settled()
+        assert source.state().is_up is is_served
+        if not is_served:
+            assert "speaks '2025-06-18', and min_protocol_version is '2025-11-25'" in source.state().reason
+    finally:
+        await source.stop()
+
+
+def test_a_revision_that_nobody_knows_is_refused_where_it_stands(tmp_path: Path) -> None:
+    with pytest.raises(DefinitionError, match="min_protocol_version"):
+        load(
+            tmp_path,
+            "tools:\n  - {name: up, type: mcp, mcp: {transport: stdio, command: x, min_protocol_version: '2025'}}\n",
+        )
+    assert get_args(ProtocolVersion) == KNOWN_PROTOCOL_VERSIONS

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
 
+import orjson
+
 from pegboard.cli.command_error import CommandError
 from pegboard.core.json_reader import fault_of, parse_json, read_answer
 from pegboard.model.bounds import CLI_REF_STEPS
@@ -28,7 +30,7 @@ def read_arguments(pairs: Sequence[str], text: str | None, *, spec: ToolSpec | N
     """
     base = ("{}" if text is None else _read_text(text)).encode("utf-8", "surrogatepass")
     if not pairs:
-        _object(base, read_answer)
+        _object(base, _loosely)
         return base
     whole = _object(base, _parsed)
     arguments: JSON = {}
@@ -60,6 +62,15 @@ def _parsed(text: str | bytes) -> JSONValue:
         return parse_json(text)
     except CallError as error:
         raise ValueError(fault_of(error)) from None
+
+
+def _loosely(text: bytes) -> JSONValue:
+    """Return JSON of which a door will say whether it takes it: as it is written, it need only be an object."""
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        # Which has no integers of 309 digits.
+        return read_answer(text)
 
 
 def _object(text: bytes, read: Callable[[bytes], JSONValue]) -> JSON:

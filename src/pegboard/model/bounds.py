@@ -206,7 +206,6 @@ MCP_EVENT_BYTES = 1 * MIB  # of one server-sent event; as much as the SDK takes 
 MCP_MESSAGES_IN_HAND = 16  # read from a program, and not yet taken by the SDK
 MCP_REMEMBERED_FAILURES = 1_000  # that wait for the call they belong to
 MCP_BAD_LINES = 1_000  # in a row that are no messages, before a program is given up
-MCP_EXACT_LINE_BYTES = 2 * MIB  # a longer line is not searched for long integers: no result of more is passed on
 MCP_PROGRESSING_CALLS = 1_000  # of one program, whose last progress is remembered
 MCP_TOOLS_JUDGED_AT_ONCE = 50  # of one list, before other servers get their turn
 MCP_SIGN_IN_REQUESTS = 40  # of one sign-in

@@ -18,8 +18,9 @@ from pegboard.server.authenticator import Authenticator
 from pegboard.server.event_hub import EventHub
 from pegboard.server.gateway import gateway_of
 from pegboard.server.health import Health
-from pegboard.server.host_guard import LOOPBACK_HOSTS, HostGuard, hosts_of
-from pegboard.server.http_api.api_app import Api
+from pegboard.server.host_guard import LOOPBACK_HOSTS, HostGuard, Refusal, hosts_of
+from pegboard.server.http_api.api_app import Api, problem_of
+from pegboard.server.http_api.responses import problem_reply
 from pegboard.server.http_api.routes import Routes
 from pegboard.server.identify import Identify
 from pegboard.server.listener import listen
@@ -81,7 +82,7 @@ def http_app(
     health = Health(
         gateway, host_guard, authenticator, event_hub, is_serving=lambda: endpoint.is_running, problems=problems
     )
-    return App(catalog, endpoint, api, health, grace_s=grace_s)
+    return App(catalog, endpoint, api, health, host_guard, grace_s=grace_s)
 
 
 class LifespanError(PegboardError):
@@ -97,10 +98,19 @@ class LifespanError(PegboardError):
 class App(Starlette):
     """The app. Requests for `/mcp` pass by Starlette's middleware and routes, which cost as much as a call."""
 
-    def __init__(self, catalog: Catalog, endpoint: Endpoint, api: Routes, health: Health, *, grace_s: float) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        endpoint: Endpoint,
+        api: Routes,
+        health: Health,
+        host_guard: HostGuard,
+        *,
+        grace_s: float,
+    ) -> None:
         super().__init__(routes=[*endpoint.routes, *health.routes, *api.all()], lifespan=self._serving)
         self._catalog, self._endpoint, self._api, self._health = catalog, endpoint, api, health
-        self._grace_s, self._was_started = grace_s, False
+        self._host_guard, self._grace_s, self._was_started = host_guard, grace_s, False
         self.state.end_streams = self._end_streams
 
     @asynccontextmanager
@@ -116,6 +126,9 @@ class App(Starlette):
             await self._catalog.close(grace_s=self._grace_s)
             end_counting()
 
+    def _redirect_refusal(self, scope: Scope) -> Refusal | None:
+        return self._host_guard.refusal([(name, value.strip(b" \t")) for name, value in scope["headers"]])
+
     def _end_streams(self) -> None:
         self._api.events.end()
         self._endpoint.end_streams()
@@ -127,6 +140,11 @@ class App(Starlette):
         if scope["type"] == "http" and scope["path"] == "/mcp" and not scope.get("root_path"):
             scope["path_params"] = {}
             await self._endpoint(scope, receive, send)
+            return
+        # Starlette sends whoever writes a slash too much to the right address, on the host that the request names.
+        refusal = self._redirect_refusal(scope) if scope["type"] == "http" and scope["path"].endswith("/") else None
+        if refusal is not None:
+            await problem_reply(problem_of(refusal)).send(send)
         else:
             await super().__call__(scope, receive, send)
 

@@ -181,13 +181,16 @@ class StdioConnection:
         except CallError as error:
             await self._refuse(-32700, f"Parse error: {fault_of(error)}.")
             return
+        request = as_object(message)
+        if request is not None and "method" in request and self._is_open(request.get("id")):
+            await self._refuse(-32600, f"A request with the id {request['id']!r:.100} is already open.", request["id"])
+            return
         if self._is_modern is not False:
             plan = self._fast_path.plan(message, self._principal)
             if plan is not None:
                 self._is_modern = True
                 self._begin(plan)
                 return
-        request = as_object(message)
         if self._is_cancelled(message) or (request is not None and await self._is_early(request, line)):
             return
         pipe = await self._loaded()
@@ -196,10 +199,13 @@ class StdioConnection:
         if not await pipe.feed(line):
             await self._refuse(-32600, "Not a JSON-RPC message.")
 
+    def _is_open(self, request_id: object) -> bool:
+        """Tell whether a request of this id waits for its answer: two answers could not be told from each other."""
+        if type(request_id) not in (int, str):
+            return False
+        return json_bytes(request_id) in self._calls or (self._pipe is not None and request_id in self._pipe.due)
+
     def _begin(self, plan: Plan) -> None:
-        if plan.request_id in self._calls:
-            plan.work.close()
-            return
         task = self._calls[plan.request_id] = asyncio.create_task(self._answer(plan))
         task.add_done_callback(lambda _done: self._calls.pop(plan.request_id, None))
 
@@ -253,8 +259,8 @@ class StdioConnection:
         self._streams.write(data)
         await self._streams.drain()
 
-    async def _refuse(self, code: int, text: str) -> None:
-        await self._write(error_message(code, text) + b"\n")
+    async def _refuse(self, code: int, text: str, request_id: int | str | None = None) -> None:
+        await self._write(error_message(code, text, request_id) + b"\n")
 
 
 def _has_envelope(message: JSON) -> bool:

@@ -19,7 +19,7 @@ from pegboard.model.bounds import PATH_CHARS
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.tool import ToolSpec
 from pegboard.sources.mcp.lock_file import LockFile
-from pegboard.sources.mcp.server_settings import ServerSettings
+from pegboard.sources.mcp.server_settings import ProtocolVersion, ServerSettings
 from pegboard.sources.mcp.supervised_source import McpSource
 
 LOCK_NAME = "pegboard.lock"
@@ -85,6 +85,9 @@ class ServerForm(Form):
     )
     grace: PositiveNumber = Field(60.0, description="How long its tools stay listed after it is lost, in seconds.")
     trust_annotations: Flag = Field(False, description="Whether its hints, such as read-only, may lower a guard.")
+    min_protocol_version: Maybe[ProtocolVersion] = Field(
+        None, description="The oldest revision of the protocol that is spoken with it, e.g. 2025-06-18."
+    )
     per_user: Flag = Field(False, description="Whether each user gets a connection of their own; not yet.")
     trust: Maybe[Literal["first_use", "pinned", "any"]] = Field(
         None, description="Which definitions are accepted: those first seen, those in pegboard.lock, or any."
@@ -138,6 +141,7 @@ def _settings(tool: Declared[McpForm], build: BuildContext) -> ServerSettings:
         grace_s=server.grace,
         trust_annotations=server.trust_annotations,
         trust=server.trust,
+        min_protocol_version=server.min_protocol_version,
         origin=tool.at.origin,
         bounds=build.config.bounds,
     )

@@ -30,6 +30,7 @@ from pegboard.server.resource_metadata import ResourceMetadata
 from pegboard.server.sealing import Sealing
 
 _BUSY = -32000
+_ID_IS_OPEN = "A request with the id {!r:.100} is already open in this session. Give each request an id of its own."
 _TOO_MANY = "This caller has as many sessions open as it may. End one with DELETE, or wait until an idle one ends."
 
 
@@ -54,6 +55,7 @@ class Endpoint:
         )
         self._body_reader = BodyReader(gateway.catalog.registry.bounds)
         self._header_reader = HeaderReader(host_guard)
+        self._open_ids: set[tuple[str, bytes, int | str]] = set()
         self._open, self._max_open = 0, gateway.catalog.registry.bounds.calls_in_flight
         self.is_running = False
 
@@ -143,7 +145,14 @@ class Endpoint:
         if plan is not None:
             await answer(plan, receive, send)
             return
-        mirrored = MIRRORED.set(await self._mirrored(message, principal))
+        open_id = _id_in_session(principal, headers, message)
+        schema = await self._mirrored(message, principal)
+        if open_id in self._open_ids:
+            await _refuse(send, 400, -32600, _ID_IS_OPEN.format(open_id[2]), request_id=open_id[2])
+            return
+        if open_id is not None:
+            self._open_ids.add(open_id)
+        mirrored = MIRRORED.set(schema)
         # A stream that listens is counted by the SDK; it must not keep others from calling.
         listens = (as_object(message) or {}).get("method") == "subscriptions/listen"
         self._open -= listens
@@ -152,6 +161,7 @@ class Endpoint:
         finally:
             self._open += listens
             MIRRORED.reset(mirrored)
+            self._open_ids.discard(open_id)  # pyright: ignore[reportArgumentType] - None is in no set
 
     async def _mirrored(self, message: JSONValue, principal: Principal) -> JSON | None:
         """Return the schema by which the SDK checks mirrored headers: only of a tool that this caller may use."""
@@ -170,9 +180,24 @@ async def _turn_away(send: Send, refusal: Refusal) -> None:
     await _refuse(send, refusal.status, -32600, refusal.text, *refusal.headers)
 
 
-async def _refuse(send: Send, status: int, code: int, text: str, *more: tuple[bytes, bytes]) -> None:
-    """Answer with a JSON-RPC error that belongs to no request."""
-    body = error_message(code, text)
+def _id_in_session(
+    principal: Principal, headers: RequestHeaders, message: JSONValue
+) -> tuple[str, bytes, int | str] | None:
+    """Return by what a request of a session is told from all others; `None` for what is none.
+
+    The SDK finds the stream of an answer by the id alone: of two requests with one id, one would get both answers.
+    """
+    session, request = headers.by_name.get(b"mcp-session-id"), as_object(message)
+    if session is None or request is None or "method" not in request or type(request.get("id")) not in (int, str):
+        return None
+    return principal.owner, session, request["id"]
+
+
+async def _refuse(
+    send: Send, status: int, code: int, text: str, *more: tuple[bytes, bytes], request_id: int | str | None = None
+) -> None:
+    """Answer with a JSON-RPC error; without an id it belongs to no request."""
+    body = error_message(code, text, request_id)
     headers = [(b"content-length", b"%d" % len(body)), (b"content-type", b"application/json"), *more]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -25,9 +25,9 @@ def called_tool(message: Any) -> str | None:
     return name if type(name) is str else None
 
 
-def error_message(code: int, text: str) -> bytes:
-    """Return a JSON-RPC error that belongs to no request."""
-    return json_bytes({"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": text}})
+def error_message(code: int, text: str, request_id: int | str | None = None) -> bytes:
+    """Return a JSON-RPC error; without an id it belongs to no request."""
+    return json_bytes({"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": text}})
 
 
 def json_bytes(value: object) -> bytes:

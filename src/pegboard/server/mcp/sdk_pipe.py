@@ -98,3 +98,5 @@ class Pipe:
         self._sdk.stop()
         await self._to_sdk.aclose()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for stream in (self._sdk_in, self._sdk_out, self._from_sdk):
+            stream.close()

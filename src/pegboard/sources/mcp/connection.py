@@ -16,7 +16,7 @@ from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRe
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import find_invalid_x_mcp_header
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS, is_version_at_least
 from pydantic import TypeAdapter, ValidationError
 
 from pegboard.model.bounds import (
@@ -32,6 +32,7 @@ from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_list, is_object
 from pegboard.model.result import ToolResult
 from pegboard.sources.foreign_text import cleaned
+from pegboard.sources.mcp.answer_filter import UNREADABLE
 from pegboard.sources.mcp.definitions import UnfitError, checked_definition
 from pegboard.sources.mcp.elicitation import ElicitationRelay
 from pegboard.sources.mcp.http_transport import FAILED, Streams, TransportFailures, open_http, open_sse
@@ -53,7 +54,6 @@ _LIST_CHANGED = (
 )
 _CLOSED = "Connection closed"
 _OVER = (_CLOSED, "SSE stream")
-_UNREADABLE = "Failed to parse JSON response"
 
 
 class LenientDispatcher(JSONRPCDispatcher[Any]):
@@ -159,6 +159,7 @@ class Connection:
         )
         await stack.enter_async_context(self.session)
         await self._agree()
+        self._check_version()
         if self.session.protocol_version in MODERN_PROTOCOL_VERSIONS and any(self._announced_changes()):
             task = asyncio.create_task(self._listen(), name=f"mcp-listen-{self.settings.name}")
             stack.callback(task.cancel)
@@ -172,6 +173,16 @@ class Connection:
             await self._initialize()
         except (ValidationError, RuntimeError):
             await self._initialize()
+
+    def _check_version(self) -> None:
+        """Refuse a server of an older revision than the operator asks for. Revisions are named by their dates."""
+        wanted, agreed = self.settings.min_protocol_version, self.session.protocol_version or ""
+        if wanted is not None and not is_version_at_least(agreed, wanted):
+            text = (
+                f"The MCP server {self.settings.name!r} speaks {agreed!r}, and min_protocol_version is {wanted!r}. "
+                "Update the server, or ask for less."
+            )
+            raise CallError("protocol_error", text)
 
     async def _initialize(self) -> None:
         try:
@@ -306,7 +317,7 @@ class Connection:
                 # One stream that broke off says little about the server; asking for its list says more.
                 self._on_changed()
                 raise self._lost_in_call() from None
-            if error.code == types.PARSE_ERROR and error.message.startswith(_UNREADABLE):
+            if error.code == types.PARSE_ERROR and error.message.startswith(UNREADABLE):
                 raise self._unreadable_answer(ctx) from None
             raise self._upstream_error(error, f"refused the call of {ctx.tool!r}") from None
         except ValueError:  # of pydantic, whose own errors are some; also for what is nested too deep

@@ -27,6 +27,16 @@ from pegboard.model.bounds import (
     MCP_STREAM_SILENCE_S,
 )
 from pegboard.model.error import CallError
+from pegboard.sources.mcp.answer_filter import (
+    AnswerFilter,
+    Expectation,
+    NoAnswer,
+    OneAnswer,
+    OpenRequests,
+    SentRequest,
+    checked_answer,
+    sent_request,
+)
 from pegboard.sources.mcp.oauth import OAuthTransport
 from pegboard.sources.mcp.server_settings import ServerSettings, revealed
 
@@ -62,8 +72,9 @@ class TransportFailures:
 class Resumption:
     """The streams that one request led to, each taking up the one before."""
 
-    def __init__(self, *, is_endless: bool) -> None:
+    def __init__(self, *, is_endless: bool, request: SentRequest | None = None) -> None:
         self._is_endless = is_endless
+        self.expectation: Expectation = NoAnswer() if request is None else OneAnswer(request)
         self._times, self._began_at = 0, time.monotonic()
 
     async def wait(self, server: str) -> None:
@@ -99,47 +110,66 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         self._inner, self._failures, self._server = inner, failures, settings.name
         # Over SSE all answers come on one stream, and the SDK sends one message after the other, none after a fault.
         self._is_shared, self._timeout_s = is_shared, settings.timeout_s
+        self._open, self._event_bytes = OpenRequests(), settings.bounds.upstream_list_bytes
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send one request; for a JSON-RPC request there is always an answer."""
-        request_id = _request_id(request)
+        sent = sent_request(request.content) if request.method == "POST" else None
         if self._is_shared and request.method == "POST":
             request.extensions["timeout"] = {**request.extensions.get("timeout", {}), "read": self._timeout_s}
         try:
             if not self._is_shared:
-                await self._in_turn(request)
+                await self._in_turn(request, sent)
+            elif sent is not None:
+                self._open.ids.add(sent.request_id)
             response = await self._inner.handle_async_request(request)
             self._failures.last_status = response.status_code
             fault = self._fault(request, response)
             if fault is not None:
                 await response.aclose()
                 raise fault
-            if request_id is None or response.headers.get("content-type", "").startswith("text/event-stream"):
-                return self._guarded_events(response) if self._is_shared and request.method == "GET" else response
+            response.request = request
+            media = media_type_of(response)
+            if media == "text/event-stream":
+                return self._filtered_events(response)
+            if sent is None:
+                return response
             # Read here, so that a body which breaks off fails this request alone.
             body = b"".join([piece async for piece in cast("httpx2.AsyncByteStream", response.stream)])
             await response.aclose()
+            if media == "application/json" and response.status_code < 300 and not self._is_shared:
+                body = checked_answer(body, sent)
             return httpx2.Response(response.status_code, headers=_headers_of(response), content=body)
         except CallError as error:
             if error.error.kind in _GONE or (self._is_shared and error.error.kind in _BROKEN):
                 self._failures.on_lost(error)
             elif error.error.kind in _BROKEN:
                 self._failures.on_doubt()
-            if request_id is None:
+            if sent is None:
                 raise
-            return _error_answer(request_id, error, self._failures.remember(error))
+            return _error_answer(sent.request_id, error, self._failures.remember(error))
 
-    def _guarded_events(self, response: httpx2.Response) -> httpx2.Response:
-        events = CappedEvents(cast("httpx2.AsyncByteStream", response.stream), self._server, self._failures.on_lost)
-        return httpx2.Response(response.status_code, headers=response.headers, stream=events)
+    def _filtered_events(self, response: httpx2.Response) -> httpx2.Response:
+        expectation: Expectation = self._open
+        if self._is_shared:
+            capped = CappedEvents(cast("httpx2.AsyncByteStream", response.stream), self._server, self._failures.on_lost)
+            response = httpx2.Response(
+                response.status_code, headers=response.headers, stream=capped, request=response.request
+            )
+        else:
+            resumption = _resumption.get()
+            expectation = NoAnswer() if resumption is None else resumption.expectation
+        events = AnswerFilter(response, expectation, max_event_bytes=self._event_bytes)
+        headers = {**_headers_of(response), "content-type": "text/event-stream"}
+        return httpx2.Response(response.status_code, headers=headers, stream=events)
 
-    async def _in_turn(self, request: httpx2.Request) -> None:
+    async def _in_turn(self, request: httpx2.Request, sent: SentRequest | None) -> None:
         """Keep a server that ends its streams at once from being asked again and again."""
         resumption = _resumption.get()
         if request.method == "GET" and resumption is not None:
             await resumption.wait(self._server)
         else:
-            _resumption.set(Resumption(is_endless=request.method == "GET"))
+            _resumption.set(Resumption(is_endless=request.method == "GET", request=sent))
 
     def _fault(self, request: httpx2.Request, response: httpx2.Response) -> CallError | None:
         status = response.status_code
@@ -182,18 +212,9 @@ class CappedEvents(httpx2.AsyncByteStream):
         await self._inner.aclose()
 
 
-def _request_id(request: httpx2.Request) -> int | str | None:
-    """Return the id of the JSON-RPC request in a POST, where there is one."""
-    if request.method != "POST":
-        return None
-    try:
-        body: Any = orjson.loads(request.content)
-    except ValueError:
-        return None
-    if not isinstance(body, dict) or "method" not in body:
-        return None
-    identity = cast("dict[str, Any]", body).get("id")
-    return identity if isinstance(identity, int | str) else None
+def media_type_of(response: httpx2.Response) -> str:
+    """Return the media type that a response names, without parameters."""
+    return response.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def _headers_of(response: httpx2.Response) -> httpx2.Headers:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Transport = Literal["stdio", "sse", "http"]
 Trust = Literal["first_use", "pinned", "any"]
 
+ProtocolVersion = Literal["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServerSettings:
@@ -28,6 +30,7 @@ class ServerSettings:
     `grace_s` is how long tools stay listed after the server is lost. `trust=None` is `pinned` where a lock exists and
     `first_use` elsewhere. `auth` is an `httpx2.Auth`, such as the SDK's `OAuthClientProvider`, for a server on HTTP;
     what it asks elsewhere goes to public addresses alone, and to the hosts or `host:port` in `auth_hosts`.
+    `min_protocol_version` is the oldest revision of the protocol that is spoken with it.
 
     Raises:
         DefinitionError: the name is no namespace, or the transport lacks its command or URL.
@@ -54,6 +57,7 @@ class ServerSettings:
     grace_s: float = 60.0
     trust_annotations: bool = False
     trust: Trust | None = None
+    min_protocol_version: ProtocolVersion | None = None
     origin: str = ""
     bounds: Bounds = DEFAULT_BOUNDS
 
@@ -78,7 +82,7 @@ class ServerSettings:
     def connection(self) -> tuple[object, ...]:
         """What a connection is made of; while this stays, it can."""
         at = (self.name, self.transport, self.command, self.args, self.cwd, self.url, self.auth, self.auth_hosts)
-        return (*at, revealed(self.env), revealed(self.headers), self.start, self.bounds)
+        return (*at, revealed(self.env), revealed(self.headers), self.start, self.bounds, self.min_protocol_version)
 
     @property
     def all_groups(self) -> frozenset[str]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import re
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
@@ -20,19 +18,20 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from pegboard.core.bounded_cache import BoundedCache
+from pegboard.core.json_reader import read_answer
 from pegboard.egress.process import Process, launch
 from pegboard.model.bounds import (
     MCP_BAD_LINES,
-    MCP_EXACT_LINE_BYTES,
     MCP_MESSAGES_IN_HAND,
     MCP_PROGRESS_S,
     MCP_PROGRESSING_CALLS,
 )
 from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON, is_object
+from pegboard.sources.mcp.answer_filter import OpenRequests, unreadable_answer
 from pegboard.sources.mcp.server_settings import ServerSettings, revealed
 
 log = logging.getLogger("pegboard")
-_LONG_NUMBER = re.compile(rb"\d{19}")
 Messages = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
 
 
@@ -44,7 +43,7 @@ class StdioTraffic:
     stray_replies: int = 0
     progress_dropped: int = 0
     fault: str = ""
-    awaited: set[int | str] = field(default_factory=set[int | str])
+    awaited: OpenRequests = field(default_factory=OpenRequests)
 
 
 @asynccontextmanager
@@ -121,32 +120,31 @@ def _message(line: bytes, traffic: StdioTraffic, progressed: BoundedCache[Any, f
         ValueError: the line is not JSON.
         ValidationError: it is not a message.
     """
-    raw: Any = _exact(line) if len(line) <= MCP_EXACT_LINE_BYTES and _LONG_NUMBER.search(line) else orjson.loads(line)
-    if isinstance(raw, dict):
-        fields = cast("dict[str, Any]", raw)
-        if fields.get("method") == "notifications/progress" and not _is_due(fields, progressed):
+    try:
+        raw = read_answer(line)
+    except ValueError:
+        raw = _instead_of_unreadable(line, traffic)
+    if is_object(raw):
+        if raw.get("method") == "notifications/progress" and not _is_due(raw, progressed):
             traffic.progress_dropped += 1
             return None
-        if "method" not in fields and not _is_awaited(fields.get("id"), traffic):
+        if not traffic.awaited.takes(raw):
             traffic.stray_replies += 1
             return None
     return types.jsonrpc_message_adapter.validate_python(raw, by_name=False)
 
 
-def _exact(line: bytes) -> Any:
-    """Return what a line says, integers of more than 64 bits included; orjson would round them."""
-    try:
-        return json.loads(line)
-    except RecursionError:
-        raise ValueError("nested too deep") from None
+def _instead_of_unreadable(line: bytes, traffic: StdioTraffic) -> JSON:
+    """Return an error answer in the place of one that cannot be read, for whoever waits for it.
 
-
-def _is_awaited(identity: object, traffic: StdioTraffic) -> bool:
-    # By type as well: `"1"` and `true` answer no request 1.
-    if type(identity) not in (int, str) or identity not in traffic.awaited:
-        return False
-    traffic.awaited.discard(cast("int | str", identity))
-    return True
+    Raises:
+        ValueError: nobody does.
+    """
+    raw: Any = orjson.loads(line)
+    if not is_object(raw) or "method" in raw or not traffic.awaited.has(raw.get("id")):
+        raise ValueError("it is no message")
+    traffic.bad_lines += 1
+    return orjson.loads(unreadable_answer(raw["id"]))
 
 
 def _is_due(notification: dict[str, Any], progressed: BoundedCache[Any, float]) -> bool:
@@ -167,9 +165,9 @@ async def _write(process: Process, outgoing: MemoryObjectReceiveStream[SessionMe
         async for sent in outgoing:
             message = sent.message
             if isinstance(message, types.JSONRPCRequest):
-                traffic.awaited.add(message.id)
+                traffic.awaited.ids.add(message.id)
             elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
-                traffic.awaited.discard((message.params or {}).get("requestId", ""))
+                traffic.awaited.close((message.params or {}).get("requestId"))
             line = message.model_dump_json(by_alias=True, exclude_unset=True)
             await process.write(line.encode() + b"\n")
     outgoing.close()

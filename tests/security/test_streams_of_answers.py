@@ -1,0 +1,99 @@
+"""An answer belongs to the stream that its request opened: no upstream gives one caller what another asked for."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from pegboard.sources.mcp.answer_filter import Expectation, NoAnswer, OneAnswer, OpenRequests, SentRequest
+from pegboard.sources.mcp.server_settings import ServerSettings
+from tests.security.test_mcp_http_client import evil_http, on_http
+from tests.upstream_mcp.parts import EVIL, free_port, on_stdio, running, view_of
+
+CALLERS = 10
+
+
+@asynccontextmanager
+async def misled(kind: str, transport: str) -> AsyncGenerator[ServerSettings]:
+    if transport == "stdio":
+        yield on_stdio(EVIL, f"call={kind}", trust="any", timeout_s=2.0)
+        return
+    port = free_port()
+    async with evil_http(port, f"call={kind}"):
+        path = "sse" if transport == "sse" else "mcp"
+        yield (
+            on_http(port, timeout_s=2.0)
+            if path == "mcp"
+            else ServerSettings(
+                name="up", transport="sse", url=f"http://127.0.0.1:{port}/sse", trust="any", timeout_s=2.0
+            )
+        )
+
+
+@pytest.mark.parametrize(("kind", "transport"), [("others", "http"), ("others_sse", "http")])
+async def test_what_comes_on_the_stream_of_one_request_answers_no_other(kind: str, transport: str) -> None:
+    async with misled(kind, transport) as settings, running(settings) as (catalog, _):
+        results = await asyncio.gather(
+            *(view_of(catalog).call("up__echo", {"text": f"for {caller}"}) for caller in range(CALLERS))
+        )
+    assert [result.is_error for result in results] == [True] * CALLERS
+    assert not [result.text for result in results if "for " in result.text.replace("Wait for", "")]
+
+
+@pytest.mark.parametrize("kind", ["double", "foreign", "string_id"])
+async def test_a_stream_for_all_answers_each_open_request_once(kind: str) -> None:
+    async with misled(kind, "sse") as settings, running(settings) as (catalog, _):
+        tools = view_of(catalog)
+        results = [await tools.call("up__echo", {"text": f"for {caller}"}) for caller in range(3)]
+    if kind == "string_id":
+        assert [result.is_error for result in results] == [True] * 3
+    else:
+        assert [result.text for result in results] == ["for 0", "for 1", "for 2"]
+
+
+# ---------------------------------------------------------------- the rule, message by message
+
+
+def answer(request_id: Any, **more: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": request_id, "result": {}, **more}
+
+
+def progress(token: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token}}
+
+
+SENT = SentRequest(request_id=7, progress_token=7)
+
+
+@pytest.mark.parametrize(
+    ("expectation", "message", "is_taken"),
+    [
+        (OneAnswer(SENT), answer(7), True),
+        (OneAnswer(SENT), answer(8), False),
+        (OneAnswer(SENT), answer("7"), False),
+        (OneAnswer(SENT), answer(7.0), False),
+        (OneAnswer(SentRequest(request_id=1)), answer(True), False),
+        (OneAnswer(SENT), answer(None), False),
+        (OneAnswer(SENT), {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "x"}}, True),
+        (OneAnswer(SENT), progress(7), True),
+        (OneAnswer(SENT), progress(8), False),
+        (OneAnswer(SENT), progress("7"), False),
+        (OneAnswer(SENT), {"jsonrpc": "2.0", "id": 1, "method": "elicitation/create"}, True),
+        (NoAnswer(), answer(7), False),
+        (NoAnswer(), {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}, True),
+        (OpenRequests({7}), answer(7), True),
+        (OpenRequests({7}), answer("7"), False),
+        (OpenRequests({1}), answer(True), False),
+        (OpenRequests({7}), answer([7]), False),
+        (OpenRequests(set()), progress(3), True),
+    ],
+)
+def test_a_message_is_taken_where_it_belongs(expectation: Expectation, message: dict[str, Any], is_taken: bool) -> None:
+    assert expectation.takes(message) is is_taken
+
+
+def test_an_answer_is_taken_once() -> None:
+    for expectation in (OneAnswer(SENT), OpenRequests({7})):
+        assert [expectation.takes(answer(7)), expectation.takes(answer(7))] == [True, False]
