@@ -20,8 +20,8 @@ from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
 _KEY_CHARS = 80  # not a limit: how much of a key is shown
-_FEW = 32  # not a limit: what has more brackets is left to the careful reader ...
-_MANY = 1_000  # not a limit: ... and what has more keys
+_FEW = 32  # not a limit: what has more brackets is left to the careful reader
+_MANY = 1_000  # not a limit: what has more keys is left to it too
 _SCALARS = frozenset((str, int, bool, type(None)))
 
 
