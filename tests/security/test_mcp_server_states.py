@@ -199,10 +199,11 @@ async def test_an_id_that_is_open_in_a_session_is_refused_and_the_first_answer_r
 
         first = asyncio.create_task(sent(app, call("first", 7), heads))
         await began.wait()
-        refused = json.loads(await sent(app, call("second", 7), heads))
-        assert (refused["id"], refused["error"]["code"]) == (7, -32600)
-        assert "already open in this session" in refused["error"]["message"]
-        others = [asyncio.create_task(sent(app, call("text", "7"), heads))]
+        for request_id in (7, "7"):
+            refused = json.loads(await sent(app, call("second", request_id), heads))
+            assert (refused["id"], refused["error"]["code"]) == (request_id, -32600)
+            assert "already open in this session" in refused["error"]["message"]
+        others = [asyncio.create_task(sent(app, call("text", 8), heads))]
         others.append(asyncio.create_task(sent(app, call("elsewhere", 7), await session_of(app))))
         while len(runs) < 3:
             await asyncio.sleep(0)

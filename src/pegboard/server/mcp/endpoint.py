@@ -55,7 +55,7 @@ class Endpoint:
         )
         self._body_reader = BodyReader(gateway.catalog.registry.bounds)
         self._header_reader = HeaderReader(host_guard)
-        self._open_ids: set[tuple[str, bytes, int | str]] = set()
+        self._open_ids: set[tuple[str, bytes, str]] = set()
         self._open, self._max_open = 0, gateway.catalog.registry.bounds.calls_in_flight
         self.is_running = False
 
@@ -148,7 +148,9 @@ class Endpoint:
         open_id = _id_in_session(principal, headers, message)
         schema = await self._mirrored(message, principal)
         if open_id in self._open_ids:
-            await _refuse(send, 400, -32600, _ID_IS_OPEN.format(open_id[2]), request_id=open_id[2])
+            await _refuse(
+                send, 400, -32600, _ID_IS_OPEN.format(open_id[2]), request_id=(as_object(message) or {})["id"]
+            )
             return
         if open_id is not None:
             self._open_ids.add(open_id)
@@ -180,9 +182,7 @@ async def _turn_away(send: Send, refusal: Refusal) -> None:
     await _refuse(send, refusal.status, -32600, refusal.text, *refusal.headers)
 
 
-def _id_in_session(
-    principal: Principal, headers: RequestHeaders, message: JSONValue
-) -> tuple[str, bytes, int | str] | None:
+def _id_in_session(principal: Principal, headers: RequestHeaders, message: JSONValue) -> tuple[str, bytes, str] | None:
     """Return by what a request of a session is told from all others; `None` for what is none.
 
     The SDK finds the stream of an answer by the id alone: of two requests with one id, one would get both answers.
@@ -190,7 +190,8 @@ def _id_in_session(
     session, request = headers.by_name.get(b"mcp-session-id"), as_object(message)
     if session is None or request is None or "method" not in request or type(request.get("id")) not in (int, str):
         return None
-    return principal.owner, session, request["id"]
+    # By its text: the SDK takes 7 and "7" for one.
+    return principal.owner, session, str(request["id"])
 
 
 async def _refuse(
