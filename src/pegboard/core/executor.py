@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
+from typing import Any
 
 from pegboard.core.call.arguments import check_arguments, seen_arguments
 from pegboard.core.call.begin import begin
@@ -53,7 +54,7 @@ class Executor:
         name: str,
         args: object = None,
         *,
-        callbacks: object = None,
+        callbacks: Any = None,
         raise_errors: bool = False,
         call_id: str | None = None,
     ) -> ToolResult:
@@ -64,12 +65,14 @@ class Executor:
             CallError: the result is an error and `raise_errors` is set.
         """
         guards = self.guards
+        if callbacks is not None:
+            view, callbacks = _following(view, as_observers(callbacks))
         listeners, observers = guards.listeners, view.ctx.request.observers
         if observers is not None and isinstance(view.ctx, CallContext) and not view.ctx.is_running():
             # It will be refused; those who follow the call that is over hear nothing of this one.
             observers = None
-        if observers is not None or callbacks is not None:
-            listeners = Listeners((*listeners.observers, *as_observers(observers), *as_observers(callbacks)))
+        if observers is not None or callbacks:
+            listeners = Listeners((*listeners.observers, *as_observers(observers), *(callbacks or ())))
         call = Call(view, name, args, call_id or new_id(), guards, listeners)
         guards.in_flight[call.call_id] = call
         try:
@@ -130,9 +133,29 @@ class Executor:
         guards.workers.close()
 
 
+def _following(view: View, callbacks: tuple[Any, ...]) -> tuple[View, tuple[Any, ...]]:
+    """Return the view whose calls, and all below them, the callbacks hear; and those that want this one call alone."""
+    own = tuple([one for one in callbacks if getattr(one, "own_call_only", False) is True])
+    below = tuple([one for one in callbacks if one not in own])
+    ctx = view.ctx
+    if not below or (isinstance(ctx, CallContext) and not ctx.is_running()):
+        return view, callbacks
+    request = ctx.request._replace(observers=(*as_observers(ctx.request.observers), *below))
+    return view.renewed(ctx.inside(host=ctx.host, request=request)), own
+
+
+async def _name(call: Call) -> None:
+    """Have the beginning of a call name its tool as its end will: as the caller's list does, where it is in it."""
+    entry = await call.view.afind(call.name)
+    if entry is not None:
+        call.known_as = entry.wire_name
+
+
 async def _guarded(call: Call) -> ToolResult:
     """The ten stages but the last, in order. Each refuses by raising."""
     if call.listeners["on_tool_call"]:
+        if not call.view.snapshot.has_wire_name(call.name):
+            await _name(call)
         delivered = call.emit("on_tool_call", {"arguments": seen_arguments(call)})
         if delivered is not DELIVERED:
             await delivered

@@ -113,6 +113,10 @@ class Snapshot:
         """Return the tool with this wire name, `namespace.name`, `namespace__name` or former name, spelled so."""
         return self._by_wire_name.get(name) or self._with_id(name) or self._renamed.get(name) or self._spelled_out(name)
 
+    def has_wire_name(self, name: str) -> bool:
+        """Tell whether a tool is called just so on the wire."""
+        return name in self._by_wire_name
+
     def _spelled_out(self, name: str) -> ToolEntry | None:
         """Return the tool that is not called so on the wire, but whose namespace and name, or former name, these are.
 

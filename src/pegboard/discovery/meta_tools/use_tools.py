@@ -225,6 +225,8 @@ def _asks_by_calling_again(ctx: ToolContext) -> bool:
 class _Relay:
     """An observer of one inner call, for those who follow the batch: its progress moves that of the batch."""
 
+    own_call_only = True
+
     def __init__(self, batch: _Batch, index: int) -> None:
         self._batch, self._index = batch, index
 

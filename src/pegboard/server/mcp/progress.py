@@ -9,6 +9,8 @@ from pegboard.server.mcp.client_channel import ClientChannel
 class Progress:
     """An observer of one call. What does not go up is left out, as the protocol wants."""
 
+    own_call_only = True
+
     def __init__(self, channel: ClientChannel) -> None:
         self._channel = channel
         self._last = -1.0
