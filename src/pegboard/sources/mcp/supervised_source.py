@@ -323,7 +323,7 @@ class McpSource:
             except OSError as error:
                 log.warning("The lock of MCP server %r cannot be written: %s.", self.name, error)
         # What was accepted keeps its name, whoever comes beside it.
-        known = self.lock.pins(self.name) if trust_of(self.settings, self.lock) != "any" else {}
+        known = () if trust_of(self.settings, self.lock) == "any" else tuple(self.lock.pins(self.name))
         self._names = own_names(self.reviewed.listed, rename=self.settings.rename, namespace=self.name, known=known)
         rejected = list(listing.rejected)
         entries: list[ToolEntry] = []
