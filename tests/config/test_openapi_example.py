@@ -68,7 +68,7 @@ async def test_what_goes_wrong_is_told_and_the_key_is_not(shop: str) -> None:
     assert (missing.kind, missing.details["status"], missing.details["body"]) == (
         "upstream_error", 404, '{"error": "there is no item 9"}',
     )  # fmt: skip
-    assert (wrong.kind, wrong.details["status"], "not-the-key" in repr(wrong)) == ("upstream_error", 401, False)
+    assert (wrong.kind, wrong.details["status"], "not-the-key" in repr(wrong)) == ("upstream_auth", 401, False)
 
 
 async def test_without_a_person_nothing_is_ordered(shop: str) -> None:

@@ -99,19 +99,28 @@ for _ in range(200):
         (tool(HOMOGLYPH), "name"),
         (tool(FULL_WIDTH), "name"),
         (tool("good_1\u200b"), "name"),
-        (tool("GOOD_1"), "has that name"),
         (tool("x" * 200), "name"),
     ],
 )  # fmt: skip
 async def test_mcpc_03_to_12_one_bad_tool_is_left_out_with_a_reason_and_no_other(
     tmp_path: Path, bad: Any, reason: str
 ) -> None:
-    tools = [*GOOD[:10], bad, *GOOD[10:]] if bad != tool("GOOD_1") else [*GOOD, bad]
+    tools = [*GOOD[:10], bad, *GOOD[10:]]
     async with running(offering(tmp_path, tools)) as (catalog, source):
         assert len(view_of(catalog).names()) == 20
         (rejected,) = source.rejected
         assert reason in rejected.reason
         assert source.state().status == "ok"
+
+
+@pytest.mark.parametrize("place", [0, 10, 20])
+async def test_mcpc_12_a_twin_in_case_never_takes_the_name_of_the_other(tmp_path: Path, place: int) -> None:
+    tools = [*GOOD[:place], tool("GOOD_1"), *GOOD[place:]]
+    async with running(offering(tmp_path, tools)) as (catalog, source):
+        names = view_of(catalog).names()
+        assert len(names) == 21
+        assert [name for name in names if name.casefold().startswith("up__good_1_")]
+        assert source.qualified("good_1") == "up.good_1"
 
 
 def nested(levels: int) -> JSON:

@@ -84,10 +84,16 @@ JSON = ["Content-Type: application/json"]
 FAULTS: dict[str, tuple[Any, str, bool, bool, int | None]] = {
     # What the peer plays: the kind, whether to try again, whether it may have happened, the status.
     "500": (answer(LONG, status="500 Oops"), "upstream_error", True, True, 500),
-    "503, cut in the secret": (answer(PARTIAL, status="503 Away"), "upstream_error", True, True, 503),
-    "502, the beginning of it": (answer(CANARY[:20].encode(), status="502 Bad"), "upstream_error", True, True, 502),
-    "429": (answer(LONG, status="429 Slow", headers=["Retry-After: 3"]), "upstream_error", True, False, 429),
-    "401": (answer(LONG, status="401 No"), "upstream_error", False, False, 401),
+    "503, cut in the secret": (answer(PARTIAL, status="503 Away"), "upstream_unavailable", True, True, 503),
+    "502, the beginning of it": (
+        answer(CANARY[:20].encode(), status="502 Bad"),
+        "upstream_unavailable",
+        True,
+        True,
+        502,
+    ),
+    "429": (answer(LONG, status="429 Slow", headers=["Retry-After: 3"]), "rate_limited", True, False, 429),
+    "401": (answer(LONG, status="401 No"), "upstream_auth", False, False, 401),
     "reset before the answer": (cut_off(b""), "upstream_lost", True, True, None),
     "reset in the answer": (cut_off(answer(b"half")[:-2]), "upstream_lost", True, True, None),
     "no HTTP": (b"SSH-2.0-OpenSSH\r\n\r\n", "protocol_error", False, True, None),

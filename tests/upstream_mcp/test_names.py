@@ -19,7 +19,19 @@ NAMES = [
     "plain", "with space", "with_space", "straße", "naïve tool", "日本", "中文", "upper", "UPPER", "Upper", "a.b",
     "a/b", "a:b", "x" * 100, "x" * 101, "🙂", "__", "-", "admin__x",
 ]  # fmt: skip
-BAD: list[Any] = ["", "  ", "a\u200bb", "a\nb", "a\u202eb", "x" * 129, 5, None, "\x00"]
+BAD: list[Any] = [
+    "r\u0435ad",
+    "\uff52\uff45\uff41\uff44",
+    "",
+    "  ",
+    "a\u200bb",
+    "a\nb",
+    "a\u202eb",
+    "x" * 129,
+    5,
+    None,
+    "\x00",
+]
 
 
 def named(*names: Any) -> dict[str, Any]:
@@ -49,6 +61,7 @@ async def test_every_tool_has_a_wire_name_of_its_own_whatever_it_is_called(tmp_p
     assert all(check_tool_name(name) for name in ours.values())
     assert ours["plain"] == "up__plain"
     assert ours["with_space"] == "up__with_space"
+    assert ours["upper"] == "up__upper"
     assert ours["with space"].startswith("up__with_space_")
     assert ours["日本"].startswith("up__tool_")
 

@@ -78,7 +78,12 @@ def json_of(response: Response, who: str) -> Any:
 
 def retry_after_s(response: Response) -> float | None:
     """Return the seconds that the answer asks to wait, given in seconds or as a date; `None` where it does not say."""
-    header = response.headers.get("retry-after", "").strip()
+    return seconds_of(response.headers.get("retry-after", ""))
+
+
+def seconds_of(retry_after: str) -> float | None:
+    """Return what a `Retry-After` asks to wait, in seconds, as far as it is believed; `None` where it says nothing."""
+    header = retry_after.strip()
     if header.isascii() and header.isdigit():
         return min(float(header[:20]), LONGEST_RETRY_AFTER_S)
     try:

@@ -204,6 +204,7 @@ MCP_RESUME_WAITS_S = (0.5, 1.0, 2.0, 5.0)
 MCP_RESUMES = 100  # so often for one answer; the SDK counts those in vain alone, and calls itself for each
 MCP_EVENT_BYTES = 1 * MIB  # of one server-sent event; as much as the SDK takes in an SSE session
 MCP_MESSAGES_IN_HAND = 16  # read from a program, and not yet taken by the SDK
+MCP_LAST_ANSWERS_S = 0.5  # for calls to hear what they met, before the connection that it ends is closed
 MCP_REMEMBERED_FAILURES = 1_000  # that wait for the call they belong to
 MCP_BAD_LINES = 1_000  # in a row that are no messages, before a program is given up
 MCP_PROGRESSING_CALLS = 1_000  # of one program, whose last progress is remembered

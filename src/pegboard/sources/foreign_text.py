@@ -11,6 +11,13 @@ _TERMINAL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]P_^X][^\x07\x1b]*(?:\x07
 _VISIBLE_CONTROLS = frozenset("\n\t")
 # Letters and marks by category that still draw nothing.
 _BLANKS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\u2800")
+# The letters of other alphabets that are drawn like Latin ones.
+_DRAWN_ALIKE = str.maketrans(
+    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u0501\u04bb\u04cf\u0475\u051b\u051d"
+    "\u03b1\u03bf\u03c1\u03bd\u03b9\u03ba\u03c5\u03c7\u03b3\u03c4"
+    "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u0406\u0408\u0405",
+    "aeopcyxijsdhlvqwaopvikuxytABEKMHOPCTXIJS",
+)
 _PLAIN = re.compile(r"[\t\n -~]*")
 
 
@@ -27,6 +34,11 @@ def has_hidden(text: str) -> bool:
     """Tell whether text holds control, ANSI, bidi or invisible characters. A CRLF is none."""
     plain = text.replace("\r\n", "\n")
     return not _PLAIN.fullmatch(plain) and any(map(_is_hidden, plain))
+
+
+def as_drawn(text: str) -> str:
+    """Return text in the letters that a reader takes it for: full-width ones and those of other alphabets as Latin."""
+    return text if text.isascii() else unicodedata.normalize("NFKC", text).translate(_DRAWN_ALIKE)
 
 
 def cleaned(text: str, *, max_bytes: int | None = None) -> str:

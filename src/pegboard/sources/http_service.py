@@ -21,7 +21,7 @@ from pegboard.model.bounds import (
     Bounds,
 )
 from pegboard.model.call_context import CallContext
-from pegboard.model.error import CallError
+from pegboard.model.error import CallError, ErrorKind
 from pegboard.model.json_types import JSONValue, is_list
 from pegboard.model.secret import Secret
 from pegboard.sources.json_text import json_bytes
@@ -29,6 +29,11 @@ from pegboard.sources.json_text import json_bytes
 # These change nothing over there, so that one which failed has certainly done no harm.
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _TRY_LATER: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+# What a status says of the service, rather than of this one request.
+_KINDS: Final[Mapping[int, ErrorKind]] = {
+    401: "upstream_auth", 403: "upstream_auth", 429: "rate_limited",
+    502: "upstream_unavailable", 503: "upstream_unavailable", 504: "upstream_unavailable",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,7 +67,8 @@ class HttpService:
         """Send the request once, and return an answer that says it worked.
 
         Raises:
-            CallError: upstream_error for every status but 2xx; and what the guarded client raises.
+            CallError: upstream_auth, rate_limited, upstream_unavailable or upstream_error for every status but 2xx; and
+                what the guarded client raises.
         """
         # A client for each call: no connection or cookie of one caller serves another.
         async with GuardedClient(
@@ -80,13 +86,16 @@ class HttpService:
         may_have_acted = status >= 500 and request.method not in SAFE_METHODS
         excerpt = self._excerpt(response, ctx)
         is_temporary = status in _TRY_LATER
+        kind = _KINDS.get(status, "upstream_error")
         text = f"{self.who} answered {status}" + (f": {excerpt!r}." if excerpt else ".")
         if may_have_acted:
             text += " The action may have happened; check before you repeat it."
+        elif kind == "upstream_auth":
+            text += " It refused our credentials, or what they may do; the operator must correct them."
         elif not is_temporary:
             text += " Correct the arguments, or use another tool."
         return CallError(
-            "upstream_error",
+            kind,
             text + (" Try again later." if is_temporary else ""),
             retryable=is_temporary,
             retry_after_s=retry_after_s(response),

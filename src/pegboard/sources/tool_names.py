@@ -18,8 +18,11 @@ def own_names(
     taken: set[str] = set()
     named: dict[str, str] = {}
     # Those that need no change come first, so that no neighbour can push them aside.
-    order = sorted(set(foreign), key=lambda name: (name not in rename, name not in known, legal(name) != name, name))
-    for name in order:
+    # Of twins in case the one in small letters, which most are called by.
+    for name in sorted(
+        set(foreign),
+        key=lambda name: (name not in rename, name not in known, legal(name) != name, name.swapcase(), name),
+    ):
         wanted = rename.get(name) or legal(name)
         if name not in rename and legal(name) != name and not wanted.strip("_-"):
             wanted = shortened("tool", f"{namespace}.{name}")

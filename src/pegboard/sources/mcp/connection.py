@@ -348,7 +348,7 @@ class Connection:
 
     def _lost_in_call(self) -> CallError:
         reason = self.traffic.fault or (self.fault.error.message if self.fault else "the connection ended")
-        text = f"The MCP server {self.settings.name!r} was lost during the call ({reason})."
+        text = f"The MCP server {self.settings.name!r} was lost during the call ({reason.rstrip('.')})."
         return CallError("upstream_lost", f"{text} It may have taken effect: check first.", outcome_unknown=True)
 
     def _upstream_error(self, error: MCPError, what: str) -> CallError:

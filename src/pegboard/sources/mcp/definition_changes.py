@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator
 from typing import Any, Literal
 
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
-from pegboard.sources.foreign_text import has_hidden
+from pegboard.sources.foreign_text import as_drawn, has_hidden
 from pegboard.sources.mcp.lock_file import canonical
 
 Change = Literal[
@@ -28,8 +27,6 @@ _IMPERATIVE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _CONFUSABLE = str.maketrans({"0": "o", "1": "l", "i": "l", "5": "s", "8": "b", "2": "z", "|": "l"})
-# The letters of other alphabets that are drawn like Latin ones.
-_DRAWN_ALIKE = str.maketrans("аеорсухіјѕԁһӏѵԛԝαορνικυχγετ", "aeopcyxljsdhlvqwaopvlkuxyet")
 
 
 def classify(old: JSON, new: JSON) -> tuple[Change, ...]:
@@ -54,18 +51,12 @@ def classify(old: JSON, new: JSON) -> tuple[Change, ...]:
 
 def looks_like(name: str, other: str) -> bool:
     """Tell whether a reader may take one name for another: case, separators and digits that pass for letters aside."""
-    return name != other and _skeleton(name) == _skeleton(other)
+    return name != other and skeleton(name) == skeleton(other)
 
 
-def _skeleton(name: str) -> str:
-    plain = (
-        unicodedata.normalize("NFKC", name)
-        .casefold()
-        .translate(_DRAWN_ALIKE)
-        .translate(_CONFUSABLE)
-        .replace("rn", "m")
-        .replace("vv", "w")
-    )
+def skeleton(name: str) -> str:
+    """Return what a reader sees of a name at a glance: without case, separators, and what is drawn alike."""
+    plain = as_drawn(name).casefold().translate(_CONFUSABLE).replace("rn", "m").replace("vv", "w")
     return "".join(filter(str.isalpha, plain)) or plain
 
 

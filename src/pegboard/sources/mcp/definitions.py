@@ -10,7 +10,7 @@ from pegboard.model.bounds import MCP_NAME_CHARS, MCP_TITLE_BYTES, Bounds
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.tool import Annotations, ToolSpec
-from pegboard.sources.foreign_text import cleaned, has_hidden
+from pegboard.sources.foreign_text import as_drawn, cleaned, has_hidden
 from pegboard.sources.mcp.passed_on import kept_icons, kept_meta, meta_here, shown_hints
 from pegboard.sources.mcp.server_settings import ServerSettings
 
@@ -49,6 +49,9 @@ def checked_definition(raw: object, *, bounds: Bounds) -> JSON:
         raise UnfitError(f"its name is not a text of 1 to {MCP_NAME_CHARS} characters")
     if has_hidden(name) or "\n" in name or "\t" in name:
         raise UnfitError(f"its name has invisible characters: {cleaned(name)[:40]!r}")
+    if not name.isascii() and (drawn := as_drawn(name)).isascii():
+        # Nobody writes so but to be taken for somebody else.
+        raise UnfitError(f"its name is drawn like {drawn[:40]!r}, in letters of another alphabet")
     definition: JSON = {key: raw[key] for key in _PINNED if raw.get(key) is not None}
     # Decoration is no reason to lose a tool: what cannot be passed on of it is dropped.
     for key, kept in (("icons", list(kept_icons(raw.get("icons")))), ("_meta", kept_meta(raw.get("_meta")))):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, cast
 
@@ -18,9 +19,11 @@ from mcp.client.streamable_http import streamable_http_client
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.failures import EgressError
+from pegboard.egress.responses import seconds_of
 from pegboard.egress.transport import GuardedTransport, guarded_client
 from pegboard.model.bounds import (
     MCP_EVENT_BYTES,
+    MCP_LAST_ANSWERS_S,
     MCP_REMEMBERED_FAILURES,
     MCP_RESUME_WAITS_S,
     MCP_RESUMES,
@@ -43,6 +46,11 @@ from pegboard.sources.mcp.server_settings import ServerSettings, revealed
 FAILED = -32098
 _GONE = frozenset({"upstream_unavailable", "upstream_auth"})
 _BROKEN = frozenset({"upstream_lost", "timeout", "protocol_error"})
+_SESSION = re.compile(
+    rb"\b(no|not|unknown|invalid|expired|missing|without)\b[^\"]{0,40}\bsession|"
+    rb"\bsession\b[^\"]{0,40}\b(not found|unknown|invalid|expired|gone|does not exist|is missing)\b",
+    re.IGNORECASE,
+)
 _REFUSED = {401: "401 Unauthorized", 403: "403 Forbidden"}
 Streams = Any  # the SDK's pair of message streams, whose classes differ from transport to transport
 
@@ -57,16 +65,32 @@ class TransportFailures:
         self.on_lost, self.on_doubt = on_lost, on_doubt
         self.last_status = 0
         self._remembered = BoundedCache[str, CallError](max_entries=MCP_REMEMBERED_FAILURES)
+        self._undelivered: set[str] = set()
+        self._all_delivered = asyncio.Event()
 
     def remember(self, error: CallError) -> str:
         """Keep an error for the call that it belongs to; returns the token that finds it again."""
         token = secrets.token_hex(16)
         self._remembered.remember(token, error)
+        self._undelivered.add(token)
+        self._all_delivered.clear()
         return token
+
+    async def delivered(self) -> None:
+        """Wait until each call knows the failure that is its own; not for long, as one may have nobody left to tell."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(MCP_LAST_ANSWERS_S):
+                while self._undelivered:
+                    await self._all_delivered.wait()
 
     def recall(self, token: object) -> CallError | None:
         """Return the error that is remembered under a token. The token is ours, so no server can forge one."""
-        return self._remembered.pop(token, None) if isinstance(token, str) else None
+        if not isinstance(token, str):
+            return None
+        self._undelivered.discard(token)
+        if not self._undelivered:
+            self._all_delivered.set()
+        return self._remembered.pop(token, None)
 
 
 class Resumption:
@@ -94,6 +118,10 @@ class Resumption:
 
 # The SDK takes a stream up again in the task that made the request.
 _resumption: ContextVar[Resumption | None] = ContextVar("_resumption", default=None)
+
+
+class _ForgottenError(EgressError):
+    """The server knows our session no more, and has done nothing with the request."""
 
 
 class AnsweringTransport(httpx2.AsyncBaseTransport):
@@ -137,17 +165,25 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
             # Read here, so that a body which breaks off fails this request alone.
             body = b"".join([piece async for piece in cast("httpx2.AsyncByteStream", response.stream)])
             await response.aclose()
+            if response.status_code == 400 and "mcp-session-id" in request.headers and _SESSION.search(body):
+                # Many a server says so with 400.
+                raise self._forgotten()
             if media == "application/json" and response.status_code < 300 and not self._is_shared:
                 body = checked_answer(body, sent)
             return httpx2.Response(response.status_code, headers=_headers_of(response), content=body)
         except CallError as error:
-            if error.error.kind in _GONE or (self._is_shared and error.error.kind in _BROKEN):
+            # Kept before the connection is given up: who closes it waits until each call has heard its own failure.
+            token = "" if sent is None else self._failures.remember(error)
+            if isinstance(error, _ForgottenError):
+                # The others in flight only hear that the session ended.
+                self._failures.on_lost(EgressError("upstream_lost", f"{self._server!r} has forgotten our session"))
+            elif error.error.kind in _GONE or (self._is_shared and error.error.kind in _BROKEN):
                 self._failures.on_lost(error)
             elif error.error.kind in _BROKEN:
                 self._failures.on_doubt()
             if sent is None:
                 raise
-            return _error_answer(sent.request_id, error, self._failures.remember(error))
+            return _error_answer(sent.request_id, error, token)
 
     def _filtered_events(self, response: httpx2.Response) -> httpx2.Response:
         expectation: Expectation = self._open
@@ -176,14 +212,21 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         if status in _REFUSED:
             text = f"{self._server!r} answered {_REFUSED[status]}. Give it valid credentials under `headers:`."
             return EgressError("upstream_auth", text)
+        wait_s = seconds_of(response.headers.get("retry-after", ""))
         if status == 404 and "mcp-session-id" in request.headers:
-            lost = EgressError("upstream_lost", f"{self._server!r} has forgotten our session; the call was not run.")
-            self._failures.on_lost(lost)
-            return lost
+            return self._forgotten()
+        if status == 429:
+            text = f"{self._server!r} says: too many requests. The call was not run; wait, and repeat it."
+            return EgressError("rate_limited", text, retry_after_s=wait_s)
         if status in (502, 503, 504):
+            # What a gateway says of the server behind it leaves open whether that one began.
             text = f"{self._server!r} answered {status}: it is not available. Try again later."
-            return EgressError("upstream_unavailable", text, outcome_unknown=status == 504)
+            return EgressError("upstream_unavailable", text, retry_after_s=wait_s, outcome_unknown=status == 504)
         return None
+
+    def _forgotten(self) -> CallError:
+        text = f"{self._server!r} has forgotten our session; the call was not run."
+        return _ForgottenError("upstream_lost", text)
 
     async def aclose(self) -> None:
         await self._inner.aclose()

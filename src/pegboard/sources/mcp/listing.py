@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
-from pegboard.model.bounds import MCP_NAME_SHOWN_BYTES, MCP_TOOLS_JUDGED_AT_ONCE, Bounds
+from pegboard.model.bounds import MCP_NAME_CHARS, MCP_NAME_SHOWN_BYTES, MCP_TOOLS_JUDGED_AT_ONCE, Bounds
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_list, is_object
 from pegboard.sources.foreign_text import cleaned
+from pegboard.sources.mcp.definition_changes import skeleton
 from pegboard.sources.mcp.definitions import Rejected, UnfitError, checked_definition
 from pegboard.sources.mcp.server_settings import ServerSettings
 
@@ -94,6 +95,8 @@ async def _checked(
 ) -> Listing:
     tools: dict[str, JSON] = {}
     rejected: list[Rejected] = []
+    named = [raw["name"] for raw in offered if is_object(raw) and isinstance(raw.get("name"), str)]
+    plain = {skeleton(name[:MCP_NAME_CHARS]): name for name in named if name.isascii()}
     for index, raw in enumerate(offered):
         if index % MCP_TOOLS_JUDGED_AT_ONCE == MCP_TOOLS_JUDGED_AT_ONCE - 1:
             await asyncio.sleep(0)
@@ -108,6 +111,12 @@ async def _checked(
             continue
         if definition["name"] in tools:
             rejected.append(Rejected(shown, "another tool of the server has that name"))
+            continue
+        twin = None if definition["name"].isascii() else plain.get(skeleton(definition["name"]))
+        if twin is not None:
+            # Letters of another alphabet in its place: made to be taken for the other one.
+            reason = f"its name is drawn like that of another tool, {cleaned(twin, max_bytes=MCP_NAME_SHOWN_BYTES)!r}"
+            rejected.append(Rejected(shown, reason))
             continue
         if (fault := fault_of(definition)) is not None:
             rejected.append(Rejected(shown, fault))

@@ -206,6 +206,8 @@ class McpSource:
                     await self._refresh_resources(connection)
                     self._is_listed = True
                     await self._relist_until_lost(connection)
+                    # Closing it would tell a call that its fate is unknown, where the answer to it says that it is not.
+                    await connection.failures.delivered()
         except asyncio.CancelledError:
             raise
         except TimeoutError:
