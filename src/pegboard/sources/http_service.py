@@ -86,7 +86,7 @@ class HttpService:
         may_have_acted = status >= 500 and request.method not in SAFE_METHODS
         excerpt = self._excerpt(response, ctx)
         is_temporary = status in _TRY_LATER
-        kind = _KINDS.get(status, "upstream_error")
+        kind: ErrorKind = _KINDS.get(status, "upstream_error")
         text = f"{self.who} answered {status}" + (f": {excerpt!r}." if excerpt else ".")
         if may_have_acted:
             text += " The action may have happened; check before you repeat it."
