@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pegboard import Catalog, DefinitionError, Policy, Profile, Tool, ToolContext, ToolSpec, default_catalog
+from pegboard.testing import call_context
 
 ANN = ToolContext(user_id="ann", budget=None)
 
@@ -313,3 +314,78 @@ async def test_the_meta_tools_have_a_title_and_say_what_they_answer_with() -> No
         answered = (await view.call(name, arguments)).structured
         assert set(schema["required"]) <= set(answered)
         assert isinstance(answered["success"], bool)
+
+
+# ---------------------------------------------------------------- a notebook's cell, run twice
+
+CELL = """
+from pegboard import Tool
+
+class Greet(Tool{keywords}):
+    '''Greet somebody.'''
+
+    def perform(self) -> str:
+        return {answer!r}
+"""
+
+
+def run_cell(answer: str, keywords: str = "", *, module: str = "__notebook__") -> dict[str, Any]:
+    names: dict[str, Any] = {"__name__": module}
+    exec(CELL.format(answer=answer, keywords=keywords), names)
+    return names
+
+
+async def test_a_class_of_the_same_module_and_name_takes_the_place_of_itself() -> None:
+    run_cell("one")
+    run_cell("two")
+    assert default_catalog.view(ANN).names() == ["greet"]
+    assert (await default_catalog.view(ANN).call("greet", {})).text == "two"
+    held = run_cell("three", ', name="hail"')
+    assert default_catalog.view(ANN).names() == ["hail"]
+    default_catalog.reset()
+    default_catalog.load_defaults()
+    assert "hail" in default_catalog.view(ANN).names()
+    assert "greet" not in default_catalog.view(ANN).names()
+    assert held["Greet"].tool_entry.spec.name == "hail"
+    default_catalog.unregister("hail")
+
+
+def test_a_class_of_another_module_or_a_third_tool_is_still_a_duplicate() -> None:
+    run_cell("one", module="__first__")
+    with pytest.raises(DefinitionError, match="declared twice"):
+        run_cell("two", module="__second__")
+    default_catalog.register(ToolSpec(name="hail"), lambda ctx, args: "x")
+    with pytest.raises(DefinitionError, match="declared twice"):
+        run_cell("three", ', name="hail"', module="__first__")
+    assert default_catalog.view(ANN).names() == ["greet", "hail"]
+    default_catalog.unregister("greet")
+
+
+@pytest.mark.parametrize(
+    ("told", "heard"), [(-1, 0.0), (0.25, 0.25), (7, 1.0), (float("nan"), 0.0), (float("inf"), 1.0), (-0.0, 0.0)]
+)
+async def test_progress_is_cut_to_what_it_can_be(told: float, heard: float) -> None:
+    ctx = call_context()
+    await ctx.progress(told)
+    assert [event.payload["fraction"] for event in ctx.events] == [heard]
+
+
+@pytest.mark.parametrize("task", ["optional", "required"])
+def test_a_task_is_refused_from_python_as_from_yaml_until_there_are_tasks(task: Any) -> None:
+    catalog = Catalog()
+
+    def act(ctx: ToolContext) -> None:
+        """Act."""
+
+    for declare in (lambda: catalog.tool(task=task)(act), lambda: catalog.builder("made", task=task)(act)):
+        with pytest.raises(DefinitionError, match="no call outlives its request yet"):
+            declare()
+    with pytest.raises(DefinitionError, match="no call outlives its request yet"):
+
+        class Act(Tool, register=False, task=task):
+            """Act."""
+
+            def perform(self) -> str:
+                return "x"
+
+        assert not Act

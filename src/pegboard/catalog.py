@@ -202,6 +202,18 @@ class Catalog:
         else:
             self.runtime.defaults.forget(fold(entry.qualified_id))
 
+    def replace_class(self, earlier: type[Tool], tool: type[Tool]) -> None:
+        """Declare a `Tool` class in the place of an earlier one, also under another name.
+
+        Raises:
+            DuplicateToolError: its name is that of a third tool.
+        """
+        known, key = fold(earlier.tool_entry.qualified_id), fold(tool.tool_entry.qualified_id)
+        self.register(tool, replace=key == known)
+        self.runtime.defaults.forget_class(earlier)
+        if key != known and known in self.registry.declarations.tools:
+            self.registry.remove(known)
+
     def unregister(self, name: str) -> None:
         """Take back a tool, by name or qualified id; `KeyError` when there is none."""
         self.runtime.defaults.forget(self.registry.remove(name))
@@ -516,9 +528,16 @@ default_catalog = Catalog()
 
 
 def _define(tool: type[Tool], former: str | None) -> None:
-    """Take a class that was just defined; or one that was renamed, in every catalog that holds it, all or none."""
+    """Take a class that was just defined; or one that was renamed, in every catalog that holds it, all or none.
+
+    A class that is defined again, as by a notebook's cell that is run twice, takes the place of itself.
+    """
     if former is None:
-        default_catalog.register(tool)
+        earlier: Any = default_catalog.runtime.defaults.namesake(tool)
+        if earlier is not None:
+            default_catalog.replace_class(earlier, tool)
+        else:
+            default_catalog.register(tool)
         return
     # Two faces may write into one runtime: while a config is read, and in a test's isolated catalog.
     faces = {id(catalog.runtime): catalog for catalog in tuple(_catalogs)}

@@ -185,7 +185,7 @@ def test_all_keywords_arrive_in_the_declaration():
         open_world=True,
         annotations={"audience": "staff"},
         consent="destructive",
-        task="optional",
+        task="forbidden",
         rate_limit="10/60s",
         timeout_s=5,
         internal_only=True,
@@ -225,7 +225,7 @@ def test_all_keywords_arrive_in_the_declaration():
         "_meta": {"team": "x", "ui": {"resourceUri": "ui://mail", "visibility": ["app"]}},
     }
     assert (spec.namespace, spec.groups, spec.available, spec.internal_only) == ("admin", ("a", "b"), True, True)
-    assert (spec.consent, spec.task, spec.timeout_s, spec.max_concurrency) == ("destructive", "optional", 5, 2)
+    assert (spec.consent, spec.task, spec.timeout_s, spec.max_concurrency) == ("destructive", "forbidden", 5, 2)
     assert spec.rate_limit == RateLimit(max_calls=10, window_s=60.0)
     assert (spec.repair, spec.deprecated, spec.replaced_by) == (True, "2027-01-01", "other")
     assert (spec.renamed_from, spec.examples) == (("former",), ({},))

@@ -160,6 +160,10 @@ def _consent(key: str, value: Any) -> str:
     return "" if is_known else f"{key}={value!r}: say never, always, destructive, or give a function."
 
 
+def _no_tasks_yet(key: str, value: Any) -> str:
+    return "" if value == "forbidden" else f"{key}={value!r}: no call outlives its request yet; leave it out."
+
+
 def _ui(key: str, value: Any) -> str:
     return "" if value is None or str(value).startswith("ui://") else f"{key}={value!r} must start with 'ui://'."
 
@@ -290,7 +294,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         name="task",
         meaning="Whether a call may, or must, be started as a task that is asked for later.",
         default="forbidden",
-        check=_one_of("forbidden", "optional", "required"),
+        check=_all_of(_one_of("forbidden", "optional", "required"), _no_tasks_yet),
     ),
     Option(
         name="internal_only",

@@ -45,10 +45,20 @@ class Defaults:
         """Tell whether a class was registered here."""
         return any(known() is tool for known in self._classes)
 
+    def namesake(self, tool: type) -> type | None:
+        """Return the class that was defined before under this very name: a notebook's cell that is run again."""
+        name = (tool.__module__, tool.__qualname__)
+        known = (ref() for ref in self._classes)
+        return next((each for each in known if each is not None and (each.__module__, each.__qualname__) == name), None)
+
     def forget(self, key: str) -> None:
         """Leave out a tool that was taken back, or that something else took the place of; by folded qualified id."""
         self._decorated.discard(key)
         self._classes = [ref for ref in self._classes if _key_of(ref()) != key]
+
+    def forget_class(self, tool: type) -> None:
+        """Leave out a class that another took the place of."""
+        self._classes = [ref for ref in self._classes if ref() is not tool]
 
     @contextmanager
     def loading(self, registry: Registry) -> Generator[None]:

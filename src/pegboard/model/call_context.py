@@ -93,8 +93,13 @@ class CallContext(ToolContext):
         return self.request.client
 
     def progress(self, fraction: float, message: str = "") -> Awaitable[None]:
-        """Report how far the call is, 0.0 to 1.0. Works from worker threads; awaiting it is optional."""
-        return self.emitter("on_progress", {"fraction": fraction, "message": message}, None)
+        """Report how far the call is, 0.0 to 1.0; what is beyond that is cut. Works from worker threads.
+
+        Awaiting it is optional.
+        """
+        # Not a number is no progress: `min` would hand it on.
+        reached = min(max(fraction, 0.0), 1.0) if fraction == fraction else 0.0
+        return self.emitter("on_progress", {"fraction": reached, "message": message}, None)
 
     def emit(self, event: Mapping[str, JSONValue]) -> Awaitable[None]:
         """Send observers a progress event with a payload of one's own."""
