@@ -79,8 +79,8 @@ async def test_arguments_in_the_path_are_segments_and_no_longer_in_the_body(proj
 @pytest.mark.parametrize(
     ("body", "sent"),
     [
-        ("{mail: {to: '{{ to }}', text: 'n is {{ n }}, o is {{data.o}}'}, n: '{{ data.n }}', by: ['{{gone}}', me]}",
-         {"mail": {"to": 'x", "y": "', "text": 'n is 5, o is {"k":[true]}'}, "n": 5, "by": ["me"]}),
+        ("{mail: {to: '{{ to }}', text: 'n is {{ n }}, o is {{data.o}}'}, n: '{{ data.n }}', by: ['{{to}}', me]}",
+         {"mail": {"to": 'x", "y": "', "text": 'n is 5, o is {"k":[true]}'}, "n": 5, "by": ['x", "y": "', "me"]}),
         ("""'{"to": "{{ data.to }}", "n": "{{ n }}", "raw": {{ data.n | tojson }}, "k": {{ o.k }}}'""",
          {"to": 'x", "y": "', "n": "5", "raw": 5, "k": [True]}),
         ("'{{ data }}'", {"to": 'x", "y": "', "n": 5, "o": {"k": [True]}}),
@@ -96,6 +96,33 @@ async def test_a_body_template_is_filled_with_values_that_stay_values(project: P
             view(project, server.url, f"body: {body}", parameters, KEY='q"uote'), to='x", "y": "', n=5, o={"k": [True]}
         )
     assert site.asked[0].json == sent
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "{to: '{{ to }}', note: '{{ gone }}'}",
+        "{list: [1, '{{ gone }}']}",
+        "{text: 'Dear {{ gone }}'}",
+        "{text: '{{ o.gone }}'}",
+        "{text: '{{ o.k.gone }}'}",
+        """'{"to": "{{ to }}", "raw": {{ gone | tojson }}}'""",
+        """'{"to": "{{ data.gone }}"}'""",
+    ],
+)
+async def test_nothing_is_sent_where_the_template_has_a_place_that_no_argument_fills(
+    project: Project, body: str
+) -> None:
+    site = Site(lambda asked: as_json({}))
+    async with site.server() as server:
+        tools = view(project, server.url, f"body: {body}", TO.replace("tags:", "gone: {type: string}, tags:"))
+        result = await tools.call("ask", {"to": "x", "o": {"k": [True]}})
+        assert result.error is not None
+        assert (result.error.kind, "gone" in result.error.message) == ("template_error", True)
+        assert site.asked == []
+        if "o." not in body:
+            assert not (await tools.call("ask", {"to": "x", "gone": "", "o": {}})).is_error
+            assert len(site.asked) == 1
 
 
 # ---------------------------------------------------------------- what comes back

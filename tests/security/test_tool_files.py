@@ -179,7 +179,10 @@ async def test_file_09_writes_stay_off_hidden_names_folders_and_full_quotas(tool
 async def test_file_09_a_hard_link_is_replaced_and_not_written_through(tools: Shelf, tmp_path: Path) -> None:
     for mode in ("overwrite", "append"):
         os.link(tmp_path / "k", tmp_path / "data" / mode)
-        await tools.value("write_file", {"path": mode, "content": "owned", "mode": mode})
+    await tools.value("write_file", {"path": "overwrite", "content": "owned", "mode": "overwrite"})
+    # To add to it would copy what another name of it holds to where it may be read.
+    error = await tools.error("write_file", {"path": "append", "content": "owned", "mode": "append"})
+    assert "hard_links: true" in error.message
     assert (tmp_path / "k").read_text() == CANARY
 
 
@@ -218,3 +221,35 @@ async def test_a_file_is_read_in_parts_and_written_whole(tools: Shelf, tmp_path:
     assert "exists already" in again.message
     more = await tools.value("write_file", {"path": "folder/a.txt", "content": "!", "mode": "append"})
     assert more["size"] == 25
+
+
+@pytest.mark.parametrize("place", ["inside.txt", "folder/deep.txt"])
+async def test_a_file_with_several_names_is_read_only_where_the_config_says_so(
+    tools: Shelf, tmp_path: Path, place: str
+) -> None:
+    (tmp_path / "data" / place).unlink(missing_ok=True)
+    os.link(tmp_path / "data_secret" / "k", tmp_path / "data" / place)
+    for name, args in (("read_file", {}), ("write_file", {"content": "+", "mode": "append"})):
+        error = await tools.error(name, {"path": place, **args})
+        assert (error.kind, "hard_links: true" in error.message) == ("invalid_arguments", True)
+        assert CANARY not in str(error)
+    assert (tmp_path / "data_secret" / "k").read_text() == CANARY
+    open_tools = Shelf(services=Services(folder=tmp_path)).put("read_file", {"roots": ["data"], "hard_links": True})
+    assert (await open_tools.value("read_file", {"path": place}))["content"] == CANARY
+
+
+@pytest.mark.parametrize(
+    "encoding",
+    ["utf-7", "UTF7", "unicode-1-1-utf-7", "u7", "hz", "hzgb", "iso2022_jp", "iso-2022-kr", "csISO2022JP", "rot13"],
+)
+async def test_an_encoding_in_which_plain_letters_mean_others_is_refused(
+    tools: Shelf, tmp_path: Path, encoding: str
+) -> None:
+    (tmp_path / "data" / "inside.txt").write_bytes(b"+ADw-script+AD4-")
+    before = fingerprint(tmp_path)
+    for name, args in (("read_file", {}), ("write_file", {"content": "<script>"})):
+        error = await tools.error(name, {"path": "inside.txt", "encoding": encoding, **args})
+        assert (error.kind, "is not known" in error.message) == ("invalid_arguments", True)
+    assert fingerprint(tmp_path) == before
+    for fine in ("utf-8", "latin-1", "cp1252", "shift_jis", "gb18030"):
+        assert "content" in await tools.value("read_file", {"path": "inside.txt", "encoding": fine})

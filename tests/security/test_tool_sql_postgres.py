@@ -339,3 +339,62 @@ async def test_sql_10_postgres_each_space_has_a_login_of_its_own(postgres_url: s
     assert (await tools.value("sql_query", {"query": "SELECT name FROM notes"}, space_id="s2"))["rows"] == [[CANARY]]
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("DROP TABLE notes")
+
+
+async def test_a_login_that_may_run_a_function_with_the_rights_of_its_owner_is_refused_unless_it_is_named(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    reader = postgres_url.replace("//postgres:", "//definer_reader:")
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("CREATE ROLE definer_reader LOGIN")
+        connection.execute("CREATE ROLE definer_group NOINHERIT")
+        connection.execute("CREATE SCHEMA app")
+        connection.execute("CREATE TABLE app.hits (at int)")
+        # Of a query that only reads, it would write with the rights of the superuser.
+        connection.execute(
+            "CREATE FUNCTION app.count_hit() RETURNS int LANGUAGE plpgsql SECURITY DEFINER AS "
+            "$$ BEGIN SET transaction_read_only = off; INSERT INTO app.hits VALUES (1); RETURN 1; END $$"
+        )
+        connection.execute("CREATE FUNCTION app.plain() RETURNS int LANGUAGE sql AS 'SELECT 1'")
+
+    def hits() -> int:
+        with psycopg.connect(postgres_url) as connection:
+            row = connection.execute("SELECT count(*) FROM app.hits").fetchone()
+            assert row is not None
+            return int(row[0])
+
+    def grant(*statements: str) -> None:
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            for statement in statements:
+                connection.execute(statement)  # type: ignore[call-overload] - no literal
+
+    def tools(**more: object) -> Shelf:
+        return Shelf(services=Services(folder=tmp_path)).put("sql_query", {"connection_string": reader, **more})
+
+    try:
+        # Without the schema it cannot be run.
+        assert (await tools().value("sql_query", {"query": "SELECT 1 AS one"}))["rows"] == [[1]]
+        ways = [
+            ("GRANT USAGE ON SCHEMA app TO definer_reader", "REVOKE USAGE ON SCHEMA app FROM definer_reader"),
+            (
+                "GRANT USAGE ON SCHEMA app TO definer_group; GRANT definer_group TO definer_reader",
+                "REVOKE definer_group FROM definer_reader; REVOKE USAGE ON SCHEMA app FROM definer_group",
+            ),
+        ]
+        for given, taken in ways:
+            grant(given)
+            for query in ("SELECT app.count_hit()", "SELECT 1"):
+                for more in ({}, {"allow_functions": ["app.plain"]}, {"allow_functions": ["count_hit"]}):
+                    error = await tools(**more).error("sql_query", {"query": query})
+                    assert (error.kind, "app.count_hit" in error.message) == ("config_invalid", True)
+            assert hits() == 0
+            named = tools(allow_functions=["app.count_hit"])
+            assert (await named.value("sql_query", {"query": "SELECT 1 AS one"}))["rows"] == [[1]]
+            grant(taken)
+        grant("GRANT USAGE ON SCHEMA app TO definer_reader", "REVOKE EXECUTE ON FUNCTION app.count_hit() FROM PUBLIC")
+        assert (await tools().value("sql_query", {"query": "SELECT 1 AS one"}))["rows"] == [[1]]
+    finally:
+        grant(
+            "DROP SCHEMA app CASCADE", "DROP OWNED BY definer_reader", "DROP ROLE definer_reader",
+            "DROP ROLE definer_group",
+        )  # fmt: skip

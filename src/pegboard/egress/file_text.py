@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 from dataclasses import dataclass
 
 from pegboard.egress.files import Root
@@ -12,6 +13,9 @@ from pegboard.model.error import CallError
 _CHUNK_BYTES = 64 * 1024  # not a limit: how much is read at once
 # Files are not written in these, and they are slow on purpose-made input.
 _NO_ENCODINGS = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined"})
+# In these plain bytes of ASCII mean other characters, or none: what looks harmless where it is checked is not when it
+# is read, and the other way round.
+_SHIFTED = re.compile(r"utf_?7(_.*)?|iso_?2022.*|hz(_.*)?|rot_?13")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,7 +87,8 @@ def _codec(encoding: str) -> codecs.CodecInfo:
         codec = None
     # Without this flag it is a transformation such as 'zip', which could unpack a bomb.
     is_text = codec is not None and getattr(codec, "_is_text_encoding", False)
-    if codec is None or not is_text or codec.name.replace("-", "_") in _NO_ENCODINGS:
+    name = "" if codec is None else codec.name.casefold().replace("-", "_")
+    if codec is None or not is_text or name in _NO_ENCODINGS or _SHIFTED.fullmatch(name):
         raise _refusal(f"The encoding {encoding[:40]!r} is not known. Use 'utf-8'.")
     return codec
 

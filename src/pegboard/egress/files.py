@@ -36,6 +36,7 @@ _REASONS = {
 }
 # What to do about it, where that is not to name another file.
 _ADVICE = {
+    "is a hard link": "The operator can allow such files: `hard_links: true` in the config of this tool.",
     "is hidden": "Choose a name without a leading dot.",
     "would have": "Write less.",
     "exists already": "Choose another name, or the mode 'overwrite'.",
@@ -63,6 +64,7 @@ class Root:
     sockets. `path` itself may be a link: it is the operator's.
 
     Args:
+        hard_links: whether a file may have more names than one; another of them may stand outside of the root.
         write_hidden: whether names with a leading dot may be written; they configure programs (`.git/hooks`, `.env`).
 
     Raises:
@@ -71,6 +73,7 @@ class Root:
 
     path: Path
     write_hidden: bool = False
+    hard_links: bool = False
     _tidied: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]], init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -95,7 +98,7 @@ class Root:
         """
         with self._parent(path) as (folder, name), _explained(path):
             _require_kind(folder, name, path)
-            file = _opened(folder, name, path)
+            file = _opened(folder, name, path, hard_links=self.hard_links)
         with file:
             yield file
 
@@ -143,7 +146,7 @@ class Root:
             if old is not None and mode == "create":
                 raise FileExistsError(errno.EEXIST, "exists")
             if mode == "append" and old is not None:
-                content = _read_up_to(folder, name, path, max_bytes) + content
+                content = _read_up_to(folder, name, path, max_bytes, hard_links=self.hard_links) + content
             if len(content) > max_bytes:
                 raise _refusal(path, f"would have {len(content)} bytes or more; at most {max_bytes} are allowed")
             permissions = None if old is None else old.st_mode & 0o777
@@ -234,20 +237,23 @@ def _require_kind(folder: int, name: str, path: str, *, may_be_missing: bool = F
     return status
 
 
-def _opened(folder: int, name: str, path: str) -> BinaryIO:
+def _opened(folder: int, name: str, path: str, *, hard_links: bool) -> BinaryIO:
     """Open an ordinary file. Its name may go to something else after it was looked at; what is open cannot."""
     handle = os.open(name, os.O_RDONLY | _SAFELY, dir_fd=folder)
     try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
             raise _refusal(path, "is not an ordinary file")
+        if status.st_nlink > 1 and not hard_links:
+            raise _refusal(path, f"is a hard link: it has {status.st_nlink} names, of which some may stand elsewhere")
         return os.fdopen(handle, "rb")
     except BaseException:
         os.close(handle)
         raise
 
 
-def _read_up_to(folder: int, name: str, path: str, max_bytes: int) -> bytes:
-    with _opened(folder, name, path) as file:
+def _read_up_to(folder: int, name: str, path: str, max_bytes: int, *, hard_links: bool) -> bytes:
+    with _opened(folder, name, path, hard_links=hard_links) as file:
         return file.read(max_bytes + 1)
 
 

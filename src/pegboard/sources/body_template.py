@@ -10,8 +10,8 @@ from typing import Final
 import orjson
 
 from pegboard.core.json_reader import read_answer
-from pegboard.model.error import DefinitionError
-from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.model.error import CallError, DefinitionError
+from pegboard.model.json_types import JSONValue, is_list, is_object
 from pegboard.model.secret import Secret
 from pegboard.sources.json_text import json_bytes
 
@@ -20,9 +20,8 @@ _PLACE = re.compile(rf"\{{\{{\s*(?P<path>{_NAME}(?:\.{_NAME})*)\s*(?:\|\s*tojson
 _STRAY = re.compile(r"\{\{|\}\}|\{%|\{#")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _WHOLE: Final = "data"
-_ABSENT: Final = object()
 
-Part = Callable[[Mapping[str, JSONValue]], object]
+Part = Callable[[Mapping[str, JSONValue]], JSONValue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ class BodyTemplate:
     def read(cls, declared: JSONValue) -> BodyTemplate:
         """Read a mapping or a list with places in its texts, or a JSON text with places in it.
 
-        A text that is one place becomes the argument itself, of whatever type, and is left out where there is none.
+        A text that is one place becomes the argument itself, of whatever type.
         Between the quotes of a JSON text a place is always text.
 
         Raises:
@@ -51,9 +50,13 @@ class BodyTemplate:
         return cls(frozenset(names), fill)
 
     def filled(self, args: Mapping[str, JSONValue]) -> JSONValue:
-        """Return the value with the arguments in it."""
-        value = self._fill(args)
-        return None if value is _ABSENT else value
+        """Return the value with the arguments in it.
+
+        Raises:
+            CallError: `template_error`, when it has a place for an argument that is not there: what is sent would
+                mean something else than what was declared.
+        """
+        return self._fill(args)
 
 
 class _Bare(str):
@@ -105,15 +108,11 @@ def _compiled(value: JSONValue, names: set[str | None], *, is_quoted: bool) -> P
             if _PLACE.search(key):
                 raise DefinitionError("the keys of a body stand fast: write {{ name }} in values alone")
         parts = {key: _compiled(inner, names, is_quoted=is_quoted) for key, inner in value.items()}
-        return lambda args: _present({key: part(args) for key, part in parts.items()})
+        return lambda args: {key: part(args) for key, part in parts.items()}
     if is_list(value):
         items = [_compiled(inner, names, is_quoted=is_quoted) for inner in value]
-        return lambda args: [item for part in items if (item := part(args)) is not _ABSENT]
+        return lambda args: [part(args) for part in items]
     return lambda args: value
-
-
-def _present(members: dict[str, object]) -> JSON:
-    return {key: value for key, value in members.items() if value is not _ABSENT}
 
 
 def _text(value: str, names: set[str | None], *, is_quoted: bool) -> Part:
@@ -143,16 +142,17 @@ def _path(dotted: str, names: set[str | None]) -> tuple[str, ...]:
     return steps
 
 
-def _value_at(args: Mapping[str, JSONValue], path: tuple[str, ...]) -> object:
+def _value_at(args: Mapping[str, JSONValue], path: tuple[str, ...]) -> JSONValue:
     value: JSONValue = dict(args)
     for step in path:
         if not is_object(value) or step not in value:
-            return _ABSENT
+            text = f"The body has a place for {'.'.join(path)!r}, and the call has no such value, so nothing was sent."
+            raise CallError("template_error", f"{text} Give it.")
         value = value[step]
     return value
 
 
 def _as_text(value: object) -> str:
-    if value is _ABSENT or value is None:
+    if value is None:
         return ""
     return value if isinstance(value, str) else json_bytes(value).decode()

@@ -24,10 +24,21 @@ Roots = Annotated[
 ]
 
 
-def roots_of(roots: Sequence[str], folder: Path, *, write_hidden: bool = False) -> tuple[Root, ...]:
+HardLinks = Annotated[
+    bool,
+    Field(
+        description="Whether a file with several names (hard links) may be read; another of them may stand outside of "
+        "the roots. Package caches are full of them."
+    ),
+]
+
+
+def roots_of(roots: Sequence[str], folder: Path, *, hard_links: bool, write_hidden: bool = False) -> tuple[Root, ...]:
     """Return the roots that a config names.
 
     Raises:
         DefinitionError: one is not a folder.
     """
-    return tuple(Root(path=folder / Path(root).expanduser(), write_hidden=write_hidden) for root in roots)
+    return tuple(
+        Root(path=folder / Path(root).expanduser(), write_hidden=write_hidden, hard_links=hard_links) for root in roots
+    )

@@ -37,6 +37,25 @@ _TOO_MIGHTY: Final = (
 )
 
 
+_SHOWN: Final = 5  # not a limit: how many names stand in a message
+# With the rights of every role that the login may take on; what belongs to the login itself gives it nothing.
+_WITH_RIGHTS_OF_OTHERS: Final = """
+WITH functions AS MATERIALIZED (
+  SELECT p.oid, n.oid AS schema, p.proowner, n.nspname || '.' || p.proname AS name
+  FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+  WHERE p.prosecdef AND n.nspname <> 'pg_catalog'
+)
+SELECT DISTINCT name FROM functions f
+WHERE pg_catalog.pg_get_userbyid(f.proowner) <> session_user AND EXISTS (
+  SELECT 1 FROM pg_catalog.pg_roles r
+  WHERE pg_catalog.pg_has_role(session_user, r.oid, 'MEMBER')
+    AND pg_catalog.has_function_privilege(r.oid, f.oid, 'EXECUTE')
+    AND pg_catalog.has_schema_privilege(r.oid, f.schema, 'USAGE')
+)
+ORDER BY name
+"""
+
+
 def run(url: str, query: Query) -> Answer:
     """Run the statement. Called in a worker thread.
 
@@ -52,6 +71,8 @@ def run(url: str, query: Query) -> Answer:
         is_mighty = may_use_the_server(connection)
         if is_mighty and not query.allow_superuser:
             raise CallError("config_invalid", _TOO_MIGHTY)
+        if not is_mighty:
+            _check_functions(connection, query.allow_functions)
         if query.read_only:
             if is_mighty:
                 confine(connection)
@@ -95,6 +116,21 @@ def may_use_the_server(connection: psycopg.Connection[Any]) -> bool:
         " OR pg_has_role(oid, 'pg_execute_server_program', 'MEMBER') FROM pg_roles WHERE rolname = session_user"
     ).fetchone()
     return row is None or bool(row[0])
+
+
+def _check_functions(connection: psycopg.Connection[Any], allowed: frozenset[str]) -> None:
+    """Refuse a login that may run what has the rights of somebody else: no look at a query tells what that does.
+
+    Raises:
+        CallError: config_invalid, with the names.
+    """
+    rows = connection.execute(_WITH_RIGHTS_OF_OTHERS).fetchall()
+    names = [str(row[0]) for row in rows if row[0] not in allowed]
+    if names:
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        text = f"The database login may run functions with the rights of others: {', '.join(names[:_SHOWN])}{more}. "
+        cure = "The operator must take that right from the login, or name them under `allow_functions:`."
+        raise CallError("config_invalid", text + cure)
 
 
 def confine(connection: psycopg.Connection[Any]) -> None:

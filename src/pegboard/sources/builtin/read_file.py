@@ -8,7 +8,7 @@ from pegboard.model.bounds import READ_TEXT_CHARS
 from pegboard.model.call_context import CallContext
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import Annotations, Handler
-from pegboard.sources.builtin.file_roots import Roots, roots_of
+from pegboard.sources.builtin.file_roots import HardLinks, Roots, roots_of
 from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, tool_spec
 
 
@@ -16,6 +16,7 @@ class ReadConfig(BuiltinConfig):
     """Which files may be read."""
 
     roots: Roots
+    hard_links: HardLinks = False
 
 
 SPEC = tool_spec(
@@ -43,7 +44,7 @@ SPEC = tool_spec(
 
 def make(config: ReadConfig, services: Services) -> Handler:
     """Return the handler; it runs in a thread."""
-    roots = roots_of(config.roots, services.folder)
+    roots = roots_of(config.roots, services.folder, hard_links=config.hard_links)
 
     def read(ctx: CallContext, args: JSON) -> JSON:
         root, path = locate(args["path"], roots)

@@ -51,6 +51,11 @@ class SqlConfig(BuiltinConfig):
         description="Whether a PostgreSQL login may be a superuser, or one that may use the server's files: then only "
         "a look at the words keeps a query from them.",
     )
+    allow_functions: tuple[str, ...] = Field(
+        (),
+        description="Functions of PostgreSQL with the rights of their owner (SECURITY DEFINER), as `schema.name`, that "
+        "the login may run; with any other it is refused.",
+    )
     max_rows: int = Field(DEFAULT_BOUNDS.sql_rows, gt=0, le=100_000, description="How many rows come back.")
     timeout_seconds: float = Field(DEFAULT_BOUNDS.sql_s, gt=0, le=600, description="How long a query may run.")
 
@@ -58,6 +63,8 @@ class SqlConfig(BuiltinConfig):
     def _superusers_are_of_postgres(self) -> Self:
         if self.allow_superuser and _scheme(self) not in _POSTGRES:
             raise ValueError("`allow_superuser` is for PostgreSQL; other databases have no use for it")
+        if self.allow_functions and _scheme(self) not in _POSTGRES:
+            raise ValueError("`allow_functions` is for PostgreSQL; other databases have no use for it")
         return self
 
     def secrets(self) -> Iterator[Secret]:
@@ -115,6 +122,7 @@ def make(config: SqlConfig, services: Services) -> Handler:
             read_only=config.read_only,
             limits=limits,
             allow_superuser=config.allow_superuser,
+            allow_functions=frozenset(config.allow_functions),
         )
         return result(engine(url, query))
 

@@ -26,13 +26,16 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Query:
-    """One statement; `params` is a list, a mapping, or `None`. `allow_superuser` is PostgreSQL's alone."""
+    """One statement; `params` is a list, a mapping, or `None`. `allow_superuser` and `allow_functions` are
+    PostgreSQL's alone.
+    """
 
     text: str
     params: Sequence[JSONValue] | Mapping[str, JSONValue] | None
     read_only: bool
     limits: Limits
     allow_superuser: bool = False
+    allow_functions: frozenset[str] = frozenset()
     started_s: float = field(default_factory=time.monotonic)
 
     @property

@@ -10,7 +10,7 @@ from pegboard.model.bounds import MIB
 from pegboard.model.call_context import CallContext
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import Annotations, Handler
-from pegboard.sources.builtin.file_roots import Roots, roots_of
+from pegboard.sources.builtin.file_roots import HardLinks, Roots, roots_of
 from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, tool_spec
 
 
@@ -18,6 +18,7 @@ class WriteConfig(BuiltinConfig):
     """Which files may be written, and how large."""
 
     roots: Roots
+    hard_links: HardLinks = False
     max_bytes: int = Field(10 * MIB, gt=0, description="How large a file may become.")
     write_hidden: bool = Field(False, description="Whether names with a leading dot may be written.")
 
@@ -50,7 +51,7 @@ SPEC = tool_spec(
 
 def make(config: WriteConfig, services: Services) -> Handler:
     """Return the handler; it runs in a thread."""
-    roots = roots_of(config.roots, services.folder, write_hidden=config.write_hidden)
+    roots = roots_of(config.roots, services.folder, hard_links=config.hard_links, write_hidden=config.write_hidden)
 
     def write(ctx: CallContext, args: JSON) -> JSON:
         root, path = locate(args["path"], roots)
