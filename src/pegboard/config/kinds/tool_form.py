@@ -204,7 +204,8 @@ def check_examples(entry: ToolEntry, tool: Declared[ToolForm], build: BuildConte
     """Report the examples whose arguments a call would refuse."""
     judge, _ = judges(entry, build.config.bounds)
     for index, example in enumerate(tool.value.option("examples") or ()):
-        for problem in judge.problems(judge.with_defaults(dict(example))):
+        arguments = judge.with_defaults(dict(example))
+        for problem in () if judge.is_valid(arguments) else judge.problems(arguments):
             at = tool.at / "examples" / index
             build.report.add(
                 at.problem(f"a call with these arguments would be refused: {problem.path}: {problem.message}")
