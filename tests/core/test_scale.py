@@ -151,7 +151,7 @@ def test_a_catalog_that_was_changed_answers_as_one_that_was_made_so(steps: list[
         for name in (entry.wire_name, entry.qualified_id, entry.qualified_id.upper(), *entry.spec.renamed_from):
             found, expected = now.find(name), then.find(name)
             assert (found and found.qualified_id) == (expected and expected.qualified_id)
-            assert now.is_former_name(name) == then.is_former_name(name)
+            assert now.former_name(name) == then.former_name(name)
 
 
 def entry(name: str) -> ToolEntry:
