@@ -224,3 +224,19 @@ def test_the_keys_of_a_kind_whose_piece_is_missing_are_checked_all_the_same(proj
         "tools[0].type", "tools[0].rag.collection", "tools[0].rag.colection", "tools[0].rag.score_threshold",
         "tools[1].agent", "tools[1].type",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("profiles: {chat: {exclude: [a]}}", "deny"),
+        ("tools: [{name: a, type: mcp, mcp: {transport: streamable-http, url: 'http://h/'}}]", "http"),
+        ("tools: [{name: a, type: mcp, mcp: {transport: streamable_http, url: 'http://h/'}}]", "http"),
+        ("tools: [{name: a, type: client, parameters: {q: {type: str}}}]", "string"),
+        ("tools: [{name: a, type: client, parameters: {q: {type: array, items: {type: int}}}}]", "integer"),
+        ("tools: [{name: a, type: client, parameters: {q: {type: dict}}}]", "object"),
+    ],
+)
+def test_the_word_that_others_use_is_answered_with_ours(project: Project, text: str, meant: str) -> None:
+    (said,) = project.write(text).said()
+    assert said.endswith(f"Did you mean {meant!r}?")

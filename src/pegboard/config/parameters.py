@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from pegboard.config.yaml.tree import At, Step
+from pegboard.config.yaml.tree import At, Scalar, Step
 from pegboard.core.names import nearest_one
 from pegboard.model.error import Problem
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
@@ -28,6 +28,13 @@ _COMPOSED = frozenset({"allOf", "anyOf", "oneOf", "$ref", "if", "dependentSchema
 def is_schema(declared: Mapping[str, Any]) -> bool:
     """Tell whether `parameters:` is a whole JSON Schema: then its own `type` is a text, and it is `object`."""
     return isinstance(declared.get("type"), str)
+
+
+_TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
+_PYTHON_TYPES = {
+    "str": "string", "text": "string", "int": "integer", "float": "number", "bool": "boolean", "list": "array",
+    "tuple": "array", "set": "array", "dict": "object", "None": "null", "none": "null",
+}  # fmt: skip
 
 
 def read_parameters(declared: Mapping[str, Any], at: At) -> tuple[JSON, list[Problem]]:
@@ -102,6 +109,10 @@ def _schema_problems(schema: JSON, at: At, *, is_shorthand: bool) -> list[Proble
         if is_shorthand and steps[:1] == ("properties",):
             steps = steps[1:]
         here = at.under(steps)
+        if steps[-1:] == ("type",) and isinstance(here.node, Scalar):
+            meant = _PYTHON_TYPES.get(here.text) or nearest_one(here.text, _TYPES)
+            hint = f" Did you mean {meant!r}?" if meant else ""
+            return [here.problem(f"{here.shown} is no type: it is one of {', '.join(_TYPES)}.{hint}")]
         return [here.problem(f"{here.shown} is no valid JSON Schema here: {str(error.message).splitlines()[0][:200]}")]
     except ValueError as error:
         return [at.problem(f"no valid JSON Schema: {str(error).splitlines()[0][:200]}")]

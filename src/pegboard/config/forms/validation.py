@@ -45,6 +45,12 @@ _COMPARED = {
     "less_than": ("less than", "lt"),
     "less_than_equal": ("at most", "le"),
 }
+# What others call the same thing.
+_OTHER_WORDS = {
+    "exclude": "deny",
+    "streamable-http": "http",
+    "streamablehttp": "http",
+}
 _KEY = "[key]"
 _KEY_FAULTS = {"string_too_short": "may not be empty"}
 _ASIDE = frozenset({_KEY, MAPPING, TEXT, FLAG})
@@ -124,7 +130,7 @@ def _explain(kind: str, ctx: Mapping[str, Any], message: str, at: At, keys: Mapp
     name = str(at.steps[-1]) if at.steps else ""
     match kind:
         case "extra_forbidden":
-            return at.problem(f"unknown key {name!r}.{nearest(name, keys, label='Keys')}", at_key=True)
+            return at.problem(f"unknown key {name!r}.{_meant_key(name, keys)}", at_key=True)
         case "missing":
             return at.problem(f"the key {name!r} is missing{': ' + keys[name] if keys.get(name) else ''}")
         case "literal_error" | "enum":
@@ -148,8 +154,14 @@ def _explain(kind: str, ctx: Mapping[str, Any], message: str, at: At, keys: Mapp
             return at.problem(f"{message}, not {at.shown}")
 
 
+def _meant_key(name: str, keys: Mapping[str, str]) -> str:
+    other = _OTHER_WORDS.get(name.casefold())
+    return f" Did you mean {other!r}?" if other in keys else nearest(name, keys, label="Keys")
+
+
 def _choice(at: At, choices: list[str]) -> str:
-    near = nearest_one(at.text, choices)
+    other = _OTHER_WORDS.get(at.text.casefold().replace("_", "-"))
+    near = other if other in choices else nearest_one(at.text, choices)
     return f"{at.shown} is none of {', '.join(choices)}." + (f" Did you mean {near!r}?" if near else "")
 
 
