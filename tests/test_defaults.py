@@ -127,11 +127,14 @@ def test_what_was_taken_back_or_replaced_stays_so() -> None:
     catalog = Catalog()
     for name in ("kept", "gone", "swapped"):
         catalog.tool(name=name)(lambda: "x")
+    catalog.group("shelf", "older")
     catalog.unregister("gone")
     catalog.register(ToolSpec(name="swapped"), lambda ctx, args: "y", replace=True)
     catalog.reset()
     catalog.tool(name="kept", groups="newer")(lambda: "newer")
+    catalog.group("shelf", "newer")
     catalog.load_defaults()
+    assert catalog.registry.groups == {"shelf": "newer"}
     assert [(entry.spec.name, entry.spec.groups) for entry in catalog.snapshot().entries] == [("kept", ("newer",))]
 
 
