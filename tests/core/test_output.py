@@ -132,7 +132,7 @@ async def test_a_result_made_by_hand_from_a_structure_has_it_and_a_text(words: A
 
 
 @pytest.mark.parametrize(
-    "value", [object(), {"a": object()}, {"a": {"b": 1j}}, 2**70, {"n": Decimal("1.5")}, lambda: 1]
+    "value", [object(), {"a": object()}, {"a": {"b": 1j}}, {"n": Decimal("1.5")}, lambda: 1]
 )
 async def test_what_cannot_be_json_is_an_invalid_output(value: Any) -> None:
     result = await giving(value).call("echo")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import typing
 import warnings
@@ -277,8 +278,43 @@ def _schema_of(make: Callable[[], Any], *, mode: Literal["validation", "serializ
         # A default that is no JSON simply does not stand in the schema; it is filled in before the call.
         warnings.simplefilter("ignore", pydantic.json_schema.PydanticJsonSchemaWarning)
         model = make()
-        schema = model.model_json_schema(mode=mode) if isinstance(model, type) else model.json_schema(mode=mode)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType, reportAttributeAccessIssue] - one of two
+        writer = _schema_writer()
+        schema = (
+            model.model_json_schema(mode=mode, schema_generator=writer)
+            if isinstance(model, type)
+            else model.json_schema(mode=mode, schema_generator=writer)
+        )  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType, reportAttributeAccessIssue] - one of two
     return _untitled(schema)
+
+
+# What Python reads: a day, and a time of it with or without an offset, as ISO 8601 has them.
+_TIME = r"\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?"
+_PATTERNS = {"datetime": rf"^\d{{4}}-\d{{2}}-\d{{2}}([T ]{_TIME})?$", "time": rf"^{_TIME}$"}
+
+
+@functools.cache
+def _schema_writer() -> type[pydantic.json_schema.GenerateJsonSchema]:
+    class SchemaWriter(pydantic.json_schema.GenerateJsonSchema):
+        """Says of times what Python means by them: `date-time` and `time` of JSON Schema demand an offset.
+
+        Only a type that demands one has the format; and a `duration` has neither fractions nor a sign there.
+        """
+
+        def datetime_schema(self, schema: Any) -> Any:
+            return super().datetime_schema(schema) if schema.get("tz_constraint") == "aware" else self._text("datetime")
+
+        def time_schema(self, schema: Any) -> Any:
+            return super().time_schema(schema) if schema.get("tz_constraint") == "aware" else self._text("time")
+
+        def timedelta_schema(self, schema: Any) -> Any:
+            shown = super().timedelta_schema(schema)
+            return {"type": "string"} if shown.get("format") == "duration" else shown
+
+        def _text(self, kind: str) -> Any:
+            # A result is written by pydantic, and what it writes is never held against a pattern.
+            return {"type": "string", **({"pattern": _PATTERNS[kind]} if self.mode == "validation" else {})}
+
+    return SchemaWriter
 
 
 def _untitled(schema: Any, *, names: bool = False) -> Any:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from pathlib import PurePath
 from typing import Any, cast
 
 import orjson
 
+from pegboard.core.json_text import json_bytes
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSONValue, is_object
 from pegboard.model.result import (
@@ -62,8 +65,14 @@ def structured(value: object) -> ToolResult:
         CallError: `output_invalid`, when it cannot be written as JSON.
     """
     try:
-        text = orjson.dumps(value, _jsonable, orjson.OPT_NON_STR_KEYS)
-        plain = value if _is_flat(value) else orjson.loads(text)
+        try:
+            text = orjson.dumps(value, _jsonable, orjson.OPT_NON_STR_KEYS)
+            plain = value if _is_flat(value) else orjson.loads(text)
+        except TypeError as error:
+            if "64-bit" not in f"{error} {error.__cause__}":
+                raise
+            plain = _exact(value)
+            text = json_bytes(plain)
     except (TypeError, ValueError, RecursionError) as error:
         message = f"The tool gave something that is no JSON ({error.__cause__ or error})."
         raise CallError("output_invalid", message, outcome_unknown=True) from error
@@ -71,6 +80,7 @@ def structured(value: object) -> ToolResult:
     return new_tuple(ToolResult, (blocks, plain, False, None, NO_META, True))
 
 
+_ANY_KEYS = orjson.OPT_NON_STR_KEYS
 NO_META: dict[str, JSONValue] = {}
 _SCALARS = frozenset({str, int, bool, type(None)})
 
@@ -84,6 +94,29 @@ def _is_flat(value: Any) -> bool:
         if type(key) is not str or type(item) not in _SCALARS:
             return False
     return True
+
+
+def _exact(value: Any) -> JSONValue:
+    """Return any value as plain JSON with every integer as it is, however long."""
+    if isinstance(value, Enum):
+        return _exact(value.value)
+    if isinstance(value, int):
+        return value
+    if is_dataclass(value) and not isinstance(value, type):
+        return {item.name: _exact(getattr(value, item.name)) for item in fields(value)}
+    if isinstance(value, dict):
+        written = cast("dict[object, object]", value)
+        return {key if isinstance(key, str) else _key(key): _exact(item) for key, item in written.items()}
+    if isinstance(value, list | tuple):
+        return [_exact(item) for item in cast("Sequence[object]", value)]
+    try:
+        return orjson.loads(orjson.dumps(value, _jsonable, orjson.OPT_NON_STR_KEYS))
+    except TypeError:
+        return _exact(_jsonable(value))
+
+
+def _key(key: object) -> str:
+    return str(key) if type(key) is int else next(iter(orjson.loads(orjson.dumps({key: 0}, None, _ANY_KEYS))))
 
 
 def _jsonable(value: object) -> JSONValue:

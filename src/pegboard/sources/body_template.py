@@ -10,10 +10,10 @@ from typing import Final
 import orjson
 
 from pegboard.core.json_reader import read_answer
+from pegboard.core.json_text import json_bytes
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSONValue, is_list, is_object
 from pegboard.model.secret import Secret
-from pegboard.sources.json_text import json_bytes
 
 _NAME = r"[A-Za-z_][\w-]*"
 _PLACE = re.compile(rf"\{{\{{\s*(?P<path>{_NAME}(?:\.{_NAME})*)\s*(?:\|\s*tojson\s*)?\}}\}}")

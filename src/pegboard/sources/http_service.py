@@ -8,6 +8,7 @@ from typing import Final
 from urllib.parse import quote
 
 from pegboard.core.json_reader import read_answer
+from pegboard.core.json_text import json_bytes
 from pegboard.core.schema import check_bounds
 from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.credential_redaction import CredentialRedactor, credentials_in, revealed
@@ -24,7 +25,6 @@ from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError, ErrorKind
 from pegboard.model.json_types import JSONValue, is_list
 from pegboard.model.secret import Secret
-from pegboard.sources.json_text import json_bytes
 
 # These change nothing over there, so that one which failed has certainly done no harm.
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import orjson
 
+from pegboard.core.json_text import json_bytes
 from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.credential_redaction import revealed, without_credentials
 from pegboard.egress.destinations import only_host_of
@@ -33,7 +34,6 @@ from pegboard.sources.http_service import (
     value_of,
     with_query,
 )
-from pegboard.sources.json_text import json_bytes
 
 if TYPE_CHECKING:
     from pegboard.sources import expressions

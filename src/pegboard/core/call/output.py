@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from pegboard.core.call.record import Call
+from pegboard.core.digests import canonical_json
 from pegboard.core.redaction import Redactor
 from pegboard.model.error import CallError, ToolError
 from pegboard.model.result import Content, TextContent, ToolResult
@@ -97,7 +98,7 @@ def finished(call: Call, result: ToolResult) -> ToolResult:
     size = sum(_length(block, 0) for block in result.content)
     if call.is_by_hand and result.structured is not None:
         # Structure that a tool put beside its text by hand may be far larger than the text, or no JSON at all.
-        size = max(size, len(orjson.dumps(result.structured, default=str)))
+        size = max(size, len(canonical_json(result.structured)))
     if size <= cap:
         return result
     text = f"{call.name!r} ran, but its result has {size} bytes, more than the {cap} allowed. Ask for less."

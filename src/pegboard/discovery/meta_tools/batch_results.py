@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import orjson
-
+from pegboard.core.json_text import json_bytes
 from pegboard.model.bounds import BATCH_ROOM_BYTES
 from pegboard.model.error import ToolError
 from pegboard.model.json_types import JSON
@@ -43,10 +42,10 @@ def shown_outcomes(done: Sequence[Outcome], *, cap_bytes: int) -> ToolResult:
     for outcome in done:
         blocks = _media_of(outcome)
         item = _shown(outcome, first_block=len(media) + 1)
-        size = len(orjson.dumps(item)) + sum(_size(block) for block in blocks)
+        size = len(json_bytes(item)) + sum(_size(block) for block in blocks)
         if size > left:
             item, blocks = _left_out(outcome), []
-            size = len(orjson.dumps(item))
+            size = len(json_bytes(item))
         left -= size
         items.append(item)
         media.extend(blocks)
@@ -54,7 +53,7 @@ def shown_outcomes(done: Sequence[Outcome], *, cap_bytes: int) -> ToolResult:
     shown: JSON = {"success": failed == 0, "data": {"results": items}}
     if failed:
         shown["error"] = f"{failed} of {len(done)} failed"
-    return ToolResult((TextContent(orjson.dumps(shown).decode()), *media), shown, has_structured=True)
+    return ToolResult((TextContent(json_bytes(shown).decode()), *media), shown, has_structured=True)
 
 
 def _shown(outcome: Outcome, *, first_block: int) -> JSON:

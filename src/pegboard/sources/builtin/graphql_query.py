@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from pegboard.core.json_text import json_bytes
 from pegboard.egress.responses import check_status, json_of
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
@@ -11,7 +12,6 @@ from pegboard.model.json_types import JSON, is_list, is_object
 from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.kind import BuiltinKind, Services, tool_spec
 from pegboard.sources.builtin.outbound import HeaderConfig, web
-from pegboard.sources.json_text import json_bytes
 
 _CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization", "content-type"})
 _WHO = "The GraphQL server"

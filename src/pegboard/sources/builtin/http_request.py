@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 
 from pegboard.core.json_reader import read_answer
+from pegboard.core.json_text import json_bytes
 from pegboard.egress.responses import Response, is_json, media_type, text_of
 from pegboard.model.bounds import HTTP_RESULT_ROOM_BYTES
 from pegboard.model.call_context import CallContext
@@ -13,7 +14,6 @@ from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.kind import BuiltinKind, Services, tool_spec
 from pegboard.sources.builtin.outbound import HeaderConfig, fitting, size_of, web
-from pegboard.sources.json_text import json_bytes
 
 _CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization"})
 

@@ -10,6 +10,7 @@ import secrets
 
 from pydantic import Field, field_validator
 
+from pegboard.core.json_text import json_bytes
 from pegboard.model.bounds import WEBHOOK_RESPONSE_BYTES
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
@@ -19,7 +20,6 @@ from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.http_request import result
 from pegboard.sources.builtin.kind import BuiltinKind, SecretText, Services, tool_spec
 from pegboard.sources.builtin.outbound import NetworkConfig, check_headers, web
-from pegboard.sources.json_text import json_bytes
 
 _NOT_FROM_ARGUMENTS = frozenset({"authorization", "cookie", "proxy-authorization", "idempotency-key"})
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import quote
 
+from pegboard.core.json_text import json_bytes
 from pegboard.egress.credential_redaction import revealed
 from pegboard.egress.urls import fill_path
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.secret import Secret
 from pegboard.sources.http_service import ServiceRequest, query_of, with_query
-from pegboard.sources.json_text import json_bytes
 from pegboard.sources.openapi.operations import Argument, Operation
 from pegboard.sources.openapi.parameter_styles import in_header, in_path, in_query
 from pegboard.sources.openapi.request_bodies import written

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from pegboard.core.json_text import json_bytes
 from pegboard.egress.responses import is_json
 from pegboard.model.bounds import OPENAPI_REF_HOPS
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.sources.http_service import query_of, scalar
-from pegboard.sources.json_text import json_bytes
 from pegboard.sources.openapi.document import Document, UnfitError
 from pegboard.sources.openapi.parameter_styles import STYLES, in_query
 

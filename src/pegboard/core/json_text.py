@@ -1,4 +1,4 @@
-"""JSON text: arguments as JSON."""
+"""JSON text: values as JSON, with what the fast writer refuses."""
 
 from __future__ import annotations
 
