@@ -131,9 +131,7 @@ async def test_a_result_made_by_hand_from_a_structure_has_it_and_a_text(words: A
     assert (result.unwrap(), result.meta) == ({"n": 1}, {"a": 1})
 
 
-@pytest.mark.parametrize(
-    "value", [object(), {"a": object()}, {"a": {"b": 1j}}, {"n": Decimal("1.5")}, lambda: 1]
-)
+@pytest.mark.parametrize("value", [object(), {"a": object()}, {"a": {"b": 1j}}, {"n": Decimal("1.5")}, lambda: 1])
 async def test_what_cannot_be_json_is_an_invalid_output(value: Any) -> None:
     result = await giving(value).call("echo")
     assert result.error is not None

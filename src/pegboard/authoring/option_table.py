@@ -35,6 +35,7 @@ YamlForm = Literal[
     "limit",
     "names",
     "namespace",
+    "output check",
     "positive number",
     "schema",
     "text",
@@ -281,6 +282,13 @@ OPTIONS: Final[tuple[Option, ...]] = (
         meaning="How long its result may be, in bytes.",
         check=_positive(int),
         built="smaller",
+    ),
+    Option(
+        name="output_check",
+        meaning="Whether a result that misses its schema in a format, an extra or write-only member or a number's kind "
+        "is refused (`strict`, our own tools) or given with a warning in `meta` (`warn`, foreign ones).",
+        check=lambda key, value: "" if value is None else _one_of("strict", "warn")(key, value),
+        yaml=YamlKey(form="output check"),
     ),
     Option(
         name="consent",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from pegboard.authoring.option_table import BY_NAME, OPTIONS, Strings, with_options
 from pegboard.core.names import nearest
@@ -24,6 +24,7 @@ class BuilderKeywords(TypedDict, total=False):
     timeout_s: float | None
     max_concurrency: int | None
     max_result_bytes: int | None
+    output_check: Literal["strict", "warn"] | None
     consent: ConsentRule
     task: str
     internal_only: bool

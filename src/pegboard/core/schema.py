@@ -35,6 +35,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LEAST, _MOST = -(1 << 30) + 1, (1 << 30) - 1  # not a limit: what CPython compares fastest
 _SHORT = frozenset({int, bool})
 _SHARED = frozenset({str, int, bool, float, type(None)})
+NO_ARGUMENT = "is not an argument here"
 _VALUE_CHARS = 80  # not a limit: how much of a value is shown
 
 
@@ -359,7 +360,7 @@ def _missing(steps: list[str | int], name: str) -> ArgumentProblem:
 
 def _unexpected(steps: list[str | int], rule: str, names: list[str], instance: JSON) -> Iterator[ArgumentProblem]:
     for name in names:
-        message = f"{name[:_VALUE_CHARS]!r} is not an argument here"
+        message = f"{name[:_VALUE_CHARS]!r} {NO_ARGUMENT}"
         yield ArgumentProblem(json_path([*steps, name]), rule, message, shown(instance.get(name)))
 
 

@@ -39,12 +39,16 @@ ReadBuilt = Callable[[object, ToolEntry], Sequence[ToolEntry]]
 
 
 class Plan(NamedTuple):
-    """What a call of one tool needs, looked up once: judges of arguments and results, and its hooks."""
+    """What a call of one tool needs, looked up once: judges of arguments and results, and its hooks.
+
+    `exact_output` only warns of results that `output` takes.
+    """
 
     entry: ToolEntry
     arguments: Compiled
     output: Compiled | None
     hooks: ToolHooks
+    exact_output: Compiled | None = None
 
 
 class Snapshot:
@@ -165,7 +169,8 @@ class Snapshot:
         known = self._plans.get(entry.qualified_id)
         if known is not None and known.entry is entry:
             return known
-        plan = Plan(entry, *judges(entry, self.declared.bounds), hooks_of(entry, self.declared.hooks))
+        arguments, output, exact = judges(entry, self.declared.bounds)
+        plan = Plan(entry, arguments, output, hooks_of(entry, self.declared.hooks), exact)
         # What a builder made belongs to one context: keeping it here would grow without end.
         if self.owns(entry):
             self._plans[entry.qualified_id] = plan

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pegboard.core.digests import digest
 from pegboard.core.lifecycle import with_end
 from pegboard.core.names import check_namespace, check_tool_name
+from pegboard.core.relaxed_schema import relaxed
 from pegboard.core.schema import Compiled, compile_schema
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.error import DefinitionError, Problem
@@ -31,6 +32,9 @@ def seal(entry: ToolEntry, bounds: Bounds = DEFAULT_BOUNDS) -> ToolEntry:
     try:
         check_tool_name(spec.name)
         check_namespace(spec.namespace)
+        if entry.exact_output is None:
+            entry = _with_relaxed_output(entry)
+            spec = entry.spec
         judges(entry, bounds)
     except DefinitionError as error:
         raise DefinitionError(
@@ -52,8 +56,19 @@ def enforced_schema(entry: ToolEntry) -> JSON:
     return {**schema, "unevaluatedProperties" if composed else "additionalProperties": False}
 
 
-def judges(entry: ToolEntry, bounds: Bounds) -> tuple[Compiled, Compiled | None]:
-    """Return what judges the arguments, and the results where the tool promises any."""
-    promised = entry.spec.output_schema
+def _with_relaxed_output(entry: ToolEntry) -> ToolEntry:
+    """Return the entry with the output schema that it will be held to, which is the one that is published."""
+    spec = entry.spec
+    promised = spec.output_schema
+    is_strict = spec.output_check == "strict" or (spec.output_check is None and not entry.is_foreign)
+    if is_strict or promised is None:
+        return entry
+    return replace(entry, spec=replace(spec, output_schema=relaxed(promised)), exact_output=promised)
+
+
+def judges(entry: ToolEntry, bounds: Bounds) -> tuple[Compiled, Compiled | None, Compiled | None]:
+    """Return what judges the arguments, the results where the tool promises any, and what only warns of them."""
+    promised, exact = entry.spec.output_schema, entry.exact_output
     output = None if promised is None else compile_schema(promised, bounds=bounds)
-    return compile_schema(enforced_schema(entry), bounds=bounds), output
+    warns = None if exact is None or exact == promised else compile_schema(exact, bounds=bounds)
+    return compile_schema(enforced_schema(entry), bounds=bounds), output, warns

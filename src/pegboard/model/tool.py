@@ -38,7 +38,8 @@ class ToolSpec:
 
     `input_schema` and `output_schema` are JSON Schema 2020-12 and must not be changed in place.
     `aliases` maps an accepted argument name to the property it stands for. `available` has one of
-    the forms of `pegboard.core.availability`. `origin` is where the declaration stands.
+    the forms of `pegboard.core.availability`. `origin` is where the declaration stands. `output_check` of `None` is
+    `strict` for our own tools and `warn` for foreign ones.
     """
 
     name: str
@@ -62,6 +63,7 @@ class ToolSpec:
     timeout_s: float | None = None
     max_concurrency: int | None = None
     max_result_bytes: int | None = None
+    output_check: Literal["strict", "warn"] | None = None
     consent: ConsentRule = "never"
     task: Literal["forbidden", "optional", "required"] = "forbidden"
     repair: bool = False
@@ -146,7 +148,8 @@ class ToolEntry:
     A handler with `needs_context=False` gets `None` for its context, which then need not be made.
     `source` names a supervised source (`None` for our own code). `is_foreign` marks definitions
     that come from outside, `is_toolset` namespaces that a policy may name as a whole. `offer` is what it is where it
-    is no tool: a resource, prompt or completion, which are judged and run alike.
+    is no tool: a resource, prompt or completion, which are judged and run alike. `exact_output` is what results were
+    said to be where less is demanded of them (`output_check="warn"`).
     """
 
     spec: ToolSpec
@@ -159,6 +162,7 @@ class ToolEntry:
     is_foreign: bool = False
     is_toolset: bool = False
     offer: Offer | None = None
+    exact_output: JSON | None = None
     fingerprint: str = ""
     wire_name: str = ""
 

@@ -101,7 +101,8 @@ def webhook_entry(spec: ToolSpec, settings: WebhookSettings) -> ToolEntry:
         )
         return value if path is None else await _part(value, path, settings, service, response)
 
-    entry_spec = replace(spec, timeout_s=timeout_s + SERVICE_GRACE_S)
+    # What another service answers is checked as a foreign tool's results are.
+    entry_spec = replace(spec, timeout_s=timeout_s + SERVICE_GRACE_S, output_check=spec.output_check or "warn")
     secrets = list(service.secrets())
     return ToolEntry(spec=entry_spec, handler=without_credentials(call, secrets) if secrets else call)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from itertools import starmap
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, create_model
 from pydantic_core import PydanticCustomError
@@ -97,6 +97,7 @@ _VALUE_FORMS: Final[Mapping[YamlForm, _ValueForm]] = {
     "filled text": _ValueForm(type=Maybe[FilledText]),
     "flag": _ValueForm(type=Maybe[Flag]),
     "limit": _ValueForm(type=Maybe[Limit], read=lambda value, at, build: rate_limit(value)),
+    "output check": _ValueForm(type=Maybe[Literal["strict", "warn"]]),
     "names": _ValueForm(type=Maybe[Names]),
     "namespace": _ValueForm(type=Maybe[Namespace]),
     "positive number": _ValueForm(type=Maybe[PositiveNumber]),
@@ -202,7 +203,7 @@ def overlaid(spec: ToolSpec, tool: Declared[ToolForm], build: BuildContext) -> T
 
 def check_examples(entry: ToolEntry, tool: Declared[ToolForm], build: BuildContext) -> None:
     """Report the examples whose arguments a call would refuse."""
-    judge, _ = judges(entry, build.config.bounds)
+    judge = judges(entry, build.config.bounds)[0]
     for index, example in enumerate(tool.value.option("examples") or ()):
         arguments = judge.with_defaults(dict(example))
         for problem in () if judge.is_valid(arguments) else judge.problems(arguments):

@@ -11,7 +11,10 @@ import orjson
 from pegboard.core.call.record import Call
 from pegboard.core.digests import canonical_json
 from pegboard.core.redaction import Redactor
+from pegboard.core.schema import NO_ARGUMENT, ArgumentProblem, Compiled
+from pegboard.model.bounds import SHOWN_MISFITS
 from pegboard.model.error import CallError, ToolError
+from pegboard.model.json_types import JSONValue
 from pegboard.model.result import Content, TextContent, ToolResult
 
 log = logging.getLogger("pegboard")
@@ -31,14 +34,40 @@ def checked(call: Call, result: ToolResult) -> ToolResult:
                 outcome_unknown=True,
             )
         return result._replace(structured=text, has_structured=True)
-    if promise.is_valid(result.structured):
-        return result
-    problems = promise.problems(result.structured)
+    try:
+        if promise.is_valid(result.structured):
+            return result if call.plan.exact_output is None else _warned(call, call.plan.exact_output, result)
+    except CallError as error:
+        # It ran: what takes too long to judge is given all the same, and says so.
+        return _with_warning(result, [{"path": "$", "rule": error.error.kind, "message": error.error.message}])
+    problems = _problems(promise, result)
     listed = "; ".join(f"{problem.path}: {problem.message}" for problem in problems[:5])
-    # The values stay out: they may hold what the schema was to keep in.
-    details = {"problems": [problem._replace(value="")._asdict() for problem in problems]}
+    details = {"problems": [problem._asdict() for problem in problems]}
     text = f"{call.name!r} ran, but its result breaks its own output schema: {listed}."
     raise CallError("output_invalid", text, outcome_unknown=True, details=details)
+
+
+def _warned(call: Call, exact: Compiled, result: ToolResult) -> ToolResult:
+    """Return the result with what it misses of what was said of it, where that is not all that is demanded."""
+    try:
+        if exact.is_valid(result.structured):
+            return result
+        problems = _problems(exact, result)
+    except CallError:
+        return result
+    return _with_warning(result, [{"path": item.path, "rule": item.rule, "message": item.message} for item in problems])
+
+
+def _with_warning(result: ToolResult, misfits: list[JSONValue]) -> ToolResult:
+    return result._replace(meta={**result.meta, "output_mismatch": misfits[:SHOWN_MISFITS]})
+
+
+def _problems(judge: Compiled, result: ToolResult) -> list[ArgumentProblem]:
+    """Return what is wrong with a result. The values stay out: they may hold what the schema was to keep in."""
+    return [
+        problem._replace(value="", message=problem.message.replace(NO_ARGUMENT, "is not in the schema"))
+        for problem in judge.problems(result.structured)
+    ]
 
 
 def redacted(result: ToolResult, redactor: Redactor) -> ToolResult:
