@@ -56,7 +56,7 @@ def test_an_operation_is_a_tool_whose_parameters_and_body_are_one_schema(project
                     "type": "object",
                     "required": ["id", "name"],
                     "properties": {
-                        "id": {"type": "integer"},
+                        "id": {"type": "number"},
                         "name": {"type": "string"},
                         "parent": {"$ref": "#/$defs/Pet"},
                     },

@@ -122,3 +122,7 @@ async def test_a_call_that_would_hold_the_loop_is_refused_and_the_next_is_answer
     assert refused.error is not None
     assert (refused.error.kind, runs) == ("schema_too_complex", [])
     assert not (await view.call("grow", {"v": {"a": {"a": {"z": "end"}}}})).is_error
+
+
+def test_a_large_value_that_fits_has_no_problems() -> None:
+    assert compile_schema({"items": {"type": "integer"}}).problems([1] * 20_000) == []

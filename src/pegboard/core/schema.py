@@ -110,16 +110,19 @@ class Compiled:
         return found
 
     def problems(self, value: JSONValue) -> list[ArgumentProblem]:
-        """Return every fault of a value that is not valid, first ones first, at most 50.
+        """Return every fault of a value, first ones first, at most 50.
 
         Where all of them would take too long to find, the first is told, or what is plain at the top.
         """
         found: list[ArgumentProblem] = []
-        for error in self._first_error(value) if self.telling_ns(value) >= TELLING_NS else self.errors(value):
+        is_too_long = self.telling_ns(value) >= TELLING_NS
+        if is_too_long and self.is_valid(value):
+            return []
+        for error in self._first_error(value) if is_too_long else self.errors(value):
             found.extend(_explain(error, value))
             if len(found) >= PROBLEMS:
                 break
-        return found[:PROBLEMS] or _plain_problems(self.schema, value)
+        return _plain_problems(self.schema, value) if is_too_long and not found else found[:PROBLEMS]
 
 
 _compiled = BoundedCache[str, Compiled](max_entries=SCHEMAS_REMEMBERED)
