@@ -56,7 +56,7 @@ class Colour(Enum):
 
 def view_of(fn: Any) -> Any:
     catalog = Catalog()
-    catalog.tool(fn, name="t")
+    catalog.tool(name="t")(fn)
     return catalog.view(ToolContext())
 
 

@@ -277,13 +277,9 @@ def _schema_of(make: Callable[[], Any], *, mode: Literal["validation", "serializ
     with warnings.catch_warnings():
         # A default that is no JSON simply does not stand in the schema; it is filled in before the call.
         warnings.simplefilter("ignore", pydantic.json_schema.PydanticJsonSchemaWarning)
-        model = make()
-        writer = _schema_writer()
-        schema = (
-            model.model_json_schema(mode=mode, schema_generator=writer)
-            if isinstance(model, type)
-            else model.json_schema(mode=mode, schema_generator=writer)
-        )  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType, reportAttributeAccessIssue] - one of two
+        model, writer = make(), _schema_writer()
+        write: Callable[..., JSON] = getattr(model, "model_json_schema", None) or model.json_schema
+        schema = write(mode=mode, schema_generator=writer)
     return _untitled(schema)
 
 
