@@ -125,3 +125,9 @@ def _running(env: dict[str, str], folder: Path, *words: str) -> Iterator[subproc
         demo.wait()
         if demo.stdout is not None:
             demo.stdout.close()
+
+
+def test_a_port_that_is_none_is_a_usage_error() -> None:
+    for port in ("99999", "-1"):
+        ended = subprocess.run([*DEMO, f"--port={port}"], capture_output=True, check=False)
+        assert (ended.returncode, b"is no port; choose one from 1 to 65535" in ended.stderr) == (2, True), ended.stderr

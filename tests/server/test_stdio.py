@@ -285,3 +285,32 @@ async def test_an_early_session_hears_of_changes(tmp_path: Path) -> None:
     changed = json.loads(await asyncio.wait_for(process.stdout.readline(), 60))
     assert changed == {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
     await asyncio.wait_for(process.communicate(b""), 60)
+
+
+@pytest.mark.parametrize("leaves", ["reading one", "reading none", "before it asks"])
+async def test_a_client_that_reads_no_more_ends_the_server_quietly(script: Path, leaves: str) -> None:
+    reading, writing = os.pipe()
+    process = await start(script, stdout=writing)
+    os.close(writing)
+    ends = [] if leaves == "before it asks" else [line(1, "tools/list")] * 20
+    with open(reading, "rb", buffering=0) as answers:
+        if leaves == "reading one":
+            process.stdin.write(line(0, "tools/list"))
+            await asyncio.to_thread(answers.readline)
+    process.stdin.writelines([*ends, tool(2, "noisy", {"text": "x"})])
+    _, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    assert (b"Traceback" in err, b"bug in Pegboard" in err) == (False, False), err.decode()
+
+
+@pytest.mark.parametrize("shell", ["exec {python} {script} >/dev/full", "exec {python} {script} >&-"])
+async def test_a_standard_output_that_takes_nothing_ends_the_server_quietly(script: Path, shell: str) -> None:
+    script.write_text(SERVER.replace('print("printed while starting")\n', ""))
+    process = await asyncio.create_subprocess_shell(
+        shell.format(python=sys.executable, script=script),
+        stdin=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, err = await process.communicate(line(1, "tools/list") + tool(2, "noisy", {"text": "x"}))
+    assert process.returncode == 0, err.decode()
+    assert b"Traceback" not in err, err.decode()

@@ -305,6 +305,7 @@ AFTER_GRACE_S = 2.0  # what stopped calls get to write their last answer
 EXIT_THREAD_S = 0.5  # for a thread that still runs when the process ends
 CREDENTIAL_CHARS = 16 * KIB  # of a bearer credential
 IDENTIFY_S = 10.0  # what a host may take to say who sends a request
+ANSWERED_STREAM_S = 1.0  # for a stream to end after its answer, before its id counts as still open
 ENVELOPE_LEVELS = 4  # of JSON that the protocol itself puts around arguments
 CALLERS_REMEMBERED = 1_024  # principals whose `Caller` is at hand
 HOSTS_REMEMBERED = 256  # pairs of Host and Origin that were let in

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pegboard.catalog import Catalog
 from pegboard.core.json_reader import fault_of, parse_json
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 else:
     sdk_pipe = LazyModule("pegboard.server.mcp.sdk_pipe")
 
+log = logging.getLogger("pegboard.serve")
 _GREETED = 2  # not a limit: of the protocol
 """Messages of an earlier session before it is open: initialize and initialized."""
 
@@ -67,7 +70,9 @@ def run_stdio(
 async def serve_stdio(
     catalog: Catalog, gateway: Gateway, principal: Principal, *, grace_s: float = SHUTDOWN_GRACE_S
 ) -> None:
-    """Serve on the process's own standard input and output, on the running loop."""
+    """Serve on the process's own standard input and output, on the running loop; without them nobody is there."""
+    if cast("object", sys.stdin) is None or cast("object", sys.stdout) is None:
+        return
     async with standard_streams(catalog.registry.bounds.message_line_bytes) as streams:
         await catalog.start()
         line = StdioConnection(gateway, principal, streams)
@@ -156,8 +161,11 @@ class StdioConnection:
     def _tell_changed(self) -> None:
         self._is_telling = False
         if self._pipe is None:
-            for notification in self._handshake.changed():
-                self._streams.write(notification + b"\n")
+            try:
+                for notification in self._handshake.changed():
+                    self._streams.write(notification + b"\n")
+            except OSError as error:
+                self._lose_client(error)
 
     async def _answers_due(self) -> None:
         while self._calls:
@@ -256,8 +264,17 @@ class StdioConnection:
         return await (await self._loaded()).seal(result, params, principal)
 
     async def _write(self, data: bytes) -> None:
-        self._streams.write(data)
-        await self._streams.drain()
+        try:
+            self._streams.write(data)
+            await self._streams.drain()
+        except OSError as error:
+            self._lose_client(error)
+
+    def _lose_client(self, error: OSError) -> None:
+        """End: nobody reads our answers any more, or they have no room left. A client may go when it likes."""
+        if not self._is_stopped:
+            log.info("Standard output takes no more answers (%s): the server ends.", error)
+        self.stop()
 
     async def _refuse(self, code: int, text: str, request_id: int | str | None = None) -> None:
         await self._write(error_message(code, text, request_id) + b"\n")

@@ -12,6 +12,8 @@ from pegboard.cli.options import SharedOptions
 from pegboard.cli.terminal import Terminal
 from pegboard.demo import AddressError, run_demo
 
+_LAST_PORT = 65535  # not a limit: of TCP
+
 
 def demo_command(
     *,
@@ -20,6 +22,8 @@ def demo_command(
     options: SharedOptions,
 ) -> Exit:
     """Show on a running server what Pegboard does."""
+    if port is not None and not 0 <= port <= _LAST_PORT:
+        raise CommandError(f"--port {port} is no port; choose one from 1 to {_LAST_PORT}, or 0 for any that is free.")
     try:
         run_demo(_Screen(options.terminal), once=once, port=port)
     except AddressError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -11,7 +13,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from pegboard.model.bounds import RECONNECT_MS
+from pegboard.model.bounds import ANSWERED_STREAM_S, RECONNECT_MS
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.server.authenticator import Authenticator
 from pegboard.server.body_reader import BodyError, BodyReader, ClientLeftError, replay
@@ -55,7 +57,7 @@ class Endpoint:
         )
         self._body_reader = BodyReader(gateway.catalog.registry.bounds)
         self._header_reader = HeaderReader(host_guard)
-        self._open_ids: set[tuple[str, bytes, str]] = set()
+        self._open_ids: dict[tuple[str, bytes, str], asyncio.Event] = {}
         self._open, self._max_open = 0, gateway.catalog.registry.bounds.calls_in_flight
         self.is_running = False
 
@@ -147,13 +149,13 @@ class Endpoint:
             return
         open_id = _id_in_session(principal, headers, message)
         schema = await self._mirrored(message, principal)
-        if open_id in self._open_ids:
+        if open_id is not None and not await self._is_free(open_id):
             await _refuse(
                 send, 400, -32600, _ID_IS_OPEN.format(open_id[2]), request_id=(as_object(message) or {})["id"]
             )
             return
         if open_id is not None:
-            self._open_ids.add(open_id)
+            self._open_ids[open_id] = asyncio.Event()
         mirrored = MIRRORED.set(schema)
         # A stream that listens is counted by the SDK; it must not keep others from calling.
         listens = (as_object(message) or {}).get("method") == "subscriptions/listen"
@@ -163,7 +165,16 @@ class Endpoint:
         finally:
             self._open += listens
             MIRRORED.reset(mirrored)
-            self._open_ids.discard(open_id)  # pyright: ignore[reportArgumentType] - None is in no set
+            if open_id is not None:
+                self._open_ids.pop(open_id).set()
+
+    async def _is_free(self, open_id: tuple[str, bytes, str]) -> bool:
+        """Tell whether no request has this id; one that is answered already gets a moment to end its stream."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ANSWERED_STREAM_S):
+                while (ended := self._open_ids.get(open_id)) is not None:
+                    await ended.wait()
+        return open_id not in self._open_ids
 
     async def _mirrored(self, message: JSONValue, principal: Principal) -> JSON | None:
         """Return the schema by which the SDK checks mirrored headers: only of a tool that this caller may use."""
