@@ -426,3 +426,10 @@ def test_compiled_schemas_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [judge.is_valid(number) for number, judge in enumerate(judges)] == [True] * 10
     assert [compile_schema({"const": number}) is judges[number] for number in (9, 8, 7, 0)] == [True, True, True, False]
     assert not compile_schema(False).is_valid({})
+
+
+async def test_the_error_of_an_enum_lists_up_to_20_of_its_values() -> None:
+    for count, words in ((5, '"v0", "v1", "v2", "v3", "v4".'), (20, '"v19".'), (25, '"v19" and 5 more.')):
+        view = one_tool(properties={"v": {"enum": [f"v{number}" for number in range(count)]}}).view(ANN)
+        result = await view.call("echo", {"v": "w"})
+        assert words in result.text, result.text

@@ -21,6 +21,7 @@ from pegboard.model.bounds import (
     PROBLEMS,
     SCHEMA_PATTERN_BYTES,
     SCHEMAS_REMEMBERED,
+    SHOWN_OPTIONS,
     TELLING_NS,
     Bounds,
 )
@@ -331,6 +332,11 @@ def _explain(error: Any, root: JSONValue) -> Iterator[ArgumentProblem]:
             yield from _closest_branch(error, branches, root)
         case jsonschema_rs.ValidationErrorKind.OneOfNotValid(context=branches):
             yield from _closest_branch(error, branches, root)
+        case jsonschema_rs.ValidationErrorKind.Enum(options=[_, _, _, _, *_] as options):
+            listed = ", ".join(shown(option) for option in options[:SHOWN_OPTIONS])
+            more = f" and {len(options) - SHOWN_OPTIONS} more" if len(options) > SHOWN_OPTIONS else ""
+            message = f"the value is not one of {listed}{more}"
+            yield ArgumentProblem(json_path(steps), rule, message, shown(error.instance))
         case jsonschema_rs.ValidationErrorKind.MinLength(limit=1):
             yield ArgumentProblem(json_path(steps), rule, "can't be blank", shown(error.instance))
         case _:

@@ -78,6 +78,7 @@ LIGHT_PLACE_NS = 160  # ... and no more for each value inside, are not counted a
 SCHEMA_COMPILE_NS = 40_000_000  # of the event loop, to compile one schema
 SCHEMA_HOPS = 64  # references and alternatives in alternatives that a schema may lead through at one place
 COPIED_VALUES = 10_000  # of one value, into an error of the engine
+SHOWN_OPTIONS = 20  # of an enum, in the error of a value that is none of them
 SHOWN_MISFITS = 10  # of a result that is given all the same
 PROBLEMS = 50  # told of one set of arguments
 QUEUED_EVENTS = 1_000  # for one reader; the oldest go
