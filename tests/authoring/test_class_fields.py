@@ -296,7 +296,7 @@ async def test_a_default_list_is_each_calls_own():
         (int | None, 3.0, 3),
         (list[int], [3.0], [3]),
         (dict[str, int], {"a": 3.0}, {"a": 3}),
-        (float, 3, 3),
+        (float, 3, 3.0),
         (tuple[int, str], [1, "a"], (1, "a")),
         (set[str], ["a"], {"a"}),
         (Annotated[str, pydantic.StringConstraints(strip_whitespace=True)], " a ", "a"),

@@ -44,7 +44,7 @@ class Size(TypedDict, total=False):
         (int, 3.0, 3),
         (int | None, 3.0, 3),
         (list[int], [1.0, 2], [1, 2]),
-        (float, 3, 3),
+        (float, 3, 3.0),
         (Color, "red", Color.RED),
         (datetime.date, "2026-01-02", datetime.date(2026, 1, 2)),
         (Node, {"title": "x"}, Node(title="x")),

@@ -110,6 +110,8 @@ def _parameters(cls: type, base: type, where: str) -> list[Any]:
             continue
         default, spec = _default_of(cls, base, name)
         item = parameter(name, annotation, default=default, description=descriptions.get(name, ""))
+        if item.python_name:
+            faults.append((name, f"Field(alias={item.name!r}) is pydantic's: call the field so, or use aliases=[…]"))
         # A subclass that only changes the default keeps what the field said.
         parameters.append(item if spec is None else replace(item, spec=spec))
     if faults:

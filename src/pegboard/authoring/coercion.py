@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import types
 import typing
@@ -22,13 +23,14 @@ else:
 
 
 Coerce = Callable[[Any], Any]
-_JSON_TYPES = (str, float, bool, type(None), object, Any, list, dict)
+_JSON_TYPES = (str, bool, type(None), object, Any, list, dict)
 
 
 def is_json(annotation: Any, *, whole: bool = False) -> bool:
     """Tell whether a JSON value already is what the annotation means.
 
-    As an argument an `int` is not, since JSON Schema takes 3.0 for one; `whole` says that numbers are exact.
+    As an argument a number is not, since JSON Schema takes 3.0 for an integer, and 3 for what the code wants as a
+    `float`; `whole` says that numbers are as they are.
     """
     origin = get_origin(annotation)
     if origin is Annotated:
@@ -39,13 +41,15 @@ def is_json(annotation: Any, *, whole: bool = False) -> bool:
         return all(is_json(part, whole=whole) for part in get_args(annotation))
     if origin is Literal:
         return all(type(part) in (str, bool, type(None)) for part in get_args(annotation))
-    return (annotation is int and whole) or any(annotation is plain for plain in _JSON_TYPES)
+    return (whole and annotation in (int, float)) or any(annotation is plain for plain in _JSON_TYPES)
 
 
 def coercion(name: str, annotation: Any) -> Coerce | None:
     """Return what turns a validated argument into its Python type; `None` where it is that already."""
     if annotation is int:
         return to_int
+    if annotation is float:
+        return functools.partial(_to_float, name)
     if is_json(annotation):
         return None
     validate = pydantic.TypeAdapter(annotation).validate_python
@@ -64,6 +68,17 @@ def to_int(value: Any) -> Any:
     return int(value) if type(value) is float else value
 
 
+def _to_float(name: str, value: Any) -> Any:
+    """JSON has one kind of number; the code asked for a float."""
+    if type(value) is not int:
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        problem = ArgumentProblem(json_path([name]), "type", "the number is too large for a float", shown(value))
+        raise _refused([problem]) from None
+
+
 def sparing_none(coerce: Coerce) -> Coerce:
     """A default of `None` means "not given", whatever the type says."""
     return lambda value: None if value is None else coerce(value)
@@ -74,6 +89,10 @@ def _invalid(name: str, error: pydantic.ValidationError) -> CallError:
         ArgumentProblem(json_path([name, *fault["loc"]]), fault["type"], fault["msg"], shown(fault["input"]))
         for fault in error.errors(include_url=False, include_context=False)
     ]
+    return _refused(problems)
+
+
+def _refused(problems: list[ArgumentProblem]) -> CallError:
     listed = "; ".join(f"{problem.path}: {problem.message}" for problem in problems[:10])
     return CallError(
         "invalid_arguments",

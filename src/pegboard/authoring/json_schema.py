@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import enum
 import functools
 import inspect
 import typing
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 from pegboard.authoring.coercion import Coerce, coercion, is_json, modern, sparing_none, to_int
 from pegboard.authoring.field import MISSING, FieldSpec
+from pegboard.core.normalise import fields_of, has_fields
 from pegboard.lazy import LazyModule
 from pegboard.model.error import CallError, DefinitionError, Problem
 from pegboard.model.json_types import JSON
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     import pydantic
     import pydantic.fields
     import pydantic.json_schema
+    import pydantic.warnings
 else:
     pydantic = LazyModule("pydantic")
 
@@ -41,9 +45,14 @@ _NO_OUTPUT = (
 )
 
 
+def _misplaced() -> type[Warning]:
+    """Return what pydantic warns with of a `Field` that does nothing where it stands."""
+    return pydantic.warnings.UnsupportedFieldAttributeWarning
+
+
 def _pydantic_faults() -> tuple[type[Exception], ...]:
     """Return what pydantic raises for a type that it knows no schema for."""
-    own = (pydantic.errors.PydanticUserError, pydantic.PydanticSchemaGenerationError)
+    own = (pydantic.errors.PydanticUserError, pydantic.PydanticSchemaGenerationError, _misplaced())
     return (*own, TypeError, NameError, AttributeError)
 
 
@@ -51,7 +60,8 @@ def _pydantic_faults() -> tuple[type[Exception], ...]:
 class Parameter:
     """One parameter as the model sees it: annotation, what `Field` said, default (`MISSING` = required).
 
-    `make_default` stands for a default that is made anew for each call.
+    `make_default` stands for a default that is made anew for each call. `python_name` is what the code calls it, where
+    pydantic's `Field(alias=…)` publishes it under another name.
     """
 
     name: str
@@ -59,6 +69,7 @@ class Parameter:
     spec: FieldSpec = field(default_factory=FieldSpec)
     default: Any = MISSING
     make_default: Callable[[], Any] | None = None
+    python_name: str = ""
 
     @property
     def is_required(self) -> bool:
@@ -69,13 +80,15 @@ class Parameter:
 class ParameterSchema:
     """The object schema of parameters, coercions for types beyond JSON, and what `Field` said of each.
 
-    `make_defaults` makes the defaults that cannot stand in a schema, being no JSON.
+    `make_defaults` makes the defaults that cannot stand in a schema, being no JSON. `python_names` are what the code
+    calls the properties that are published under an alias.
     """
 
     schema: JSON
     fields: Mapping[str, FieldSpec]
     coerce: Mapping[str, Coerce] = field(default_factory=dict[str, Coerce])
     make_defaults: Mapping[str, Callable[[], Any]] = field(default_factory=dict[str, Callable[[], Any]])
+    python_names: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def values(self, args: JSON) -> JSON:
         """Return validated arguments as the code wants them: coerced, and with the defaults that are no JSON.
@@ -92,12 +105,14 @@ class ParameterSchema:
         if self.make_defaults:
             missing = {name: make() for name, make in self.make_defaults.items() if name not in args}
             args = {**args, **missing}
+        if self.python_names:
+            args = {self.python_names.get(name, name): value for name, value in args.items()}
         return args
 
     @property
     def is_plain(self) -> bool:
         """Whether `values` changes nothing."""
-        return not self.coerce and not self.make_defaults
+        return not self.coerce and not self.make_defaults and not self.python_names
 
 
 def parameter(name: str, annotation: Any, *, default: Any = MISSING, description: str = "") -> Parameter:
@@ -105,6 +120,7 @@ def parameter(name: str, annotation: Any, *, default: Any = MISSING, description
 
     `description` is what the docstring says, for want of anything nearer.
     """
+    annotation, alias = _without_alias(annotation)
     annotation, spec, stated = _take_fields(annotation)
     if isinstance(default, FieldSpec):
         spec, default = default, default.default
@@ -112,13 +128,53 @@ def parameter(name: str, annotation: Any, *, default: Any = MISSING, description
         default = spec.default
     make_default = None
     if isinstance(default, pydantic.fields.FieldInfo):
+        default, alias = _bare_field(default, alias)
         annotation = Annotated[annotation, default]
         stated = default.description or stated
         make_default = default.default_factory
         default = MISSING if default.is_required() or make_default is not None else default.default
     words = spec.keywords.get("description") or stated or description
     spec = replace(spec, keywords={**spec.keywords, **({"description": words} if words else {})})
-    return Parameter(name=name, annotation=annotation, spec=spec, default=default, make_default=make_default)  # pyright: ignore[reportArgumentType] - pydantic's own factories take nothing
+    return Parameter(
+        name=alias or name,
+        annotation=annotation,
+        spec=spec,
+        default=default,
+        make_default=make_default,  # pyright: ignore[reportArgumentType] - pydantic's own factories take nothing
+        python_name=name if alias else "",
+    )
+
+
+def _without_alias(annotation: Any) -> tuple[Any, str]:
+    """Return the annotation without pydantic's aliases of the parameter itself, and the last of them."""
+    if get_origin(annotation) is not Annotated:
+        return annotation, ""
+    inner, *extras = get_args(annotation)
+    alias = ""
+    for extra in extras:
+        bare = extra
+        if isinstance(extra, pydantic.fields.FieldInfo):
+            bare, alias = _bare_field(extra, alias)
+        inner = Annotated[inner, bare]
+    return inner, alias
+
+
+def _bare_field(info: pydantic.fields.FieldInfo, alias: str) -> tuple[pydantic.fields.FieldInfo, str]:
+    """Return pydantic's `Field` without its alias, and that alias, or the one so far."""
+    said = info.validation_alias or info.alias
+    if said is None:
+        return info, alias
+    if not isinstance(said, str):
+        message = f"Field(validation_alias={said!r}): a parameter has one name; give it as text."
+        raise DefinitionError(f"{message} Further names go in pegboard.Field(aliases=[…]).")
+    bare = copy.copy(info)
+    bare.alias = bare.validation_alias = bare.serialization_alias = bare.alias_priority = None
+    # Else pydantic warns that the alias of a type by itself does nothing; here it does.
+    told: dict[str, Any] = bare._attributes_set  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType] - pydantic has no other way
+    aliases = ("alias", "validation_alias", "serialization_alias", "alias_priority")
+    kept = {key: value for key, value in told.items() if key not in aliases}
+    bare._attributes_set = kept  # pyright: ignore[reportPrivateUsage] - as above
+    return bare, said
 
 
 def _take_fields(annotation: Any) -> tuple[Any, FieldSpec, str]:
@@ -147,6 +203,7 @@ def parameter_schema(parameters: list[Parameter], *, where: str) -> ParameterSch
     Raises:
         DefinitionError: an annotation that has no JSON Schema, a default that does not fit its type.
     """
+    _refuse_twins(parameters, where)
     annotations = {item.name: modern(item.annotation) for item in parameters}
     object_schema = _object_schema(parameters, annotations, where)
     properties: JSON = object_schema.get("properties", {})
@@ -169,7 +226,22 @@ def parameter_schema(parameters: list[Parameter], *, where: str) -> ParameterSch
         elif not item.is_required and item.name in coerce:
             _check_default(item, coerce[item.name], properties[item.name]["default"], where)
     fields = {item.name: item.spec for item in parameters}
-    return ParameterSchema(schema=schema, fields=fields, coerce=coerce, make_defaults=make_defaults)
+    return ParameterSchema(
+        schema=schema,
+        fields=fields,
+        coerce=coerce,
+        make_defaults=make_defaults,
+        python_names={item.name: item.python_name for item in parameters if item.python_name},
+    )
+
+
+def _refuse_twins(parameters: list[Parameter], where: str) -> None:
+    seen: set[str] = set()
+    for item in parameters:
+        if item.name in seen:
+            message = "is the name of two parameters; give one of them another alias."
+            raise DefinitionError(Problem(where=where, path=f"parameter {item.name!r}", message=message))
+        seen.add(item.name)
 
 
 def _object_schema(parameters: list[Parameter], annotations: Mapping[str, Any], where: str) -> JSON:
@@ -231,7 +303,7 @@ def output_schema(annotation: Any, *, where: str) -> JSON | None:
     if inner is None:
         return None
     try:
-        return _schema_of(lambda: pydantic.TypeAdapter(modern(inner)), mode="serialization")
+        return _schema_of(lambda: _result_adapter(modern(inner)), mode="serialization")
     except _pydantic_faults() as error:
         raise DefinitionError(_no_schema(where, "the result", error)) from error
 
@@ -259,15 +331,25 @@ def output_writer(annotation: Any) -> Callable[[Any], Any] | None:
     inner = None if isinstance(annotation, dict) else returned_type(annotation)
     if inner is None or is_json(inner, whole=True):
         return None
-    dump = pydantic.TypeAdapter(modern(inner)).dump_python
+    dump = _result_adapter(modern(inner)).dump_python
 
     def write(value: Any) -> Any:
         if isinstance(value, ToolResult):
             return value
         # A value of another type than promised is written as it is; the output schema judges it.
-        return dump(value, mode="json", by_alias=True, warnings=False)
+        return dump(value, mode="json", by_alias=True, warnings=False, fallback=fields_of)
 
     return write
+
+
+def _result_adapter(annotation: Any) -> pydantic.TypeAdapter[Any]:
+    """Return what describes and writes a result: also one of a plain class, by its fields."""
+    try:
+        return pydantic.TypeAdapter(annotation, config={"arbitrary_types_allowed": True})
+    except pydantic.errors.PydanticUserError as error:
+        if error.code != "type-adapter-config-unused":
+            raise
+        return pydantic.TypeAdapter(annotation)
 
 
 # ---------------------------------------------------------------- schemas
@@ -277,6 +359,8 @@ def _schema_of(make: Callable[[], Any], *, mode: Literal["validation", "serializ
     with warnings.catch_warnings():
         # A default that is no JSON simply does not stand in the schema; it is filled in before the call.
         warnings.simplefilter("ignore", pydantic.json_schema.PydanticJsonSchemaWarning)
+        # An alias within a list or a union does nothing: better no tool than one that means less than it says.
+        warnings.filterwarnings("error", "The '(validation_)?alias' attribute", _misplaced())
         model, writer = make(), _schema_writer()
         write: Callable[..., JSON] = getattr(model, "model_json_schema", None) or model.json_schema
         schema = write(mode=mode, schema_generator=writer)
@@ -286,6 +370,10 @@ def _schema_of(make: Callable[[], Any], *, mode: Literal["validation", "serializ
 # What Python reads: a day, and a time of it with or without an offset, as ISO 8601 has them.
 _TIME = r"\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?"
 _PATTERNS = {"datetime": rf"^\d{{4}}-\d{{2}}-\d{{2}}([T ]{_TIME})?$", "time": rf"^{_TIME}$"}
+
+
+def _mask(kind: type[enum.Flag]) -> int:
+    return functools.reduce(lambda so_far, member: so_far | member.value, kind, 0)
 
 
 @functools.cache
@@ -305,6 +393,32 @@ def _schema_writer() -> type[pydantic.json_schema.GenerateJsonSchema]:
         def timedelta_schema(self, schema: Any) -> Any:
             shown = super().timedelta_schema(schema)
             return {"type": "string"} if shown.get("format") == "duration" else shown
+
+        def set_schema(self, schema: Any) -> Any:
+            return self._set(super().set_schema(schema))
+
+        def frozenset_schema(self, schema: Any) -> Any:
+            return self._set(super().frozenset_schema(schema))
+
+        def _set(self, shown: Any) -> Any:
+            # A list that says a thing twice means the same set; what is given holds each thing once.
+            unique = self.mode == "serialization"
+            return shown if unique else {key: value for key, value in shown.items() if key != "uniqueItems"}
+
+        def enum_schema(self, schema: Any) -> Any:
+            shown, kind = super().enum_schema(schema), schema["cls"]
+            if not issubclass(kind, enum.Flag):
+                return shown
+            members = ", ".join(f"{member.value} {member.name}" for member in kind)
+            words = shown.get("description") or f"The sum of any of: {members}"
+            bounds = {"minimum": 0, "maximum": _mask(kind)} if self.mode == "validation" else {}
+            return {"type": "integer", "description": words, **bounds}
+
+        def is_instance_schema(self, schema: Any) -> Any:
+            # Only results come with classes that pydantic does not know.
+            if not has_fields(schema["cls"]):
+                return super().is_instance_schema(schema)
+            return {"type": "object"}
 
         def _text(self, kind: str) -> Any:
             # A result is written by pydantic, and what it writes is never held against a pattern.

@@ -69,6 +69,11 @@ def read_function(fn: Callable[..., Any], *, where: str) -> FunctionSignature:
         names = " and ".join(repr(name) for name, _ in contexts)
         raise DefinitionError(Problem(where=where, message=f"{names} both ask for the context; keep one of them."))
     context, wants_call = contexts[0] if contexts else (None, False)
+    taken = {name for name, _ in contexts} | fixed
+    for item in parameters:
+        if item.python_name and item.name in taken:
+            message = f"has the alias {item.name!r}, which is not for the model; give it another one."
+            raise DefinitionError(Problem(where=where, path=f"parameter {item.python_name!r}", message=message))
     return FunctionSignature(
         parameters=parameter_schema(parameters, where=where),
         description=words,

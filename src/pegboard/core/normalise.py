@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Sequence
+import inspect
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import PurePath
+from types import ModuleType
 from typing import Any, cast
 
 import orjson
 
 from pegboard.core.json_text import json_bytes
+from pegboard.model.context import ToolContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSONValue, is_object
 from pegboard.model.result import (
@@ -129,7 +134,39 @@ def _jsonable(value: object) -> JSONValue:
         return base64.b64encode(value).decode()
     if isinstance(value, PurePath):
         return str(value)
-    raise TypeError(f"a {type(value).__name__}")
+    return cast("JSONValue", fields_of(value))
+
+
+def has_fields(kind: type) -> bool:
+    """Tell whether instances of a class are given by their fields: of a plain one, that somebody wrote for data.
+
+    What Python's library and Pegboard bring are locks, sockets and catalogs: nothing to hand to a model.
+    """
+    is_own = kind.__module__.partition(".")[0] not in _NO_DATA
+    has_dict = any("__dict__" in vars(base) for base in kind.__mro__)
+    return is_own and has_dict and not issubclass(kind, _WITHOUT_FIELDS)
+
+
+def fields_of(value: object) -> dict[str, object]:
+    """Return the public fields of an instance of a plain class.
+
+    Raises:
+        TypeError: it is nothing of the kind.
+    """
+    kind = type(value)
+    if not has_fields(kind):
+        raise TypeError(f"a {kind.__name__}")
+    declared = [name for base in reversed(kind.__mro__) for name in inspect.get_annotations(base)]
+    names = dict.fromkeys((*declared, *vars(value)))
+    return {name: getattr(value, name) for name in names if not name.startswith("_") and hasattr(value, name)}
+
+
+# What is made to be followed, called, awaited or closed says nothing by its attributes.
+_NO_DATA = sys.stdlib_module_names | {"pegboard"}
+_WITHOUT_FIELDS: Any = (
+    type, BaseException, Iterator, AsyncIterator, Awaitable, Callable, AbstractContextManager,
+    AbstractAsyncContextManager, ToolContext, ModuleType,
+)  # fmt: skip
 
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
