@@ -28,6 +28,13 @@ def _work() -> int:
     return sum(counts.values())
 
 
+def compute(seconds: float) -> None:
+    """Use so much CPU, in the thread that asks."""
+    began = thread_time()
+    while thread_time() - began < seconds:
+        _work()
+
+
 def pace(clock: Clock = perf_counter) -> float:
     """Return how many times longer than where the limits were set a piece of work takes here and now; at least 1."""
     took: list[float] = []

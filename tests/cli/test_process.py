@@ -126,6 +126,57 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     assert err == b""
 
 
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    "words", [["list"], ["list", "--json"], ["schema"], ["--help"], ["list", "--nonsense", "--json"]]
+)
+def test_a_full_disk_is_told_in_one_line(words: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        ran = subprocess.run([PEGBOARD, *words], stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines()[-1] == b"pegboard: The answer could not be written: No space left on device."
+    assert b"Traceback" not in ran.stderr
+    assert b"Exception ignored" not in ran.stderr
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "2>/dev/full", "<&-"])
+@pytest.mark.parametrize(("words", "code"), [("list", 0), ("list --profile nobody", 2), ("schema", 0)])
+def test_a_closed_stream_ends_no_command(words: str, code: int, closed: str) -> None:
+    ran = subprocess.run(["sh", "-c", f"{PEGBOARD} {words} {closed}"], capture_output=True, timeout=60, check=False)
+    assert ran.returncode == code
+    assert b"Traceback" not in ran.stderr
+    assert b"bug in Pegboard" not in ran.stderr
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("module", ["orjson", "cyclopts", "ruamel", "pydantic"])
+def test_ctrl_c_ends_quietly_also_while_something_is_imported(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    imported = tmp_path / "imported"
+    imported.mkdir()
+    told = imported / "told"
+    (imported / f"{module}.py").write_text(
+        f"import os, signal, time\nopen({str(told)!r}, 'w').close()\n"
+        "os.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", f"{imported}{os.pathsep}{ROOT}")
+    ran = subprocess.run([PEGBOARD, "list"], capture_output=True, text=True, timeout=60, check=False)
+    assert told.exists()
+    assert (ran.returncode, ran.stdout, ran.stderr.strip()) in ((130, "", ""), (130, "", "Stopped."))
+
+
+@pytest.mark.usefixtures("folder")
+def test_ctrl_c_ends_quietly_while_the_interpreter_tidies_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    late = "import atexit, os, signal\natexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))\n"
+    (tmp_path / "sitecustomize.py").write_text(late)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
+    ran = subprocess.run([PEGBOARD, "list"], capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stderr) == (130, "")
+    assert "shout" in ran.stdout
+
+
 @contextmanager
 def started(
     *words: str, stdin: int = subprocess.DEVNULL, stderr: int | None = None

@@ -4,7 +4,6 @@ import asyncio
 import contextvars
 import logging
 import threading
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 from pegboard import CallContext, CallError, Catalog, ToolSpec
 from pegboard.model.tool import Annotations, ToolEntry
 from tests.core.parts import ANN, Clock, Recorder, kind_of, one_tool, spec
-from tests.timing import within
+from tests.timing import compute, within
 
 
 async def forever(ctx: Any, args: Any) -> None:
@@ -377,7 +376,7 @@ async def test_closing_with_nothing_in_flight_is_immediate_and_may_be_repeated()
 
 async def test_async_code_that_holds_the_loop_is_reported_by_name(caplog: pytest.LogCaptureFixture) -> None:
     async def rude(ctx: Any, args: Any) -> None:
-        time.sleep(0.12)
+        compute(0.12)
 
     with caplog.at_level(logging.WARNING):
         await one_tool(rude).view(ANN).call("echo")

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from pegboard.core.stepping import CancelScope, begin
 from tests.core.parts import ANN, Recorder, kind_of, one_tool
+from tests.timing import compute
 
 
 async def spinning(ctx: Any, args: Any) -> None:
@@ -162,11 +164,43 @@ async def test_any_awaitable_may_be_given() -> None:
 
 async def test_code_that_holds_the_loop_and_then_waits_is_reported_too(caplog: pytest.LogCaptureFixture) -> None:
     async def rude(ctx: Any, args: Any) -> None:
-        time.sleep(0.12)
+        compute(0.12)
         await asyncio.sleep(0)
 
     await one_tool(rude).view(ANN).call("echo")
     assert "'echo' held the event loop" in caplog.text
+
+
+async def test_code_that_only_took_long_because_others_ran_is_not_blamed(caplog: pytest.LogCaptureFixture) -> None:
+    async def descheduled(ctx: Any, args: Any) -> None:
+        time.sleep(0.12)
+        await asyncio.sleep(0)
+        time.sleep(0.12)
+
+    compute(0.2)
+    await one_tool(descheduled).view(ANN).call("echo")
+    assert "held the event loop" not in caplog.text
+
+
+async def test_what_else_runs_under_a_limit_is_blamed_too(caplog: pytest.LogCaptureFixture) -> None:
+    async def rude() -> str:
+        compute(0.12)
+        return "done"
+
+    assert begin(rude(), timeout_s=1.0, scope=CancelScope("approve")) == "done"
+    assert "'approve' held the event loop" in caplog.text
+
+
+async def test_a_plain_function_is_never_told_to_become_one(caplog: pytest.LogCaptureFixture) -> None:
+    catalog = one_tool(lambda ctx, args: compute(0.12), runs="thread")
+
+    @catalog.around()
+    async def busy(call: Any, proceed: Any) -> Any:
+        compute(0.12)
+        return await proceed()
+
+    assert kind_of(await catalog.view(ANN).call("echo")) == "ok"
+    assert "held the event loop" not in caplog.text
 
 
 async def test_a_caller_cancelled_just_as_a_wait_ends_hears_of_it() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from pegboard import CallBudget, CallContext, Catalog, ToolContext, ToolSpec, Verdict
 from tests.core.parts import ANN, Recorder, echo, kind_of, one_tool
-from tests.timing import is_within
+from tests.timing import compute, is_within
 
 
 class MuteError(Exception):
@@ -105,7 +105,7 @@ async def test_exec_06_a_sync_tool_that_blocks_holds_nobody_up() -> None:
 async def test_exec_06_an_async_tool_that_blocks_is_reported_by_name(caplog: pytest.LogCaptureFixture) -> None:
     async def rude(ctx: Any, args: Any) -> None:
         await asyncio.sleep(0)
-        time.sleep(0.12)
+        compute(0.12)
 
     await one_tool(rude).view(ANN).call("echo")
     assert "'echo' held the event loop for" in caplog.text

@@ -1,5 +1,19 @@
 """cli: the command `pegboard`, a thin door of its own: it parses words, asks the catalog, and prints."""
 
-from pegboard.cli.main import main
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
 
 __all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `pegboard` with the given words, by default those of the process. Return the exit code."""
+    if cast("object", sys.stderr) is None:
+        # Closed before we began. Whoever writes there shall not fail.
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - open as long as the process
+    from pegboard.cli.command_line import run  # noqa: PLC0415 - under the handler of Ctrl-C that `pegboard_command` set
+
+    return run(list(sys.argv[1:] if argv is None else argv))

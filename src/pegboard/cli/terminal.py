@@ -6,7 +6,9 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import orjson
@@ -75,12 +77,25 @@ class Column:
     style: str = ""
 
 
+class UnwritableError(Exception):
+    """What a command answers has no place to go: the disk is full, or the reader has left."""
+
+    def __init__(self, cause: OSError) -> None:
+        super().__init__(f"The answer could not be written: {cause.strerror or cause}.")
+        self.is_reader_gone = isinstance(cause, BrokenPipeError)
+
+
+def _stream(stream: TextIO | None) -> TextIO:
+    """Return the stream, or one that takes everything and keeps nothing for one that was closed before we began."""
+    return Path(os.devnull).open("w", encoding="utf-8") if stream is None else stream
+
+
 @dataclass(kw_only=True)
 class Terminal:
     """Where a command writes: its answer to `out`, everything else to `err`, without the `secrets` in use."""
 
-    out: TextIO = field(default_factory=lambda: sys.stdout)
-    err: TextIO = field(default_factory=lambda: sys.stderr)
+    out: TextIO = field(default_factory=lambda: _stream(sys.stdout))
+    err: TextIO = field(default_factory=lambda: _stream(sys.stderr))
     secrets: Callable[[], Iterable[Secret]] = tuple
 
     def __post_init__(self) -> None:
@@ -96,16 +111,41 @@ class Terminal:
 
     def json(self, value: JSONValue) -> None:
         """Write one JSON document."""
-        self.out.write(json_text(value) + "\n")
+        self._write(json_text(value) + "\n")
 
     def say(self, text: str) -> None:
         """Write plain lines of the answer."""
-        self.out.write(safe(text, lines=True) + "\n")
+        self._write(safe(text, lines=True) + "\n")
 
     def note(self, text: str) -> None:
         """Write plain lines beside the answer, after what has been said of it so far."""
-        self.out.flush()
-        self.err.write(safe(self.clean(text), lines=True) + "\n")
+        self.flush()
+        # Where it cannot be said there is nobody to say so to; the exit code still tells.
+        with suppress(OSError, ValueError):
+            self.err.write(safe(self.clean(text), lines=True) + "\n")
+            self.err.flush()
+
+    def flush(self) -> None:
+        """Have everything that was written so far arrive.
+
+        Raises:
+            UnwritableError: it cannot.
+        """
+        self._write("", flush=True)
+
+    def abandon(self) -> None:
+        """Write no more of the answer. What waits unwritten is dropped, or Python would complain of it at exit."""
+        with suppress(OSError):
+            self.out.close()
+        self.out = _stream(None)
+
+    def _write(self, text: str, *, flush: bool = False) -> None:
+        try:
+            self.out.write(text)
+            if flush:
+                self.out.flush()
+        except OSError as error:
+            raise UnwritableError(error) from error
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
         """Write a table as wide as the terminal; a cell that is too long goes on below, never lost."""
@@ -135,4 +175,4 @@ class Terminal:
         with screen.capture() as captured:
             screen.print(drawn, soft_wrap=soft_wrap)
         # Tables are padded to their full width; what is copied or piped should not be.
-        self.out.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+        self._write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from time import perf_counter
+from time import perf_counter, thread_time
 from types import CoroutineType
 from typing import Any, Literal, cast
 
-from pegboard.model.bounds import LOOP_BLOCKED_S, STEP_GRACE_S
+from pegboard.model.bounds import CPU_SAMPLE_S, LOOP_BLOCKED_S, STEP_GRACE_S
 
 log = logging.getLogger("pegboard")
 Reason = Literal["timeout", "cancelled", "shutting_down"]
@@ -36,6 +37,11 @@ class CancelScope:
 
     def __init__(self, name: str) -> None:
         self.name = name
+
+    @property
+    def runs_on_loop(self) -> bool:
+        """Whether the event loop's thread runs the code that `name` names."""
+        return True
 
     def interrupt(self, reason: Reason) -> None:
         """Stop it, once. Call this from the loop's own thread."""
@@ -72,19 +78,37 @@ def begin(code: Awaitable[Any], *, timeout_s: float, scope: CancelScope) -> Any:
         steps.close()
         raise InterruptedWaitError(scope.reason)
     started = perf_counter()
+    if started - _sample.taken_at > CPU_SAMPLE_S:
+        _sample.take()
     try:
         waited = steps.send(None)
     except StopIteration as stop:
         return stop.value
     finally:
         if perf_counter() - started > LOOP_BLOCKED_S:
-            _warn_blocked(started, scope.name)
+            _warn_blocked(started, scope)
     return Pending(steps, waited, timeout_s, scope)
 
 
-def _warn_blocked(started: float, name: str) -> None:
-    log.warning("%r held the event loop for %.0f ms, and every other call with it: make it a plain `def`, "
-                "which runs in a worker thread.", name, (perf_counter() - started) * 1e3)  # fmt: skip
+class _CpuSample(threading.local):
+    """What the thread's CPU clock said not long ago. It is a system call, far too dear to read for every step."""
+
+    taken_at = float("-inf")
+    cpu_s = 0.0
+
+    def take(self) -> None:
+        self.taken_at, self.cpu_s = perf_counter(), thread_time()
+
+
+_sample = _CpuSample()
+
+
+def _warn_blocked(started: float, scope: CancelScope) -> None:
+    """Say that code held the loop, if it was the code: on a busy machine a step takes long that computes nothing."""
+    held_s = thread_time() - _sample.cpu_s - (started - _sample.taken_at)
+    if held_s > LOOP_BLOCKED_S and scope.runs_on_loop:
+        log.warning("%r held the event loop for %.0f ms, and every other call with it: make it a plain `def`, "
+                    "which runs in a worker thread.", scope.name, held_s * 1e3)  # fmt: skip
 
 
 class Begun:
@@ -162,11 +186,13 @@ class Pending:
                     self._leave()
                     raise self._cancelled or InterruptedWaitError(scope.reason or "timeout")
                 started = perf_counter()
+                if started - _sample.taken_at > CPU_SAMPLE_S:
+                    _sample.take()
                 try:
                     self._waited = self._code.send(None) if thrown is None else self._code.throw(thrown)
                 finally:
                     if perf_counter() - started > LOOP_BLOCKED_S:
-                        _warn_blocked(started, scope.name)
+                        _warn_blocked(started, scope)
         except StopIteration as stop:
             return stop.value
         except asyncio.CancelledError:

@@ -84,7 +84,8 @@ PROBLEMS = 50  # told of one set of arguments
 QUEUED_EVENTS = 1_000  # for one reader; the oldest go
 SELECTIONS_REMEMBERED = 1_000  # with the tools that they leave
 STEP_GRACE_S = 0.25  # that code may go on after it was told to stop, before it is left alone
-LOOP_BLOCKED_S = 0.1  # that async code may hold the event loop before the log names it: it stops every other call
+LOOP_BLOCKED_S = 0.1  # of CPU that async code may use at a stretch before the log names it: it stops every other call
+CPU_SAMPLE_S = 0.01  # that a reading of the CPU clock is used for; the log may name code so much too late
 
 # -- core: what a person is asked
 CONSENT_TEXT_CHARS = 8_000  # of the arguments in one question; a call with more is refused, never shown in part

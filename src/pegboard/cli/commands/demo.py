@@ -39,7 +39,7 @@ class _Screen:
 
     def say(self, text: str) -> None:
         self.terminal.say(text)
-        self.terminal.out.flush()
+        self.terminal.flush()
 
     def heading(self, text: str) -> None:
         self.say("")

@@ -213,6 +213,11 @@ class Call(CancelScope):
         self.known_as = name
 
     @property
+    def runs_on_loop(self) -> bool:
+        """Whether the tool's own code does; that of a plain `def` runs in a worker thread."""
+        return self.entry.runs != "thread"
+
+    @property
     def tool(self) -> ToolSpec:
         return self.entry.spec
 

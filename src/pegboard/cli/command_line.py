@@ -1,4 +1,4 @@
-"""main: run one command line and say how it ended."""
+"""Command line: run one and say how it ended."""
 
 from __future__ import annotations
 
@@ -7,46 +7,51 @@ import inspect
 import logging
 import os
 import re
-import sys
 import tempfile
 import traceback
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from cyclopts import CycloptsError, UnusedCliTokensError
 
 from pegboard.cli.app import SHARED_OPTIONS, build_app
 from pegboard.cli.command_error import CommandError, Exit
-from pegboard.cli.terminal import Terminal, safe
+from pegboard.cli.terminal import Terminal, UnwritableError, safe
 from pegboard.core.names import nearest_one
 from pegboard.model.error import DefinitionError, PegboardError
 
 _OPTION = re.compile(r"--[a-z-]+")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run `pegboard` with the given words, by default those of the process. Return the exit code."""
-    words = list(sys.argv[1:] if argv is None else argv)
+def run(words: Sequence[str]) -> int:
+    """Run `pegboard` with the given words. Return the exit code."""
     terminal = Terminal()
     with _log_to(terminal):
         try:
-            result = build_app(terminal).meta(
-                words, exit_on_error=False, print_error=False, result_action="return_value"
-            )
-            code = asyncio.run(result) if inspect.iscoroutine(result) else result
-            terminal.out.flush()
-        except SystemExit as stopped:
-            return stopped.code if isinstance(stopped.code, int) else int(Exit.REFUSED)
-        except KeyboardInterrupt:
-            terminal.note("\nStopped.")
-            return int(Exit.INTERRUPTED)
-        except BrokenPipeError:
-            # The reader has what it wanted. Closed now, or Python would complain once more at exit.
-            with suppress(BrokenPipeError):
-                terminal.out.close()
-            return int(Exit.DONE)
-        except Exception as error:  # noqa: BLE001 - boundary: the outermost handler of the command line
-            return _report(error, terminal, as_json="--json" in words)
+            code = _ended(words, terminal)
+            terminal.flush()
+        except (UnwritableError, BrokenPipeError) as error:
+            terminal.abandon()
+            if isinstance(error, BrokenPipeError) or error.is_reader_gone:
+                return int(Exit.DONE)  # the reader has what it wanted
+            terminal.note(f"pegboard: {error}")
+            return int(Exit.REFUSED)
+    return code
+
+
+def _ended(words: Sequence[str], terminal: Terminal) -> int:
+    try:
+        result = build_app(terminal).meta(words, exit_on_error=False, print_error=False, result_action="return_value")
+        code = asyncio.run(result) if inspect.iscoroutine(result) else result
+    except SystemExit as stopped:
+        return stopped.code if isinstance(stopped.code, int) else int(Exit.REFUSED)
+    except KeyboardInterrupt:
+        terminal.note("\nStopped.")
+        return int(Exit.INTERRUPTED)
+    except (UnwritableError, BrokenPipeError):
+        raise
+    except Exception as error:  # noqa: BLE001 - boundary: the outermost handler of the command line
+        return _report(error, terminal, as_json="--json" in words)
     return 0 if code is None else int(code)
 
 

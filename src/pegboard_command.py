@@ -1,0 +1,35 @@
+"""The installed command. It stands beside the package, because Ctrl-C must end quietly also while that is imported."""
+
+import os
+import signal
+from importlib import import_module
+from types import FrameType
+
+_INTERRUPTED = 130
+
+
+def main() -> int:
+    """Run `pegboard` with the words of the process. Return the exit code, 130 whenever Ctrl-C ends it."""
+    usual = signal.getsignal(signal.SIGINT)
+    if usual is not signal.default_int_handler:
+        # Ignored, as for a job in the background: so it stays.
+        from pegboard.cli import main as run  # noqa: PLC0415 - see below
+
+        return run()
+    # An exception could be lost in an import, or be caught there as something else.
+    signal.signal(signal.SIGINT, _leave)
+    try:
+        from pegboard.cli import main as run  # noqa: PLC0415 - imports are most of the time until a command runs
+
+        import_module("pegboard.cli.command_line")
+        signal.signal(signal.SIGINT, usual)
+        return run()
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    finally:
+        # The interpreter has yet to wait for threads and to tidy up; the answer has been written.
+        signal.signal(signal.SIGINT, _leave)
+
+
+def _leave(_number: int, _frame: FrameType | None) -> None:
+    os._exit(_INTERRUPTED)
