@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import cast
 
 __all__ = ["main"]
@@ -13,7 +12,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `pegboard` with the given words, by default those of the process. Return the exit code."""
     if cast("object", sys.stderr) is None:
         # Closed before we began. Whoever writes there shall not fail.
-        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - open as long as the process
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")  # noqa: TID251 - it is no file
     from pegboard.cli.command_line import run  # noqa: PLC0415 - under the handler of Ctrl-C that `pegboard_command` set
 
     return run(list(sys.argv[1:] if argv is None else argv))

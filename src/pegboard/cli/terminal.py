@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import orjson
@@ -87,7 +86,7 @@ class UnwritableError(Exception):
 
 def _stream(stream: TextIO | None) -> TextIO:
     """Return the stream, or one that takes everything and keeps nothing for one that was closed before we began."""
-    return Path(os.devnull).open("w", encoding="utf-8") if stream is None else stream
+    return os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8") if stream is None else stream  # noqa: TID251 - it is no file
 
 
 @dataclass(kw_only=True)
