@@ -14,7 +14,7 @@ from pegboard.cli.commands.export import TargetName
 from pegboard.providers import EXPORTERS
 from tests.cli.conftest import Ran, Run
 
-CALL_ID = re.compile(r"call [0-9a-f]+-\d+")
+CALL_ID = re.compile(r"call [0-9a-f]{32}\b")
 
 
 def answer(ran: Ran) -> object:

@@ -30,7 +30,7 @@ SHOP = {
     "paths": {
         "/": {
             "get": {"operationId": "look"},
-            "put": {"operationId": "draw", "requestBody": {"required": True, "content": {"image/png": {}}}},
+            "put": {"operationId": "draw", "requestBody": {"required": True, "content": {"multipart/mixed": {}}}},
         }
     },
 }
@@ -56,7 +56,9 @@ def test_each_api_and_key_has_a_state_and_where_it_is_not_well_what_to_do(
     }
     assert "cannot be had" in rows["away"]["detail"]
     assert rows["away"]["to_do"].endswith("(pegboard.yaml:2).")
-    assert rows["shop"]["detail"] == ("1 tool; draw was left out: its body is none of JSON, form or text: image/png")
+    assert rows["shop"]["detail"] == (
+        "1 tool; draw was left out: its body is of a type that cannot be written: multipart/mixed"
+    )
     assert rows["HOOK_KEY"]["to_do"].startswith("Set it where Pegboard runs, if the default is not what is wanted")
     assert "pegboard.yaml:7" in rows["HOOK_KEY"]["to_do"]
 

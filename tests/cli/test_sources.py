@@ -28,11 +28,11 @@ tools:
   - name: one
     type: mcp
     groups: [first]
-    mcp: {{transport: stdio, command: "{python}", args: ["{evil}", "log=one.log"], cwd: .}}
+    mcp: {{transport: stdio, command: "{python}", args: ["{evil}", "log={folder}/one.log"], cwd: .}}
   - name: two
     type: mcp
     groups: [second]
-    mcp: {{transport: stdio, command: "{python}", args: ["{evil}", "log=two.log"], cwd: .}}
+    mcp: {{transport: stdio, command: "{python}", args: ["{evil}", "log={folder}/two.log"], cwd: .}}
 profiles: {{first: {{include: [first]}}, second: {{include: [second]}}}}
 """
 MORE = """\
@@ -45,7 +45,7 @@ MORE = """\
 
 @pytest.fixture
 def servers(tmp_path: Path) -> Path:
-    (tmp_path / "pegboard.yaml").write_text(CONFIG.format(python=sys.executable, evil=EVIL))
+    (tmp_path / "pegboard.yaml").write_text(CONFIG.format(python=sys.executable, evil=EVIL, folder=tmp_path))
     return tmp_path
 
 
@@ -65,7 +65,7 @@ def test_the_tools_of_servers_are_listed_and_nothing_is_left_behind(run: Run, se
     ran = run("list", "--json")
     assert names(ran) == ["local", "needy", *OF_ONE, "two__echo", "two__write", "two__read"]
     assert ran.err == ""
-    assert processes_with(str(EVIL)) == []
+    assert processes_with(f"log={servers}") == []
     assert sorted(path.name for path in servers.iterdir() if path.is_file()) == ["one.log", "pegboard.yaml", "two.log"]
 
 
@@ -119,7 +119,7 @@ def test_a_server_that_fails_or_hangs_is_told_of_and_holds_nobody_up(
     assert "no-such-program" in failing
     said = f"'four' is still connecting after {wait_s} s: its tools may be missing here."
     assert late == f"{said} `pegboard doctor` tells more."
-    assert processes_with(str(EVIL)) == []
+    assert processes_with(f"log={servers}") == []
 
 
 def test_why_of_a_server_that_is_away_says_so_and_what_to_do(run: Run, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pegboard import Catalog, Policy, Profile, http_app
 from tests.server.doors import JSON_HEADERS, inside, post
 
 HIDDEN = ("by_group", "by_policy", "by_internal", "by_predicate", "by_factory")
-CALL_ID = re.compile(r"[0-9a-f]{24}-\d+")
+CALL_ID = re.compile(r"\b[0-9a-f]{32}\b")
 EARLIER = "2025-11-25"
 
 

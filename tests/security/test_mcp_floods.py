@@ -123,7 +123,8 @@ async def test_mcpc_18_a_link_in_a_result_is_passed_on_and_never_followed(tmp_pa
             result = await view.call("up__echo", {"text": uri})
             (link,) = result.content
             assert isinstance(link, ResourceLink)
-            assert link.uri == uri
+            # A web address is the client's to open; any other is one of this server's, which asks the other for it.
+            assert link.uri == (uri if uri == away else f"pegboard://up/{uri}")
             assert "canary" not in repr(result)
     assert hits == []
 
