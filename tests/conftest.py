@@ -21,9 +21,10 @@ MARKERS = {
 # test whole programs, other rooms, or with many examples, and tracing makes Python nearly three times slower.
 UNMEASURED = (
     "bench/", "cli/test_process", "conformance/", "discovery/test_connection_orders", "discovery/test_index_speed",
-    "docs/", "e2e/", "egress/", "properties/test_discovery_law", "properties/test_law", "providers/", "repair/", "server/test_cl", "server/test_differ",
-    "server/test_fuzz", "server/test_law", "server/test_openapi", "server/test_reload", "server/test_shutdown",
-    "server/test_stdio", "test_dependencies", "test_gates", "test_layers", "test_rooms", "typing/", "upstream_mcp/",
+    "docs/", "e2e/", "egress/", "properties/test_discovery_law", "properties/test_law", "providers/", "repair/",
+    "server/test_cl", "server/test_differ", "server/test_fuzz", "server/test_law", "server/test_openapi",
+    "server/test_reload", "server/test_shutdown", "server/test_stdio", "test_dependencies", "test_gates",
+    "test_layers", "test_rooms", "typing/", "upstream_mcp/",
 )  # fmt: skip
 UNMEASURED_MARKS = ("hypothesis", "slow")
 

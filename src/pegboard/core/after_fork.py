@@ -32,7 +32,7 @@ def leave_to_parent(*things: object) -> None:
     _of_the_parent.extend(things)
 
 
-def _renew() -> None:
+def _renew() -> None:  # pragma: no cover - in forked children, which tests/security/test_after_fork.py watches
     for inheritor in list(_inheritors):
         inheritor.after_fork()
 

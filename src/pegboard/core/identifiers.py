@@ -25,7 +25,7 @@ def _draw() -> str:
     return first
 
 
-def _forget() -> None:
+def _forget() -> None:  # pragma: no cover - in forked children, see tests/security/test_kept_contexts.py
     """Draw anew: a child of a fork has inherited what its parent is going to use."""
     global _drawn  # noqa: PLW0603 - see `_draw`
     _drawn = iter(())
