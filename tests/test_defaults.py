@@ -15,9 +15,10 @@ ANN = ToolContext(user_id="ann", budget=None)
 
 @pytest.fixture(autouse=True)
 def _empty_default_catalog() -> Generator[None]:
+    before = default_catalog.registry.declarations
     default_catalog.reset()
     yield
-    default_catalog.reset()
+    default_catalog.registry.swap(before)
 
 
 def declared(catalog: Catalog) -> list[str]:

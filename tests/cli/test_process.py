@@ -4,12 +4,14 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import orjson
@@ -150,6 +152,14 @@ def test_a_closed_stream_ends_no_command(words: str, code: int, closed: str) -> 
 
 
 @pytest.mark.usefixtures("folder")
+def interruptible(words: Sequence[object]) -> subprocess.CompletedProcess[str]:
+    """Run a command that hears SIGINT, also where the tests run in the background of a shell, which ignores it."""
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    return subprocess.run(
+        list(map(str, words)), capture_output=True, text=True, timeout=60, check=False, preexec_fn=heard
+    )
+
+
 @pytest.mark.parametrize("module", ["orjson", "cyclopts", "ruamel", "pydantic"])
 def test_ctrl_c_ends_quietly_also_while_something_is_imported(
     module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -162,7 +172,7 @@ def test_ctrl_c_ends_quietly_also_while_something_is_imported(
         "os.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n"
     )
     monkeypatch.setenv("PYTHONPATH", f"{imported}{os.pathsep}{ROOT}")
-    ran = subprocess.run([PEGBOARD, "list"], capture_output=True, text=True, timeout=60, check=False)
+    ran = interruptible([PEGBOARD, "list"])
     assert told.exists()
     assert (ran.returncode, ran.stdout, ran.stderr.strip()) in ((130, "", ""), (130, "", "Stopped."))
 
@@ -172,7 +182,7 @@ def test_ctrl_c_ends_quietly_while_the_interpreter_tidies_up(tmp_path: Path, mon
     late = "import atexit, os, signal\natexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))\n"
     (tmp_path / "sitecustomize.py").write_text(late)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
-    ran = subprocess.run([PEGBOARD, "list"], capture_output=True, text=True, timeout=60, check=False)
+    ran = interruptible([PEGBOARD, "list"])
     assert (ran.returncode, ran.stderr) == (130, "")
     assert "shout" in ran.stdout
 

@@ -18,7 +18,7 @@ from tests.config.test_refusals import cases
 
 IS_SOAK = bool(os.environ.get("PEGBOARD_SOAK"))
 SEEDS = 20260721  # of every run in CI
-INPUTS = 400
+INPUTS = 150
 SOAK_S = 3600.0
 ONE_INPUT_CPU_S = 5.0
 LISTED = "allow_imports: [mine]\nenv: [ACME_*]\n"

@@ -15,7 +15,7 @@ from pegboard.core.wire_names import Named, WireNames
 from pegboard.model.tool import ToolEntry
 from tests.core.parts import ANN, FakeSource, echo, foreign
 
-FEW, MANY = 200, 5_000
+FEW, MANY = 200, 3_000
 
 
 def spec(number: int, text: str = "") -> ToolSpec:

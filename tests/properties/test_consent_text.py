@@ -184,13 +184,13 @@ def assert_lawful(arguments: dict[str, Any]) -> None:
         assert line == "}" or line.startswith("  ")
 
 
-@settings(max_examples=examples(1_000), derandomize=not IS_SOAK, deadline=None)
+@settings(max_examples=examples(300), derandomize=not IS_SOAK, deadline=None)
 @given(ARGUMENTS)
 def test_every_key_and_every_value_can_be_read_back_from_the_text(arguments: dict[str, Any]) -> None:
     assert_lawful(arguments)
 
 
-@settings(max_examples=examples(1_000), derandomize=not IS_SOAK, deadline=None)
+@settings(max_examples=examples(300), derandomize=not IS_SOAK, deadline=None)
 @given(ARGUMENTS, ARGUMENTS)
 def test_two_different_calls_have_two_texts(first: dict[str, Any], second: dict[str, Any]) -> None:
     if digest(first) != digest(second):
