@@ -113,10 +113,10 @@ def workshop(*, bounds: Bounds | None = None) -> tuple[Catalog, Seen]:
 
 
 @asynccontextmanager
-async def served(app: Starlette, *, http: Any = "httptools") -> AsyncGenerator[str]:
+async def served(app: Starlette, *, http: Any = "httptools", port: int = 0) -> AsyncGenerator[str]:
     """Serve an app on loopback for the time of the block; gives `http://127.0.0.1:PORT`."""
     config = uvicorn.Config(
-        app, port=0, log_level="error", http=http, ws="none", timeout_graceful_shutdown=5,
+        app, port=port, log_level="error", http=http, ws="none", timeout_graceful_shutdown=5,
         timeout_keep_alive=KEEP_ALIVE_S,
     )  # fmt: skip
     server = uvicorn.Server(config)

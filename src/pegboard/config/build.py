@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -31,6 +33,7 @@ from pegboard.lazy import LazyModule
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError
 from pegboard.model.hook import Hook
+from pegboard.model.hops import server_id_of
 from pegboard.model.secret import Secret
 
 if TYPE_CHECKING:
@@ -74,6 +77,8 @@ def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
     limits = _limit_store(config, report)
     answers = _consent_store(config, report)
     catalog = Catalog(config.name, bounds=config.bounds, clock=clock, limit_store=limits, consent_store=answers)
+    here = (socket.gethostname(), str(config.path.absolute()), config.name)
+    catalog.registry.server_id = server_id_of(*(os.fsencode(part) for part in here))
     catalog.add_secrets(*config.secrets.values())
     catalog.registry.change(default_limit=config.default_limit)
     with importing(config.path.absolute().parent) as collected:

@@ -48,6 +48,19 @@ class OffersResources(Protocol):
         ...
 
 
+@runtime_checkable
+class LeadsElsewhere(Protocol):
+    """A source whose tools are another server's, which may have them from further servers, and at last from us."""
+
+    def serve_as(self, server_id: Callable[[], str]) -> None:
+        """Take what tells the id of the server that the source is part of."""
+        ...
+
+    def way_of(self, entry: ToolEntry) -> tuple[str, ...]:
+        """Return the ids of the servers behind an entry, the nearest first; empty where none are known."""
+        ...
+
+
 class LimitStore(Protocol):
     """Counts accepted calls in moving windows, exactly."""
 

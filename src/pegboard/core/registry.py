@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,7 @@ from pegboard.core.inventory import Inventory
 from pegboard.core.judge import UP
 from pegboard.core.lifecycle import check_circles
 from pegboard.core.names import fold, nearest
-from pegboard.core.ports import OffersResources, Source
+from pegboard.core.ports import LeadsElsewhere, OffersResources, Source
 from pegboard.core.snapshot import ReadBuilt, Snapshot
 from pegboard.core.validated_entry import seal
 from pegboard.model.bounds import Bounds
@@ -43,6 +44,8 @@ class Registry:
         self.declarations = declared
         """Everything that is declared now, as one value; `swap` puts another in its place."""
         self._read_built, self.context_type = read_built, context_type
+        self.server_id = os.urandom(16).hex()
+        """What tells this server from others, in what it asks of them; see `model.hops`."""
         self.wall_clock: Callable[[], float] = time.time
         self._named_later: tuple[tuple[str, ...], ...] = ()
         self._on_defined: tuple[Callable[[ToolEntry], object], ...] = ()
@@ -98,7 +101,17 @@ class Registry:
             for name, source in declared.sources.items():
                 if before.sources.get(name) is not source:
                     source.subscribe(self.changed)
+                    if isinstance(source, LeadsElsewhere):
+                        source.serve_as(self._own_id)
             self.changed()
+
+    def _own_id(self) -> str:
+        return self.server_id
+
+    def way_of(self, entry: ToolEntry) -> tuple[str, ...]:
+        """Return the ids of the servers behind a tool, the nearest first; empty for one of our own."""
+        source = self.sources.get(entry.source or "")
+        return source.way_of(entry) if isinstance(source, LeadsElsewhere) else ()
 
     def lend_sources(self, sources: Mapping[str, Source]) -> None:
         """Have questions that were made on this registry ask these sources, which another registry listens to.

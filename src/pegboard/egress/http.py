@@ -24,6 +24,7 @@ from pegboard.egress.responses import Response
 from pegboard.egress.transport import CAP_EXTENSION, EXCHANGE_EXTENSION, GuardedTransport, UnpackedBody, origin_of
 from pegboard.egress.urls import join_url, parse_url
 from pegboard.model.bounds import CONNECT_S, DEFAULT_BOUNDS, Bounds
+from pegboard.model.hops import HOPS_HEADER
 
 OnOverflow = Literal["raise", "truncate"]
 
@@ -38,7 +39,7 @@ _NEVER_SET = frozenset({
 _REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 
 # Everything else may be a credential, whatever its name; so only these cross to another origin.
-_HARMLESS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
+_HARMLESS = frozenset({"accept", "accept-language", "content-type", "user-agent", HOPS_HEADER})
 _OF_THE_BODY = frozenset({"content-type", "content-encoding", "content-language", "content-location"})
 
 

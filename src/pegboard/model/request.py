@@ -46,6 +46,7 @@ class Request(NamedTuple):
 
     `observers` hear the events of its calls. `steps` is the durable side where a task runs the request.
     `door` names what it came in by, such as `mcp` or `http`; empty for host code.
+    `hops` are the ids of the servers that it has passed, this one last; empty where no server is.
     """
 
     id: str
@@ -60,6 +61,7 @@ class Request(NamedTuple):
     message_queue: object = None
     steps: StepRunner | None = None
     door: str = ""
+    hops: tuple[str, ...] = ()
 
 
 def new_request() -> Request:

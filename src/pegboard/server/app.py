@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 from pegboard.catalog import Catalog
 from pegboard.model.bounds import SHUTDOWN_GRACE_S
 from pegboard.model.error import DefinitionError, PegboardError
+from pegboard.model.hops import server_id_of
 from pegboard.server.authenticator import Authenticator
 from pegboard.server.event_hub import EventHub
 from pegboard.server.gateway import gateway_of
@@ -72,6 +73,9 @@ def http_app(
     event_hub, host_guard = EventHub(), HostGuard(allowed_hosts)
     gateway = replace(gateway_of(catalog, config), event_hub=event_hub)
     sealing = sealing_with(keys, audience=catalog.name)
+    if keys:
+        # Workers on other machines have the keys, if not the folder.
+        catalog.registry.server_id = server_id_of(keys[-1], catalog.name.encode())
     if keys and catalog.guards.used_answers is None:
         log.warning(
             "No store of consents: each answer of a person is taken by the worker that asked alone. Serve with one "

@@ -10,8 +10,10 @@ import orjson
 from pegboard.catalog import Catalog
 from pegboard.core.view import View
 from pegboard.model.context import ToolContext
+from pegboard.model.error import CallError
+from pegboard.model.hops import path_through
 from pegboard.model.json_types import JSON
-from pegboard.model.result import ToolResult
+from pegboard.model.result import TextContent, ToolResult
 from pegboard.model.tool import ToolEntry
 from pegboard.providers.mcp import mcp_result
 from pegboard.resources import Resources
@@ -21,6 +23,7 @@ from pegboard.server.mcp.input_required import InputRequiredChannel
 from pegboard.server.mcp.progress import Progress
 from pegboard.server.principal import ContextMaker, Principal, context_maker
 
+INVALID_REQUEST = -32600
 INVALID_PARAMS = -32602
 MISSING_CAPABILITY = -32021
 
@@ -43,9 +46,18 @@ class Gateway:
     event_hub: EventHub | None = None
     """Follows the calls of callers who listen; only servers have one."""
 
-    def context(self, principal: Principal, channel: ClientChannel | None = None) -> ToolContext:
-        """Return a fresh context for one request."""
-        ctx = self.context_for(principal, channel)
+    def context(
+        self, principal: Principal, channel: ClientChannel | None = None, *, hops: object = None
+    ) -> ToolContext:
+        """Return a fresh context for one request. `hops` are the servers that it says it has passed, unread.
+
+        Raises:
+            CallError: `recursion_limit`.
+        """
+        own = self.catalog.registry.server_id
+        if channel is not None and channel.hops is not None:
+            hops = channel.hops
+        ctx = self.context_for(principal, channel, (own,) if hops is None else path_through(hops, own))
         if channel is not None and self.event_hub is not None and self.event_hub.has_listener(principal, ctx):
             ctx, _ = self.event_hub.follow(ctx, principal)
         return ctx
@@ -62,7 +74,24 @@ class Gateway:
 
     def resource_view(self, principal: Principal, channel: ClientChannel | None = None) -> View:
         """Return what the profile of a principal shows of resources, prompts and completions."""
-        return self.resources.view(self.context(principal, channel), profile=principal.profile)
+        try:
+            ctx = self.context(principal, channel)
+        except CallError as error:
+            raise RpcError(INVALID_REQUEST, error.error.message, {"kind": error.error.kind}) from None
+        return self.resources.view(ctx, profile=principal.profile)
+
+    def asking(self, hops: object) -> tuple[str, ...]:
+        """Return the servers that a request for a list has passed; `hops` is what it says of them, unread.
+
+        Raises:
+            RpcError: it has been here before, or has passed too many.
+        """
+        if hops is None:
+            return ()
+        try:
+            return path_through(hops, self.catalog.registry.server_id)[:-1]
+        except CallError as error:
+            raise RpcError(INVALID_REQUEST, error.error.message, {"kind": error.error.kind}) from None
 
     # -- calls
 
@@ -75,7 +104,11 @@ class Gateway:
             RpcError: no such tool for this caller, in the same words whatever the reason; a client
                 that lacks what the call needs.
         """
-        view = self.exposed(principal, self.context(principal, channel))
+        try:
+            ctx = self.context(principal, channel)
+        except CallError as error:
+            return mcp_result(ToolResult((TextContent(error.error.message),), is_error=True, error=error.error))
+        view = self.exposed(principal, ctx)
         result = await self.run(view, name, arguments, channel)
         if not isinstance(result, ToolResult):
             return result

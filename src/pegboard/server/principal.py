@@ -86,7 +86,9 @@ ContextFor = Callable[[Principal], ToolContext]
 class ContextMaker(Protocol):
     """Makes the context of one request; `client` is the way back to whoever sent it."""
 
-    def __call__(self, principal: Principal, client: ClientBridge | None = None) -> ToolContext: ...
+    def __call__(
+        self, principal: Principal, client: ClientBridge | None = None, hops: tuple[str, ...] = ()
+    ) -> ToolContext: ...
 
 
 class Configured(Protocol):
@@ -106,9 +108,11 @@ class HostContexts:
         self._host, self._context_type = host, context_type
         self._callers = BoundedCache[Principal, Caller](max_entries=CALLERS_REMEMBERED)
 
-    def __call__(self, principal: Principal, client: ClientBridge | None = None) -> ToolContext:
+    def __call__(
+        self, principal: Principal, client: ClientBridge | None = None, hops: tuple[str, ...] = ()
+    ) -> ToolContext:
         caller = self._callers.get(principal) or self._callers.remember(principal, _caller_of(principal))
-        request = Request(new_id(), client, budget=CallBudget())
+        request = Request(new_id(), client, budget=CallBudget(), hops=hops)
         return self._context_type(caller=caller, host=self._host, request=request)
 
 
@@ -140,9 +144,13 @@ def context_maker(config: object, *, context_type: type[ToolContext] = ToolConte
 def _with_client(make: ContextFor) -> ContextMaker:
     """Return what has the host make a context, and adds the client where the host has set none."""
 
-    def make_with_client(principal: Principal, client: ClientBridge | None = None) -> ToolContext:
+    def make_with_client(
+        principal: Principal, client: ClientBridge | None = None, hops: tuple[str, ...] = ()
+    ) -> ToolContext:
         ctx = make(principal)
-        return ctx if client is None or ctx.client is not None else ctx.with_request(client=client)
+        if client is None or ctx.client is not None:
+            return ctx.with_request(hops=hops) if hops else ctx
+        return ctx.with_request(client=client, hops=hops)
 
     return make_with_client
 

@@ -23,7 +23,8 @@ from pegboard.model.bounds import (
 )
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError, ErrorKind
-from pegboard.model.json_types import JSONValue, is_list
+from pegboard.model.hops import HOPS_HEADER, check_may_leave, header_of
+from pegboard.model.json_types import JSONValue, is_list, is_object
 from pegboard.model.secret import Secret
 
 # These change nothing over there, so that one which failed has certainly done no harm.
@@ -67,15 +68,21 @@ class HttpService:
         """Send the request once, and return an answer that says it worked.
 
         Raises:
-            CallError: upstream_auth, rate_limited, upstream_unavailable or upstream_error for every status but 2xx; and
+            CallError: recursion_limit where it has passed too many servers; upstream_auth, rate_limited, upstream_unavailable or upstream_error for every status but 2xx; and
                 what the guarded client raises.
         """
+        check_may_leave(ctx.request.hops)
+        headers = request.headers
+        if ctx.request.hops:
+            # Ours, whatever the arguments say.
+            kept = {name: value for name, value in headers.items() if name.lower() != HOPS_HEADER}
+            headers = {**kept, HOPS_HEADER: header_of(ctx.request.hops)}
         # A client for each call: no connection or cookie of one caller serves another.
         async with GuardedClient(
             self.destinations, headers=revealed(self.headers), bounds=self.bounds, resolve=self.resolve
         ) as client:
             response = await client.request(
-                request.method, request.url, headers=request.headers, body=request.body, timeout_s=self.timeout_s
+                request.method, request.url, headers=headers, body=request.body, timeout_s=self.timeout_s
             )
         if not 200 <= response.status_code < 300:
             raise self._refusal(response, request, ctx)
@@ -83,6 +90,9 @@ class HttpService:
 
     def _refusal(self, response: Response, request: ServiceRequest, ctx: CallContext) -> CallError:
         status = response.status_code
+        if status == 403 and _went_round(response):
+            text = f"{self.who} did not run the call: it leads through too many servers, or back to one that it has passed."
+            return CallError("recursion_limit", text)
         may_have_acted = status >= 500 and request.method not in SAFE_METHODS
         excerpt = self._excerpt(response, ctx)
         is_temporary = status in _TRY_LATER
@@ -110,6 +120,15 @@ class HttpService:
             clean = ctx.redactor.text(clean)
         line = " ".join("".join(char if char.isprintable() else " " for char in clean).split())
         return line if len(line) <= SERVICE_EXCERPT_CHARS else line[: SERVICE_EXCERPT_CHARS - 1] + "…"
+
+
+def _went_round(response: Response) -> bool:
+    """Tell whether a Pegboard further on refused a call because of the servers that it has passed."""
+    try:
+        problem = read_answer(response.body) if is_json(media_type(response)) else None
+    except ValueError:
+        return False
+    return is_object(problem) and problem.get("kind") == "recursion_limit"
 
 
 # ---------------------------------------------------------------- what is sent

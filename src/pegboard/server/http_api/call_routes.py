@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 
 from pegboard.model.bounds import API_OPEN_STREAM_S, STREAM_PING_S
+from pegboard.model.error import CallError
+from pegboard.model.hops import HOPS_HEADER, ids_of_header
 from pegboard.model.json_types import JSON
 from pegboard.model.result import ToolResult
 from pegboard.providers.mcp import mcp_result
 from pegboard.server.event_hub import Follower, Outbox, frame, owner_of
 from pegboard.server.http_api.api_app import Api, ApiRequest, cancel_and_wait, client_gone
-from pegboard.server.http_api.problem_details import not_found, problem_of
+from pegboard.server.http_api.problem_details import STATUS_OF_KIND, ProblemError, not_found, problem_of
 from pegboard.server.http_api.responses import EventStream, Reply, json_reply, wants_events
 
 Running = asyncio.Task[ToolResult]
@@ -27,7 +29,14 @@ class CallRoutes:
         """Call a tool; a client that leaves before the end cancels it."""
         arguments = await self._api.body(request)
         gateway, outbox = self._api.gateway, Outbox() if wants_events(request.headers) else None
-        ctx, following = self._api.event_hub.follow(gateway.context(request.principal), request.principal, own=outbox)
+        said = request.headers.get(HOPS_HEADER.encode())
+        hops = None if said is None else ids_of_header(said.decode("latin-1"))
+        try:
+            asked = gateway.context(request.principal, hops=hops)
+        except CallError as error:
+            kind = error.error.kind
+            raise ProblemError(STATUS_OF_KIND[kind], kind, error.error.message) from None
+        ctx, following = self._api.event_hub.follow(asked, request.principal, own=outbox)
         view = gateway.exposed(request.principal, ctx)
         running = asyncio.create_task(view.call(request.path["name"], arguments))
         leaving = asyncio.create_task(client_gone(request.receive))

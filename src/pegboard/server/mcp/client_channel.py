@@ -28,6 +28,8 @@ class ClientChannel:
 
     supports_ui = False
     wants_progress = False
+    hops: object = None
+    """The servers that the request says it has passed, unread; `None` where it says nothing."""
 
     def __init__(self, capabilities: Mapping[str, Any]) -> None:
         self.capabilities = capabilities

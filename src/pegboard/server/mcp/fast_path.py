@@ -14,6 +14,7 @@ import orjson
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.model.bounds import META_REMEMBERED, META_REMEMBERED_BYTES
+from pegboard.model.hops import HOPS_KEY
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.server.gateway import Gateway, RpcError
 from pegboard.server.mcp.capabilities import SERVER_KEY, VERSION, discovery, server_info
@@ -161,7 +162,7 @@ class FastPath:
             return True
         if is_usual and _is_usual_envelope(envelope):
             pass
-        elif self._accepts is None or not self._accepts(envelope):
+        elif self._accepts is None or HOPS_KEY in envelope or not self._accepts(envelope):
             return False
         if is_usual and len(key) <= META_REMEMBERED_BYTES:
             self._accepted.remember(key, None)

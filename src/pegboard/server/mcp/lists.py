@@ -10,6 +10,7 @@ import orjson
 from pegboard.core.digests import digest
 from pegboard.core.view import View
 from pegboard.model.bounds import LIST_TTL_MS, MCP_PAGE_RESOURCES, MCP_PAGE_TOOLS
+from pegboard.model.hops import HOPS_KEY
 from pegboard.model.json_types import JSON
 from pegboard.providers.mcp import mcp_tool, mcp_tool_before_2026
 from pegboard.resources import PromptSpec, ResourceSpec
@@ -71,14 +72,22 @@ class Lists:
         tools = (await self._gateway.view(principal)).tools()
         return None if len(tools) > MCP_PAGE_TOOLS else {"tools": [mcp_tool_before_2026(entry) for entry in tools]}
 
-    async def tools_page(self, principal: Principal, sealing: Sealing, cursor: str | None, *, is_earlier: bool) -> JSON:
-        """Return one page of tools, in the form of either era.
+    async def tools_page(
+        self, principal: Principal, sealing: Sealing, cursor: str | None, *, is_earlier: bool, hops: object = None
+    ) -> JSON:
+        """Return one page of tools, in the form of either era; for a gateway without those that lead back to it.
 
         Raises:
             RpcError: the cursor is not of this list.
         """
+        asking = frozenset(self._gateway.asking(hops))
         view, ttl_ms, meta = await self._tools(principal)
         tools = view.tools()
+        if hops is not None:
+            ways = {entry.wire_name: self._registry.way_of(entry) for entry in tools}
+            tools = [entry for entry in tools if asking.isdisjoint(ways[entry.wire_name])]
+            far = {entry.wire_name: list(way) for entry in tools if (way := ways[entry.wire_name])}
+            meta = {**meta, HOPS_KEY: {"server": self._registry.server_id, "tools": far}}
         generation = digest([(entry.wire_name, entry.fingerprint) for entry in tools])
         draw = mcp_tool_before_2026 if is_earlier else mcp_tool
         first, end, more = _page(sealing, "tools", principal, generation, MCP_PAGE_TOOLS, len(tools), cursor)
@@ -87,26 +96,31 @@ class Lists:
 
     # -- resources and prompts
 
-    async def resources_page(self, principal: Principal, sealing: Sealing, cursor: str | None, *, kind: str) -> JSON:
+    async def resources_page(
+        self, principal: Principal, sealing: Sealing, cursor: str | None, *, kind: str, hops: object = None
+    ) -> JSON:
         """Return one page of `resources`, `resourceTemplates` or `prompts`.
 
         Raises:
             RpcError: the cursor is not of this list.
         """
+        asking = frozenset(self._gateway.asking(hops))
         awaited = starting(self._gateway.catalog)
         view = await self._gateway.resource_view(principal).prepare()
         space = "prompt" if kind == "prompts" else "resource"
         ttl_ms = list_ttl_ms(awaited, view, space=space)
-        items = self._items(view, kind)
+        items = self._items(view, kind, asking)
         first, end, more = _page(sealing, kind, principal, digest(items), MCP_PAGE_RESOURCES, len(items), cursor)
         return {kind: list(items[first:end]), "ttlMs": ttl_ms, "cacheScope": "private", **more}
 
-    def _items(self, view: View, kind: str) -> Sequence[JSON]:
+    def _items(self, view: View, kind: str, asking: frozenset[str]) -> Sequence[JSON]:
         if kind == "prompts":
-            return [_prompt(spec) for _, spec in self._resources.prompts(view)]
+            offered = self._resources.prompts(view)
+            return [_prompt(spec) for entry, spec in offered if asking.isdisjoint(self._registry.way_of(entry))]
         are_templates = kind == "resourceTemplates"
         uri_key = "uriTemplate" if are_templates else "uri"
-        specs = (spec for _, spec in self._resources.resources(view))
+        offers = self._resources.resources(view)
+        specs = (spec for entry, spec in offers if asking.isdisjoint(self._registry.way_of(entry)))
         return [_resource(spec, uri_key) for spec in specs if bool(spec.variables) is are_templates]
 
 

@@ -20,7 +20,7 @@ from pegboard.server.gateway import INVALID_PARAMS, Gateway, RpcError
 from pegboard.server.mcp.capabilities import has_resources
 from pegboard.server.mcp.client_channel import ClientChannel
 from pegboard.server.mcp.lists import Lists
-from pegboard.server.mcp.sdk_handlers import ToolHandlers, complete, isolated
+from pegboard.server.mcp.sdk_handlers import ToolHandlers, complete, hops_of, isolated
 from pegboard.server.mcp.sessions import Sessions
 from pegboard.server.principal import Principal
 from pegboard.server.sealing import Sealing
@@ -59,7 +59,7 @@ class ResourceHandlers:
 
     async def _page(self, ctx: Ctx, params: types.PaginatedRequestParams, kind: str) -> JSON:
         principal = self._principal_of(ctx)
-        return complete(ctx, await self._lists.resources_page(principal, self._sealing, params.cursor, kind=kind))
+        return complete(ctx, await self._lists.resources_page(principal, self._sealing, params.cursor, kind=kind, hops=hops_of(ctx)))
 
     async def list_resources(self, ctx: Ctx, params: types.PaginatedRequestParams) -> JSON:
         return await self._page(ctx, params, "resources")
@@ -119,6 +119,7 @@ class ResourceHandlers:
                 others = {} if params.context is None else (params.context.arguments or {})
                 context = {name: value for name, value in others.items() if name in known and name != "value"}
                 channel, words_of = ClientChannel({}), {**context, "value": params.argument.value}
+                channel.hops = hops_of(ctx)
                 result = await self._run(self._view(ctx, channel), entry.qualified_id, words_of, channel)
                 structured: Any = result.structured if isinstance(result, ToolResult) else None
                 words.extend(str(word) for word in structured or ())

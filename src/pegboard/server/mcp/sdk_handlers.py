@@ -14,6 +14,7 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ValidationError
 
+from pegboard.model.hops import HOPS_KEY
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import Gateway, RpcError
 from pegboard.server.mcp.client_channel import ClientChannel
@@ -47,7 +48,7 @@ class ToolHandlers:
 
     async def list_tools(self, ctx: Ctx, params: types.PaginatedRequestParams) -> JSON:
         page = await self._lists.tools_page(
-            self._principals.of(ctx), self._sealing, params.cursor, is_earlier=is_earlier(ctx)
+            self._principals.of(ctx), self._sealing, params.cursor, is_earlier=is_earlier(ctx), hops=hops_of(ctx)
         )
         return complete(ctx, page)
 
@@ -61,6 +62,11 @@ class ToolHandlers:
 
     async def channel(self, ctx: Ctx, params: Asking) -> ClientChannel:
         """Return the way back to the client that sent a request."""
+        channel = await self._channel(ctx, params)
+        channel.hops = hops_of(ctx)
+        return channel
+
+    async def _channel(self, ctx: Ctx, params: Asking) -> ClientChannel:
         declared = ctx.session.client_capabilities
         capabilities: JSON = {} if declared is None else wire(declared)
         if is_earlier(ctx):
@@ -101,6 +107,13 @@ class Principals:
         if principal is None:
             raise MCPError(code=types.INTERNAL_ERROR, message="Internal server error")
         return principal
+
+
+def hops_of(ctx: Ctx) -> object:
+    """Return what a request says of the servers that it has passed, unread; `None` where it says nothing."""
+    meta: Mapping[str, Any] = ctx.meta or {}
+    # What is there and null says something, which is no path.
+    return (meta[HOPS_KEY] or ()) if HOPS_KEY in meta else None
 
 
 def complete(ctx: Ctx, result: JSON) -> JSON:

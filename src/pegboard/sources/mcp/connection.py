@@ -6,6 +6,8 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
@@ -29,6 +31,7 @@ from pegboard.model.bounds import (
 )
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
+from pegboard.model.hops import HOPS_KEY, check_may_leave
 from pegboard.model.json_types import JSON, is_list, is_object
 from pegboard.model.result import ToolResult
 from pegboard.sources.foreign_text import cleaned
@@ -40,6 +43,7 @@ from pegboard.sources.mcp.listing import Listing, gather
 from pegboard.sources.mcp.resource_wire import gather_resources, wire_request
 from pegboard.sources.mcp.results import read_result
 from pegboard.sources.mcp.server_settings import ServerSettings
+from pegboard.sources.mcp.servers_behind import ServersBehind
 from pegboard.sources.mcp.stdio_transport import StdioTraffic, open_stdio
 from pegboard.sources.mcp.upstream_resources import ResourceRequest, UpstreamResources
 
@@ -52,6 +56,9 @@ _LIST_CHANGED = (
     types.PromptListChangedNotification,
     types.ResourceListChangedNotification,
 )
+_PASSES_SERVERS = ("/list", "/call", "/read", "/get", "/complete")
+# Of the call that is being sent; the servers that it has passed, this one last.
+_path: ContextVar[tuple[str, ...]] = ContextVar("pegboard_path", default=())
 _CLOSED = "Connection closed"
 _OVER = (_CLOSED, "SSE stream")
 
@@ -64,11 +71,14 @@ class LenientDispatcher(JSONRPCDispatcher[Any]):
         super().__init__(read, write)
         self._settings, self._on_end = settings, on_end
         self.page: JSON = {}
+        self.server_id: Callable[[], str] = str
         self.answers = 0
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **related: Any
     ) -> dict[str, Any]:
+        if method.endswith(_PASSES_SERVERS):
+            params = self._with_path(params or {})
         raw = await super().send_raw_request(method, params, opts, **related)
         self.answers += 1
         if method != "tools/list":
@@ -76,6 +86,12 @@ class LenientDispatcher(JSONRPCDispatcher[Any]):
         self.page = raw
         tools = raw.get("tools")
         return {**raw, "tools": await self._readable(tools) if is_list(tools) else []}
+
+    def _with_path(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the params of a request that says which servers it has passed; a list is asked for by us."""
+        own_id = self.server_id()
+        path = _path.get() or ((own_id,) if own_id else ())
+        return {**params, "_meta": {**(params.get("_meta") or {}), HOPS_KEY: list(path)}} if path else params
 
     async def _readable(self, tools: Sequence[object]) -> list[object]:
         """Return the tools that the SDK can read, of as many as are taken; a long list lets others run in between."""
@@ -112,9 +128,11 @@ class Connection:
     """An open connection. `lost` is set as soon as it is of no more use, `fault` then says why."""
 
     def __init__(
-        self, settings: ServerSettings, *, on_changed: Callable[[], None], on_lost: Callable[[], None]
-    ) -> None:
-        self.settings = settings
+        self, settings: ServerSettings, *, server_id: Callable[[], str] = str,
+        on_changed: Callable[[], None], on_lost: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self.settings, self._server_id = settings, server_id
+        self._ways = ServersBehind()
         self.fault: CallError | None = None
         self.is_lost = False
         self.traffic = StdioTraffic()
@@ -151,6 +169,7 @@ class Connection:
         """Open the transport and agree on a protocol version."""
         streams = await stack.enter_async_context(opened)
         self._dispatcher = LenientDispatcher(streams, settings=self.settings, on_end=self.lose)
+        self._dispatcher.server_id = self._server_id
         self.session = ClientSession(
             dispatcher=self._dispatcher,
             client_info=_CLIENT,
@@ -232,7 +251,13 @@ class Connection:
         Raises:
             CallError: it cannot be asked, or its list was refused.
         """
-        return await gather(self._page, self.settings, fault_of=self._header_fault)
+        self._ways = ServersBehind(self._server_id())
+        listing = await gather(self._page, self.settings, fault_of=self._fault_of)
+        ways = {name: self._ways.of(name) for name in listing.tools if self._ways.server_id}
+        return replace(listing, server_id=self._ways.server_id, ways=ways)
+
+    def _fault_of(self, definition: JSON) -> str | None:
+        return self._ways.fault_of(definition["name"]) or self._header_fault(definition)
 
     def _header_fault(self, definition: JSON) -> str | None:
         """Return what is wrong with the headers that a tool wants with its calls; over HTTP it is left out then."""
@@ -254,6 +279,7 @@ class Connection:
         except ValidationError:
             text = f"The MCP server {self.settings.name!r} sent a list of tools that breaks the protocol."
             raise CallError("protocol_error", text) from None
+        self._ways.take(self._dispatcher.page.get("_meta"))
         return self._dispatcher.page
 
     async def list_resources(self) -> UpstreamResources:
@@ -324,6 +350,8 @@ class Connection:
             raise self._unreadable_answer(ctx) from None
 
     async def _exchange(self, request: Callable[..., Any], answers: TypeAdapter[Any], ctx: CallContext) -> Any:
+        check_may_leave(ctx.request.hops)
+        _path.set(ctx.request.hops)
         answers_so_far: dict[str, Any] = {}
         progress = _Progress(ctx)
         with self.elicitations.during(ctx):
@@ -381,15 +409,16 @@ class _Progress:
 
 @asynccontextmanager
 async def open_connection(
-    settings: ServerSettings, *, on_changed: Callable[[], None], on_lost: Callable[[], None]
-) -> AsyncGenerator[Connection]:
+    settings: ServerSettings, *, server_id: Callable[[], str] = str,
+    on_changed: Callable[[], None], on_lost: Callable[[], None],
+) -> AsyncGenerator[Connection]:  # fmt: skip
     """Connect to a server, over SSE where it speaks nothing newer over HTTP; closed with the block.
 
     Raises:
         CallError: it cannot be reached, or does not agree on a protocol.
     """
     async with AsyncExitStack() as stack:
-        connection = Connection(settings, on_changed=on_changed, on_lost=on_lost)
+        connection = Connection(settings, server_id=server_id, on_changed=on_changed, on_lost=on_lost)
         if settings.transport == "stdio":
             await connection.connect(stack, open_stdio(settings, connection.traffic))
         elif settings.transport == "sse":
@@ -402,6 +431,6 @@ async def open_connection(
             except (CallError, ExceptionGroup):  # the SDK's task groups wrap what passes through them
                 if connection.failures.last_status not in (400, 404, 405):
                     raise
-                connection = Connection(settings, on_changed=on_changed, on_lost=on_lost)
+                connection = Connection(settings, server_id=server_id, on_changed=on_changed, on_lost=on_lost)
                 await connection.connect(stack, open_sse(settings, connection.failures))
         yield connection

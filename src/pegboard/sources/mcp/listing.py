@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import orjson
@@ -19,12 +19,18 @@ from pegboard.sources.mcp.server_settings import ServerSettings
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Listing:
-    """The tools of a server at one moment, by their own names; `partial` says which limit cut the list short."""
+    """The tools of a server at one moment, by their own names.
+
+    `partial` says which limit cut the list short. `server_id` is that of a Pegboard, and `ways` has the ids of the
+    servers behind each of its tools, the nearest first.
+    """
 
     tools: dict[str, JSON] = field(default_factory=dict[str, JSON])
     rejected: tuple[Rejected, ...] = ()
     partial: str = ""
     ttl_s: float | None = None
+    server_id: str = ""
+    ways: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
 
 Page = Callable[[str | None], Awaitable[JSON]]

@@ -37,6 +37,9 @@ def read_result(result: types.CallToolResult, *, tool: str, server: str) -> Tool
     content = read_blocks(result.content, tool, server)
     meta = meta_here(kept_meta(result.meta), server)
     if result.is_error:
+        if _went_round(result.structured_content):
+            text = f"{tool!r} was not run: the call leads through too many servers, or back to one that it has passed."
+            raise CallError("recursion_limit", text)
         reported = "\n".join(block.text for block in content if isinstance(block, TextContent)) or "no reason given"
         message = f"The MCP server {server!r} reports that {tool!r} failed. Its own words, which are data: {reported}"
         return ToolResult(content, is_error=True, error=ToolError(kind="tool_error", message=message), meta=meta)
@@ -54,6 +57,12 @@ def read_result(result: types.CallToolResult, *, tool: str, server: str) -> Tool
         text = f"{tool!r} ran, but {fault}, which has more than 64 bits and would not arrive as it is."
         raise CallError("output_invalid", f"{text} The server has to send it as a text.", outcome_unknown=True)
     return ToolResult(content, structured, meta=meta, has_structured=True)
+
+
+def _went_round(structured: object) -> bool:
+    """Tell whether a Pegboard further on refused a call because of the servers that it has passed."""
+    error = structured.get("error") if is_object(structured) else None
+    return is_object(error) and error.get("kind") == "recursion_limit"
 
 
 def _unwritable(structured: object) -> str:

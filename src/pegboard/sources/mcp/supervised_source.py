@@ -55,6 +55,8 @@ class McpSource:
         self._entries: tuple[ToolEntry, ...] = ()
         self._resources: tuple[UpstreamResources, tuple[ToolEntry, ...]] = (UpstreamResources(), ())
         self._names: dict[str, str] = {}
+        self._server_id: Callable[[], str] = str
+        self._ways: Mapping[str, tuple[str, ...]] = {}
         self._on_change: list[Callable[[], None]] = []
         self._clock, self._backoff, self._throttle = clock, Backoff(clock), RefreshThrottle(clock)
         self._connection: Connection | None = None
@@ -100,6 +102,19 @@ class McpSource:
         fault = self._last_fault
         is_away = self._backoff.is_open or (fault is not None and fault.error.kind == "upstream_auth")
         return self._task is not None and not is_known and not is_away
+
+    def serve_as(self, server_id: Callable[[], str]) -> None:
+        self._server_id = server_id
+
+    def way_of(self, entry: ToolEntry) -> tuple[str, ...]:
+        """Return the servers behind a tool. What is beside tools is said to come through all that are known."""
+        if entry.offer is None:
+            return self._ways.get(entry.qualified_id, ())
+        return tuple({server for way in self._ways.values() for server in way} | self._nearest)
+
+    @property
+    def _nearest(self) -> set[str]:
+        return {self.listing.server_id} if self.listing is not None and self.listing.server_id else set()
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
         if on_change not in self._on_change:
@@ -197,7 +212,10 @@ class McpSource:
         try:
             async with asyncio.timeout(max(self.settings.timeout_s, MCP_CONNECT_S)) as limit:
                 async with open_connection(
-                    self.settings, on_changed=self._request_refresh, on_lost=self._noticed.set
+                    self.settings,
+                    server_id=self._server_id,
+                    on_changed=self._request_refresh,
+                    on_lost=self._noticed.set,
                 ) as connection:
                     assert connection is not None
                     await self._refresh(connection)
@@ -327,6 +345,7 @@ class McpSource:
         # What was accepted keeps its name, whoever comes beside it.
         known = () if trust_of(self.settings, self.lock) == "any" else tuple(self.lock.pins(self.name))
         self._names = own_names(self.reviewed.listed, rename=self.settings.rename, namespace=self.name, known=known)
+        self._ways = {self.qualified(raw_name): way for raw_name, way in listing.ways.items()}
         rejected = list(listing.rejected)
         entries: list[ToolEntry] = []
         for raw_name, definition in self.reviewed.listed.items():

@@ -1,0 +1,46 @@
+"""Servers behind: which servers the tools of a list come through, as a Pegboard says it of its own list."""
+
+from __future__ import annotations
+
+from pegboard.model.bounds import HOPS
+from pegboard.model.hops import HOPS_KEY, path_of
+from pegboard.model.json_types import JSON, is_object
+
+
+class ServersBehind:
+    """What the pages of one list say; of a server that is no Pegboard nothing. `own_id` is that of our server.
+
+    What a server says here can only take tools of its own away.
+    """
+
+    def __init__(self, own_id: str = "") -> None:
+        self._own_id, self.server_id = own_id, ""
+        self._tools: JSON = {}
+
+    def take(self, meta: object) -> None:
+        """Read the `_meta` of one page."""
+        said = meta.get(HOPS_KEY) if is_object(meta) else None
+        if not is_object(said) or (server := path_of([said.get("server")])) is None:
+            return
+        self.server_id = server[0]
+        tools = said.get("tools")
+        if is_object(tools):
+            self._tools = {**self._tools, **tools}
+
+    def of(self, name: str) -> tuple[str, ...]:
+        """Return the way to a tool, the nearest server first; empty where it is unknown or cannot be read."""
+        if not self.server_id:
+            return ()
+        further = path_of(self._tools[name]) if name in self._tools else ()
+        return () if further is None else (self.server_id, *further)
+
+    def fault_of(self, name: str) -> str | None:
+        """Return why a tool is left out: it leads back to us, or too far away."""
+        if not self.server_id:
+            return None
+        way = self.of(name)
+        if not way:
+            return "the servers behind it are not named in a way that can be read"
+        if self._own_id in way:
+            return "it leads back to this server"
+        return f"more than {HOPS} servers are behind it" if len(way) > HOPS else None

@@ -1,0 +1,248 @@
+"""Loops: Pegboards that are each other's source do not grow, and no call goes round between them."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from pegboard import Catalog, http_app
+from pegboard.config import load_catalog
+from pegboard.model.bounds import HOPS
+from pegboard.model.hops import HOPS_HEADER, HOPS_KEY
+from pegboard.sources.mcp.server_settings import ServerSettings
+from pegboard.sources.mcp.supervised_source import McpSource
+from tests.server.doors import JSON_HEADERS, META, served
+from tests.server.processes import PEGBOARD
+from tests.upstream_mcp.parts import free_port, until, view_of
+
+
+class Gate:
+    """One Pegboard on loopback: its catalog, its address, and how often its own tool ran."""
+
+    def __init__(self, name: str, port: int) -> None:
+        self.name, self.port, self.url, self.runs = name, port, f"http://127.0.0.1:{port}", 0
+        self.catalog = Catalog(name)
+
+        @self.catalog.tool(name=f"of_{name}")
+        async def own() -> str:
+            """Say who runs."""
+            self.runs += 1
+            return f"{name} ran"
+
+    def take(self, other: "Gate") -> McpSource:
+        source = McpSource(ServerSettings(name=other.name, transport="http", url=f"{other.url}/mcp", trust="any"))
+        self.catalog.add_source(source)
+        return source
+
+    @property
+    def tools(self) -> set[str]:
+        return {entry.qualified_id for entry in view_of(self.catalog).tools()}
+
+    async def relist(self) -> None:
+        """List every source anew, and wait until that is done."""
+        for source in self.catalog.registry.sources.values():
+            assert isinstance(source, McpSource)
+            connection = source._connection
+            if connection is not None:
+                await source._refresh(connection)
+
+
+@asynccontextmanager
+async def serving(*gates: Gate) -> AsyncGenerator[None]:
+    async with AsyncExitStack() as stack:
+        for gate in gates:
+            await stack.enter_async_context(served(http_app(gate.catalog), port=gate.port))
+        for gate in gates:
+            for source in gate.catalog.registry.sources.values():
+                assert isinstance(source, McpSource)
+                if source.settings.url != f"{gate.url}/mcp":
+                    await until(lambda source=source: source._connection is not None)
+        yield
+
+
+def gates(*names: str) -> list[Gate]:
+    return [Gate(name, free_port()) for name in names]
+
+
+async def mcp(gate: Gate, method: str, params: dict[str, Any], hops: object = None) -> dict[str, Any]:
+    meta = META if hops is None else {**META, HOPS_KEY: hops}
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
+    headers = {**JSON_HEADERS, "mcp-protocol-version": "2026-07-28", "mcp-method": method}
+    if "name" in params:
+        headers["mcp-name"] = params["name"]
+    async with httpx2.AsyncClient() as client:
+        answer = await client.post(f"{gate.url}/mcp", json=message, headers=headers)
+    text = answer.text
+    if answer.headers["content-type"].startswith("text/event-stream"):
+        text = next(line for line in text.splitlines() if line.startswith("data: {"))[6:]
+    return json.loads(text)
+
+
+async def test_the_tools_of_two_that_are_each_others_source_do_not_grow() -> None:
+    a, b = gates("a", "b")
+    a.take(b)
+    b.take(a)
+    async with serving(a, b):
+        for _ in range(6):
+            await a.relist()
+            await b.relist()
+        assert a.tools == {"main.of_a", "b.of_b"}
+        assert b.tools == {"main.of_b", "a.of_a"}
+        assert (await view_of(a.catalog).call("b.of_b")).text == "b ran"
+        assert a.runs == 0
+
+
+async def test_the_tools_of_a_ring_of_three_do_not_grow_and_each_has_all_of_the_others() -> None:
+    a, b, c = gates("a", "b", "c")
+    a.take(b)
+    b.take(c)
+    c.take(a)
+    async with serving(a, b, c):
+        for _ in range(6):
+            for gate in (a, b, c):
+                await gate.relist()
+        assert a.tools == {"main.of_a", "b.of_b", "b.c__of_c"}
+        assert b.tools == {"main.of_b", "c.of_c", "c.a__of_a"}
+        assert c.tools == {"main.of_c", "a.of_a", "a.b__of_b"}
+
+
+async def test_one_that_is_its_own_source_has_only_its_own_tools() -> None:
+    (a,) = gates("a")
+    source = a.take(a)
+    async with serving(a):
+        await until(lambda: source._fault is not None)
+        assert a.tools == {"main.of_a"}
+        assert "passed this server before" in source.state().reason
+
+
+async def test_a_chain_of_four_hops_works_and_the_fifth_is_refused() -> None:
+    chain = gates("a", "b", "c", "d", "e", "f")
+    for gate, following in zip(chain, chain[1:], strict=False):
+        gate.take(following)
+    async with serving(*chain):
+        for _ in range(len(chain)):
+            for gate in reversed(chain):
+                await gate.relist()
+        a, *_, e, f = chain
+        assert (await mcp(a, "tools/call", {"name": "b__c__d__e__of_e", "arguments": {}}))["result"]["isError"] is False
+        assert e.runs == 1
+        assert not any("of_f" in name for name in a.tools)
+        # Asked with a path as if it had come on: the last server refuses before its neighbour hears of it.
+        answer = await mcp(e, "tools/call", {"name": "f__of_f", "arguments": {}}, ["w", "x", "y", "z"])
+        assert answer["result"]["structuredContent"]["error"]["kind"] == "recursion_limit"
+        assert f.runs == 0
+        answer = await mcp(e, "tools/call", {"name": "f__of_f", "arguments": {}}, ["x", "y", "z"])
+        assert answer["result"]["isError"] is False
+        assert f.runs == 1
+
+
+HOSTILE = [
+    "text", 7, {}, {"a": "b"}, [], [None], [7], [""], ["a" * 65], ["a\r\nb"], ["é"], [["a"]], ["a"] * 5,
+    ["a"] * 10_000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("said", HOSTILE, ids=lambda said: str(said)[:20])
+async def test_a_path_that_is_none_runs_nothing_and_lists_nothing(said: object) -> None:
+    (a,) = gates("a")
+    async with serving(a):
+        answer = await mcp(a, "tools/call", {"name": "of_a", "arguments": {}}, said)
+        assert answer["result"]["structuredContent"]["error"]["kind"] == "recursion_limit"
+        assert a.runs == 0
+        assert "error" in await mcp(a, "tools/list", {}, said)
+
+
+async def test_a_call_that_has_been_here_is_refused_at_the_door_of_http() -> None:
+    (a,) = gates("a")
+    own = a.catalog.registry.server_id
+    async with serving(a), httpx2.AsyncClient() as client:
+        for said in (own, f"x, {own}", "a,b,c,d,e", "", "a b", "x" * 10_000, ","):
+            answer = await client.post(f"{a.url}/v1/tools/of_a/call", json={}, headers={HOPS_HEADER: said})
+            assert (answer.status_code, answer.json()["kind"]) == (403, "recursion_limit")
+        assert a.runs == 0
+        ids = ",".join("wxyz"[:HOPS])
+        assert (await client.post(f"{a.url}/v1/tools/of_a/call", json={}, headers={HOPS_HEADER: ids})).is_success
+        assert a.runs == 1
+
+
+def webhook(folder: Path, name: str, url: str) -> Catalog:
+    (folder / name).mkdir()
+    config = folder / name / "pegboard.yaml"
+    tool = f"{{type: webhook, name: ping, description: Go on., webhook: {{url: '{url}'}}}}"
+    config.write_text(f"name: {name}\ntools:\n  - {tool}\n")
+    return load_catalog(config, env={})[0]
+
+
+async def test_webhooks_that_call_each_other_end_at_the_first_server_passed_twice(tmp_path: Path) -> None:
+    ports = free_port(), free_port()
+    calls = 0
+    catalogs = [
+        webhook(tmp_path, name, f"http://127.0.0.1:{port}/v1/tools/ping/call")
+        for name, port in zip("ab", reversed(ports), strict=True)
+    ]
+
+    class Counter:
+        def on_tool_result(self, _event: object) -> None:
+            nonlocal calls
+            calls += 1
+
+    for catalog in catalogs:
+        catalog.observe(Counter())
+    async with (
+        served(http_app(catalogs[0]), port=ports[0]),
+        served(http_app(catalogs[1]), port=ports[1]),
+        httpx2.AsyncClient() as client,
+        asyncio.timeout(60),
+    ):
+        answer = await client.post(f"http://127.0.0.1:{ports[0]}/v1/tools/ping/call", json={})
+    assert answer.json()["kind"] == "recursion_limit"
+    assert calls == 2
+
+
+@pytest.mark.parametrize("revision", ["2026-07-28", "2025-11-25"])
+async def test_a_path_is_read_over_stdio_in_both_eras(tmp_path: Path, revision: str) -> None:
+    webhook(tmp_path, "a", "http://127.0.0.1:9/")
+    said = {HOPS_KEY: list("vwxyz")}
+    opening = [{"jsonrpc": "2.0", "method": "notifications/initialized"}]
+    if revision == "2026-07-28":
+        said, opening = {**META, **said}, []
+    else:
+        client = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+        opening.insert(0, {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client})
+    params = {"name": "ping", "arguments": {}, "_meta": said}
+    calls = [
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params},
+        {"jsonrpc": "2.0", "id": 3, "method": "tools/list", "params": {"_meta": said}},
+    ]
+    process = await asyncio.create_subprocess_exec(
+        str(PEGBOARD), "serve", "--stdio", cwd=tmp_path / "a",
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    lines = b"".join(json.dumps(message).encode() + b"\n" for message in [*opening, *calls])
+    async with asyncio.timeout(60):
+        out, _ = await process.communicate(lines)
+    answers = {message["id"]: message for message in map(json.loads, out.splitlines()) if "id" in message}
+    assert answers[2]["result"]["structuredContent"]["error"]["kind"] == "recursion_limit"
+    assert answers[3]["error"]["data"]["kind"] == "recursion_limit"
+
+
+def test_a_server_has_one_id_for_all_its_workers_and_another_server_has_another(tmp_path: Path) -> None:
+    first, again = (load_catalog(_config(tmp_path, "one"), env={})[0] for _ in range(2))
+    other, _ = load_catalog(_config(tmp_path, "two"), env={})
+    assert first.registry.server_id == again.registry.server_id != other.registry.server_id
+    keyed = [Catalog("same"), Catalog("same"), Catalog("other")]
+    for catalog in keyed:
+        http_app(catalog, keys=(b"k" * 32,))
+    assert keyed[0].registry.server_id == keyed[1].registry.server_id != keyed[2].registry.server_id
+
+
+def _config(folder: Path, name: str) -> Path:
+    (folder / name).mkdir(exist_ok=True)
+    config = folder / name / "pegboard.yaml"
+    config.write_text("tools: []\n")
+    return config
