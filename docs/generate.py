@@ -79,7 +79,7 @@ KINDS = {
     "cancelled": ("The call was cancelled.", "Call again if it is still wanted."),
     "busy": ("Too many calls are running, in the process or of this tool.", "Try again."),
     "budget_exceeded": ("The request has made all the calls it may.", "Finish with what is known."),
-    "recursion_limit": ("Agents called agents too deep.", "Do it at this level."),
+    "recursion_limit": ("Agents, or gateways, called each other too deep or in a ring.", "Do it at this level."),
     "upstream_unavailable": ("A source is away.", "Try again, or use another tool."),
     "upstream_lost": ("A source went away during the call. The action may have happened.", "Check before you repeat it."),
     "upstream_error": ("A service answered with an error.", "Read the message."),

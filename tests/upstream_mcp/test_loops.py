@@ -1,6 +1,7 @@
 """Loops: Pegboards that are each other's source do not grow, and no call goes round between them."""
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -122,7 +123,7 @@ async def test_one_that_is_its_own_source_has_only_its_own_tools() -> None:
 
 async def test_a_chain_of_four_hops_works_and_the_fifth_is_refused() -> None:
     chain = gates("a", "b", "c", "d", "e", "f")
-    for gate, following in zip(chain, chain[1:], strict=False):
+    for gate, following in itertools.pairwise(chain):
         gate.take(following)
     async with serving(*chain):
         for _ in range(len(chain)):
@@ -207,8 +208,8 @@ async def test_webhooks_that_call_each_other_end_at_the_first_server_passed_twic
 @pytest.mark.parametrize("revision", ["2026-07-28", "2025-11-25"])
 async def test_a_path_is_read_over_stdio_in_both_eras(tmp_path: Path, revision: str) -> None:
     webhook(tmp_path, "a", "http://127.0.0.1:9/")
-    said = {HOPS_KEY: list("vwxyz")}
-    opening = [{"jsonrpc": "2.0", "method": "notifications/initialized"}]
+    said: dict[str, Any] = {HOPS_KEY: list("vwxyz")}
+    opening: list[dict[str, Any]] = [{"jsonrpc": "2.0", "method": "notifications/initialized"}]
     if revision == "2026-07-28":
         said, opening = {**META, **said}, []
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
+import platform
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -77,7 +77,7 @@ def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
     limits = _limit_store(config, report)
     answers = _consent_store(config, report)
     catalog = Catalog(config.name, bounds=config.bounds, clock=clock, limit_store=limits, consent_store=answers)
-    here = (socket.gethostname(), str(config.path.absolute()), config.name)
+    here = (platform.node(), str(config.path.absolute()), config.name)
     catalog.registry.server_id = server_id_of(*(os.fsencode(part) for part in here))
     catalog.add_secrets(*config.secrets.values())
     catalog.registry.change(default_limit=config.default_limit)

@@ -68,7 +68,8 @@ class HttpService:
         """Send the request once, and return an answer that says it worked.
 
         Raises:
-            CallError: recursion_limit where it has passed too many servers; upstream_auth, rate_limited, upstream_unavailable or upstream_error for every status but 2xx; and
+            CallError: recursion_limit where it has passed too many servers;
+                upstream_auth, rate_limited, upstream_unavailable or upstream_error for every status but 2xx; and
                 what the guarded client raises.
         """
         check_may_leave(ctx.request.hops)
@@ -91,7 +92,7 @@ class HttpService:
     def _refusal(self, response: Response, request: ServiceRequest, ctx: CallContext) -> CallError:
         status = response.status_code
         if status == 403 and _went_round(response):
-            text = f"{self.who} did not run the call: it leads through too many servers, or back to one that it has passed."
+            text = f"{self.who} did not run the call: it leads through too many servers, or back to one of them."
             return CallError("recursion_limit", text)
         may_have_acted = status >= 500 and request.method not in SAFE_METHODS
         excerpt = self._excerpt(response, ctx)

@@ -59,7 +59,9 @@ class ResourceHandlers:
 
     async def _page(self, ctx: Ctx, params: types.PaginatedRequestParams, kind: str) -> JSON:
         principal = self._principal_of(ctx)
-        return complete(ctx, await self._lists.resources_page(principal, self._sealing, params.cursor, kind=kind, hops=hops_of(ctx)))
+        return complete(
+            ctx, await self._lists.resources_page(principal, self._sealing, params.cursor, kind=kind, hops=hops_of(ctx))
+        )
 
     async def list_resources(self, ctx: Ctx, params: types.PaginatedRequestParams) -> JSON:
         return await self._page(ctx, params, "resources")
