@@ -10,12 +10,20 @@ from typing import Any
 
 import httpx2
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from pegboard import Catalog, http_app
 from pegboard.config import load_catalog
+from pegboard.config.reload import Reloader
 from pegboard.model.bounds import HOPS
 from pegboard.model.hops import HOPS_HEADER, HOPS_KEY
+from pegboard.sources.mcp.definitions import Rejected
+from pegboard.sources.mcp.listing import Listing
 from pegboard.sources.mcp.server_settings import ServerSettings
+from pegboard.sources.mcp.servers_behind import ServersBehind
 from pegboard.sources.mcp.supervised_source import McpSource
 from tests.server.doors import JSON_HEADERS, META, served
 from tests.server.processes import PEGBOARD
@@ -51,6 +59,7 @@ class Gate:
             connection = source._connection
             if connection is not None:
                 await source._refresh(connection)
+                await source._refresh_resources(connection)
 
 
 @asynccontextmanager
@@ -70,13 +79,18 @@ def gates(*names: str) -> list[Gate]:
     return [Gate(name, free_port()) for name in names]
 
 
-async def mcp(gate: Gate, method: str, params: dict[str, Any], hops: object = None) -> dict[str, Any]:
-    meta = META if hops is None else {**META, HOPS_KEY: hops}
+NULL = object()
+
+
+async def mcp(
+    gate: Gate, method: str, params: dict[str, Any], hops: object = None, *, headers: dict[str, str] | None = None
+) -> dict[str, Any]:
+    meta = META if hops is None else {**META, HOPS_KEY: None if hops is NULL else hops}
     message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
-    headers = {**JSON_HEADERS, "mcp-protocol-version": "2026-07-28", "mcp-method": method}
+    headers = {**JSON_HEADERS, "mcp-protocol-version": "2026-07-28", "mcp-method": method, **(headers or {})}
     if "name" in params:
         headers["mcp-name"] = params["name"]
-    async with httpx2.AsyncClient() as client:
+    async with httpx2.AsyncClient(verify=False) as client:
         answer = await client.post(f"{gate.url}/mcp", json=message, headers=headers)
     text = answer.text
     if answer.headers["content-type"].startswith("text/event-stream"):
@@ -112,6 +126,67 @@ async def test_the_tools_of_a_ring_of_three_do_not_grow_and_each_has_all_of_the_
         assert c.tools == {"main.of_c", "a.of_a", "a.b__of_b"}
 
 
+async def test_the_resources_and_prompts_of_a_ring_do_not_grow_where_it_has_no_tools() -> None:
+    a, b, c = ring = gates("a", "b", "c")
+    for gate, following in zip(ring, (b, c, a), strict=True):
+        gate.catalog = Catalog(gate.name)
+        gate.catalog.resource(f"note://{gate.name}", name="note")(lambda: "a note")
+        gate.catalog.resource(f"note://{gate.name}/{{day}}", name="day")(lambda day: f"of {day}")
+        gate.catalog.prompt(name=f"ask_{gate.name}")(lambda: "a question")
+        gate.take(following)
+    async with serving(*ring):
+        for _ in range(5):
+            for gate in reversed(ring):
+                await gate.relist()
+        for kind, word in (("resources", "uri"), ("resources/templates", "uriTemplate"), ("prompts", "name")):
+            wire_key = {"resources/templates": "resourceTemplates"}.get(kind, kind)
+            offered = (await mcp(a, f"{kind}/list", {}))["result"][wire_key]
+            assert len(offered) == 3, offered
+            # To one who is behind it, a gateway lists nothing that leads back there.
+            asking = b.catalog.registry.server_id
+            assert len((await mcp(a, f"{kind}/list", {}, [asking]))["result"][wire_key]) == 1
+            assert all("pegboard/hops" not in json.dumps(item) for item in offered), word
+
+
+async def test_a_source_that_comes_with_a_reload_knows_the_server_by_its_keys(tmp_path: Path) -> None:
+    a, b = gates("a", "b")
+    config = _config(tmp_path, "one")
+    a.catalog, settings = load_catalog(config, env={})
+    app = http_app(a.catalog, keys=(b"k" * 32,))
+    b.take(a)
+    reloader = Reloader(config, {}, a.catalog, config=settings)
+
+    @a.catalog.tool(name="of_a")
+    async def own() -> str:
+        return "a ran"
+
+    async with served(app, port=a.port), serving(b):
+        mcp_server = {"transport": "http", "url": f"{b.url}/mcp", "trust": "any"}
+        config.write_text(json.dumps({"tools": [{"name": "b", "type": "mcp", "mcp": mcp_server}]}))
+        assert await reloader.reload()
+        await until(lambda: "b.of_b" in a.tools)
+        for _ in range(4):
+            await b.relist()
+            await a.relist()
+        assert {name for name in a.tools if name.startswith("b.")} == {"b.of_b"}
+
+
+async def test_a_tool_that_leads_back_is_named_once_and_not_with_each_list(caplog: pytest.LogCaptureFixture) -> None:
+    a, b = gates("a", "b")
+    source = a.take(b)
+    meta = {HOPS_KEY: {"server": "b", "tools": {"own": [a.catalog.registry.server_id], "far": ["x"] * 4}}}
+    connection = ServersBehind(a.catalog.registry.server_id)
+    connection.take(meta)
+    left_out = tuple(Rejected(name, connection.fault_of(name) or "") for name in ("own", "far"))
+    for rejected in (left_out[:1], left_out[:1], left_out):
+        source._adopt(Listing(rejected=rejected))
+    named = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert named == [
+        "MCP server 'b': tool 'own' was left out: it leads back to this server.",
+        "MCP server 'b': tool 'far' was left out: more than 4 servers are behind it.",
+    ]
+
+
 async def test_one_that_is_its_own_source_has_only_its_own_tools() -> None:
     (a,) = gates("a")
     source = a.take(a)
@@ -142,20 +217,35 @@ async def test_a_chain_of_four_hops_works_and_the_fifth_is_refused() -> None:
         assert f.runs == 1
 
 
-HOSTILE = [
-    "text", 7, {}, {"a": "b"}, [], [None], [7], [""], ["a" * 65], ["a\r\nb"], ["é"], [["a"]], ["a"] * 5,
+HOSTILE: list[object] = [
+    NULL, False, 0, "text", 7, {}, {"a": "b"}, [], [None], [7], [""], ["a" * 65], ["a\r\nb"], ["é"], [["a"]], ["a"] * 5,
     ["a"] * 10_000,
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("said", HOSTILE, ids=lambda said: str(said)[:20])
-async def test_a_path_that_is_none_runs_nothing_and_lists_nothing(said: object) -> None:
+async def test_a_path_that_cannot_be_read_runs_nothing_and_lists_nothing() -> None:
     (a,) = gates("a")
     async with serving(a):
-        answer = await mcp(a, "tools/call", {"name": "of_a", "arguments": {}}, said)
-        assert answer["result"]["structuredContent"]["error"]["kind"] == "recursion_limit"
+        for said in HOSTILE:
+            answer = await mcp(a, "tools/call", {"name": "of_a", "arguments": {}}, said)
+            assert answer["result"]["structuredContent"]["error"]["kind"] == "recursion_limit", said
+            for kind in ("tools", "resources", "resources/templates", "prompts"):
+                assert "error" in await mcp(a, f"{kind}/list", {}, said), (kind, said)
         assert a.runs == 0
-        assert "error" in await mcp(a, "tools/list", {}, said)
+
+
+async def test_a_request_in_the_words_of_mcp_may_say_its_path_in_a_header() -> None:
+    (a,) = gates("a")
+    call = {"name": "of_a", "arguments": {}}
+    async with serving(a):
+        for said in (a.catalog.registry.server_id, "a,b,c,d,e", "", "a b"):
+            answer = await mcp(a, "tools/call", call, headers={HOPS_HEADER: said})
+            assert answer["result"]["structuredContent"]["error"]["kind"] == "recursion_limit", said
+            # Whatever the body says: a template may say anything.
+            assert (await mcp(a, "tools/call", call, ["x"], headers={HOPS_HEADER: said}))["result"]["isError"], said
+        assert a.runs == 0
+        assert not (await mcp(a, "tools/call", call, headers={HOPS_HEADER: "w, x"}))["result"]["isError"]
+        assert a.runs == 1
 
 
 async def test_a_call_that_has_been_here_is_refused_at_the_door_of_http() -> None:
@@ -177,6 +267,40 @@ def webhook(folder: Path, name: str, url: str) -> Catalog:
     tool = f"{{type: webhook, name: ping, description: Go on., webhook: {{url: '{url}'}}}}"
     config.write_text(f"name: {name}\ntools:\n  - {tool}\n")
     return load_catalog(config, env={})[0]
+
+
+SPEC: dict[str, Any] = {
+    "openapi": "3.1.0",
+    "info": {"title": "t", "version": "1"},
+    "paths": {"/items": {"get": {"operationId": "items", "responses": {"200": {"description": "ok"}}}}},
+}
+
+
+async def test_webhook_and_openapi_tools_send_the_path_on(tmp_path: Path) -> None:
+    paths: list[str | None] = []
+
+    async def record(request: Request) -> Response:
+        paths.append(request.headers.get(HOPS_HEADER))
+        return JSONResponse({})
+
+    service = Starlette(routes=[Route("/items", record, methods=["GET", "POST"])])
+    service.state.end_streams = list
+    async with served(service) as there:
+        (tmp_path / "api.json").write_text(json.dumps(SPEC))
+        hook = {"url": f"{there}/items"}
+        tools = [
+            {"type": "webhook", "name": "ping", "description": "Go on.", "webhook": hook},
+            {"type": "openapi", "name": "api", "openapi": {"spec": "api.json", "base_url": there}},
+        ]
+        (tmp_path / "pegboard.yaml").write_text(json.dumps({"tools": tools}))
+        catalog, _ = load_catalog(tmp_path / "pegboard.yaml", env={})
+        own = catalog.registry.server_id
+        async with served(http_app(catalog)) as here, httpx2.AsyncClient() as client:
+            for tool in ("ping", "api__items"):
+                for said in ({}, {HOPS_HEADER: "w, x"}, {HOPS_HEADER: "w,x,y,z"}):
+                    answer = await client.post(f"{here}/v1/tools/{tool}/call", json={}, headers=said)
+                    assert answer.is_success is (len(said.get(HOPS_HEADER, "")) < 7), (tool, said, answer.text)
+    assert paths == [own, f"w,x,{own}"] * 2
 
 
 async def test_webhooks_that_call_each_other_end_at_the_first_server_passed_twice(tmp_path: Path) -> None:

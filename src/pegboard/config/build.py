@@ -73,12 +73,22 @@ def load_catalog(
     return _catalog_of(config, report, clock), config
 
 
+def _server_id(config: Config) -> str:
+    """Return what is the same for all workers on this machine, and another for each other server on it.
+
+    Containers that share a host's name have the same path, but not the same folder.
+    """
+    path = config.path.absolute()
+    folder = path.parent.stat()
+    here = (platform.node(), f"{folder.st_dev}:{folder.st_ino}", str(path), config.name)
+    return server_id_of(*(os.fsencode(part) for part in here))
+
+
 def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
     limits = _limit_store(config, report)
     answers = _consent_store(config, report)
     catalog = Catalog(config.name, bounds=config.bounds, clock=clock, limit_store=limits, consent_store=answers)
-    here = (platform.node(), str(config.path.absolute()), config.name)
-    catalog.registry.server_id = server_id_of(*(os.fsencode(part) for part in here))
+    catalog.registry.server_id = _server_id(config)
     catalog.add_secrets(*config.secrets.values())
     catalog.registry.change(default_limit=config.default_limit)
     with importing(config.path.absolute().parent) as collected:

@@ -99,6 +99,8 @@ class Reloader:
         try:
             # In a thread: modules may take long to import, and the callers of now must not wait for it.
             made, config = await asyncio.to_thread(load_catalog, self._path, env=self._env, strict=self.config.strict)
+            # Its sources ask others before they are ours, and in our name.
+            made.registry.server_id = self._catalog.registry.server_id
             self._check(made)
         except PegboardError as error:
             problems = error.problems if isinstance(error, DefinitionError) else (Problem(message=str(error)),)

@@ -15,7 +15,10 @@ _VARIABLE = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)\}")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResourceSpec:
-    """A resource, or a family of them: `uri` is a template when it has `{variables}`; `{+path}` takes slashes too."""
+    """A resource, or a family of them: `uri` is a template when it has `{variables}`; `{+path}` takes slashes too.
+
+    `way` has the ids of the servers behind it, the nearest first; empty for one of our own.
+    """
 
     uri: str
     name: str
@@ -24,6 +27,7 @@ class ResourceSpec:
     mime_type: str | None = None
     icons: tuple[JSON, ...] = ()
     meta: Mapping[str, Any] | None = None
+    way: tuple[str, ...] = ()
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -52,7 +56,7 @@ class PromptArgument(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptSpec:
-    """A prompt that a person may choose."""
+    """A prompt that a person may choose; `way` as that of a resource."""
 
     name: str
     title: str | None = None
@@ -60,6 +64,7 @@ class PromptSpec:
     arguments: tuple[PromptArgument, ...] = ()
     icons: tuple[JSON, ...] = ()
     meta: Mapping[str, Any] | None = None
+    way: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -73,14 +73,13 @@ class HttpService:
                 what the guarded client raises.
         """
         check_may_leave(ctx.request.hops)
-        headers = request.headers
+        # The path is ours, whatever arguments and configuration say.
+        configured, headers = _without_path(revealed(self.headers)), _without_path(request.headers)
         if ctx.request.hops:
-            # Ours, whatever the arguments say.
-            kept = {name: value for name, value in headers.items() if name.lower() != HOPS_HEADER}
-            headers = {**kept, HOPS_HEADER: header_of(ctx.request.hops)}
+            headers[HOPS_HEADER] = header_of(ctx.request.hops)
         # A client for each call: no connection or cookie of one caller serves another.
         async with GuardedClient(
-            self.destinations, headers=revealed(self.headers), bounds=self.bounds, resolve=self.resolve
+            self.destinations, headers=configured, bounds=self.bounds, resolve=self.resolve
         ) as client:
             response = await client.request(
                 request.method, request.url, headers=headers, body=request.body, timeout_s=self.timeout_s
@@ -92,7 +91,10 @@ class HttpService:
     def _refusal(self, response: Response, request: ServiceRequest, ctx: CallContext) -> CallError:
         status = response.status_code
         if status == 403 and _went_round(response):
-            text = f"{self.who} did not run the call: it leads through too many servers, or back to one of them."
+            text = (
+                f"{self.who} says that it did not run the call: it is too deep, has gone through too many servers, or "
+                "leads back to one of them."
+            )
             return CallError("recursion_limit", text)
         may_have_acted = status >= 500 and request.method not in SAFE_METHODS
         excerpt = self._excerpt(response, ctx)
@@ -121,6 +123,10 @@ class HttpService:
             clean = ctx.redactor.text(clean)
         line = " ".join("".join(char if char.isprintable() else " " for char in clean).split())
         return line if len(line) <= SERVICE_EXCERPT_CHARS else line[: SERVICE_EXCERPT_CHARS - 1] + "…"
+
+
+def _without_path(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() != HOPS_HEADER}
 
 
 def _went_round(response: Response) -> bool:

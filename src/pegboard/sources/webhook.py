@@ -22,6 +22,7 @@ from pegboard.lazy import LazyModule
 from pegboard.model.bounds import DEFAULT_BOUNDS, SERVICE_GRACE_S, WEBHOOK_INLINE_RESULT_BYTES, WEBHOOK_RESULT_S, Bounds
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError, DefinitionError, Problem
+from pegboard.model.hops import HOPS_HEADER
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.secret import Secret
 from pegboard.model.tool import ToolEntry, ToolSpec
@@ -178,6 +179,8 @@ def _check_headers(settings: WebhookSettings, faults: list[Problem]) -> None:
             checked_headers(revealed({name: value}))
             if name.lower() in _OUR_HEADERS:
                 raise EgressError("invalid_arguments", f"The header {name!r} is JSON's own here. Remove it.")
+            if name.lower() == HOPS_HEADER:
+                raise EgressError("invalid_arguments", f"The header {name!r} is Pegboard's own. Remove it.")
         except EgressError as error:
             faults.append(Problem(path=f"headers.{name}", message=error.error.message))
 

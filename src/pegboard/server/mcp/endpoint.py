@@ -14,6 +14,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from pegboard.model.bounds import ANSWERED_STREAM_S, RECONNECT_MS
+from pegboard.model.hops import HOPS_KEY
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.server.authenticator import Authenticator
 from pegboard.server.body_reader import BodyError, BodyReader, ClientLeftError, replay
@@ -22,7 +23,7 @@ from pegboard.server.host_guard import HostGuard, Refusal
 from pegboard.server.mcp.disconnect import answer
 from pegboard.server.mcp.fast_path import FastPath
 from pegboard.server.mcp.headers import HeaderReader, RequestHeaders
-from pegboard.server.mcp.jsonrpc import as_object, called_tool, error_message
+from pegboard.server.mcp.jsonrpc import as_object, called_tool, error_message, json_bytes
 from pegboard.server.mcp.lists import Lists
 from pegboard.server.mcp.sdk_handlers import Principals
 from pegboard.server.mcp.sdk_server import MIRRORED, SdkServer, accepts
@@ -143,6 +144,9 @@ class Endpoint:
         except ClientLeftError:
             return
         # What the headers announce is held against the body; whatever is not plain is the SDK's.
+        if headers.hops is not None:
+            message = _with_hops(message, headers.hops)
+            body = json_bytes(message)
         plan = headers.plain and self._fast_path.plan(message, principal, announced=headers.plain)
         if plan is not None:
             await answer(plan, receive, send)
@@ -203,6 +207,16 @@ def _id_in_session(principal: Principal, headers: RequestHeaders, message: JSONV
         return None
     # By its text: the SDK takes 7 and "7" for one.
     return principal.owner, session, str(request["id"])
+
+
+def _with_hops(message: JSONValue, hops: list[str]) -> JSONValue:
+    """Return a request that says itself what its header says; a webhook may ask in the words of MCP."""
+    request = as_object(message) or {}
+    params = as_object(request.get("params", {}))
+    if params is None or "method" not in request:
+        return message
+    meta = as_object(params.get("_meta")) or {}
+    return {**request, "params": {**params, "_meta": {**meta, HOPS_KEY: hops}}}
 
 
 async def _refuse(

@@ -10,6 +10,7 @@ from starlette.requests import Request
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.model.bounds import HEADER_SETS_REMEMBERED, HEADERS_REMEMBERED
+from pegboard.model.hops import HOPS_HEADER, ids_of_header
 from pegboard.server.body_reader import is_json_body
 from pegboard.server.host_guard import Headers, HostGuard, Refusal
 from pegboard.server.mcp.capabilities import VERSION
@@ -17,6 +18,7 @@ from pegboard.server.mcp.fast_path import Announced
 
 _PLAIN_METHODS = (b"tools/call", b"tools/list")
 _EARLIER = frozenset(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)
+_HOPS = HOPS_HEADER.encode()
 _PRIVATE = (b"authorization", b"cookie")
 
 
@@ -25,7 +27,8 @@ class RequestHeaders(NamedTuple):
 
     Those that tell who somebody is are left out: nobody behind the authenticator needs them, and nobody can lose them.
     `plain` is set when they are those of a plain request of 2026-07-28; `opens_session` when a session of an earlier
-    revision begins with the request; `is_json` when they announce JSON that we read.
+    revision begins with the request; `is_json` when they announce JSON that we read. `hops` is what they say of the
+    servers that the request has passed, unread.
     """
 
     pairs: list[tuple[bytes, bytes]]
@@ -34,6 +37,7 @@ class RequestHeaders(NamedTuple):
     plain: Announced | None = None
     opens_session: bool = False
     is_json: bool = False
+    hops: list[str] | None = None
 
 
 class HeaderReader:
@@ -64,6 +68,7 @@ class HeaderReader:
             _plain(trimmed, by_name),
             _opens_session(by_name),
             is_json_body(by_name.get(b"content-type", b"")),
+            ids_of_header(by_name[_HOPS].decode("latin-1")) if _HOPS in by_name else None,
         )
         if len(key) <= HEADERS_REMEMBERED:
             self._known.remember(key, headers)
@@ -78,6 +83,7 @@ def _plain(trimmed: list[tuple[bytes, bytes]], by_name: dict[bytes, bytes]) -> A
     if (
         method not in _PLAIN_METHODS
         or len(by_name) != len(trimmed)
+        or _HOPS in by_name
         or by_name.get(b"mcp-protocol-version") != VERSION.encode()
         or check_accept_headers(Request({"type": "http", "headers": trimmed})) != (True, True)
         or (is_call and (not tool or not tool.isascii() or tool.startswith("=?")))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import orjson
@@ -12,6 +12,7 @@ from pegboard.core.view import View
 from pegboard.model.bounds import LIST_TTL_MS, MCP_PAGE_RESOURCES, MCP_PAGE_TOOLS
 from pegboard.model.hops import HOPS_KEY
 from pegboard.model.json_types import JSON
+from pegboard.model.tool import ToolEntry
 from pegboard.providers.mcp import mcp_tool, mcp_tool_before_2026
 from pegboard.resources import PromptSpec, ResourceSpec
 from pegboard.server.gateway import INVALID_PARAMS, Gateway, RpcError
@@ -84,13 +85,13 @@ class Lists:
         view, ttl_ms, meta = await self._tools(principal)
         tools = view.tools()
         if hops is not None:
-            ways = {entry.wire_name: self._registry.way_of(entry) for entry in tools}
-            tools = [entry for entry in tools if asking.isdisjoint(ways[entry.wire_name])]
-            far = {entry.wire_name: list(way) for entry in tools if (way := ways[entry.wire_name])}
-            meta = {**meta, HOPS_KEY: {"server": self._registry.server_id, "tools": far}}
+            tools = [entry for entry in tools if asking.isdisjoint(self._registry.way_of(entry))]
         generation = digest([(entry.wire_name, entry.fingerprint) for entry in tools])
         draw = mcp_tool_before_2026 if is_earlier else mcp_tool
         first, end, more = _page(sealing, "tools", principal, generation, MCP_PAGE_TOOLS, len(tools), cursor)
+        if hops is not None:
+            ways = {entry.wire_name: self._registry.way_of(entry) for entry in tools[first:end]}
+            meta = {**meta, **self._behind("tools", ways)}
         page: JSON = {"tools": [draw(entry) for entry in tools[first:end]], "ttlMs": ttl_ms, "cacheScope": "private"}
         return {**page, **({"_meta": meta} if meta else {}), **more}
 
@@ -109,19 +110,30 @@ class Lists:
         view = await self._gateway.resource_view(principal).prepare()
         space = "prompt" if kind == "prompts" else "resource"
         ttl_ms = list_ttl_ms(awaited, view, space=space)
-        items = self._items(view, kind, asking)
+        offered = [(self._registry.way_of(entry), named, item) for entry, named, item in self._items(view, kind)]
+        offered = [each for each in offered if asking.isdisjoint(each[0])]
+        items = [item for _, _, item in offered]
         first, end, more = _page(sealing, kind, principal, digest(items), MCP_PAGE_RESOURCES, len(items), cursor)
-        return {kind: list(items[first:end]), "ttlMs": ttl_ms, "cacheScope": "private", **more}
+        page: JSON = {kind: items[first:end], "ttlMs": ttl_ms, "cacheScope": "private", **more}
+        if hops is not None:
+            page["_meta"] = self._behind(kind, {named: way for way, named, _ in offered[first:end]})
+        return page
 
-    def _items(self, view: View, kind: str, asking: frozenset[str]) -> Sequence[JSON]:
+    def _behind(self, kind: str, ways: Mapping[str, tuple[str, ...]]) -> JSON:
+        """Return what a gateway is told of the servers behind the items of a list."""
+        far = {named: list(way) for named, way in ways.items() if way}
+        return {HOPS_KEY: {"server": self._registry.server_id, kind: far}}
+
+    def _items(self, view: View, kind: str) -> Iterator[tuple[ToolEntry, str, JSON]]:
+        """Return each item of a list with its entry, and by what it is named."""
         if kind == "prompts":
-            offered = self._resources.prompts(view)
-            return [_prompt(spec) for entry, spec in offered if asking.isdisjoint(self._registry.way_of(entry))]
+            yield from ((entry, spec.name, _prompt(spec)) for entry, spec in self._resources.prompts(view))
+            return
         are_templates = kind == "resourceTemplates"
         uri_key = "uriTemplate" if are_templates else "uri"
-        offers = self._resources.resources(view)
-        specs = (spec for entry, spec in offers if asking.isdisjoint(self._registry.way_of(entry)))
-        return [_resource(spec, uri_key) for spec in specs if bool(spec.variables) is are_templates]
+        for entry, spec in self._resources.resources(view):
+            if bool(spec.variables) is are_templates:
+                yield entry, spec.uri, _resource(spec, uri_key)
 
 
 def _tail(members: JSON) -> bytes:

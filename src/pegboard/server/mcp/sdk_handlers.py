@@ -112,8 +112,10 @@ class Principals:
 def hops_of(ctx: Ctx) -> object:
     """Return what a request says of the servers that it has passed, unread; `None` where it says nothing."""
     meta: Mapping[str, Any] = ctx.meta or {}
-    # What is there and null says something, which is no path.
-    return (meta[HOPS_KEY] or ()) if HOPS_KEY in meta else None
+    if HOPS_KEY not in meta:
+        return None
+    # What is there and null says something that is not a path, and is refused like all that is not.
+    return () if meta[HOPS_KEY] is None else meta[HOPS_KEY]
 
 
 def complete(ctx: Ctx, result: JSON) -> JSON:

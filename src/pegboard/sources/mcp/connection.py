@@ -254,7 +254,7 @@ class Connection:
         self._ways = ServersBehind(self._server_id())
         listing = await gather(self._page, self.settings, fault_of=self._fault_of)
         ways = {name: self._ways.of(name) for name in listing.tools if self._ways.server_id}
-        return replace(listing, server_id=self._ways.server_id, ways=ways)
+        return replace(listing, ways=ways)
 
     def _fault_of(self, definition: JSON) -> str | None:
         return self._ways.fault_of(definition["name"]) or self._header_fault(definition)
@@ -284,7 +284,7 @@ class Connection:
 
     async def list_resources(self) -> UpstreamResources:
         """Return the server's resources, prompts and completions, of each list as much as can be read."""
-        return await gather_resources(self.session, self.settings)
+        return await gather_resources(self.session, self.settings, own_id=self._server_id())
 
     # ---- calls
 

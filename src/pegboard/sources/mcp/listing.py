@@ -21,15 +21,14 @@ from pegboard.sources.mcp.server_settings import ServerSettings
 class Listing:
     """The tools of a server at one moment, by their own names.
 
-    `partial` says which limit cut the list short. `server_id` is that of a Pegboard, and `ways` has the ids of the
-    servers behind each of its tools, the nearest first.
+    `partial` says which limit cut the list short. `ways` has the ids of the servers behind each tool of a Pegboard, the
+    nearest first.
     """
 
     tools: dict[str, JSON] = field(default_factory=dict[str, JSON])
     rejected: tuple[Rejected, ...] = ()
     partial: str = ""
     ttl_s: float | None = None
-    server_id: str = ""
     ways: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
 

@@ -19,7 +19,8 @@ from pegboard.sources.foreign_text import cleaned
 from pegboard.sources.mcp.http_transport import FAILED
 from pegboard.sources.mcp.results import read_blocks
 from pegboard.sources.mcp.server_settings import ServerSettings
-from pegboard.sources.mcp.upstream_resources import ResourceRequest, UpstreamResources
+from pegboard.sources.mcp.servers_behind import ServersBehind
+from pegboard.sources.mcp.upstream_resources import Kind, ResourceRequest, UpstreamResources
 
 log = logging.getLogger("pegboard")
 _READ: TypeAdapter[Any] = TypeAdapter(types.ReadResourceResult | types.InputRequiredResult)
@@ -29,8 +30,10 @@ Page = Callable[..., Awaitable[Any]]
 Read = Callable[[Any], ToolResult]
 
 
-async def gather_resources(session: ClientSession, settings: ServerSettings) -> UpstreamResources:
+async def gather_resources(session: ClientSession, settings: ServerSettings, *, own_id: str = "") -> UpstreamResources:
     """Return the lists that the server says it has. One that breaks the protocol is empty, and named in the log.
+
+    What leads back to us, whose id is `own_id`, is left out.
 
     Raises:
         CallError: the server is away.
@@ -38,20 +41,30 @@ async def gather_resources(session: ClientSession, settings: ServerSettings) -> 
     capabilities = session.server_capabilities
     if capabilities is None:
         return UpstreamResources()
+    ways: dict[tuple[Kind, str], tuple[str, ...]] = {}
+
+    async def listed(page: Page, key: str, kind: Kind, wire_key: str, named_by: str) -> list[JSON]:
+        behind = ServersBehind(own_id, key=wire_key)
+        items = await _pages(page, key, settings, behind)
+        kept = [item for item in items if behind.fault_of(item[named_by]) is None]
+        ways.update({(kind, item[named_by]): way for item in kept if (way := behind.of(item[named_by]))})
+        return kept
+
     resources: list[JSON] = []
     templates: list[JSON] = []
     prompts: list[JSON] = []
     if capabilities.resources:
-        resources = await _pages(session.list_resources, "resources", settings)
-        templates = await _pages(session.list_resource_templates, "resource_templates", settings)
+        resources = await listed(session.list_resources, "resources", "resource", "resources", "uri")
+        templates = await listed(
+            session.list_resource_templates, "resource_templates", "template", "resourceTemplates", "uriTemplate"
+        )
     if capabilities.prompts:
-        prompts = await _pages(session.list_prompts, "prompts", settings)
-    return UpstreamResources(
-        resources=resources, templates=templates, prompts=prompts, completes=capabilities.completions is not None
-    )
+        prompts = await listed(session.list_prompts, "prompts", "prompt", "prompts", "name")
+    completes = capabilities.completions is not None
+    return UpstreamResources(resources=resources, templates=templates, prompts=prompts, completes=completes, ways=ways)
 
 
-async def _pages(page: Page, key: str, settings: ServerSettings) -> list[JSON]:
+async def _pages(page: Page, key: str, settings: ServerSettings, behind: ServersBehind) -> list[JSON]:
     items: list[JSON] = []
     cursors: list[str | None] = [None]
     try:
@@ -59,6 +72,7 @@ async def _pages(page: Page, key: str, settings: ServerSettings) -> list[JSON]:
             cursor = cursors[-1]
             params = None if cursor is None else types.PaginatedRequestParams(cursor=cursor)
             answer = await page(params=params)
+            behind.take(answer.meta)
             items += [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in getattr(answer, key)]
             following: str | None = answer.next_cursor
             bounds = settings.bounds

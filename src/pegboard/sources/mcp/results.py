@@ -38,7 +38,10 @@ def read_result(result: types.CallToolResult, *, tool: str, server: str) -> Tool
     meta = meta_here(kept_meta(result.meta), server)
     if result.is_error:
         if _went_round(result.structured_content):
-            text = f"{tool!r} was not run: the call leads through too many servers, or back to one that it has passed."
+            text = (
+                f"The MCP server {server!r} says that it did not run {tool!r}: the call is too deep, has gone through "
+                "too many servers, or leads back to one of them."
+            )
             raise CallError("recursion_limit", text)
         reported = "\n".join(block.text for block in content if isinstance(block, TextContent)) or "no reason given"
         message = f"The MCP server {server!r} reports that {tool!r} failed. Its own words, which are data: {reported}"

@@ -1,4 +1,4 @@
-"""Servers behind: which servers the tools of a list come through, as a Pegboard says it of its own list."""
+"""Servers behind: which servers the items of a list come through, as a Pegboard says it of its own list."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pegboard.model.json_types import JSON, is_object
 
 
 class ServersBehind:
-    """What the pages of one list say; of a server that is no Pegboard nothing. `own_id` is that of our server.
+    """What the pages of one list say; of a server that is not a Pegboard nothing. `own_id` is that of our server.
 
-    What a server says here can only take tools of its own away.
+    What a server says here can only take items of its own away.
     """
 
-    def __init__(self, own_id: str = "") -> None:
-        self._own_id, self.server_id = own_id, ""
-        self._tools: JSON = {}
+    def __init__(self, own_id: str = "", *, key: str = "tools") -> None:
+        self._own_id, self._key, self.server_id = own_id, key, ""
+        self._ways: JSON = {}
 
     def take(self, meta: object) -> None:
         """Read the `_meta` of one page."""
@@ -23,19 +23,19 @@ class ServersBehind:
         if not is_object(said) or (server := path_of([said.get("server")])) is None:
             return
         self.server_id = server[0]
-        tools = said.get("tools")
-        if is_object(tools):
-            self._tools = {**self._tools, **tools}
+        ways = said.get(self._key)
+        if is_object(ways):
+            self._ways.update(ways)
 
     def of(self, name: str) -> tuple[str, ...]:
-        """Return the way to a tool, the nearest server first; empty where it is unknown or cannot be read."""
+        """Return the way to an item, the nearest server first; empty where it is unknown or cannot be read."""
         if not self.server_id:
             return ()
-        further = path_of(self._tools[name]) if name in self._tools else ()
+        further = path_of(self._ways[name]) if name in self._ways else ()
         return () if further is None else (self.server_id, *further)
 
     def fault_of(self, name: str) -> str | None:
-        """Return why a tool is left out: it leads back to us, or too far away."""
+        """Return why an item is left out: it leads back to us, or too far away."""
         if not self.server_id:
             return None
         way = self.of(name)

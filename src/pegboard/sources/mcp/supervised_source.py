@@ -16,6 +16,7 @@ from pegboard.model.bounds import MCP_CALL_WAITS_S, MCP_CONNECT_S, MCP_REFRESH_S
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
+from pegboard.model.resource import CompletionSpec
 from pegboard.model.result import ToolResult
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry, ToolSpec
@@ -107,14 +108,14 @@ class McpSource:
         self._server_id = server_id
 
     def way_of(self, entry: ToolEntry) -> tuple[str, ...]:
-        """Return the servers behind a tool. What is beside tools is said to come through all that are known."""
+        """Return the ids of the servers behind an entry, the nearest first."""
         if entry.offer is None:
             return self._ways.get(entry.qualified_id, ())
-        return tuple({server for way in self._ways.values() for server in way} | self._nearest)
+        return () if isinstance(entry.offer, CompletionSpec) else entry.offer.way
 
-    @property
-    def _nearest(self) -> set[str]:
-        return {self.listing.server_id} if self.listing is not None and self.listing.server_id else set()
+    def _own_id(self) -> str:
+        # Asked whenever a request goes out: a reload may give the source to another catalog.
+        return self._server_id()
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
         if on_change not in self._on_change:
@@ -213,7 +214,7 @@ class McpSource:
             async with asyncio.timeout(max(self.settings.timeout_s, MCP_CONNECT_S)) as limit:
                 async with open_connection(
                     self.settings,
-                    server_id=self._server_id,
+                    server_id=self._own_id,
                     on_changed=self._request_refresh,
                     on_lost=self._noticed.set,
                 ) as connection:
@@ -334,7 +335,7 @@ class McpSource:
 
     def _adopt(self, listing: Listing) -> None:
         """Make the listing the one that is offered, after holding it against what was accepted."""
-        before = (self._entries, self.reviewed)
+        before, rejected_before = (self._entries, self.reviewed), frozenset(self.rejected)
         self.listing = listing
         self.reviewed = review(listing.tools, self.settings, self.lock)
         if self.reviewed.accepted:
@@ -363,8 +364,10 @@ class McpSource:
             old if (old := before_by_id.get(entry.qualified_id)) is not None and old.spec == entry.spec else entry
             for entry in entries
         )
-        for name, reason in rejected:
-            log.warning("MCP server %r: tool %r was left out: %s.", self.name, name, reason)
+        for name, reason in self.rejected:
+            # Once, and not with each list.
+            level = logging.DEBUG if (name, reason) in rejected_before else logging.WARNING
+            log.log(level, "MCP server %r: tool %r was left out: %s.", self.name, name, reason)
         if before != (self._entries, self.reviewed):
             self._notify()
 

@@ -27,12 +27,16 @@ _SEGMENT = "-._~!$'()*,;:@&=+"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UpstreamResources:
-    """The lists of a server, as its wire says them, and whether it completes arguments."""
+    """The lists of a server, as its wire says them, and whether it completes arguments.
+
+    `ways` has the ids of the servers behind each that is a Pegboard's, the nearest first, by kind and by URI or name.
+    """
 
     resources: Sequence[JSON] = ()
     templates: Sequence[JSON] = ()
     prompts: Sequence[JSON] = ()
     completes: bool = False
+    ways: Mapping[tuple[Kind, str], tuple[str, ...]] = field(default_factory=dict[tuple[Kind, str], tuple[str, ...]])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,7 +70,9 @@ def resource_entries(upstream: UpstreamResources, settings: ServerSettings, run:
             if name in taken:
                 continue
             taken.add(name)
-            entries += _entries_of(kind, f"{settings.name}__{name}", each, settings, run, completes=upstream.completes)
+            way = upstream.ways.get((kind, _key(each)), ())
+            full_name = f"{settings.name}__{name}"
+            entries += _entries_of(kind, full_name, each, settings, run, completes=upstream.completes, way=way)
     return tuple(entries[: settings.bounds.upstream_tools])
 
 
@@ -89,11 +95,11 @@ def _is_fit(each: JSON, key: str) -> bool:
 
 
 def _entries_of(
-    kind: Kind, name: str, each: JSON, settings: ServerSettings, run: Run, *, completes: bool
+    kind: Kind, name: str, each: JSON, settings: ServerSettings, run: Run, *, completes: bool, way: tuple[str, ...]
 ) -> Iterator[ToolEntry]:
     space: Literal["prompt", "resource"] = "prompt" if kind == "prompt" else "resource"
     (name,) = own_names([name], rename={}, namespace=space).values()
-    words = _words(each, settings, name)
+    words = {**_words(each, settings, name), "way": way}
     if kind == "prompt":
         arguments = [one for one in each.get("arguments") or () if _is_argument(one)][:MCP_PROMPT_ARGUMENTS]
         variables = [one["name"] for one in arguments]
