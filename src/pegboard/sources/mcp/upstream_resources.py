@@ -99,7 +99,7 @@ def _entries_of(
 ) -> Iterator[ToolEntry]:
     space: Literal["prompt", "resource"] = "prompt" if kind == "prompt" else "resource"
     (name,) = own_names([name], rename={}, namespace=space).values()
-    words = {**_words(each, settings, name), "way": way}
+    words: dict[str, Any] = {**_words(each, settings, name), "way": way}
     if kind == "prompt":
         arguments = [one for one in each.get("arguments") or () if _is_argument(one)][:MCP_PROMPT_ARGUMENTS]
         variables = [one["name"] for one in arguments]
