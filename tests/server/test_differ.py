@@ -5,13 +5,16 @@ import os
 import random
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from pegboard import Bounds, Catalog, ImageContent, ToolSpec, http_app
+from pegboard import Bounds, CallContext, Catalog, ImageContent, ToolSpec, http_app
+from pegboard.server.mcp.fast_path import FastPath
+from pegboard.server.mcp.notifications import LEVELS
 from tests.server.asgi import send_raw
 from tests.server.doors import META, workshop
 
@@ -41,6 +44,16 @@ METAS: list[Any] = [
     {**META, KEY + "unknown": 3},
     {**META, "traceparent": "00-x"},
     {**META, "example.com/own": {"deep": [1]}},
+    {**META, "claudecode/toolUseId": "toolu_01"},
+    {**META, "claudecode/toolUseId": "toolu_02", "progressToken": 3},
+    {**META, "progressToken": "é", KEY + "logLevel": "warning"},
+    {**META, "progressToken": 2**70, "own": None},
+    {**META, "progressToken": None, KEY + "logLevel": None},
+    {**META, "progressToken": 1.5},
+    {**META, "progressToken": []},
+    {**META, KEY + "logLevel": ["info"]},
+    {**META, "progress_token": [], "io_modelcontextprotocol_log_level": 7},
+    {**META, KEY + "relatedTask": {"taskId": 1}, "": "", "a b": 2**70},
     {},
     None,
     [],
@@ -55,12 +68,15 @@ NAMES = [
     "inner",
     "picture",
     "given",
+    "steps",
+    "talk",
     "mirrored",
     "main.add",
     "nope",
     "é",
     "=?base64?YQ==?=",
 ]
+SPEAKING = ("steps", "talk")
 ARGUMENTS: list[Any] = [
     {}, {"text": "hi"}, {"text": "é"}, {"text": 2**70}, {"a": 1, "b": 2}, {"a": 2**60, "b": 1}, {"to": 3},
     {"region": "a"}, None, [],
@@ -78,6 +94,15 @@ def everything() -> Catalog:
         return {"given": args, "list": [1, 2.5, None, "é"]}
 
     catalog.register(ToolSpec(name="given", allow_unknown=True), given)
+
+    @catalog.tool(groups="core")
+    async def talk(ctx: CallContext) -> str:
+        for level in LEVELS:
+            await ctx.client.log({"é": [level, 1, None]}, level=level)
+            await ctx.progress(LEVELS.index(level) / 8, "" if level == "info" else level)
+        await ctx.emit({"progress": 7, "total": None})
+        return "told"
+
     schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
     catalog.register(ToolSpec(name="mirrored", input_schema=schema), given)
     return catalog
@@ -89,7 +114,7 @@ def random_request(rng: random.Random) -> tuple[bytes, list[tuple[bytes, bytes]]
     params: dict[str, Any] = {"_meta": META if maybe() < 0.6 else rng.choice(METAS)}
     if method == "tools/call" or maybe() < 0.05:
         params["name"] = name if maybe() < 0.95 else rng.choice(ATOMS)
-        if maybe() < 0.8:
+        if maybe() < (0.3 if name in SPEAKING else 0.8):
             params["arguments"] = rng.choice(ARGUMENTS)
     for key in ("cursor", "requestState", "inputResponses", "extra"):
         if maybe() < 0.05:
@@ -138,26 +163,31 @@ def random_request(rng: random.Random) -> tuple[bytes, list[tuple[bytes, bytes]]
 @asynccontextmanager
 async def running(*, with_door: bool) -> AsyncGenerator[Starlette]:
     app = http_app(everything())
-    if not with_door:
-        for route in app.routes:
-            if isinstance(route, Route) and route.path.startswith("/mcp"):
-                vars(route.endpoint)["_plan"] = lambda *_: None
     async with app.router.lifespan_context(app):
+        endpoints = {route.endpoint for route in app.routes if isinstance(route, Route) and route.path == "/mcp"}
+        for endpoint in endpoints:
+            assert isinstance(vars(endpoint)["_fast_path"], FastPath)
+            if not with_door:
+                vars(endpoint)["_fast_path"] = SimpleNamespace(plan=lambda *_, **_words: None)
         yield app
 
 
 def comparable(kind: str, body: bytes) -> tuple[str, Any]:
-    """Return what must be equal: the JSON, without the state, which is sealed anew each time."""
+    """Return what must be equal: every message, without the state, which is sealed anew each time."""
     text = body.decode()
-    if "json" not in kind and "event-stream" not in kind:
-        return kind.partition(";")[0], text
-    value = json.loads(text.rpartition("data: ")[2] if "event-stream" in kind else text)
+    if "event-stream" in kind:
+        events = [without_state(json.loads(line[6:])) for line in text.splitlines() if line.startswith("data: ")]
+        return kind, events
+    return kind.partition(";")[0], without_state(json.loads(text)) if "json" in kind else text
+
+
+def without_state(value: Any) -> Any:
     if isinstance(value, dict) and isinstance(value.get("result"), dict):
         value["result"].pop("requestState", None)
-    return kind.partition(";")[0], value
+    return value
 
 
-async def compare(count: int, seed: int) -> dict[tuple[int, Any], int]:
+async def compare(count: int, seed: int) -> dict[tuple[Any, Any], int]:
     rng, met = random.Random(seed), {}
     async with running(with_door=False) as sdk, running(with_door=True) as door:
         for number in range(count):
@@ -167,6 +197,8 @@ async def compare(count: int, seed: int) -> dict[tuple[int, Any], int]:
             alone, through = ((status, *comparable(kind, answer)) for status, kind, answer in answers)
             assert alone == through, (body, heads)
             status, _, value = alone
+            if isinstance(value, list):
+                value, status = value[-1], "stream"
             key = (status, value.get("error", {}).get("code", "result") if isinstance(value, dict) else None)
             met[key] = met.get(key, 0) + 1
     return met
@@ -175,7 +207,7 @@ async def compare(count: int, seed: int) -> dict[tuple[int, Any], int]:
 async def test_the_door_answers_as_the_sdk_alone_does() -> None:
     met = await compare(1_500, seed=int(os.environ.get("PEGBOARD_SEED", "7")))
     # The comparison is worth something only if it met answers of every kind.
-    assert {(200, "result"), (400, -32602), (400, -32600), (400, -32020)} <= met.keys()
+    assert {(200, "result"), (400, -32602), (400, -32600), (400, -32020), ("stream", "result")} <= met.keys()
 
 
 @pytest.mark.soak

@@ -218,6 +218,8 @@ class StdioConnection:
         task.add_done_callback(lambda _done: self._calls.pop(plan.request_id, None))
 
     async def _answer(self, plan: Plan) -> None:
+        if plan.outlet is not None:
+            plan.outlet.write = self._write_line
         answer = await plan.work
         await self._write(answer.message(plan.request_id) + b"\n")
 
@@ -262,6 +264,9 @@ class StdioConnection:
 
     async def _seal(self, result: JSON, params: Mapping[str, Any], principal: Principal) -> JSON:
         return await (await self._loaded()).seal(result, params, principal)
+
+    async def _write_line(self, message: bytes) -> None:
+        await self._write(message + b"\n")
 
     async def _write(self, data: bytes) -> None:
         try:

@@ -17,19 +17,29 @@ _SSE_HEADERS = [
     (b"connection", b"keep-alive"),
     (b"x-accel-buffering", b"no"),
 ]
+_PING = b": ping\r\n\r\n"
 
 
 async def answer(plan: Plan, receive: Receive, send: Send) -> None:
     """Do the work of a plain request and write its answer, unless the client leaves before."""
-    begun = first_step(plan.work)
-    if isinstance(begun, Begun):
-        await _watched(plan.request_id, begun, receive, send)
+    if plan.outlet is None:
+        begun = first_step(plan.work)
+        if not isinstance(begun, Begun):
+            await _write_whole(plan.request_id, begun, send)
+            return
+        stream = EventStream(send)
     else:
-        await _write(plan.request_id, begun, send, as_event=False)
+        stream = EventStream(send)
+        plan.outlet.write = stream.message
+        begun = first_step(plan.work)
+    if isinstance(begun, Begun):
+        await _watched(plan.request_id, begun, receive, stream)
+    else:
+        await _write(plan.request_id, begun, stream)
 
 
-async def _watched(request_id: bytes, work: Begun, receive: Receive, send: Send) -> None:
-    watcher = DisconnectWatcher(receive, send)
+async def _watched(request_id: bytes, work: Begun, receive: Receive, stream: EventStream) -> None:
+    watcher = DisconnectWatcher(receive, stream)
     task = asyncio.current_task()
     assert task is not None
     timer = asyncio.get_running_loop().call_later(WATCHED_AFTER_S, watcher.start, task)
@@ -37,7 +47,7 @@ async def _watched(request_id: bytes, work: Begun, receive: Receive, send: Send)
         done = await work
         timer.cancel()
         watcher.stop()
-        await _write(request_id, done, send, as_event=watcher.streaming)
+        await _write(request_id, done, stream)
     except asyncio.CancelledError:
         # Our own watcher cancelled us: the client is gone, and nobody waits for an answer.
         if not (watcher.client_left and task.uncancel() == 0):
@@ -47,23 +57,65 @@ async def _watched(request_id: bytes, work: Begun, receive: Receive, send: Send)
         watcher.stop()
 
 
-async def _write(request_id: bytes, done: Answer, send: Send, *, as_event: bool) -> None:
+async def _write(request_id: bytes, done: Answer, stream: EventStream) -> None:
+    if stream.is_open:
+        await stream.end(done.message(request_id))
+    else:
+        stream.is_ended = True
+        await _write_whole(request_id, done, stream.send)
+
+
+async def _write_whole(request_id: bytes, done: Answer, send: Send) -> None:
     body = done.message(request_id)
-    if as_event:
-        await send({"type": "http.response.body", "body": b"event: message\r\ndata: " + body + b"\r\n\r\n"})
-        return
     headers = [(b"content-length", b"%d" % len(body)), (b"content-type", b"application/json")]
     await send({"type": "http.response.start", "status": done.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
+class EventStream:
+    """The answer of one request as server-sent events, once there is something to say before its result.
+
+    Until then it has written nothing, and the answer may be plain JSON with a status of its own. After its end it
+    drops what others still say.
+    """
+
+    def __init__(self, send: Send) -> None:
+        self.send = send
+        self.is_open = self.is_ended = False
+
+    async def message(self, message: bytes) -> None:
+        """Send a message that goes before the answer."""
+        await self._write(_event(message))
+
+    async def ping(self) -> None:
+        """Send what keeps proxies from closing the connection."""
+        await self._write(_PING)
+
+    async def end(self, message: bytes) -> None:
+        """Send the answer, and nothing more."""
+        self.is_ended = True
+        await self.send({"type": "http.response.body", "body": _event(message)})
+
+    async def _write(self, part: bytes) -> None:
+        if self.is_ended:
+            return
+        if not self.is_open:
+            self.is_open = True
+            await self.send({"type": "http.response.start", "status": 200, "headers": _SSE_HEADERS})
+        await self.send({"type": "http.response.body", "body": part, "more_body": True})
+
+
+def _event(message: bytes) -> bytes:
+    return b"event: message\r\ndata: %b\r\n\r\n" % message
+
+
 class DisconnectWatcher:
     """Cancels the task of a call when its client leaves, and pings until it is done."""
 
-    def __init__(self, receive: Receive, send: Send) -> None:
-        self._receive, self._send = receive, send
+    def __init__(self, receive: Receive, stream: EventStream) -> None:
+        self._receive, self._stream = receive, stream
         self._tasks: list[asyncio.Task[None]] = []
-        self.client_left = self.streaming = False
+        self.client_left = False
 
     def start(self, call: asyncio.Task[Any]) -> None:
         """Begin to watch over `call`."""
@@ -81,8 +133,6 @@ class DisconnectWatcher:
 
     async def _ping(self) -> None:
         await asyncio.sleep(STREAM_PING_S - WATCHED_AFTER_S)
-        await self._send({"type": "http.response.start", "status": 200, "headers": _SSE_HEADERS})
-        self.streaming = True
         while True:
-            await self._send({"type": "http.response.body", "body": b": ping\r\n\r\n", "more_body": True})
+            await self._stream.ping()
             await asyncio.sleep(STREAM_PING_S)

@@ -1,7 +1,7 @@
 """FastPath: answer plain requests of 2026-07-28 with ready bytes. It only ever accepts; the rest is the SDK's.
 
-A request that differs in anything from the plain case (an unknown key, progress, input responses, a
-tool with mirrored headers …) is left to the SDK untouched, so every refusal on the wire is the SDK's own.
+A request that differs in anything from the plain case (an unknown parameter, input responses, a tool with
+mirrored headers …) is left to the SDK untouched, so every refusal on the wire is the SDK's own.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from pegboard.model.hops import HOPS_KEY
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.server.gateway import Gateway, RpcError
 from pegboard.server.mcp.capabilities import SERVER_KEY, VERSION, discovery, server_info
-from pegboard.server.mcp.input_required import InputRequiredChannel
+from pegboard.server.mcp.input_required import InputRequiredChannel, NotifyingChannel
 from pegboard.server.mcp.jsonrpc import as_object, json_bytes
 from pegboard.server.mcp.lists import Lists
+from pegboard.server.mcp.notifications import LEVELS, MessageOutlet
 from pegboard.server.principal import Principal
 
 log = logging.getLogger("pegboard.serve")
@@ -29,7 +30,12 @@ _RESERVED = "io.modelcontextprotocol/"
 VERSION_KEY = _RESERVED + "protocolVersion"
 _CAPABILITIES_KEY = _RESERVED + "clientCapabilities"
 _CLIENT_KEY = _RESERVED + "clientInfo"
+_LEVEL_KEY = _RESERVED + "logLevel"
+_TOKEN_KEY = "progressToken"
 _PLAIN_META = frozenset((VERSION_KEY, _CAPABILITIES_KEY, _CLIENT_KEY, "traceparent", "tracestate", "baggage"))
+_KNOWN_META = frozenset((*_PLAIN_META, _TOKEN_KEY, _LEVEL_KEY))
+_NOT_FOREIGN = (_RESERVED, "io_modelcontextprotocol", "progress_token")
+"""How keys begin that may mean something to the SDK, and that we do not read."""
 _PLAIN_CAPABILITIES = {"elicitation": frozenset(("form", "url")), "sampling": frozenset(("context", "tools"))}
 _CLIENT_WORDS = frozenset(("name", "version", "title", "description", "websiteUrl"))
 _BODY_KEYS = frozenset(("jsonrpc", "id", "method", "params"))
@@ -56,11 +62,22 @@ class Answer(NamedTuple):
         return b"".join((b'{"jsonrpc":"2.0","id":', request_id, member, *self.parts, b"}"))
 
 
+class Wishes(NamedTuple):
+    """What a `_meta` asks for beside the answer: progress under a token, log lines from a level on."""
+
+    token: int | str | None = None
+    level: str | None = None
+
+
+NO_WISHES = Wishes()
+
+
 class Plan(NamedTuple):
-    """A plain request: its id as JSON, and the work that gives its answer."""
+    """A plain request: its id as JSON, the work that gives its answer, and where that may say something before."""
 
     request_id: bytes
     work: Coroutine[Any, Any, Answer]
+    outlet: MessageOutlet | None = None
 
 
 class Announced(NamedTuple):
@@ -105,19 +122,21 @@ class FastPath:
         if request is None or request.keys() != _BODY_KEYS or request["jsonrpc"] != "2.0":
             return None
         request_id, params, method = request["id"], as_object(request["params"]), request["method"]
-        if type(request_id) not in (int, str) or params is None or not self._is_plain(params.get("_meta")):
+        if type(request_id) not in (int, str) or params is None:
             return None
-        if announced is not None and announced != (method, params.get("name", "")):
+        wishes = self._wishes(params.get("_meta"))
+        if wishes is None or (announced is not None and announced != (method, params.get("name", ""))):
             return None
+        outlet = None if wishes is NO_WISHES else MessageOutlet()
         if method == "tools/call":
-            work = self._call(params, principal)
+            work = self._call(params, principal, wishes, outlet)
         elif method == "tools/list" and len(params) == 1 and self._lists.fit_a_page():
             work = self._list(principal)
         elif method == "server/discover" and len(params) == 1 and self._discovers:
             work = self._discovery()
         else:
             return None
-        return None if work is None else Plan(json_bytes(request_id), _answered(work))
+        return None if work is None else Plan(json_bytes(request_id), _answered(work), outlet)
 
     async def _discovery(self) -> Answer:
         return Answer((json_bytes({**discovery(self._gateway), "resultType": "complete", "_meta": self._meta}),))
@@ -125,7 +144,9 @@ class FastPath:
     async def _list(self, principal: Principal) -> Answer:
         return Answer(await self._lists.tools_as_bytes(principal))
 
-    def _call(self, params: JSON, principal: Principal) -> Coroutine[Any, Any, Answer] | None:
+    def _call(
+        self, params: JSON, principal: Principal, wishes: Wishes, outlet: MessageOutlet | None
+    ) -> Coroutine[Any, Any, Answer] | None:
         name: Any = params.get("name")
         raw: Any = params.get("arguments")
         arguments = {} if raw is None else as_object(raw)
@@ -136,10 +157,17 @@ class FastPath:
             or self._gateway.may_mirror(name)
         ):
             return None
-        return self._answer_call(principal, name, arguments, params)
+        capabilities = params["_meta"][_CAPABILITIES_KEY]
+        if outlet is None:
+            channel = InputRequiredChannel(capabilities)
+        else:
+            channel = NotifyingChannel(capabilities)
+            channel.tell_through(outlet, token=wishes.token, level=wishes.level)
+        return self._answer_call(principal, name, arguments, params, channel)
 
-    async def _answer_call(self, principal: Principal, name: str, arguments: JSON, params: JSON) -> Answer:
-        channel = InputRequiredChannel(params["_meta"][_CAPABILITIES_KEY])
+    async def _answer_call(
+        self, principal: Principal, name: str, arguments: JSON, params: JSON, channel: InputRequiredChannel
+    ) -> Answer:
         result = await self._gateway.call(principal, name, arguments, channel)
         if "resultType" in result:
             result = await self._seal(result, params, principal)
@@ -148,25 +176,38 @@ class FastPath:
         meta = {**result.get("_meta", {}), **self._meta}
         return Answer((json_bytes({"resultType": "complete", **result, "_meta": meta}),))
 
-    def _is_plain(self, meta: Any) -> bool:
-        """Tell whether a `_meta` asks for nothing special and would be accepted by the SDK; yes is remembered."""
+    def _wishes(self, meta: Any) -> Wishes | None:
+        """Return what a `_meta` asks for that the SDK would accept; `None` when the SDK shall look at it.
+
+        What most clients send is remembered once it was judged, without the keys that change with each request.
+        """
         envelope = as_object(meta)
-        if envelope is None or "progressToken" in envelope or _RESERVED + "logLevel" in envelope:
-            return False
+        # Who has passed other servers on its way is the SDK's too.
+        if envelope is None or HOPS_KEY in envelope:
+            return None
         try:
             key = orjson.dumps([envelope.get(VERSION_KEY), envelope.get(_CAPABILITIES_KEY), envelope.get(_CLIENT_KEY)])
         except TypeError:
-            return False
-        is_usual = envelope.keys() <= _PLAIN_META
-        if is_usual and key in self._accepted:
-            return True
-        if is_usual and _is_usual_envelope(envelope):
-            pass
-        elif self._accepts is None or HOPS_KEY in envelope or not self._accepts(envelope):
-            return False
-        if is_usual and len(key) <= META_REMEMBERED_BYTES:
-            self._accepted.remember(key, None)
-        return True
+            return None
+        names = envelope.keys()
+        is_plain = names <= _PLAIN_META
+        is_usual = is_plain or not any(name.startswith(_NOT_FOREIGN) for name in names - _KNOWN_META)
+        if not (is_usual and key in self._accepted):
+            is_accepted = is_usual and _is_usual_envelope(envelope)
+            if not is_accepted and (self._accepts is None or not self._accepts(envelope)):
+                return None
+            if is_usual and len(key) <= META_REMEMBERED_BYTES:
+                self._accepted.remember(key, None)
+        return NO_WISHES if is_plain else _wishes(envelope)
+
+
+def _wishes(envelope: JSON) -> Wishes | None:
+    """Return what the two keys say that ask for something; `None` when they say it in a form of their own."""
+    token: Any = envelope.get(_TOKEN_KEY)
+    level: Any = envelope.get(_LEVEL_KEY)
+    if (_TOKEN_KEY in envelope and type(token) not in (int, str)) or not (level is None or level in LEVELS):
+        return None
+    return NO_WISHES if token is None and level is None else Wishes(token, level)
 
 
 async def _answered(work: Awaitable[Answer]) -> Answer:

@@ -11,6 +11,7 @@ from pegboard.model.consent import ConsentRequest
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.server.mcp.client_channel import CONSENT_KEY, ClientChannel, fits
+from pegboard.server.mcp.notifications import Notifications
 
 
 class InputRequiredChannel(ClientChannel):
@@ -105,6 +106,10 @@ class InputRequiredChannel(ClientChannel):
         consents = {"asked": self._asking, "agreed": self._running}
         known = {"answers": self._answers, "definitions": self._definitions, "paid": paid, "once": once}
         return json.dumps({**known, **consents})
+
+
+class NotifyingChannel(Notifications, InputRequiredChannel):
+    """A round whose request asked to hear of its progress, or of log lines."""
 
 
 def _binding(request: ConsentRequest) -> str:

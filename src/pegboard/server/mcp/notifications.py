@@ -1,39 +1,62 @@
-"""Notifications: progress and log lines that go out on the stream of a call, through the SDK."""
+"""Notifications: progress and log lines of one request, which go out before its answer."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast, get_args
+from collections.abc import Awaitable, Callable
+from typing import Protocol
 
-import mcp_types as types
-from mcp.server.context import ServerRequestContext
+from pegboard.model.json_types import JSON, JSONValue
+from pegboard.server.mcp.jsonrpc import json_bytes
 
-from pegboard.model.json_types import JSONValue
+LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""The levels of log lines, lowest first."""
 
-LEVELS: tuple[str, ...] = get_args(types.LoggingLevel)
+
+class Outlet(Protocol):
+    """Where the notifications of one request go."""
+
+    async def notify(self, method: str, params: JSON) -> None:
+        """Send one, or drop it where nobody listens any more."""
+        ...
+
+
+class MessageOutlet:
+    """Writes whole messages to wherever the transport says; it says so before the work of the request begins."""
+
+    def __init__(self) -> None:
+        self.write: Callable[[bytes], Awaitable[None]] | None = None
+
+    async def notify(self, method: str, params: JSON) -> None:
+        if self.write is not None:
+            await self.write(json_bytes({"jsonrpc": "2.0", "method": method, "params": params}))
 
 
 class Notifications:
-    """The part of a channel that tells the client something; mixed into those that hold a request of the SDK."""
+    """The part of a channel that tells the client something; mixed into those that have an outlet.
 
-    ctx: ServerRequestContext[Any, Any]
-    level: str | None = None
+    `level` is the lowest level of log lines that the client wants; `None` when it wants none.
+    """
+
+    _outlet: Outlet
+    _token: int | str | None = None
+    _level: str | None = None
     wants_progress = False
 
-    def hold(self, ctx: ServerRequestContext[Any, Any], level: str | None) -> None:
-        """Speak on the stream of this request; log lines below `level`, or all when it is `None`, are not sent."""
-        self.ctx, self.level = ctx, level
-        self.wants_progress = "progress_token" in cast("Mapping[str, Any]", ctx.meta or {})
+    def tell_through(self, outlet: Outlet, *, token: int | str | None, level: str | None) -> None:
+        """Send what is told from now on through `outlet`; progress only where there is a `token` for it."""
+        self._outlet, self._token, self._level = outlet, token, level
+        self.wants_progress = token is not None
 
     async def progress(self, done: float, total: float | None, message: str) -> None:
-        await self.ctx.session.report_progress(done, total, message or None)
+        if self._token is None:
+            return
+        params: JSON = {"progressToken": self._token, "progress": done}
+        if total is not None:
+            params["total"] = total
+        if message:
+            params["message"] = message
+        await self._outlet.notify("notifications/progress", params)
 
     async def log(self, data: JSONValue, *, level: str = "info", logger: str = "pegboard") -> None:
-        if self.level is None or LEVELS.index(level) < LEVELS.index(self.level):
-            return
-        params = types.LoggingMessageNotificationParams(
-            level=cast("types.LoggingLevel", level), data=data, logger=logger
-        )
-        await self.ctx.session.send_notification(
-            types.LoggingMessageNotification(params=params), related_request_id=self.ctx.request_id
-        )
+        if self._level is not None and LEVELS.index(level) >= LEVELS.index(self._level):
+            await self._outlet.notify("notifications/message", {"level": level, "data": data, "logger": logger})

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Coroutine, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -18,9 +18,9 @@ from pegboard.model.hops import HOPS_KEY
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import Gateway, RpcError
 from pegboard.server.mcp.client_channel import ClientChannel
-from pegboard.server.mcp.input_required import InputRequiredChannel
+from pegboard.server.mcp.input_required import NotifyingChannel
 from pegboard.server.mcp.lists import Lists
-from pegboard.server.mcp.notifications import LEVELS, Notifications
+from pegboard.server.mcp.notifications import LEVELS
 from pegboard.server.mcp.request_states import RequestStates
 from pegboard.server.mcp.sessions import SessionChannel, Sessions, is_earlier
 from pegboard.server.principal import Principal
@@ -32,8 +32,21 @@ Asking = types.CallToolRequestParams | types.GetPromptRequestParams | types.Read
 log = logging.getLogger("pegboard.serve")
 
 
-class SdkInputRequiredChannel(Notifications, InputRequiredChannel):
-    """A round of 2026-07-28 that came through the SDK, which can carry progress and log lines."""
+class SdkOutlet:
+    """The stream of a request that came through the SDK."""
+
+    def __init__(self, ctx: Ctx) -> None:
+        self._ctx = ctx
+
+    async def notify(self, method: str, params: JSON) -> None:
+        notification = _NOTIFICATIONS[method].model_validate({"method": method, "params": params}, by_name=False)
+        await self._ctx.session.send_notification(notification, related_request_id=self._ctx.request_id)
+
+
+_NOTIFICATIONS: Mapping[str, type[types.ProgressNotification | types.LoggingMessageNotification]] = {
+    "notifications/progress": types.ProgressNotification,
+    "notifications/message": types.LoggingMessageNotification,
+}
 
 
 class ToolHandlers:
@@ -71,16 +84,17 @@ class ToolHandlers:
         capabilities: JSON = {} if declared is None else wire(declared)
         if is_earlier(ctx):
             asking = SessionChannel(capabilities)
-            asking.hold(ctx, self._sessions.level(ctx) or "debug")
+            asking.ctx = ctx
+            asking.tell_through(SdkOutlet(ctx), token=_token_of(ctx), level=self._sessions.level(ctx) or "debug")
             return asking
         if params.request_state is not None:
             await self._states.spend(params.request_state)
         responses: Mapping[str, Any] = params.input_responses or {}
-        channel = SdkInputRequiredChannel(
+        channel = NotifyingChannel(
             capabilities, responses={key: wire(value) for key, value in responses.items()}, state=params.request_state
         )
         wanted: Any = (ctx.meta or {}).get(types.LOG_LEVEL_META_KEY)
-        channel.hold(ctx, wanted if wanted in LEVELS else None)
+        channel.tell_through(SdkOutlet(ctx), token=_token_of(ctx), level=wanted if wanted in LEVELS else None)
         return channel
 
 
@@ -116,6 +130,10 @@ def hops_of(ctx: Ctx) -> object:
         return None
     # What is there and null says something that is not a path, and is refused like all that is not.
     return () if meta[HOPS_KEY] is None else meta[HOPS_KEY]
+
+
+def _token_of(ctx: Ctx) -> int | str | None:
+    return cast("Mapping[str, Any]", ctx.meta or {}).get("progress_token")
 
 
 def complete(ctx: Ctx, result: JSON) -> JSON:

@@ -50,6 +50,8 @@ def is_earlier(ctx: Ctx) -> bool:
 class SessionChannel(Notifications, ClientChannel):
     """Sends the client a request of its own and waits for the answer, on the stream of this call."""
 
+    ctx: Ctx
+
     async def close_stream(self) -> None:
         if self.ctx.close_sse_stream is not None:
             await self.ctx.close_sse_stream()
