@@ -77,6 +77,7 @@ NAMES = [
     "=?base64?YQ==?=",
 ]
 SPEAKING = ("steps", "talk")
+HEARING = {**META, "progressToken": 5, KEY + "logLevel": "notice"}
 ARGUMENTS: list[Any] = [
     {}, {"text": "hi"}, {"text": "é"}, {"text": 2**70}, {"a": 1, "b": 2}, {"a": 2**60, "b": 1}, {"to": 3},
     {"region": "a"}, None, [],
@@ -111,7 +112,8 @@ def everything() -> Catalog:
 def random_request(rng: random.Random) -> tuple[bytes, list[tuple[bytes, bytes]], str]:
     maybe = rng.random
     method, name = rng.choice(["tools/call", "tools/list"]), rng.choice(NAMES)
-    params: dict[str, Any] = {"_meta": META if maybe() < 0.6 else rng.choice(METAS)}
+    usual = HEARING if name in SPEAKING and maybe() < 0.5 else META
+    params: dict[str, Any] = {"_meta": usual if maybe() < 0.6 else rng.choice(METAS)}
     if method == "tools/call" or maybe() < 0.05:
         params["name"] = name if maybe() < 0.95 else rng.choice(ATOMS)
         if maybe() < (0.3 if name in SPEAKING else 0.8):
