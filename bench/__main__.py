@@ -19,8 +19,8 @@ from pathlib import Path
 from bench.measure import BRIEF, THOROUGH, Effort, Row, Spread
 
 BENCHES = ("calls", "builtins", "lists", "why", "imports", "stdio", "http")
-# Starts six servers, or reads documents that only some have: too much for a test.
-ALONE = ("proxy", "openapi")
+# Starts six servers and more, or reads documents that only some have: too much for a test.
+ALONE = ("clients", "proxy", "openapi")
 PACKAGES = ("pegboard", "mcp", "fastmcp", "pydantic", "orjson", "jsonschema-rs", "cyclopts")
 RESULTS = Path(__file__).with_name("RESULTS.md")
 HEAD = """\

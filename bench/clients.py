@@ -1,0 +1,146 @@
+"""Clients: the processor time of a server for what real clients send, against an echo of the same bytes.
+
+The headers and `_meta` of each client in both eras, from `bench/requests/clients.jsonl`; sessions are opened first.
+Servers and tools are those of the bench `http`. `call` has the client's own progress token and log level.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bench.http import CONNECTIONS, ECHO, OURS, SDK, Server, serving
+from bench.measure import THOROUGH, Cost, Effort, Row, compared
+
+RECORDED = Path(__file__).with_name("requests") / "clients.jsonl"
+JSON = dict[str, Any]
+
+
+class Client(NamedTuple):
+    """What one client sends."""
+
+    name: str
+    headers: JSON
+    initialize: JSON | None
+    list: JSON
+    call: JSON
+
+
+def run(effort: Effort = THOROUGH) -> list[Row]:
+    """Measure a call and a list of 10 of each client, and a list of 1,000 of one client in each era."""
+    rows: list[Row] = []
+    with ExitStack() as stack:
+        servers = {name: stack.enter_context(serving(name)) for name in (ECHO, OURS, SDK)}
+        times = {ECHO: 2_000, OURS: 2_000, SDK: 300}
+        for client in clients():
+            rows += measured(servers, client, client.call, f"{client.name}: call", effort, times, held=(2.0, 1.35))
+            rows += measured(servers, client, client.list, f"{client.name}: list of 10", effort, times)
+    with ExitStack() as stack:
+        servers = {name: stack.enter_context(serving(name, "1000")) for name in (ECHO, OURS, SDK)}
+        times = {ECHO: 2_000, OURS: 100, SDK: 4}
+        for client in [one for one in clients() if one.name.startswith(("fastmcp", "TypeScript"))]:
+            rows += measured(servers, client, client.list, f"{client.name}: list of 1,000", effort, times)
+    return rows
+
+
+def clients() -> Iterator[Client]:
+    """Yield what each client sends."""
+    for line in RECORDED.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        era = "2026-07-28" if row["initialize"] is None else "session of " + row["headers"]["mcp-protocol-version"]
+        yield Client(f"{row['client']}, {era}", row["headers"], row["initialize"], row["list"], row["call"])
+
+
+def measured(
+    servers: dict[str, Server],
+    client: Client,
+    message: JSON,
+    what: str,
+    effort: Effort,
+    times: dict[str, int],
+    held: tuple[float, float] | None = None,
+) -> list[Row]:
+    """Return the rows of one request of one client, on each server."""
+    ways = {
+        f"{name}: {what}": cost(server, client, message, effort.times(times[name])) for name, server in servers.items()
+    }
+    return compared(ways, effort, floor=f"{ECHO}: {what}", held={f"{OURS}: {what}": held} if held else {})
+
+
+def cost(server: Server, client: Client, message: JSON, times: int) -> Cost:
+    """Return the processor seconds of the server for one request."""
+    whole = max(1, times // CONNECTIONS) * CONNECTIONS
+    wanted: list[bytes] = []
+
+    def once() -> float:
+        # A session for each connection: within one, the ids of open requests must differ.
+        while len(wanted) < CONNECTIONS:
+            wanted.append(server.runner.run(opened(server.port, client, message)))
+        before = server.cpu_s()
+        server.runner.run(send_all(server, wanted, times))
+        return (server.cpu_s() - before) / whole
+
+    return once
+
+
+async def opened(port: int, client: Client, message: JSON) -> bytes:
+    """Open a session where the client has one; return the bytes of the request."""
+    if client.initialize is None:
+        return request(client, message, {})
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    first = {name: value for name, value in client.headers.items() if name != "mcp-protocol-version"}
+    writer.write(request(client._replace(headers=first), client.initialize, {}))
+    head, _ = await answer(reader)
+    # The echo opens none; it gets a header of the same length.
+    session = {"mcp-session-id": head.partition("mcp-session-id: ")[2].partition("\r")[0] or "0" * 32}
+    writer.write(request(client, {"jsonrpc": "2.0", "method": "notifications/initialized"}, session))
+    await answer(reader)
+    writer.close()
+    return request(client, message, session)
+
+
+def request(client: Client, message: JSON, more: JSON) -> bytes:
+    """Return one request, byte for byte."""
+    body = json.dumps(message, separators=(",", ":")).encode()
+    heads = {"host": "127.0.0.1:8420", **client.headers, **more, "content-length": len(body)}
+    if client.initialize is None:
+        heads["mcp-method"] = message["method"]
+        if "name" in message["params"]:
+            heads["mcp-name"] = message["params"]["name"]
+    lines = "".join(f"{name}: {value}\r\n" for name, value in heads.items())
+    return f"POST /mcp HTTP/1.1\r\n{lines}\r\n".encode() + body
+
+
+async def send_all(server: Server, wanted: list[bytes], times: int) -> None:
+    await asyncio.sleep(0.001)
+    server.open = [one for one in server.open if not one[0].at_eof()]
+    while len(server.open) < CONNECTIONS:
+        server.open.append(await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 22))
+    share = max(1, times // CONNECTIONS)
+
+    async def one(asked: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(share):
+            writer.write(asked)
+            head, body = await answer(reader)
+            assert head.startswith("http/1.1 200"), (head, body[:500])
+            assert b'"error"' not in body, body[:500]
+
+    await asyncio.gather(*(one(asked, *connection) for asked, connection in zip(wanted, server.open, strict=True)))
+
+
+async def answer(reader: asyncio.StreamReader) -> tuple[str, bytes]:
+    """Return head and body of one answer, plain or in chunks."""
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
+    if "content-length: " in head:
+        return head, await reader.readexactly(int(head.partition("content-length: ")[2].partition("\r")[0]))
+    if "transfer-encoding: chunked" not in head:
+        return head, b""
+    body = b""
+    while size := int(await reader.readline(), 16):
+        body += (await reader.readexactly(size + 2))[:-2]
+    await reader.readexactly(2)
+    return head, body
