@@ -31,9 +31,9 @@ VERSION_KEY = _RESERVED + "protocolVersion"
 _CAPABILITIES_KEY = _RESERVED + "clientCapabilities"
 _CLIENT_KEY = _RESERVED + "clientInfo"
 _LEVEL_KEY = _RESERVED + "logLevel"
-_TOKEN_KEY = "progressToken"
+_PROGRESS_KEY = "progressToken"
 _PLAIN_META = frozenset((VERSION_KEY, _CAPABILITIES_KEY, _CLIENT_KEY, "traceparent", "tracestate", "baggage"))
-_KNOWN_META = frozenset((*_PLAIN_META, _TOKEN_KEY, _LEVEL_KEY))
+_KNOWN_META = frozenset((*_PLAIN_META, _PROGRESS_KEY, _LEVEL_KEY))
 _NOT_FOREIGN = (_RESERVED, "io_modelcontextprotocol", "progress_token")
 """How keys begin that may mean something to the SDK, and that we do not read."""
 _PLAIN_CAPABILITIES = {"elicitation": frozenset(("form", "url")), "sampling": frozenset(("context", "tools"))}
@@ -203,9 +203,9 @@ class FastPath:
 
 def _wishes(envelope: JSON) -> Wishes | None:
     """Return what the two keys say that ask for something; `None` when they say it in a form of their own."""
-    token: Any = envelope.get(_TOKEN_KEY)
+    token: Any = envelope.get(_PROGRESS_KEY)
     level: Any = envelope.get(_LEVEL_KEY)
-    if (_TOKEN_KEY in envelope and type(token) not in (int, str)) or not (level is None or level in LEVELS):
+    if (_PROGRESS_KEY in envelope and type(token) not in (int, str)) or not (level is None or level in LEVELS):
         return None
     return NO_WISHES if token is None and level is None else Wishes(token, level)
 
