@@ -80,6 +80,7 @@ def cost(server: Server, client: Client, message: JSON, times: int) -> Cost:
         # A session for each connection: within one, the ids of open requests must differ.
         while len(wanted) < CONNECTIONS:
             wanted.append(server.runner.run(opened(server.port, client, message)))
+        server.runner.run(connect(server))
         before = server.cpu_s()
         server.runner.run(send_all(server, wanted, times))
         return (server.cpu_s() - before) / whole
@@ -115,11 +116,14 @@ def request(client: Client, message: JSON, more: JSON) -> bytes:
     return f"POST /mcp HTTP/1.1\r\n{lines}\r\n".encode() + body
 
 
+async def connect(server: Server) -> None:
+    """Open the connections anew: those that were idle while other servers were measured may be closed by now."""
+    for _, writer in server.open:
+        writer.transport.abort()
+    server.open = [await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 22) for _ in range(CONNECTIONS)]
+
+
 async def send_all(server: Server, wanted: list[bytes], times: int) -> None:
-    await asyncio.sleep(0.001)
-    server.open = [one for one in server.open if not one[0].at_eof()]
-    while len(server.open) < CONNECTIONS:
-        server.open.append(await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 22))
     share = max(1, times // CONNECTIONS)
 
     async def one(asked: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
