@@ -220,5 +220,5 @@ def test_a_tool_says_its_former_names_its_end_and_its_successor(project: Project
     assert project.said() == ['pegboard.yaml:1:73: tools[0].deprecated: expected a day, such as 2027-01-01, not "soon"']
     project.write("tools: [{name: f, type: internal, handler: 'python:mine:f', replaced_by: f}]", mine=MINE)
     assert project.said() == [
-        "pegboard.yaml:1:9: tools[0]: replaced_by leads back to itself: main.f → main.f; end it somewhere"
+        "pegboard.yaml:1:74: tools[0].replaced_by: replaced_by leads back to itself: main.f → main.f; end it somewhere"
     ]

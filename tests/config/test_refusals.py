@@ -221,8 +221,7 @@ def test_the_keys_of_a_kind_whose_piece_is_missing_are_checked_all_the_same(proj
         "tools:\n  - {name: a, type: rag, rag: {colection: x, score_threshold: 2}}\n  - {name: b, type: agent}\n"
     )
     assert [problem.path for problem in project.problems()] == [
-        "tools[0].type", "tools[0].rag.collection", "tools[0].rag.colection", "tools[0].rag.score_threshold",
-        "tools[1].agent", "tools[1].type",
+        "tools[0].type", "tools[0].rag.colection", "tools[0].rag.score_threshold", "tools[1].agent", "tools[1].type",
     ]  # fmt: skip
 
 

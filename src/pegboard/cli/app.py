@@ -103,6 +103,8 @@ def build_app(terminal: Terminal) -> App:
         identity: Annotated[str | None, Parameter(name="--as", env_var="PEGBOARD_AS", group=_SHARED, help=_AS)] = None,
         json: Annotated[bool, Parameter(group=_SHARED, help="Print one JSON document instead of tables.")] = False,
     ) -> Any:
+        if words and words[0] == "help":
+            words = (*words[1:], "--help")
         if words and words[0] in UNSUPPORTED_COMMANDS:
             raise CommandError(f"`pegboard {words[0]}` is not in this version yet.", kind="not_yet")
         command, bound, not_parsed = app.parse_args(words, exit_on_error=False, print_error=False)

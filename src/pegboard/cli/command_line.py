@@ -36,6 +36,8 @@ def run(words: Sequence[str]) -> int:
                 return int(Exit.DONE)  # the reader has what it wanted
             terminal.note(f"pegboard: {error}")
             return int(Exit.REFUSED)
+        finally:
+            terminal.close()
     return code
 
 
@@ -63,21 +65,29 @@ def _report(error: Exception, terminal: Terminal, *, as_json: bool) -> int:
         case DefinitionError() if any(problem.where for problem in error.problems):
             fault = CommandError(_counted(error), kind="config_invalid", problems=error.problems)
         case UnusedCliTokensError(unused_tokens=[str(word), *_]):
-            command = " ".join(("pegboard", *(error.command_chain or ())))
-            fault = CommandError(f"{word!r} is no argument here; an option begins with '--'. See `{command} --help`.")
+            meant = (
+                f"name the config with --config {word}"
+                if word.endswith((".yaml", ".yml"))
+                else "an option begins with '--'"
+            )
+            fault = CommandError(f"{word!r} is no argument here; {meant}. See `{_help_of(error)}`.")
         case CycloptsError():
-            fault = CommandError(f"{error}{_meant(error)} See `pegboard --help`.")
+            fault = CommandError(f"{error}{_meant(error)} See `{_help_of(error)}`.")
         case PegboardError():
             fault = CommandError(str(error), kind="config_invalid")
         case _:
             fault = _bug(error, terminal)
-    for problem in fault.problems:
-        terminal.note(safe(problem))
+    terminal.note_problems(fault.problems)
     terminal.note(f"pegboard: {fault}")
     if as_json:
         problems = [{"where": item.where, "path": item.path, "message": item.message} for item in fault.problems]
         terminal.json({"error": {"kind": fault.kind, "message": terminal.clean(str(fault)), "problems": problems}})
     return int(fault.code)
+
+
+def _help_of(error: CycloptsError) -> str:
+    """Return the words that show the help of the command that the words were for."""
+    return " ".join(("pegboard", *(error.command_chain or ()), "--help"))
 
 
 def _meant(error: CycloptsError) -> str:

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import orjson
 
+from pegboard.cli.problem_text import problem_text
+from pegboard.cli.safe_text import UNSAFE, safe
 from pegboard.core.redaction import Redactor
 from pegboard.lazy import LazyModule
+from pegboard.model.error import Problem
 from pegboard.model.json_types import JSONValue
 from pegboard.model.secret import Secret
 
@@ -27,39 +30,13 @@ else:
     table = LazyModule("rich.table")
     rich_text = LazyModule("rich.text")
 
-# Control characters (ESC and CSI among them), and what is invisible or turns the direction of text. The two joiners
-# U+200C and U+200D stay: scripts and emoji need them, and no terminal obeys them.
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff"
-    "\ufff9-\ufffb\U000e0000-\U000e0fff]"
-)
-_LINES = re.compile("[\t\n]")
 WIDTH_WITHOUT_TERMINAL = 120  # not a limit: how wide text is drawn
-
-
-def safe(text: object, *, lines: bool = False) -> str:
-    r"""Return `text` with nothing in it that a terminal obeys or hides: such characters are spelled out, as `\x1b`.
-
-    With `lines`, line breaks and tabs stay; without, the result is one line, so that it cannot pass for two.
-    Colour markup such as `[red]` needs no escaping: the console here reads none.
-    """
-    clean = _UNSAFE.sub(_spelled, str(text))
-    return clean if lines else _LINES.sub(_spelled, clean)
-
-
-def _spelled(match: re.Match[str]) -> str:
-    character = match.group()
-    short = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(character)
-    if short is not None:
-        return short
-    number = ord(character)
-    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
 def json_text(value: JSONValue, *, indent: bool = True) -> str:
     """Return JSON that means `value` and is safe on a terminal: what `safe` would spell out is a JSON escape."""
     option = orjson.OPT_NON_STR_KEYS | (orjson.OPT_INDENT_2 if indent else 0)
-    return _UNSAFE.sub(_json_escaped, orjson.dumps(value, default=str, option=option).decode())
+    return UNSAFE.sub(_json_escaped, orjson.dumps(value, default=str, option=option).decode())
 
 
 def _json_escaped(match: re.Match[str]) -> str:
@@ -89,6 +66,13 @@ def _stream(stream: TextIO | None) -> TextIO:
     return os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8") if stream is None else stream  # noqa: TID251 - it is no file
 
 
+def _shows_colours(stream: TextIO) -> bool:
+    """Tell whether colours are wanted, as https://no-color.org and rich have it."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") in ("dumb", "unknown"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or stream.isatty()
+
+
 @dataclass(kw_only=True)
 class Terminal:
     """Where a command writes: its answer to `out`, everything else to `err`, without the `secrets` in use."""
@@ -96,6 +80,8 @@ class Terminal:
     out: TextIO = field(default_factory=lambda: _stream(sys.stdout))
     err: TextIO = field(default_factory=lambda: _stream(sys.stderr))
     secrets: Callable[[], Iterable[Secret]] = tuple
+
+    _nowhere: TextIO | None = None
 
     def __post_init__(self) -> None:
         for stream in (self.out, self.err):
@@ -124,6 +110,20 @@ class Terminal:
             self.err.write(safe(self.clean(text), lines=True) + "\n")
             self.err.flush()
 
+    def say_problems(self, problems: Iterable[Problem], *, label: str = "") -> None:
+        """Write faults of a declaration as part of the answer, each with its line of the file."""
+        text = problem_text(problems, label=label, is_coloured=_shows_colours(self.out))
+        self._write(text)
+
+    def note_problems(self, problems: Iterable[Problem]) -> None:
+        """Write faults of a declaration beside the answer, each with its line of the file."""
+        self.flush()
+        # What they show of a file is without secrets, as they are; and cleaned once more.
+        text = self.clean(problem_text(problems, is_coloured=_shows_colours(self.err)))
+        with suppress(OSError, ValueError):
+            self.err.write(text)
+            self.err.flush()
+
     def flush(self) -> None:
         """Have everything that was written so far arrive.
 
@@ -136,7 +136,12 @@ class Terminal:
         """Write no more of the answer. What waits unwritten is dropped, or Python would complain of it at exit."""
         with suppress(OSError):
             self.out.close()
-        self.out = _stream(None)
+        self.out = self._nowhere = _stream(None)
+
+    def close(self) -> None:
+        """Close what was opened in place of streams that were closed before we began, or were given up."""
+        if self._nowhere is not None:
+            self._nowhere.close()
 
     def _write(self, text: str, *, flush: bool = False) -> None:
         try:

@@ -98,8 +98,15 @@ class BuildContext:
 
     def refused(self, error: DefinitionError | CallError, at: At) -> None:
         """Report at `at` what core refused."""
-        message = error.error.message if isinstance(error, CallError) else "; ".join(p.message for p in error.problems)
-        self.report.add(at.problem(message))
+        messages = [error.error.message] if isinstance(error, CallError) else [p.message for p in error.problems]
+        by_place: dict[str, tuple[At, list[str]]] = {}
+        for message in messages:
+            # `renamed_from='x' is …` is said of that key, where it stands here.
+            named = at / message.partition(" ")[0].partition("=")[0]
+            place = named if named.exists else at
+            by_place.setdefault(place.path, (place, []))[1].append(message)
+        for place, said in by_place.values():
+            self.report.add(place.problem("; ".join(said)))
 
 
 def _fault(error: BaseException, module: str, module_names: Sequence[str]) -> str:

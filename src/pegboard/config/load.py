@@ -26,7 +26,7 @@ from pegboard.config.yaml.environment import Environment
 from pegboard.config.yaml.parser import parse
 from pegboard.config.yaml.problems import Report
 from pegboard.config.yaml.tree import At, Items, Mark, Node, Scalar, Table
-from pegboard.core.names import fold, nearest
+from pegboard.core.names import fold, nearest, nearest_one
 from pegboard.model.bounds import CONFIG_FILES, Bounds
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.json_types import is_object
@@ -143,6 +143,7 @@ class _Load:
             place = problems[0].where if problems else str(Mark(str(path), 1, 1))
             self.report.add(Problem(where=place, message=_NO_CONFIG))
             return None
+        self.report.may_show(str(path), text)
         self.report.add(*problems)
         return root if isinstance(root, Table) else None
 
@@ -234,14 +235,18 @@ class _Load:
             self.tools.append(tool)
             self.files += tool.value.files_beside(self.path.parent)
             return
-        place = at / "name"
-        message = f"the tool {tool.value.called!r} is declared twice: first at {(first / 'name').mark}. Rename one"
-        self.report.add(place.problem(message))
+        message = f"the tool {tool.value.called!r} is declared twice: first at {(first / 'name').mark}"
+        self.report.add((at / "name").problem(f"{message}. {tool.value.when_repeated}"))
 
     def _kind(self, at: At) -> Kind[Any] | None:
         known = ", ".join(self.kinds)
         if not at.exists:
-            self.report.add(at.problem(f"the key 'type' is missing: what kind of tool it is ({known})"))
+            meant = nearest_one("type", at.node.items if isinstance(at.node, Table) else ())
+            if meant is None:
+                self.report.add(at.problem(f"the key 'type' is missing: what kind of tool it is ({known})"))
+            else:
+                place = At(at.root, at.steps[:-1]) / meant
+                self.report.add(place.problem(f"unknown key {meant!r}. Did you mean 'type'?", at_key=True))
             return None
         name = at.text
         if name in self.kinds:

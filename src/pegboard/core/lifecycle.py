@@ -46,16 +46,12 @@ def after_end(spec: ToolSpec, *, known_as: str, replacement: str | None) -> str:
 
 
 def check_circles(specs: Mapping[str, ToolSpec]) -> None:
-    """Refuse tools that replace each other, or have each other's names as former ones.
+    """Refuse tools that replace each other, or have names of others, or their own, as former ones.
 
     Raises:
         DefinitionError: with all of them.
     """
-    by_name = {
-        fold(name): spec
-        for spec in specs.values()
-        for name in (spec.name, spec.qualified_id, f"{spec.namespace}__{spec.name}")
-    }
+    by_name = {name: spec for spec in specs.values() for name in called(spec)}
     problems = [
         Problem(where=spec.origin, path=spec.qualified_id, message=message)
         for spec in specs.values()
@@ -63,6 +59,11 @@ def check_circles(specs: Mapping[str, ToolSpec]) -> None:
     ]
     if problems:
         raise DefinitionError(problems)
+
+
+def called(spec: ToolSpec) -> tuple[str, str, str]:
+    """Return the names by which a declared tool can be called, folded."""
+    return fold(spec.name), fold(spec.qualified_id), fold(f"{spec.namespace}__{spec.name}")
 
 
 def _replacing(spec: ToolSpec, by_name: Mapping[str, ToolSpec]) -> Iterable[str]:
@@ -77,10 +78,20 @@ def _replacing(spec: ToolSpec, by_name: Mapping[str, ToolSpec]) -> Iterable[str]
 
 
 def _renaming(spec: ToolSpec, by_name: Mapping[str, ToolSpec]) -> Iterable[str]:
-    own = (fold(spec.name), fold(spec.qualified_id), fold(f"{spec.namespace}__{spec.name}"))
+    own = called(spec)
     for former in spec.renamed_from:
         other = by_name.get(fold(former))
         if fold(former) in own:
             yield f"renamed_from={former!r} is its own name; remove it"
         elif other is not None and any(fold(name) in own for name in other.renamed_from):
             yield f"renamed_from={former!r}: {other.qualified_id!r} was renamed from this one; one of the two is wrong"
+        elif other is not None:
+            yield still_called(former, other)
+
+
+def still_called(former: str, other: ToolSpec) -> str:
+    """Return why a former name is none: another tool is called so, and calls of the name go there."""
+    return (
+        f"renamed_from={former!r} is a name of {other.qualified_id!r} ({other.origin}), so calls of it go there; "
+        "remove it here, or rename that tool"
+    )

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 from pegboard.core.declarations import Declarations, Mirror, NamedLater
 from pegboard.core.inventory import Inventory
 from pegboard.core.judge import UP
-from pegboard.core.lifecycle import check_circles
+from pegboard.core.lifecycle import called, check_circles, still_called
 from pegboard.core.names import fold, nearest
 from pegboard.core.ports import LeadsElsewhere, OffersResources, Source
 from pegboard.core.snapshot import ReadBuilt, Snapshot
@@ -54,6 +54,8 @@ class Registry:
         self._outdated: dict[Kind, Snapshot] = {}
         """The newest that a change has outdated: the next one is made from it."""
         self._inventories: dict[Kind, Inventory] = {}
+        self._former_names: dict[str, str] | None = None
+        """The former names of declared tools, folded, and the key of each one's tool; `None` until they are needed."""
         self._generation = 0
         self._lock = threading.RLock()
 
@@ -98,6 +100,7 @@ class Registry:
         """Replace everything declared; a reload, a reset. Those who subscribed stay."""
         with self._lock:
             before, self.declarations = self.declarations, declared
+            self._former_names = None
             for name, source in declared.sources.items():
                 if before.sources.get(name) is not source:
                     source.subscribe(self.changed)
@@ -127,18 +130,41 @@ class Registry:
 
         Raises:
             DuplicateToolError: a qualified id is taken.
-            DefinitionError: a name, namespace or schema cannot be used; tools replace each other in a circle.
+            DefinitionError: a name, namespace or schema cannot be used; tools replace each other in a circle; what one
+                is called is the former name of another.
         """
         with self._lock:
             if any(entry.spec.renamed_from or entry.spec.replaced_by for entry in entries):
                 known = {key: entry.spec for key, entry in self.declarations.tools.items()}
                 check_circles(known | {fold(entry.qualified_id): entry.spec for entry in entries})
+            former_names = self._checked_former_names(entries)
             sealed = [seal(entry, self.bounds) for entry in entries]
             self.swap(self.declarations.with_entries(sealed, replace_existing=replace_existing))
+            # So that 10,000 declarations do not look through all tools 10,000 times.
+            self._former_names = former_names
         for notify in self._on_defined:
             for entry in sealed:
                 if entry.offer is None:
                     notify(entry)
+
+    def _checked_former_names(self, entries: Sequence[ToolEntry]) -> dict[str, str]:
+        """Return the former names with those of `entries`, none of which may be called like another used to be."""
+        known = self._former_names
+        if known is None:
+            known = {
+                fold(name): key for key, entry in self.declarations.tools.items() for name in entry.spec.renamed_from
+            }
+        added = {fold(entry.qualified_id): entry for entry in entries}
+        for key, entry in added.items() if known else ():
+            for name in called(entry.spec):
+                owner_key = known.get(name, key)
+                owner = added.get(owner_key) or self.declarations.tools.get(owner_key)
+                # Who had the name before may be gone, or be declared anew without it.
+                former = [] if owner is None else [old for old in owner.spec.renamed_from if fold(old) == name]
+                if owner is not None and former and owner_key != key:
+                    raise DefinitionError(f"{owner.qualified_id!r}: {still_called(former[0], entry.spec)}")
+        new = {fold(name): key for key, entry in added.items() for name in entry.spec.renamed_from}
+        return known | new if new else known
 
     def add_named_later(
         self, names: Callable[[], Sequence[str]], entries: Callable[[tuple[str, ...]], Sequence[ToolEntry]]

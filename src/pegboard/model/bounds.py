@@ -313,6 +313,7 @@ ANSWERED_STREAM_S = 1.0  # for a stream to end after its answer, before its id c
 ENVELOPE_LEVELS = 4  # of JSON that the protocol itself puts around arguments
 CALLERS_REMEMBERED = 1_024  # principals whose `Caller` is at hand
 HOSTS_REMEMBERED = 256  # pairs of Host and Origin that were let in
+HOST_NAME_CHARS = 253  # of a host name that a refusal repeats; DNS has no longer ones
 # A connection without a request is kept longer than any usual client or proxy keeps it (httpx 5 s, nginx and the load
 # balancers 60 s): whoever closes first must be the one that sends, or a request meets a closed connection.
 KEEP_ALIVE_S = 75

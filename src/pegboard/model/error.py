@@ -85,6 +85,9 @@ class Problem:
     message: str
     where: str = ""
     path: str = ""
+    source: str = field(default="", compare=False, repr=False)
+    source_column: int = field(default=0, compare=False, repr=False)
+    """The line of the config that it stands in, where that may be shown, and the column in it, from 1."""
 
     def __str__(self) -> str:
         return ": ".join(part for part in (self.where, self.path, self.message) if part)

@@ -28,6 +28,7 @@ from pegboard.server.listener import listen
 from pegboard.server.mcp.endpoint import Endpoint
 from pegboard.server.mcp.request_states import sealing_with
 from pegboard.server.principal import choose_profile
+from pegboard.server.start_page import StartPage
 
 log = logging.getLogger("pegboard.serve")
 
@@ -86,7 +87,8 @@ def http_app(
     health = Health(
         gateway, host_guard, authenticator, event_hub, is_serving=lambda: endpoint.is_running, problems=problems
     )
-    return App(catalog, endpoint, api, health, host_guard, grace_s=grace_s)
+    start_page = StartPage(gateway, host_guard, authenticator)
+    return App(catalog, endpoint, api, health, start_page, host_guard, grace_s=grace_s)
 
 
 class LifespanError(PegboardError):
@@ -108,11 +110,13 @@ class App(Starlette):
         endpoint: Endpoint,
         api: Routes,
         health: Health,
+        start_page: StartPage,
         host_guard: HostGuard,
         *,
         grace_s: float,
     ) -> None:
-        super().__init__(routes=[*endpoint.routes, *health.routes, *api.all()], lifespan=self._serving)
+        routes = [*endpoint.routes, *start_page.routes, *health.routes, *api.all()]
+        super().__init__(routes=routes, lifespan=self._serving)
         self._catalog, self._endpoint, self._api, self._health = catalog, endpoint, api, health
         self._host_guard, self._grace_s, self._was_started = host_guard, grace_s, False
         self.state.end_streams = self._end_streams
@@ -160,6 +164,7 @@ def run_http(
     host: str = "127.0.0.1",
     port: int = 8420,
     profile: str | None = None,
+    identify: Identify | None = None,
     on_ready: Callable[[str], None] | None = None,
     allow_anonymous_from_anywhere: bool = False,
     allowed_hosts: Sequence[str] = (),
@@ -169,24 +174,36 @@ def run_http(
 ) -> None:
     """Serve the catalog over HTTP until SIGTERM or SIGINT, then let running calls end for `grace_s`.
 
-    A second signal ends it at once. `on_ready` is told the address of `/mcp` when it answers; by
-    default it is written to standard error. `port=0` takes a free one.
+    A second signal ends it at once. `identify` tells who sends a request, as for `http_app`. `on_ready` is told the
+    address of `/mcp` when it answers; by default that and those of all profiles are written to standard error.
 
     Raises:
         DefinitionError: no such profile, or an address that would let strangers call.
         OSError: the address cannot be had.
     """
-    is_open = allow_anonymous_from_anywhere or catalog.identity is not None
+    is_open = allow_anonymous_from_anywhere or catalog.identity is not None or identify is not None
     hosts = hosts_of(host, allowed_hosts, is_open=is_open)
     app = http_app(
-        catalog, config=config, profile=profile, allowed_hosts=hosts, keys=keys, problems=problems, grace_s=grace_s
+        catalog,
+        config=config,
+        identify=identify,
+        profile=profile,
+        allowed_hosts=hosts,
+        keys=keys,
+        problems=problems,
+        grace_s=grace_s,
     )
+
+    def say_where(address: str) -> None:
+        sys.stderr.write(addresses(address, catalog, profile=profile))
+        sys.stderr.flush()
+
     listen(
         app,
         host=host,
         port=port,
         bounds=catalog.registry.bounds,
-        on_ready=on_ready or _say_where,
+        on_ready=on_ready or say_where,
         drain=lambda: _drain(catalog, app, grace_s),
         grace_s=grace_s,
     )
@@ -197,6 +214,12 @@ async def _drain(catalog: Catalog, app: Starlette, grace_s: float) -> None:
     await catalog.executor.close(grace_s=grace_s)
 
 
-def _say_where(address: str) -> None:
-    sys.stderr.write(f"Serving MCP on {address}\n")
-    sys.stderr.flush()
+def addresses(address: str, catalog: Catalog, *, profile: str | None, note: str = "") -> str:
+    """Return the lines that say where a server is: that of `/mcp`, and one for each profile."""
+    profiles = catalog.registry.profiles
+    chosen = choose_profile(profiles, profile)
+    width = max(map(len, profiles), default=0)
+    return f"Serving MCP on {address}{note}\n" + "".join(
+        f"  {address}/{name:<{width}}  profile {name!r}{', also at /mcp' if name == chosen else ''}\n"
+        for name in profiles
+    )

@@ -163,6 +163,13 @@ class Authenticator:
 
     # -- through which profile
 
+    def profiles_of(self, caller: Authenticated) -> tuple[str, ...]:
+        """Return the profiles that a caller may name."""
+        declared = self._registry.declarations
+        if declared.identity is None and self._identify is None:
+            return tuple(declared.profiles)
+        return tuple(name for name in caller.profiles or () if name in declared.profiles)
+
     def _allowed(self, caller: Authenticated, named: str | None) -> str | Refusal | None:
         profiles = self._registry.profiles
         if caller.profiles is None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pegboard.core.bounded_cache import BoundedCache
-from pegboard.model.bounds import HOSTS_REMEMBERED
+from pegboard.model.bounds import HOST_NAME_CHARS, HOSTS_REMEMBERED
 from pegboard.model.error import DefinitionError
 
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
@@ -27,8 +27,8 @@ class Refusal:
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-_NO_HOST = Refusal(status=421, text="Invalid Host header")
-_NO_ORIGIN = Refusal(status=403, text="Invalid Origin header")
+_NO_HOST = Refusal(status=421, text="The request has no Host header, or more than one, or one that is no name.")
+_NO_ORIGIN = Refusal(status=403, text="The request has more than one Origin header, or one that is no address.")
 
 
 class HostGuard:
@@ -56,15 +56,39 @@ class HostGuard:
         if key in self._good:
             return None
         if host is None or not self._is_ours(_HOST, host):
-            return _NO_HOST
+            return _unknown_host(host)
         if origin is not None and not self._is_ours(_ORIGIN, origin):
-            return _NO_ORIGIN
+            return _unknown_origin(origin)
         self._good.remember(key, None)
         return None
 
     def _is_ours(self, form: re.Pattern[str], value: bytes) -> bool:
-        match = form.fullmatch(value.decode("latin-1").strip(" \t"))
-        return match is not None and match[1].lower() in self.hosts
+        name = _name(form, value)
+        return name is not None and name in self.hosts
+
+
+def _name(form: re.Pattern[str], value: bytes) -> str | None:
+    """Return the host that a header names; `None` where it has another form."""
+    match = form.fullmatch(value.decode("latin-1").strip(" \t"))
+    return None if match is None else match[1].lower()
+
+
+def _unknown_host(value: bytes | None) -> Refusal:
+    name = None if value is None else _name(_HOST, value)
+    if name is None or len(name) > HOST_NAME_CHARS:
+        return _NO_HOST
+    return Refusal(status=421, text=f"This server does not answer for the host {name!r}. If it should, {_allow(name)}")
+
+
+def _unknown_origin(value: bytes) -> Refusal:
+    name = _name(_ORIGIN, value)
+    if name is None or len(name) > HOST_NAME_CHARS:
+        return _NO_ORIGIN
+    return Refusal(status=403, text=f"Pages of {name!r} may not use this server. If they should, {_allow(name)}")
+
+
+def _allow(name: str) -> str:
+    return f"start it with `--allow-host {name}`, or name it in `allowed_hosts=`."
 
 
 def is_loopback(host: str) -> bool:

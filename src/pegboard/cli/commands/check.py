@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from pegboard.catalog import Catalog
-from pegboard.cli.command_error import Exit
+from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.options import Options, SharedOptions, Strict
 from pegboard.cli.project import load
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.json_types import JSON
 
 
-def check_command(*, strict: Strict = False, options: SharedOptions) -> Exit:
+def check_command(
+    file: Annotated[Path | None, Parameter(help="The configuration file; the same as --config FILE.")] = None,
+    /,
+    *,
+    strict: Strict = False,
+    options: SharedOptions,
+) -> Exit:
     """Check the configuration and print all its problems.
 
-    Each is a line `file:line:column: path: what is wrong`. Policy entries that match no tool are warnings.
+    Each is a line `file:line:column: path: what is wrong`, with the line of the file below it. Policy entries that
+    match no tool are warnings.
     """
+    if file is not None:
+        if options.config is not None and options.config != file:
+            raise CommandError(f"Two files are named, {str(options.config)!r} and {str(file)!r}. Check one at a time.")
+        options = replace(options, config=file)
     counts: dict[str, int] = {}
     problems: Sequence[Problem] = ()
     warnings: Sequence[Problem] = ()
@@ -47,10 +63,8 @@ def _counts(catalog: Catalog) -> dict[str, int]:
 def _print(
     options: Options, *, problems: Sequence[Problem], warnings: Sequence[Problem], counts: dict[str, int]
 ) -> None:
-    for problem in problems:
-        options.terminal.say(str(problem))
-    for warning in warnings:
-        options.terminal.say(f"warning: {warning}")
+    options.terminal.say_problems(problems)
+    options.terminal.say_problems(warnings, label="warning: ")
     if problems:
         options.terminal.note(_many(len(problems), "problems") + " found.")
     else:

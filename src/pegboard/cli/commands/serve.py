@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -16,7 +17,7 @@ from pegboard.cli.project import Project, load
 from pegboard.config import Config
 from pegboard.config.reload import Reloader
 from pegboard.model.context import ToolContext
-from pegboard.server.app import run_http
+from pegboard.server.app import addresses, run_http
 from pegboard.server.host_guard import hosts_of
 from pegboard.server.principal import Principal, choose_profile, context_maker
 from pegboard.server.stdio import run_stdio
@@ -27,14 +28,15 @@ _STDIO = "Speak on standard input and output, to the program that started this o
 
 # uvicorn logs why it cannot have the address, and ends the process with this code.
 _UVICORN_STARTUP_FAILURE = 3  # not a limit: uvicorn's exit code
+_HOST, _PORT = "127.0.0.1", 8420  # not a limit: where it listens unless told otherwise
 _LAST_PORT = 65535  # not a limit: of TCP
 
 
 def serve_command(
     *,
     stdio: Annotated[bool, Parameter(help=_STDIO)] = False,
-    host: Annotated[str, Parameter(help="Address to listen on.", show_default=True)] = "127.0.0.1",
-    port: Annotated[int, Parameter(help="Port to listen on.", show_default=True)] = 8420,
+    host: Annotated[str | None, Parameter(help="Address to listen on.", show_default=_HOST)] = None,
+    port: Annotated[int | None, Parameter(help="Port to listen on.", show_default=str(_PORT))] = None,
     allow_host: Annotated[tuple[str, ...], Parameter(help=_HOSTS, negative_iterable=())] = (),
     reload: Annotated[bool, Parameter(help=_RELOAD)] = False,
     strict: Strict = False,
@@ -44,6 +46,9 @@ def serve_command(
     who = options.identity
     if not stdio and (who.user or who.space or who.roles or who.session):
         raise CommandError("--as names the caller of --stdio; over HTTP every caller is asked who it is.")
+    if stdio:
+        _refuse_http_options({"--host": host, "--port": port, "--allow-host": allow_host, "--reload": reload})
+    host, port = host or _HOST, _PORT if port is None else port
     if not 0 <= port <= _LAST_PORT:
         raise CommandError(f"--port {port} is no port; choose one from 1 to {_LAST_PORT}, or 0 for any that is free.")
     project = load(options, strict=strict)
@@ -51,8 +56,6 @@ def serve_command(
         options.terminal.note(f"warning: {warning.message}")
     profile = options.chosen_profile
     project.check_profile(profile)
-    if stdio and reload:
-        raise CommandError("--reload is for HTTP: a client of --stdio starts the program anew.")
     if stdio:
         if sys.stdin.isatty():
             options.terminal.note("Waiting for an MCP client, which starts this command by itself. Ctrl-C ends it.")
@@ -69,6 +72,17 @@ def serve_command(
         if stopped.code != _UVICORN_STARTUP_FAILURE:
             raise
         raise _not_listening(host, port, "") from None
+
+
+def _refuse_http_options(options: Mapping[str, object]) -> None:
+    """Refuse what would do nothing: a server on standard input listens nowhere, and its client starts it anew."""
+    named = [name for name, value in options.items() if value is not None and value is not False and value != ()]
+    if named:
+        listed = " and ".join(named)
+        raise CommandError(
+            f"{listed} {'is' if len(named) == 1 else 'are'} for HTTP, and the only client of --stdio is the program "
+            f"that starts it. Leave out --stdio, or {listed}."
+        )
 
 
 def _run_reloading(project: Project, *, host: str, port: int, profile: str | None, names: tuple[str, ...]) -> None:
@@ -94,7 +108,7 @@ def _run_reloading(project: Project, *, host: str, port: int, profile: str | Non
         return make_context(principal)
 
     def ready(address: str) -> None:
-        sys.stderr.write(f"Serving MCP on {address}, and reloading what changes\n")
+        sys.stderr.write(addresses(address, catalog, profile=profile, note=", and reloading what changes"))
         sys.stderr.flush()
         tasks.append(asyncio.get_running_loop().create_task(reloader.run()))
 

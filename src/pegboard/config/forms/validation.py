@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from pegboard.config.forms.value_types import FLAG, MAPPING, TEXT
 from pegboard.config.yaml.problems import Report
 from pegboard.config.yaml.tree import At, Step
-from pegboard.core.names import nearest, nearest_one
+from pegboard.core.names import nearest_one
 from pegboard.model.error import Problem
 from pegboard.model.json_types import JSON, is_object
 
@@ -51,6 +51,9 @@ _OTHER_WORDS = {
     "streamable-http": "http",
     "streamablehttp": "http",
 }
+# More would be a wall of words, and none of them is like the wrong one.
+_LISTED_KEYS = 12  # not a limit: how many are shown
+_KEY_CHARS = 80  # not a limit: how much of one is shown
 _KEY = "[key]"
 _KEY_FAULTS = {"string_too_short": "may not be empty"}
 _ASIDE = frozenset({_KEY, MAPPING, TEXT, FLAG})
@@ -94,8 +97,18 @@ def explain(
     error: ValidationError, at: At, model: type[BaseModel], *, refusal: Refusal = _nothing_refused
 ) -> Iterator[Problem]:
     """Yield a problem for each error that `model` found in what stands at `at`."""
-    for fault in error.errors(include_url=False, include_input=False):
+    faults = error.errors(include_url=False, include_input=False)
+    misspelled = {
+        (loc[:-1], meant)
+        for fault in faults
+        if fault["type"] == "extra_forbidden" and (loc := _keys_of(fault["loc"]))
+        if (meant := _meant_key(str(loc[-1]), _keys(model, loc))) is not None
+    }
+    for fault in faults:
         loc = _keys_of(fault["loc"])
+        # What is missing stands there, misspelled: that is said once.
+        if fault["type"] == "missing" and loc and (loc[:-1], loc[-1]) in misspelled:
+            continue
         if fault["loc"][-1:] == (_KEY,):
             yield at.under(loc).problem(
                 f"the key {str(loc[-1])!r}: {_KEY_FAULTS.get(fault['type'], fault['msg'])}", at_key=True
@@ -103,7 +116,10 @@ def explain(
             continue
         here = at.under(loc)
         documented = _documented(fault["type"], fault["msg"], here, refusal)
-        yield documented or _explain(fault["type"], fault.get("ctx", {}), fault["msg"], here, _keys(model, loc))
+        if documented is None and fault["type"] == "extra_forbidden":
+            yield here.problem(_unknown_key(str(loc[-1]), _holders(model, loc)), at_key=True)
+        else:
+            yield documented or _explain(fault["type"], fault.get("ctx", {}), fault["msg"], here, _keys(model, loc))
 
 
 def _keys_of(loc: tuple[Step, ...]) -> tuple[Step, ...]:
@@ -129,8 +145,6 @@ def _documented(kind: str, message: str, at: At, refusal: Refusal) -> Problem | 
 def _explain(kind: str, ctx: Mapping[str, Any], message: str, at: At, keys: Mapping[str, str]) -> Problem:
     name = str(at.steps[-1]) if at.steps else ""
     match kind:
-        case "extra_forbidden":
-            return at.problem(f"unknown key {name!r}.{_meant_key(name, keys)}", at_key=True)
         case "missing":
             return at.problem(f"the key {name!r} is missing{': ' + keys[name] if keys.get(name) else ''}")
         case "literal_error" | "enum":
@@ -154,9 +168,36 @@ def _explain(kind: str, ctx: Mapping[str, Any], message: str, at: At, keys: Mapp
             return at.problem(f"{message}, not {at.shown}")
 
 
-def _meant_key(name: str, keys: Mapping[str, str]) -> str:
+def _meant_key(name: str, keys: Mapping[str, str]) -> str | None:
     other = _OTHER_WORDS.get(name.casefold())
-    return f" Did you mean {other!r}?" if other in keys else nearest(name, keys, label="Keys")
+    return other if other in keys else nearest_one(name, sorted(keys))
+
+
+def _unknown_key(name: str, holders: Iterable[type[BaseModel]]) -> str:
+    keys = _keys_of_forms(holders)
+    meant = _meant_key(name, keys)
+    if meant is not None:
+        hint = f"Did you mean {meant!r}?"
+    elif (place := _one_level_deeper(name, holders)) is not None:
+        hint = f"Did you mean {place[1]!r}, which stands under `{place[0]}:`?"
+    elif len(keys) > _LISTED_KEYS:
+        hint = f"There are {len(keys)}; `pegboard schema` describes them."
+    else:
+        hint = f"Keys: {', '.join(sorted(keys)) or 'none'}."
+    return f"unknown key {name[:_KEY_CHARS]!r}. {hint}"
+
+
+def _one_level_deeper(name: str, holders: Iterable[type[BaseModel]]) -> tuple[str, str] | None:
+    """Return the key under which there is such a key, and that; of all of these the most alike."""
+    places = {
+        inner: field.alias or outer
+        for form in holders
+        for outer, field in form.model_fields.items()
+        if not _is_of_many(field.annotation)
+        for inner in _keys_of_forms(_forms(field.annotation))
+    }
+    meant = _meant_key(name, dict.fromkeys(places, ""))
+    return None if meant is None else (places[meant], meant)
 
 
 def _choice(at: At, choices: list[str]) -> str:
@@ -167,6 +208,11 @@ def _choice(at: At, choices: list[str]) -> str:
 
 def _keys(model: type[BaseModel], loc: tuple[Step, ...]) -> Mapping[str, str]:
     """Return the keys, with what they are for, of the mapping that holds the last step of `loc`."""
+    return _keys_of_forms(_holders(model, loc))
+
+
+def _holders(model: type[BaseModel], loc: tuple[Step, ...]) -> list[type[BaseModel]]:
+    """Return the forms of the mapping that holds the last step of `loc`."""
     here: set[type[BaseModel]] = {model}
     for step in loc[:-1]:
         annotations = [
@@ -177,11 +223,23 @@ def _keys(model: type[BaseModel], loc: tuple[Step, ...]) -> Mapping[str, str]:
         ]
         # An index, a chosen name or the tag of a union leads to no other form.
         here = {form for annotation in annotations for form in _forms(annotation)} if annotations else here
+    return sorted(here, key=lambda form: form.__name__)
+
+
+def _keys_of_forms(forms: Iterable[type[BaseModel]]) -> Mapping[str, str]:
     return {
         field.alias or name: (field.description or "").split(". ")[0].rstrip(".")
-        for form in sorted(here, key=lambda form: form.__name__)
+        for form in forms
         for name, field in form.model_fields.items()
     }
+
+
+def _is_of_many(annotation: Any) -> bool:
+    """Tell whether an annotation is a list or a mapping of whatever it is made of."""
+    origin = typing.get_origin(annotation)
+    if inspect.isclass(origin) and issubclass(origin, Mapping | Sequence):
+        return True
+    return any(map(_is_of_many, typing.get_args(annotation)))
 
 
 def _forms(annotation: Any) -> Iterator[type[BaseModel]]:

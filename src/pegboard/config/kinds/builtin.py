@@ -32,6 +32,11 @@ class BuiltinForm(ToolForm):
         """The name that callers use."""
         return self.as_ or self.name
 
+    @property
+    def when_repeated(self) -> str:
+        """What to do where two tools are called the same."""
+        return f"Give one of them another name: `as: my_{self.name}`"
+
 
 def declare(tool: Declared[BuiltinForm], build: BuildContext) -> None:
     """Put the tool into the catalog, once its config can be honoured."""

@@ -153,6 +153,11 @@ class ToolForm(_OptionsForm):
         """The name under which it is declared, which no other tool may have."""
         return self.name
 
+    @property
+    def when_repeated(self) -> str:
+        """What to do where two tools are called the same."""
+        return "Rename one"
+
     def files_beside(self, folder: Path) -> Sequence[Path]:
         """Return the files that it is made of beside the config, in `folder`; they are watched too."""
         return ()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
+from pegboard.config.yaml.source_line import source_line
 from pegboard.core.redaction import Redactor
 from pegboard.model.error import Problem
 from pegboard.model.secret import Secret
@@ -15,10 +18,16 @@ class Report:
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str], Problem] = {}
+        self._lines: dict[str, list[str]] = {}
 
     def add(self, *problems: Problem) -> None:
         for problem in problems:
             self._found.setdefault((problem.where or problem.message, problem.path), problem)
+
+    def may_show(self, file: str, text: str) -> None:
+        """Let problems show their lines of this file: it is a config, and not anything that somebody named."""
+        # The lines of YAML, which have no form feeds in them.
+        self._lines[file] = re.split(r"\r\n|\r|\n", text)
 
     def __bool__(self) -> bool:
         return bool(self._found)
@@ -32,10 +41,14 @@ class Report:
             file, line, column = _split(problem.where)
             return order.get(file, len(order)), file, line, column
 
-        return [
-            Problem(where=problem.where, path=problem.path, message=redactor.text(problem.message))
-            for problem in sorted(self._found.values(), key=key)
-        ]
+        return [self._shown(problem, redactor) for problem in sorted(self._found.values(), key=key)]
+
+    def _shown(self, problem: Problem, redactor: Redactor) -> Problem:
+        file, line, column = _split(problem.where)
+        lines = self._lines.get(file, ())
+        source, source_column = source_line(lines, line, column, path=problem.path, redactor=redactor)
+        message = redactor.text(problem.message)
+        return replace(problem, message=message, source=source, source_column=source_column)
 
 
 def _split(where: str) -> tuple[str, int, int]:

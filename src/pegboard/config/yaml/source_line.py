@@ -1,0 +1,103 @@
+"""Source line: the line of a config that a problem is about, as it may be shown."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+
+from pegboard.core.redaction import Redactor
+
+# Of a longer line the part around the problem is shown.
+_SHOWN_CHARS = 100  # not a limit: how a line is drawn
+_KEPT_BEFORE = 60  # not a limit: how a line is drawn
+# Whoever writes a secret into the file itself must not find it in a log: `${NAME}` is what they should have written.
+_SECRET_WORDS = (
+    *("key", "apikey", "token", "secret", "password", "passwd", "pwd", "passphrase", "auth", "authorization"),
+    *("bearer", "cookie", "header", "credential", "dsn", "private", "signature"),
+)
+# `api_kee` and `tokn` are as secret as what was meant; in a short word one letter is much.
+_LIKENESS = 0.8  # not a limit: of two words
+_LIKENESS_OF_SHORT = 0.66  # not a limit: of two words
+_SHORT_CHARS = 3  # not a limit: of a word
+_WORD = re.compile(r"[A-Za-z]+")
+_VALUE = re.compile(r"(?P<key>[\w.-]+)[\"']?\s*(?:[:=,]\s*|\s)(?P<value>\S.*)")
+_LOGIN_IN_URL = re.compile(r"://(?P<value>[^\s/@]+)@")
+_RANDOM_TEXT = re.compile(r"(?P<value>(?=[^\s]*[0-9][^\s]*[0-9][^\s]*[0-9])(?=[^\s]*[A-Za-z])[A-Za-z0-9+/_=-]{20,})")
+_MASKED = re.compile(r"\$\{\w+(?::-[^}]*)?\}|[^\s{}\[\],]")
+_KEY = re.compile(r"^\s*(?:-\s+)*[\"']?([\w.-]+)[\"']?\s*:")
+
+
+def source_line(lines: Sequence[str], line: int, column: int, *, path: str, redactor: Redactor) -> tuple[str, int]:
+    """Return what may be shown of a line, and in which column of that the problem is; empty where nothing may be.
+
+    Args:
+        lines: the text of a file that is a config, or nearly.
+        line: from 1; a file may end before it.
+        column: from 1; 0 where only the line is known.
+        path: the keys that lead to the problem.
+        redactor: knows the secrets of the environment.
+    """
+    if not 0 < line <= len(lines):
+        return "", 0
+    text = lines[line - 1]
+    above = _keys_above(lines, line)
+    if redactor.finds(text) or any(map(_names_secret, (path, *above))):
+        return "", 0
+    text = _without_named_secrets(text)
+    for pattern in (_LOGIN_IN_URL, _RANDOM_TEXT):
+        text = pattern.sub(_masked, text)
+    start = max(0, column - _KEPT_BEFORE) if len(text) > _SHOWN_CHARS else 0
+    shown = text[start : start + _SHOWN_CHARS]
+    shown = f"{'…' if start else ''}{shown}{'…' if start + _SHOWN_CHARS < len(text) else ''}"
+    return shown.rstrip(), column and column - start + bool(start)
+
+
+def _names_secret(name: str) -> bool:
+    """Tell whether a key, or a path of them, says that what stands there is a secret."""
+    return any(
+        part[0] == word[0] and difflib.SequenceMatcher(None, part, word).ratio() >= _least_likeness(word)
+        for part in (found.lower().removesuffix("s") for found in _WORD.findall(name))
+        for word in _SECRET_WORDS
+        if part
+    )
+
+
+def _least_likeness(word: str) -> float:
+    return _LIKENESS_OF_SHORT if len(word) <= _SHORT_CHARS else _LIKENESS
+
+
+def _without_named_secrets(text: str) -> str:
+    start = 0
+    while match := _VALUE.search(text, start):
+        if _names_secret(match["key"]):
+            return text[: match.start()] + _masked(match)
+        start = match.end("key")
+    return text
+
+
+def _masked(match: re.Match[str]) -> str:
+    start, end = match.start("value") - match.start(), match.end("value") - match.start()
+    whole, value = match.group(), match["value"]
+    # As long as it was, so that the mark below stands where it should.
+    return whole[:start] + _MASKED.sub(_starred, value) + whole[end:]
+
+
+def _starred(match: re.Match[str]) -> str:
+    return match.group() if match.group().startswith("${") else "*"
+
+
+def _keys_above(lines: Sequence[str], line: int) -> Iterator[str]:
+    """Yield the keys that a line stands below, by their indents: a value of many lines has none of its own."""
+    indent = _indent(lines[line - 1]) if lines[line - 1].strip() else len(lines[line - 1])
+    for text in reversed(lines[: line - 1]):
+        if text.strip() and _indent(text) < indent:
+            indent = _indent(text)
+            if found := _KEY.match(text):
+                yield found[1]
+        if indent == 0:
+            return
+
+
+def _indent(text: str) -> int:
+    return len(text) - len(text.lstrip())
