@@ -75,7 +75,7 @@ def test_what_changed_is_shown_by_kind_and_line_and_exits_with_1(run: Run, pinne
 
 @pytest.mark.usefixtures("pinned")
 def test_each_tool_waits_until_it_is_accepted(run: Run) -> None:
-    assert visible(run) == ["fs__read_file", "fs__write_file"]
+    assert sorted(visible(run)) == ["fs__old", "fs__read_file", "fs__write_file"]
     refused = run("call", "fs__read_file", "--json")
     assert orjson.loads(refused.out)["error"]["kind"] == "needs_review"
     assert run("call", "fs__write_file").code == 0

@@ -39,7 +39,7 @@ MORE = """\
   - {{name: three, type: mcp, mcp: {{transport: stdio, command: no-such-program}}}}
   - name: four
     type: mcp
-    mcp: {{transport: stdio, command: "{python}", args: ["{evil}", "start=hang"]}}
+    mcp: {{transport: stdio, command: "{python}", args: ["{evil}", "start=hang"], timeout: 1}}
 """
 
 
@@ -110,15 +110,16 @@ def test_a_server_that_fails_or_hangs_is_told_of_and_holds_nobody_up(
     (servers / "pegboard.yaml").write_text(f"{tools}{more}profiles:{rest}")
     # As long as the other two may take to connect; the fourth never does.
     wait_s = round(4.0 * pace())
-    monkeypatch.setattr("pegboard.cli.source_startup.CLI_SOURCE_WAIT_S", float(wait_s))
+    monkeypatch.setattr("pegboard.sources.mcp.supervised_source.MCP_CONNECT_S", float(wait_s))
+    monkeypatch.setattr("pegboard.cli.source_startup.CLI_SILENT_WAIT_S", 0.75 * wait_s)
     ran = run("list", "--json", "--all")
     shown = {tool["name"] for tool in json.loads(ran.out)["tools"]}
     assert {*OF_ONE, "two__echo"} <= shown
-    failing, late = ran.err.splitlines()
+    failing, waiting, late = ran.err.splitlines()
     assert "MCP server 'three'" in failing
     assert "no-such-program" in failing
-    said = f"'four' is still connecting after {wait_s} s: its tools may be missing here."
-    assert late == f"{said} `pegboard doctor` tells more."
+    assert waiting == f"Waiting up to {wait_s} s for 'four' to tell its tools."
+    assert "MCP server 'four': The MCP server 'four' did not answer in time." in late
     assert processes_with(f"log={servers}") == []
 
 
@@ -216,3 +217,48 @@ def test_cfg_01_a_crash_while_the_config_is_read_writes_no_secret_either(
     (written,) = tmp_path.glob("pegboard-*.log")
     assert ran.code == 70
     assert "at pegboard.yaml with [redacted]" in written.read_text("utf-8")
+
+
+def test_what_only_lists_takes_pinned_definitions_from_the_lock_and_starts_nothing(run: Run, servers: Path) -> None:
+    assert run("lock").code == 0
+    for log in servers.glob("*.log"):
+        log.unlink()
+    assert set(names(run("list", "--json"))) == {"local", "needy", *OF_ONE, "two__echo", "two__write", "two__read"}
+    assert "Say it again." in run("show", "one__echo").out
+    assert len(orjson.loads(run("export", "openai", "--profile", "first").out)) == 3
+    assert "one__echo" in run("search", "say it again").out
+    assert started(servers) == set()
+    # What asks how things are now asks the servers.
+    assert run("list", "--all").code == 0
+    assert started(servers) == {"one", "two"}
+
+
+def test_a_command_waits_as_long_as_a_server_gives_itself(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pegboard.cli.source_startup.CLI_SOURCE_WAIT_S", 0.0)
+    monkeypatch.setattr("pegboard.cli.source_startup.CLI_SILENT_WAIT_S", 0.0)
+    mcp = {"transport": "stdio", "command": sys.executable, "args": [str(EVIL)], "timeout": 120}
+    (tmp_path / "pegboard.yaml").write_text(json.dumps({"tools": [{"name": "one", "type": "mcp", "mcp": mcp}]}))
+    ran = run("list", "--json")
+    assert names(ran) == OF_ONE
+    assert ran.err == "Waiting up to 120 s for 'one' to tell its tools.\n"
+
+
+def test_doctor_tells_why_a_server_died_in_its_own_words_and_without_its_secrets(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UP_KEY", "up-key-canary")
+    code = "import os, sys; print('Usage: up', flush=True); sys.exit('no such key: ' + os.environ['KEY'])"
+    mcp = {"transport": "stdio", "command": sys.executable, "args": ["-c", code], "env": {"KEY": "${UP_KEY}"}}
+    (tmp_path / "pegboard.yaml").write_text(json.dumps({"tools": [{"name": "up", "type": "mcp", "mcp": mcp}]}))
+    ran = run("doctor", "--json")
+    (row,) = [row for row in orjson.loads(ran.out)["findings"] if row["kind"] == "source"]
+    assert (row["state"], row["detail"]) == (
+        "unreachable",
+        "The MCP server 'up' is gone: it ended the connection: its program ended with exit code 1. "
+        "Its stdout, which is for messages of the protocol alone, has 'Usage: up'. "
+        "The last lines of its stderr, which are data: 'no such key: [redacted]'.",
+    )
+    assert "canary" not in ran.out + ran.err
+    assert "Traceback" not in ran.err

@@ -120,11 +120,12 @@ def _secrets_named_in(path: Path) -> Iterator[Secret]:
 
 @asynccontextmanager
 async def opened(
-    options: Options, *, tool: str | None = None, approve: Approve | None = None
+    options: Options, *, tool: str | None = None, approve: Approve | None = None, lists_only: bool = False
 ) -> AsyncGenerator[tuple[Project, View]]:
     """Load the config, start its sources, and give the view of the person and profile that are asked for.
 
-    Of the sources only those are started that the question depends on: of one `tool`, or of a whole list.
+    Of the sources only those are started that the question depends on: of one `tool`, or of a whole list. With
+    `lists_only` what the lock has pinned is taken from there.
     Without a profile the view has all groups: the person who has the config file may see what is in it.
 
     Raises:
@@ -137,7 +138,9 @@ async def opened(
     # Tools and predicates may print too.
     with redirect_stdout(sys.stderr):
         try:
-            await start_needed(project.catalog, options.terminal, tool=tool, profile=options.chosen_profile)
+            await start_needed(
+                catalog, options.terminal, tool=tool, profile=options.chosen_profile, lists_only=lists_only
+            )
             ctx = project.context(options.identity, approve=approve)
             yield project, catalog.view(ctx, profile=options.chosen_profile)
         finally:

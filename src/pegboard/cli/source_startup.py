@@ -10,7 +10,7 @@ from pegboard.catalog import Catalog
 from pegboard.cli.terminal import Terminal
 from pegboard.core.names import fold
 from pegboard.core.ports import Source
-from pegboard.model.bounds import CLI_SOURCE_WAIT_S
+from pegboard.model.bounds import CLI_SILENT_WAIT_S, CLI_SOURCE_MARGIN_S, CLI_SOURCE_WAIT_S
 from pegboard.model.json_types import is_list, is_object
 
 
@@ -24,16 +24,24 @@ class Listed(Protocol):
 
 
 async def start_needed(
-    catalog: Catalog, terminal: Terminal, *, tool: str | None = None, profile: str | None = None
+    catalog: Catalog,
+    terminal: Terminal,
+    *,
+    tool: str | None = None,
+    profile: str | None = None,
+    lists_only: bool = False,
 ) -> None:
     """Start the sources that `tool` comes from, or those that may have tools for `profile`; then wait for their lists.
 
-    A source that takes longer than `CLI_SOURCE_WAIT_S` is told of on stderr, and is no reason to fail.
+    A source that takes longer than it gives itself is told of on stderr, and is no reason to fail. With `lists_only`
+    those are not started whose tools the lock has.
     """
     sources = catalog.registry.sources
     if not sources:
         return
     needed = [name for name in sources if name in needed_sources(catalog, tool=tool, profile=profile)]
+    if lists_only and (tool is None or catalog.snapshot().find(tool) is not None):
+        needed = [name for name in needed if not getattr(sources[name], "is_pinned", False)]
     await started(catalog, needed, terminal)
 
 
@@ -51,8 +59,17 @@ async def started(
     if not names:
         return {}
     waiting = [asyncio.create_task(_listed(sources[name], afresh=afresh), name=name) for name in names]
+    # What is loaded to reach them is loaded now, and is not their time.
+    await asyncio.sleep(0)
+    waits_s = {name: wait_s_of(sources[name]) for name in names}
     try:
-        _, late = await asyncio.wait(waiting, timeout=CLI_SOURCE_WAIT_S)
+        _, late = await asyncio.wait(waiting, timeout=CLI_SILENT_WAIT_S)
+        for task in sorted(late, key=lambda task: task.get_name()):
+            name = task.get_name()
+            terminal.note(f"Waiting up to {waits_s[name]:g} s for {name!r} to tell its tools.")
+        if late:
+            deadline_s = max(waits_s[task.get_name()] for task in late) + CLI_SOURCE_MARGIN_S
+            _, late = await asyncio.wait(late, timeout=deadline_s)
     finally:
         for task in waiting:
             task.cancel()
@@ -64,11 +81,15 @@ async def started(
             faults[task.get_name()] = fault = f"{type(error).__name__}: {error}"
             terminal.note(f"{task.get_name()!r} did not tell its tools, and they may be missing here. {fault}")
         elif task in late:
-            text = (
-                f"{task.get_name()!r} is still connecting after {CLI_SOURCE_WAIT_S:g} s: its tools may be missing here."
-            )
+            name = task.get_name()
+            text = f"{name!r} is still connecting after {waits_s[name]:g} s: its tools may be missing here."
             terminal.note(f"{text} `pegboard doctor` tells more.")
     return faults
+
+
+def wait_s_of(source: Source) -> float:
+    """Return how long a source may take to tell its tools: as long as it gives itself, where it says so."""
+    return float(getattr(source, "patience_s", CLI_SOURCE_WAIT_S))
 
 
 async def _listed(source: Source, *, afresh: bool) -> None:

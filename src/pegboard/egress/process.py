@@ -21,7 +21,7 @@ from pegboard.core.after_fork import Threads
 from pegboard.egress.launch_record import RECORD
 from pegboard.egress.process_pipes import ProcessPipes
 from pegboard.egress.process_tree import ProcessId, find_tree, living, reap, signal_all
-from pegboard.model.bounds import DEFAULT_BOUNDS, KILL_S, STOP_GRACE_S
+from pegboard.model.bounds import DEFAULT_BOUNDS, KILL_S, PIPE_LINGER_S, STOP_GRACE_S
 from pegboard.model.error import CallError
 
 _log = logging.getLogger(__name__)
@@ -240,6 +240,18 @@ class Process:
         """Wait until the program itself is gone, whoever still holds its pipes. Returns its exit status."""
         await self._pipes.exited.wait()
         return self.returncode or 0
+
+    async def ended(self, *, within_s: float) -> int | None:
+        """Wait until the program is gone and all of its stderr is here; returns its exit status, `None` past the time.
+
+        A descendant that holds stderr open is not waited for.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._pipes.exited.wait()
+                async with asyncio.timeout(PIPE_LINGER_S):
+                    await self._pipes.stderr_ended.wait()
+        return self.returncode
 
     async def stop(self, *, grace_s: float = STOP_GRACE_S) -> None:
         """End the program and all its descendants: close stdin, wait, SIGTERM, wait, SIGKILL.

@@ -22,6 +22,7 @@ class ProcessPipes:
     def __init__(self, command: str, *, line_bytes: int, stderr_bytes: int) -> None:
         self.exited = asyncio.Event()
         self.stderr = bytearray()
+        self.stderr_ended = asyncio.Event()
         self._command = command
         self._line_bytes = line_bytes
         self._stderr_bytes = stderr_bytes
@@ -45,7 +46,7 @@ class ProcessPipes:
         self._inodes = frozenset(os.fstat(pipe.fileno()).st_ino for pipe in (stdout, stderr))
         self._stdin, _ = await loop.connect_write_pipe(lambda: _Input(self), stdin)
         self._stdout, _ = await loop.connect_read_pipe(lambda: _Output(self, self._on_stdout, self._end), stdout)
-        await loop.connect_read_pipe(lambda: _Output(self, self._on_stderr, _nothing), stderr)
+        await loop.connect_read_pipe(lambda: _Output(self, self._on_stderr, self.stderr_ended.set), stderr)
 
     # ---- what our side asks for
 
@@ -215,7 +216,3 @@ class _Input(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._pipes.on_stdin_closed()
         self._pipes.on_pipe_closed()
-
-
-def _nothing() -> None:
-    """Do nothing at the end of stderr."""

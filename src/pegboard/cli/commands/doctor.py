@@ -19,7 +19,6 @@ from pegboard.cli.source_startup import started
 from pegboard.cli.terminal import Column
 from pegboard.config.forms.predicate_form import secret_names
 from pegboard.core.ports import Source
-from pegboard.model.bounds import CLI_SOURCE_WAIT_S
 from pegboard.model.json_types import JSON
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.source_state import SourceStatus
@@ -27,7 +26,7 @@ from pegboard.model.source_state import SourceStatus
 _EXTRA = re.compile(r"([A-Za-z0-9._-]+).*;.*extra *== *[\"']([a-z0-9_-]+)[\"']")
 _COLUMNS = (Column(head="What", style="bold"), Column(head="State"), Column(head="What to do"))
 _CURES: dict[SourceStatus, str] = {
-    "connecting": f"It has not answered within {CLI_SOURCE_WAIT_S:g} s. See that it runs, and what its own log says.",
+    "connecting": "It has not answered in time. See that it runs, and what its own log says.",
     "unreachable": "See that the server runs, and that its command or address is right",
     "auth_required": "Give it valid credentials",
     "quarantined": "Restore pegboard.lock from your version control, or delete it and run `pegboard lock`.",

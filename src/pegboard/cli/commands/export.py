@@ -33,7 +33,7 @@ async def export_command(
     then refuses; `narrowed`, it cannot say something that the tool takes; `reworded`, a hint moved
     into the description.
     """
-    async with opened(options) as (project, view):
+    async with opened(options, lists_only=True) as (project, view):
         await view.prepare()
         exported = view.export_report(target) if report else orjson.loads(view.export_bytes(target))
         exported = project.clean(exported, view.ctx)

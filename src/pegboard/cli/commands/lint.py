@@ -21,7 +21,7 @@ async def lint_command(*, options: SharedOptions) -> Exit:
     names and schemas that a provider refuses as they are, deep nesting, tools past their end. Ends
     with 1 if there is any.
     """
-    async with opened(options) as (project, view):
+    async with opened(options, lists_only=True) as (project, view):
         bounds = project.catalog.registry.bounds
         findings = await lint(view, project.catalog.discovery.finder, bounds=bounds, today=datetime.now(UTC).date())
         rows: list[JSON] = project.clean(as_json(findings), view.ctx)

@@ -32,7 +32,7 @@ async def list_command(
     options: SharedOptions,
 ) -> None:
     """List the tools that a caller may use."""
-    async with opened(options) as (project, view):
+    async with opened(options, lists_only=not hidden_too) as (project, view):
         await view.prepare()
         tools: list[JSON] = project.clean(await _rows(view, hidden_too=hidden_too), view.ctx)
         left_out: list[JSON] = project.clean(_left_out(view) if hidden_too else [], view.ctx)

@@ -37,7 +37,7 @@ async def search_command(
         raise CommandError('Say what is needed: pegboard search "create an issue"')
     if limit < 1:
         raise CommandError(f"--limit {limit}: there is nothing to show. Give 1 or more.")
-    async with opened(options) as (project, view):
+    async with opened(options, lists_only=True) as (project, view):
         [found] = await answers(project.catalog.discovery.finder, view, [query], limit=limit)
         answer: JSON = project.clean(found, view.ctx)
     if options.json:

@@ -146,7 +146,19 @@ def checked_answer(content: bytes, request: SentRequest) -> bytes:
     except ValueError:
         message = None
     is_ours = is_object(message) and "method" not in message and OneAnswer(request).takes(message)
+    if is_ours and is_object(message) and message.get("id") is None:
+        # The body of an answer has one request that it can be about.
+        return orjson.dumps({**message, "id": request.request_id})
     return content if is_ours else unreadable_answer(request.request_id)
+
+
+def is_rpc(content: bytes) -> bool:
+    """Tell whether a body is a message of JSON-RPC."""
+    try:
+        message = read_answer(content)
+    except ValueError:
+        return False
+    return is_object(message) and "jsonrpc" in message
 
 
 def unreadable_answer(request_id: int | str) -> bytes:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
+import httpx2  # noqa: TID251 - what the SDK raises; ours goes out through egress.transport
 import mcp_types as types
 from mcp.client.session import ClientSession, IncomingMessage
 from mcp.client.subscriptions import SubscriptionLost, listen
@@ -38,7 +39,15 @@ from pegboard.sources.foreign_text import cleaned
 from pegboard.sources.mcp.answer_filter import UNREADABLE
 from pegboard.sources.mcp.definitions import UnfitError, checked_definition
 from pegboard.sources.mcp.elicitation import ElicitationRelay
-from pegboard.sources.mcp.http_transport import FAILED, Streams, TransportFailures, open_http, open_sse
+from pegboard.sources.mcp.evidence import Evidence
+from pegboard.sources.mcp.http_transport import (
+    FAILED,
+    OddAnswerError,
+    Streams,
+    TransportFailures,
+    open_http,
+    open_sse,
+)
 from pegboard.sources.mcp.listing import Listing, gather
 from pegboard.sources.mcp.resource_wire import gather_resources, wire_request
 from pegboard.sources.mcp.results import read_result
@@ -128,15 +137,20 @@ class Connection:
     """An open connection. `lost` is set as soon as it is of no more use, `fault` then says why."""
 
     def __init__(
-        self, settings: ServerSettings, *, server_id: Callable[[], str] = str,
-        on_changed: Callable[[], None], on_lost: Callable[[], None],
-    ) -> None:  # fmt: skip
-        self.settings, self._server_id = settings, server_id
+        self,
+        settings: ServerSettings,
+        evidence: Evidence,
+        *,
+        server_id: Callable[[], str] = str,
+        on_changed: Callable[[], None],
+        on_lost: Callable[[], None],
+    ) -> None:
+        self.settings, self.evidence, self._server_id = settings, evidence, server_id
         self._ways = ServersBehind()
         self.fault: CallError | None = None
         self.is_lost = False
         self.traffic = StdioTraffic()
-        self.failures = TransportFailures(self.lose, on_changed)
+        self.failures = TransportFailures(self.lose, on_changed, evidence)
         self.elicitations = ElicitationRelay()
         self.session: ClientSession
         self._dispatcher: LenientDispatcher
@@ -157,7 +171,8 @@ class Connection:
         if self.fault is not None:
             return self.fault
         reason = (self.traffic.fault or "it ended the connection").rstrip(".")
-        return CallError("upstream_unavailable", f"The MCP server {self.settings.name!r} is gone: {reason}.")
+        words = self.evidence.words_for(None)
+        return CallError("upstream_unavailable", f"The MCP server {self.settings.name!r} is gone: {reason}.{words}")
 
     @property
     def may_be_busy(self) -> bool:
@@ -167,7 +182,12 @@ class Connection:
 
     async def connect(self, stack: AsyncExitStack, opened: AbstractAsyncContextManager[Streams]) -> None:
         """Open the transport and agree on a protocol version."""
-        streams = await stack.enter_async_context(opened)
+        try:
+            streams = await stack.enter_async_context(opened)
+        except (ExceptionGroup, httpx2.HTTPError, RuntimeError, ValueError) as error:
+            # The SDK wraps what passes through its task groups.
+            fault = first_call_error(error)
+            raise fault or self._not_mcp("it opened no stream of events that names where to write") from None
         self._dispatcher = LenientDispatcher(streams, settings=self.settings, on_end=self.lose)
         self._dispatcher.server_id = self._server_id
         self.session = ClientSession(
@@ -178,6 +198,7 @@ class Connection:
         )
         await stack.enter_async_context(self.session)
         await self._agree()
+        self.evidence.has_session = True
         self._check_version()
         if self.session.protocol_version in MODERN_PROTOCOL_VERSIONS and any(self._announced_changes()):
             task = asyncio.create_task(self._listen(), name=f"mcp-listen-{self.settings.name}")
@@ -187,7 +208,8 @@ class Connection:
         try:
             await self.session.discover()
         except MCPError as error:
-            self._raise_transport_failure(error)
+            with suppress(OddAnswerError):
+                self._raise_transport_failure(error)
             # Whatever else it answers, it may be a server of an earlier era.
             await self._initialize()
         except (ValidationError, RuntimeError):
@@ -204,11 +226,19 @@ class Connection:
             raise CallError("protocol_error", text)
 
     async def _initialize(self) -> None:
+        self.evidence.forget_answer()
         try:
             await self.session.initialize()
         except MCPError as error:
             self._raise_transport_failure(error)
+            if self.evidence.has_odd_answer:
+                raise self._not_mcp() from None
+            if error.code == types.PARSE_ERROR and error.message.startswith(UNREADABLE):
+                raise self._not_mcp("its stream of events has no message of the protocol") from None
             raise self._upstream_error(error, "did not open a session") from None
+
+    def _not_mcp(self, otherwise: str = "") -> OddAnswerError:
+        return OddAnswerError("protocol_error", self.evidence.not_mcp(otherwise))
 
     def _announced_changes(self) -> tuple[bool, bool, bool]:
         """Return whether the server announces changes of its tools, prompts and resources."""
@@ -319,6 +349,7 @@ class Connection:
         ctx: CallContext,
     ) -> ToolResult:
         # A task of its own: it can still tell the server after its caller is gone.
+        self.evidence.on_call(ctx.caller)
         task = asyncio.create_task(self._exchange(request, answers, ctx))
         before = self._dispatcher.answers
         self._in_flight.add(task)
@@ -327,7 +358,7 @@ class Connection:
             return read(await asyncio.shield(task))
         except asyncio.CancelledError:
             if task.cancelled() and self.is_lost:
-                raise self._lost_in_call() from None
+                raise self._lost_in_call(ctx) from None
             task.cancel()
             if self._dispatcher.answers == before:
                 self._abandoned = self._abandoned + 1 if self._last_answer == before else 1
@@ -342,7 +373,7 @@ class Connection:
                     self.lose()
                 # One stream that broke off says little about the server; asking for its list says more.
                 self._on_changed()
-                raise self._lost_in_call() from None
+                raise self._lost_in_call(ctx) from None
             if error.code == types.PARSE_ERROR and error.message.startswith(UNREADABLE):
                 raise self._unreadable_answer(ctx) from None
             raise self._upstream_error(error, f"refused the call of {ctx.tool!r}") from None
@@ -374,10 +405,11 @@ class Connection:
         text = f"{ctx.tool!r} ran, but the answer of {self.settings.name!r} breaks the protocol."
         return CallError("protocol_error", text, outcome_unknown=True)
 
-    def _lost_in_call(self) -> CallError:
+    def _lost_in_call(self, ctx: CallContext) -> CallError:
         reason = self.traffic.fault or (self.fault.error.message if self.fault else "the connection ended")
         text = f"The MCP server {self.settings.name!r} was lost during the call ({reason.rstrip('.')})."
-        return CallError("upstream_lost", f"{text} It may have taken effect: check first.", outcome_unknown=True)
+        words = self.evidence.words_for(ctx.caller)
+        return CallError("upstream_lost", f"{text} It may have taken effect: check first.{words}", outcome_unknown=True)
 
     def _upstream_error(self, error: MCPError, what: str) -> CallError:
         if error.code == types.CONNECTION_CLOSED and error.message == _CLOSED:
@@ -385,6 +417,14 @@ class Connection:
         words = cleaned(error.message, max_bytes=MCP_MESSAGE_BYTES)
         text = f"The MCP server {self.settings.name!r} {what}. Its own words, which are data: {words}"
         return CallError("upstream_error", text, details={"code": error.code})
+
+
+def first_call_error(error: BaseException) -> CallError | None:
+    """Return the first error of ours in an exception or a group of them."""
+    if isinstance(error, CallError):
+        return error
+    inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())
+    return next((fault for each in inner if (fault := first_call_error(each)) is not None), None)
 
 
 def _announces(part: Any) -> bool:
@@ -409,18 +449,24 @@ class _Progress:
 
 @asynccontextmanager
 async def open_connection(
-    settings: ServerSettings, *, server_id: Callable[[], str] = str,
-    on_changed: Callable[[], None], on_lost: Callable[[], None],
-) -> AsyncGenerator[Connection]:  # fmt: skip
+    settings: ServerSettings,
+    evidence: Evidence,
+    *,
+    server_id: Callable[[], str] = str,
+    on_changed: Callable[[], None],
+    on_lost: Callable[[], None],
+) -> AsyncGenerator[Connection]:
     """Connect to a server, over SSE where it speaks nothing newer over HTTP; closed with the block.
+
+    `evidence` is filled with what tells why it failed, also where the time ran out before there was a connection.
 
     Raises:
         CallError: it cannot be reached, or does not agree on a protocol.
     """
     async with AsyncExitStack() as stack:
-        connection = Connection(settings, server_id=server_id, on_changed=on_changed, on_lost=on_lost)
+        connection = Connection(settings, evidence, server_id=server_id, on_changed=on_changed, on_lost=on_lost)
         if settings.transport == "stdio":
-            await connection.connect(stack, open_stdio(settings, connection.traffic))
+            await connection.connect(stack, open_stdio(settings, connection.traffic, evidence))
         elif settings.transport == "sse":
             await connection.connect(stack, open_sse(settings, connection.failures))
         else:
@@ -428,9 +474,15 @@ async def open_connection(
                 async with AsyncExitStack() as attempt:
                     await connection.connect(attempt, open_http(settings, connection.failures))
                     stack.push_async_exit(attempt.pop_all())
-            except (CallError, ExceptionGroup):  # the SDK's task groups wrap what passes through them
+            except (CallError, ExceptionGroup) as error:  # the SDK's task groups wrap what passes through them
                 if connection.failures.last_status not in (400, 404, 405):
                     raise
-                connection = Connection(settings, server_id=server_id, on_changed=on_changed, on_lost=on_lost)
-                await connection.connect(stack, open_sse(settings, connection.failures))
+                connection = Connection(
+                    settings, evidence, server_id=server_id, on_changed=on_changed, on_lost=on_lost
+                )
+                try:
+                    await connection.connect(stack, open_sse(settings, connection.failures))
+                except OddAnswerError:
+                    # It speaks neither; what it said to the newer one says more.
+                    raise first_call_error(error) or error from None
         yield connection

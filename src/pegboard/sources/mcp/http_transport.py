@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import secrets
 import time
@@ -22,6 +23,7 @@ from pegboard.egress.failures import EgressError
 from pegboard.egress.responses import seconds_of
 from pegboard.egress.transport import GuardedTransport, guarded_client
 from pegboard.model.bounds import (
+    MCP_ANSWER_SHOWN_BYTES,
     MCP_EVENT_BYTES,
     MCP_LAST_ANSWERS_S,
     MCP_REMEMBERED_FAILURES,
@@ -38,11 +40,14 @@ from pegboard.sources.mcp.answer_filter import (
     OpenRequests,
     SentRequest,
     checked_answer,
+    is_rpc,
     sent_request,
 )
+from pegboard.sources.mcp.evidence import Evidence
 from pegboard.sources.mcp.oauth import OAuthTransport
 from pegboard.sources.mcp.server_settings import ServerSettings, revealed
 
+log = logging.getLogger("pegboard")
 FAILED = -32098
 _GONE = frozenset({"upstream_unavailable", "upstream_auth"})
 _BROKEN = frozenset({"upstream_lost", "timeout", "protocol_error"})
@@ -61,8 +66,8 @@ class TransportFailures:
     `on_lost` hears of a failure that speaks against the whole connection, `on_doubt` of one that may.
     """
 
-    def __init__(self, on_lost: Callable[[CallError], None], on_doubt: Callable[[], None]) -> None:
-        self.on_lost, self.on_doubt = on_lost, on_doubt
+    def __init__(self, on_lost: Callable[[CallError], None], on_doubt: Callable[[], None], evidence: Evidence) -> None:
+        self.on_lost, self.on_doubt, self.evidence = on_lost, on_doubt, evidence
         self.last_status = 0
         self._remembered = BoundedCache[str, CallError](max_entries=MCP_REMEMBERED_FAILURES)
         self._undelivered: set[str] = set()
@@ -124,6 +129,10 @@ class _ForgottenError(EgressError):
     """The server knows our session no more, and has done nothing with the request."""
 
 
+class OddAnswerError(EgressError):
+    """The address gave an answer that no MCP server gives."""
+
+
 class AnsweringTransport(httpx2.AsyncBaseTransport):
     """Turns the failure of one request into an error answer to that request: the others of a connection go on."""
 
@@ -161,6 +170,8 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
             if media == "text/event-stream":
                 return self._filtered_events(response)
             if sent is None:
+                if self._is_shared and request.method == "GET" and not response.has_redirect_location:
+                    raise self._odd_answer(response.status_code, media, await _beginning(response))
                 return response
             # Read here, so that a body which breaks off fails this request alone.
             body = b"".join([piece async for piece in cast("httpx2.AsyncByteStream", response.stream)])
@@ -168,7 +179,11 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
             if response.status_code == 400 and "mcp-session-id" in request.headers and _SESSION.search(body):
                 # Many a server says so with 400.
                 raise self._forgotten()
-            if media == "application/json" and response.status_code < 300 and not self._is_shared:
+            if self._is_odd(response, media, body):
+                odd = self._odd_answer(response.status_code, media, body)
+                if response.status_code < 300:
+                    raise odd
+            elif media == "application/json" and response.status_code < 300 and not self._is_shared:
                 body = checked_answer(body, sent)
             return httpx2.Response(response.status_code, headers=_headers_of(response), content=body)
         except CallError as error:
@@ -184,6 +199,15 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
             if sent is None:
                 raise
             return _error_answer(sent.request_id, error, token)
+
+    def _is_odd(self, response: httpx2.Response, media: str, body: bytes) -> bool:
+        """Tell whether an answer shows that this is not an MCP server, before one has said that it is."""
+        is_judged = not self._is_shared and not self._failures.evidence.has_session
+        return is_judged and not response.has_redirect_location and not (media == "application/json" and is_rpc(body))
+
+    def _odd_answer(self, status: int, media: str, body: bytes) -> OddAnswerError:
+        self._failures.evidence.on_odd_answer(status, media, body)
+        return OddAnswerError("protocol_error", self._failures.evidence.not_mcp(""), outcome_unknown=True)
 
     def _filtered_events(self, response: httpx2.Response) -> httpx2.Response:
         expectation: Expectation = self._open
@@ -255,6 +279,33 @@ class CappedEvents(httpx2.AsyncByteStream):
         await self._inner.aclose()
 
 
+async def _beginning(response: httpx2.Response) -> bytes:
+    """Return the beginning of a body, and close it."""
+    body = b""
+    async for piece in cast("httpx2.AsyncByteStream", response.stream):
+        body += piece
+        if len(body) >= MCP_ANSWER_SHOWN_BYTES:
+            break
+    await response.aclose()
+    return body
+
+
+class _SdkRecords(logging.Filter):
+    """Keeps what the SDK logs of our connections for those who look for it: what matters of it, we say ourselves."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        server = _connected_to.get()
+        if server is not None:
+            log.debug("MCP server %r, in the SDK's words: %s", server, record.getMessage(), exc_info=record.exc_info)
+        return server is None
+
+
+# Set in the task of a connection, and so in those that the SDK starts in it.
+_connected_to: ContextVar[str | None] = ContextVar("_connected_to", default=None)
+for _name in ("mcp.client.sse", "mcp.client.streamable_http"):
+    logging.getLogger(_name).addFilter(_SdkRecords())
+
+
 def media_type_of(response: httpx2.Response) -> str:
     """Return the media type that a response names, without parameters."""
     return response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -294,6 +345,7 @@ def _client(settings: ServerSettings, failures: TransportFailures, *, is_shared:
 @asynccontextmanager
 async def open_http(settings: ServerSettings, failures: TransportFailures) -> AsyncGenerator[Streams]:
     """Give the message streams of a server that speaks streamable HTTP."""
+    _connected_to.set(settings.name)
     async with (
         _client(settings, failures, is_shared=False) as client,
         streamable_http_client(
@@ -306,6 +358,7 @@ async def open_http(settings: ServerSettings, failures: TransportFailures) -> As
 @asynccontextmanager
 async def open_sse(settings: ServerSettings, failures: TransportFailures) -> AsyncGenerator[Streams]:
     """Give the message streams of a server that speaks SSE only."""
+    _connected_to.set(settings.name)
 
     def client_factory(
         headers: dict[str, str] | None = None,

@@ -22,6 +22,7 @@ from pegboard.core.json_reader import read_answer
 from pegboard.egress.process import Process, launch
 from pegboard.model.bounds import (
     MCP_BAD_LINES,
+    MCP_EXIT_WAIT_S,
     MCP_MESSAGES_IN_HAND,
     MCP_PROGRESS_S,
     MCP_PROGRESSING_CALLS,
@@ -29,6 +30,7 @@ from pegboard.model.bounds import (
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_object
 from pegboard.sources.mcp.answer_filter import OpenRequests, unreadable_answer
+from pegboard.sources.mcp.evidence import Evidence
 from pegboard.sources.mcp.server_settings import ServerSettings, revealed
 
 log = logging.getLogger("pegboard")
@@ -47,7 +49,7 @@ class StdioTraffic:
 
 
 @asynccontextmanager
-async def open_stdio(settings: ServerSettings, traffic: StdioTraffic) -> AsyncGenerator[Messages]:
+async def open_stdio(settings: ServerSettings, traffic: StdioTraffic, evidence: Evidence) -> AsyncGenerator[Messages]:
     """Start the server's program; give its messages, and what takes ours. The program ends with the block.
 
     Raises:
@@ -62,12 +64,14 @@ async def open_stdio(settings: ServerSettings, traffic: StdioTraffic) -> AsyncGe
         line_bytes=bounds.message_line_bytes,
         stderr_bytes=bounds.stderr_ring_bytes,
     )
+    evidence.stderr = lambda: process.stderr_tail
     incoming, received = anyio.create_memory_object_stream[SessionMessage | Exception](MCP_MESSAGES_IN_HAND)
     sending, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
-    tasks = [
-        asyncio.create_task(_read(process, incoming, traffic, settings.name), name=f"mcp-read-{settings.name}"),
-        asyncio.create_task(_write(process, outgoing, traffic), name=f"mcp-write-{settings.name}"),
-    ]
+    reading = asyncio.create_task(
+        _read(process, incoming, traffic, evidence, settings.name), name=f"mcp-read-{settings.name}"
+    )
+    writing = asyncio.create_task(_write(process, outgoing, traffic, reading), name=f"mcp-write-{settings.name}")
+    tasks = (reading, writing)
     try:
         yield received, sending
     finally:
@@ -86,7 +90,11 @@ async def open_stdio(settings: ServerSettings, traffic: StdioTraffic) -> AsyncGe
 
 
 async def _read(
-    process: Process, incoming: MemoryObjectSendStream[SessionMessage | Exception], traffic: StdioTraffic, name: str
+    process: Process,
+    incoming: MemoryObjectSendStream[SessionMessage | Exception],
+    traffic: StdioTraffic,
+    evidence: Evidence,
+    name: str,
 ) -> None:
     """Pass on the messages among the lines until the program has no more."""
     bad_in_a_row = 0
@@ -97,14 +105,19 @@ async def _read(
                 message = _message(line, traffic, progressed)
             except (ValueError, ValidationError):
                 traffic.bad_lines += bool(line.strip())
+                evidence.on_bad_line(line)
                 bad_in_a_row += 1
                 if bad_in_a_row > MCP_BAD_LINES:
                     traffic.fault = f"it wrote more than {MCP_BAD_LINES} lines in a row that are no messages"
                     return
                 continue
             bad_in_a_row = 0
+            evidence.on_message()
             if message is not None:
                 await incoming.send(SessionMessage(message))
+        # What it says of its end is read before anybody hears that it has ended.
+        evidence.on_exit(await process.ended(within_s=MCP_EXIT_WAIT_S))
+        traffic.fault = f"it ended the connection: {evidence.ending}"
     except CallError as error:
         traffic.fault = error.error.message
     except (anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -159,7 +172,12 @@ def _is_due(notification: dict[str, Any], progressed: BoundedCache[Any, float]) 
     return True
 
 
-async def _write(process: Process, outgoing: MemoryObjectReceiveStream[SessionMessage], traffic: StdioTraffic) -> None:
+async def _write(
+    process: Process,
+    outgoing: MemoryObjectReceiveStream[SessionMessage],
+    traffic: StdioTraffic,
+    reading: asyncio.Task[None],
+) -> None:
     """Send our messages, a line each."""
     with suppress(CallError):
         async for sent in outgoing:
@@ -170,4 +188,6 @@ async def _write(process: Process, outgoing: MemoryObjectReceiveStream[SessionMe
                 traffic.awaited.close((message.params or {}).get("requestId"))
             line = message.model_dump_json(by_alias=True, exclude_unset=True)
             await process.write(line.encode() + b"\n")
+    # One that takes no more input has ended, as a rule: then the other pipe brings the news, with the reason.
+    await asyncio.wait([reading], timeout=MCP_EXIT_WAIT_S)
     outgoing.close()

@@ -22,6 +22,7 @@ from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry, ToolSpec
 from pegboard.sources.mcp.backoff import Backoff, RefreshThrottle
 from pegboard.sources.mcp.definitions import Rejected, UnfitError, checked_definition, declared_spec
+from pegboard.sources.mcp.evidence import Evidence
 from pegboard.sources.mcp.listing import Listing
 from pegboard.sources.mcp.lock_file import LockFile
 from pegboard.sources.mcp.review import Reviewed, review, trust_of
@@ -78,6 +79,16 @@ class McpSource:
     @property
     def name(self) -> str:
         return self.settings.name
+
+    @property
+    def patience_s(self) -> float:
+        """How long an attempt to connect and list may take before it is given up."""
+        return max(self.settings.timeout_s, MCP_CONNECT_S)
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether the lock says which tools are listed, so that a list needs no server."""
+        return trust_of(self.settings, self.lock) == "pinned" and not self.lock.fault and bool(self._entries)
 
     @property
     def partial(self) -> str:
@@ -208,12 +219,14 @@ class McpSource:
     async def _run_connection(self) -> CallError:
         """Connect, list, and stay until the connection is lost; returns why it was."""
         connection: Connection | None = None
+        evidence = Evidence(self.settings)
         # Loaded before the clock starts: that importing the SDK takes its time is not the server's fault.
         open_connection = mcp_connection.open_connection
         try:
-            async with asyncio.timeout(max(self.settings.timeout_s, MCP_CONNECT_S)) as limit:
+            async with asyncio.timeout(self.patience_s) as limit:
                 async with open_connection(
                     self.settings,
+                    evidence,
                     server_id=self._own_id,
                     on_changed=self._request_refresh,
                     on_lost=self._noticed.set,
@@ -230,14 +243,18 @@ class McpSource:
         except asyncio.CancelledError:
             raise
         except TimeoutError:
-            return self._no_answer()
+            return self._no_answer(evidence)
         except BaseException as error:
-            fault = _call_error(error) or (connection.fault if connection else None)
+            fault = mcp_connection.first_call_error(error) or (connection.fault if connection else None)
             if fault is None:
-                log.warning("The connection to MCP server %r failed.", self.name, exc_info=error)
-            return fault or CallError("upstream_unavailable", f"The MCP server {self.name!r} cannot be reached.")
+                log.debug("The connection to MCP server %r failed.", self.name, exc_info=error)
+                text = f"The connection to the MCP server {self.name!r} failed with {type(_innermost(error)).__name__}."
+                fault = CallError("upstream_unavailable", text)
+            return fault
         finally:
             self._connection = None
+            if words := evidence.words_for_log():
+                log.warning("MCP server %r: %s", self.name, words.strip())
         return connection.unavailable()
 
     async def _relist_until_lost(self, connection: Connection) -> None:
@@ -258,7 +275,7 @@ class McpSource:
             except TimeoutError:
                 # One that works on a call may be too busy to list; one that has none, or answers none, is gone.
                 if not connection.may_be_busy:
-                    connection.lose(self._no_answer())
+                    connection.lose(self._no_answer(connection.evidence))
             if not connection.is_lost:
                 await self._refresh_resources(connection)
 
@@ -270,8 +287,11 @@ class McpSource:
                     self._noticed.clear()
                     await self._noticed.wait()
 
-    def _no_answer(self) -> CallError:
-        return CallError("upstream_unavailable", f"The MCP server {self.name!r} did not answer in time.")
+    def _no_answer(self, evidence: Evidence) -> CallError:
+        if evidence.has_odd_answer and not evidence.has_session:
+            return CallError("upstream_unavailable", evidence.not_mcp(""))
+        text = f"The MCP server {self.name!r} did not answer in time.{evidence.words_for(None)}"
+        return CallError("upstream_unavailable", text)
 
     async def _refresh_resources(self, connection: Connection) -> None:
         """List resources, prompts and completions anew; where that takes too long, the last good lists stay."""
@@ -485,9 +505,7 @@ class McpSource:
         return CallError(kind, text, retry_after_s=wait_s)
 
 
-def _call_error(error: BaseException) -> CallError | None:
-    """Return the first error of ours in an exception or a group of them."""
-    if isinstance(error, CallError):
-        return error
+def _innermost(error: BaseException) -> BaseException:
+    """Return what a group of errors is about."""
     inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())
-    return next((fault for each in inner if (fault := _call_error(each)) is not None), None)
+    return _innermost(inner[0]) if inner else error

@@ -1,0 +1,130 @@
+"""Evidence: what was seen of a server that tells why it does not work, in words for who has to mend it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from pegboard.egress.credential_redaction import CredentialRedactor, credentials_in
+from pegboard.model.bounds import MCP_ANSWER_SHOWN_BYTES, MCP_LAST_LINES, MCP_MESSAGE_BYTES
+from pegboard.model.caller import Caller
+from pegboard.model.secret import Secret
+from pegboard.sources.foreign_text import cleaned
+from pegboard.sources.mcp.server_settings import ServerSettings
+
+
+class Evidence:
+    """What one connection to a server left to see: the end of its stderr, lines and answers that are no messages.
+
+    What a program writes may be about the calls that it ran. So its words are for the operator, and for a caller only
+    where nobody else had calls on this connection; `ending` is for everybody.
+    """
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self._settings = settings
+        self.stderr: Callable[[], str] = str
+        self.ending = ""
+        self._first_bad, self._bad_lines = b"", 0
+        self._odd_answer, self._is_failing = "", False
+        self.has_session = False
+        self._callers: set[Caller] = set()
+
+    def on_call(self, caller: Caller) -> None:
+        """Take note of whose calls the server has."""
+        self._callers.add(caller)
+
+    # ---- programs
+
+    def on_bad_line(self, line: bytes) -> None:
+        """Take note of a line on stdout that is no message."""
+        if line.strip():
+            self._first_bad = self._first_bad or line
+            self._bad_lines += 1
+
+    def on_message(self) -> None:
+        """Take note of a message: what stood before it on stdout does not tell why the server fails later."""
+        self._first_bad, self._bad_lines = b"", 0
+
+    def on_exit(self, status: int | None) -> None:
+        """Take note of how the program ended; `None` where it runs on, and has closed its stdout."""
+        if status is None:
+            self.ending = "its program closed its stdout"
+        elif status < 0:
+            self.ending = f"its program was ended by {_signal_name(-status)}"
+        else:
+            self.ending = f"its program ended with exit code {status}"
+
+    def words_for(self, caller: Caller | None) -> str:
+        """Return what the program wrote last, where this caller may have it; `None` is whoever asks how it is."""
+        return self.words() if self._callers <= ({caller} if caller is not None else set()) else ""
+
+    def words(self) -> str:
+        """Return what the program wrote last, as one or two sentences that begin with a space; empty where nothing."""
+        return "".join(f" {sentence}" for sentence in self._sentences())
+
+    def words_for_log(self) -> str:
+        """Return the same of a program that ended by itself, where `words_for` keeps it from whoever asks."""
+        return self.words() if self.ending and self._callers else ""
+
+    def _sentences(self) -> Iterator[str]:
+        if self._first_bad:
+            line = self._shown(self._first_bad.decode("utf-8", "replace"), MCP_ANSWER_SHOWN_BYTES)
+            others = f" and {self._bad_lines - 1} more lines" if self._bad_lines > 1 else ""
+            yield f"Its stdout, which is for messages of the protocol alone, has {line!r}{others}."
+        lines = self._plain(self.stderr()).splitlines()
+        last = list(islice((line.rstrip() for line in reversed(lines) if line.strip()), MCP_LAST_LINES))
+        if last:
+            yield f"The last lines of its stderr, which are data: {_end_of(' | '.join(reversed(last)))!r}."
+
+    # ---- HTTP
+
+    def on_odd_answer(self, status: int, media: str, body: bytes) -> None:
+        """Take note of an answer over HTTP that no MCP server gives."""
+        begins = self._shown(body.decode("utf-8", "replace").strip(), MCP_ANSWER_SHOWN_BYTES)
+        kind = f"{status} {media}".strip()
+        self._odd_answer = f"{kind}, which begins {begins!r}" if begins else f"{kind} without content"
+        self._is_failing = status >= 500
+
+    def forget_answer(self) -> None:
+        """Take note that the server is asked in another way now."""
+        self._odd_answer = ""
+
+    @property
+    def has_odd_answer(self) -> bool:
+        """Whether there was such an answer."""
+        return bool(self._odd_answer)
+
+    def not_mcp(self, otherwise: str) -> str:
+        """Return the sentences that tell of the answer, or of what else showed that this is not an MCP server."""
+        if self._odd_answer and self._is_failing:
+            text = f"The MCP server {self._settings.name!r} failed instead of opening a session: {self._odd_answer}."
+            return f"{text} See what its own log says."
+        return (
+            f"The address of {self._settings.name!r} answered, but not as an MCP server: "
+            f"{self._odd_answer or otherwise}. See that its `url` is the address of the MCP endpoint, with its path."
+        )
+
+    # ---- both
+
+    def _shown(self, text: str, max_bytes: int) -> str:
+        return cleaned(" ".join(self._plain(text).split()), max_bytes=max_bytes)
+
+    def _plain(self, text: str) -> str:
+        # Cleaned first: a secret may be written with characters in it that nobody sees.
+        values = (*self._settings.env.values(), *self._settings.headers.values())
+        secrets = (each for value in values if isinstance(value, Secret) for each in credentials_in(value))
+        return CredentialRedactor(secrets).text(cleaned(text))
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _end_of(text: str) -> str:
+    """Return the end of a text, as much as may be passed on."""
+    raw = text.encode()
+    return text if len(raw) <= MCP_MESSAGE_BYTES else "…" + raw[3 - MCP_MESSAGE_BYTES :].decode("utf-8", "ignore")
