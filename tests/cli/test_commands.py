@@ -1,6 +1,7 @@
 """Each command says what it should, in words and as JSON, and ends with the right code."""
 
 import io
+import json
 import re
 import sys
 from pathlib import Path
@@ -505,3 +506,24 @@ def test_init_names_each_file_that_is_there(run: Run) -> None:
     assert "'pegboard.yaml', 'my_tools.py' exist already; nothing was written." in run("init").err
     Path("my_tools.py").unlink()
     assert "'pegboard.yaml' exists already; nothing was written." in run("init").err
+
+
+INTEGERS = """\
+tools:
+  - {name: same, type: internal, description: Same., handler: "python:tests.cli.workshop:echo",
+     parameters: {n: {type: integer}, many: {type: array, items: {type: integer}}}}
+  - {name: cache_store, type: builtin}
+"""
+
+
+def test_an_integer_travels_over_the_command_line(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "pegboard.yaml").write_text(INTEGERS)
+    for words in ([f"n={2**70}", f"many={2**65}"], [f"n:={2**70}", f"many:=[{2**65}]"]):
+        ran = run("call", "same", *words, "--json")
+        assert ran.code == 0, ran.err
+        assert json.loads(ran.out)["structured"] == {"n": 2**70, "many": [2**65]}
+    ran = run("call", "same", "--args", json.dumps({"n": -(2**70)}))
+    assert json.loads(ran.out) == {"n": -(2**70)}
+    for action, more in (("set", [f"value:={2**70}"]), ("get", [])):
+        ran = run("call", "cache_store", f"action={action}", "key=k", *more, "--json")
+        assert ran.code == 0, ran.out

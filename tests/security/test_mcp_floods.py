@@ -99,16 +99,10 @@ async def test_mcpc_18_a_result_that_cannot_be_read_is_an_error_of_that_call_alo
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_a_number_of_a_result_arrives_as_it_is_or_is_an_error_that_names_it(transport: str) -> None:
-    for number in (2**64 - 1, -(2**63), 12345678901234567890):
+async def test_an_integer_of_a_result_arrives_with_every_digit(transport: str) -> None:
+    for number in (2**64 - 1, -(2**63), 12345678901234567890, 2**70, -(10**400)):
         async with behaving(transport, "call=number", f"size={number}") as (view, _):
             assert (await view.call("up__echo", {})).structured == {"rows": [{"id": number}]}
-    async with behaving(transport, "call=number", f"size={2**70}") as (view, source):
-        result = await view.call("up__echo", {})
-        assert (kind_of(result), source.state().status) == ("output_invalid", "ok")
-        assert f"the integer '{2**70}' at $.rows[0].id, which has more than 64 bits" in result.text
-        assert result.error is not None
-        assert result.error.outcome_unknown
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

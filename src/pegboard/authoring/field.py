@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import orjson
-
+from pegboard.core.json_text import json_bytes
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON
 
@@ -110,7 +109,7 @@ def _keyword(name: str) -> str:
 
 def _json(name: str, value: Any) -> Any:
     try:
-        orjson.dumps(value)
-    except TypeError as error:
+        json_bytes(value)
+    except (TypeError, ValueError) as error:
         raise DefinitionError(f"Field({name}={value!r}): a JSON Schema keyword needs a JSON value ({error}).") from None
     return value

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, Final, Literal, TypeAlias, cast
 
-import orjson
-
+from pegboard.core.json_text import json_bytes
 from pegboard.core.names import check_namespace, check_tool_name
 from pegboard.model.error import DefinitionError
 from pegboard.model.rate_limit import RateLimit
@@ -133,8 +132,8 @@ def _by_definition(check: Callable[[str], object], *, label: str = "") -> Check:
 
 def _json(key: str, value: Any) -> str:
     try:
-        orjson.dumps(value)
-    except TypeError as error:
+        json_bytes(value)
+    except (TypeError, ValueError) as error:
         return f"{key}={value!r} is no JSON ({error})."
     return ""
 

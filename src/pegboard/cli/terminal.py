@@ -10,10 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
-import orjson
-
 from pegboard.cli.problem_text import problem_text
 from pegboard.cli.safe_text import UNSAFE, safe
+from pegboard.core.json_text import json_bytes
 from pegboard.core.redaction import Redactor
 from pegboard.lazy import LazyModule
 from pegboard.model.error import Problem
@@ -35,8 +34,7 @@ WIDTH_WITHOUT_TERMINAL = 120  # not a limit: how wide text is drawn
 
 def json_text(value: JSONValue, *, indent: bool = True) -> str:
     """Return JSON that means `value` and is safe on a terminal: what `safe` would spell out is a JSON escape."""
-    option = orjson.OPT_NON_STR_KEYS | (orjson.OPT_INDENT_2 if indent else 0)
-    return UNSAFE.sub(_json_escaped, orjson.dumps(value, default=str, option=option).decode())
+    return UNSAFE.sub(_json_escaped, json_bytes(value, default=str, indent=indent, any_keys=True).decode())
 
 
 def _json_escaped(match: re.Match[str]) -> str:

@@ -1,15 +1,53 @@
-"""JSON text: values as JSON, with what the fast writer refuses."""
+"""JSON text: values as JSON and back, with what the fast writer refuses and the fast reader rounds."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
+from typing import Any
 
 import orjson
 
+from pegboard.model.json_types import JSONValue
 
-def json_bytes(value: object) -> bytes:
-    """Return JSON, also of what orjson refuses: integers of more than 64 bits, and halves of characters."""
+# An integer of more than 64 bits has as many digits.
+_LONG_NUMBER = re.compile(rb"[0-9]{19}")
+
+
+def json_bytes(
+    value: object,
+    *,
+    default: Callable[[Any], Any] | None = None,
+    indent: bool = False,
+    sort_keys: bool = False,
+    any_keys: bool = False,
+) -> bytes:
+    """Return JSON, also of what orjson refuses: integers of more than 64 bits, and halves of characters.
+
+    Raises:
+        TypeError: it is no JSON, and `default` makes none of it.
+        ValueError: it is nested too deep.
+    """
+    option = (
+        (orjson.OPT_INDENT_2 if indent else 0)
+        | (orjson.OPT_SORT_KEYS if sort_keys else 0)
+        | (orjson.OPT_NON_STR_KEYS if any_keys else 0)
+    )
     try:
-        return orjson.dumps(value)
+        return orjson.dumps(value, default, option)
     except TypeError:
-        return json.dumps(value, separators=(",", ":")).encode()
+        try:
+            form: dict[str, Any] = {"indent": 2} if indent else {"separators": (",", ":")}
+            return json.dumps(value, default=default, sort_keys=sort_keys, **form).encode()
+        except RecursionError:
+            raise ValueError("it is nested too deep") from None
+
+
+def json_value(raw: bytes) -> JSONValue:
+    """Read JSON of our own writing, with every digit of its integers.
+
+    Raises:
+        ValueError: it is no JSON.
+    """
+    return json.loads(raw) if _LONG_NUMBER.search(raw) else orjson.loads(raw)

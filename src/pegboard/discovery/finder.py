@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from pegboard.core.bounded_cache import BoundedCache
+from pegboard.core.json_text import json_bytes
 from pegboard.core.ports import Embedder
 from pegboard.core.registry import Registry
 from pegboard.core.snapshot import Snapshot
@@ -148,7 +147,7 @@ def _parameters(schema: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 
 
 def _example(example: Any) -> str:
-    return example if isinstance(example, str) else orjson.dumps(example, default=str).decode()
+    return example if isinstance(example, str) else json_bytes(example, default=str).decode()
 
 
 def _is_bundle(entry: ToolEntry) -> bool:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import orjson
-
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.json_reader import parse_json
+from pegboard.core.json_text import json_bytes, json_value
 from pegboard.core.snapshot import Snapshot
 from pegboard.core.view import View
 from pegboard.model.bounds import PROVIDER_LISTS
@@ -40,7 +39,7 @@ class Exporter:
 
     def __call__(self, view: View) -> list[JSON]:
         """Return the visible tools as values; yours to change."""
-        return orjson.loads(self.to_bytes(view))
+        return json_value(self.to_bytes(view))
 
     def to_bytes(self, view: View) -> bytes:
         """Return the visible tools as a JSON array."""
@@ -97,7 +96,7 @@ class Exporter:
         if exported is None:
             schema = rewritten(self.name, entry.spec.input_schema)
             as_value = self._wire_form(entry, self._name(entry, snapshot), schema.schema)
-            exported = _ExportedTool(orjson.dumps(as_value), schema)
+            exported = _ExportedTool(json_bytes(as_value), schema)
             if is_shared:
                 snapshot.cache[key] = exported
         return exported

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import orjson
 from cyclopts import Parameter
 
 from pegboard.cli.arguments import read_arguments
@@ -14,6 +13,7 @@ from pegboard.cli.options import Options, SharedOptions, ToolName
 from pegboard.cli.project import opened
 from pegboard.cli.terminal import Terminal, json_text, safe
 from pegboard.core.consent_text import consent_text
+from pegboard.core.json_text import json_value
 from pegboard.model.consent import Approve, ConsentRequest
 from pegboard.model.json_types import JSON
 from pegboard.model.result import TextContent, ToolResult
@@ -100,8 +100,8 @@ def _shown(result: ToolResult) -> str:
 
 def _mirrors(result: ToolResult) -> bool:
     try:
-        return len(result.content) == 1 and orjson.loads(result.text) == result.structured
-    except orjson.JSONDecodeError:
+        return len(result.content) == 1 and json_value(result.text.encode()) == result.structured
+    except ValueError:
         return False
 
 

@@ -6,10 +6,9 @@ import dataclasses
 import logging
 from typing import Any
 
-import orjson
-
 from pegboard.core.call.record import Call
 from pegboard.core.digests import canonical_json
+from pegboard.core.json_text import json_bytes
 from pegboard.core.redaction import Redactor
 from pegboard.core.schema import NO_ARGUMENT, ArgumentProblem, Compiled
 from pegboard.model.bounds import SHOWN_MISFITS
@@ -143,5 +142,5 @@ def _length(block: Content, bytes_a_character: int) -> int:
         elif isinstance(part, bytes):
             size += len(part)
         elif part is not None:
-            size += len(orjson.dumps(part, default=str))
+            size += len(json_bytes(part, default=str))
     return size

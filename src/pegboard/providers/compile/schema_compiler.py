@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import orjson
-
+from pegboard.core.json_text import json_bytes
 from pegboard.core.names import MAX_NAME_CHARS
 from pegboard.model.bounds import COMPILED_PLACES, INLINED_BYTES, UNROLLED_LEVELS
 from pegboard.model.json_types import JSON, JSONValue, is_object
@@ -178,7 +177,7 @@ class SchemaCompiler:
         """Return what a reference points at; where that would never end or be too much, only its type."""
         target = resolved(self.root, ref)
         if ref not in self._sizes:
-            self._sizes[ref] = 16 + len(orjson.dumps(target))
+            self._sizes[ref] = 16 + len(json_bytes(target))
         self._inlined += self._sizes[ref]
         if target is not None and place.trail.count(ref) <= UNROLLED_LEVELS and self._inlined <= INLINED_BYTES:
             return target

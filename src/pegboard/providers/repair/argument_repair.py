@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-import orjson
-
 from pegboard.core.call.arguments import unaliased
 from pegboard.core.call.record import Call
 from pegboard.core.json_reader import parse_json
+from pegboard.core.json_text import json_bytes
 from pegboard.core.schema import check_bounds
 from pegboard.model.bounds import REPAIRED_BYTES
 from pegboard.model.error import CallError
@@ -35,7 +34,7 @@ def repair(call: Call, judge: Callable[[object], JSON]) -> bool:
         if whole is None:
             return False
         check_bounds(whole)
-        size = len(orjson.dumps(whole))
+        size = len(json_bytes(whole))
         if size > REPAIRED_BYTES:
             return False
         aliases = call.entry.spec.aliases
@@ -43,7 +42,7 @@ def repair(call: Call, judge: Callable[[object], JSON]) -> bool:
         if result is None:
             return False
         call.args = judge(result.args)
-    except (CallError, orjson.JSONEncodeError):
+    except (CallError, TypeError, ValueError):
         return False
     listed = [item._asdict() for item in (*repairs, *result.repairs)]
     call.warnings = {**(call.warnings or {}), "repaired": listed}

@@ -7,9 +7,9 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-import orjson
 from pydantic import Field
 
+from pegboard.core.json_text import json_bytes, json_value
 from pegboard.model.bounds import CACHE_ENTRY_BYTES, MIB
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
@@ -151,7 +151,7 @@ class CacheStore:
         if args["action"] == "delete":
             cache.delete(scope, key)
             return {"key": key, "found": cached is not None}
-        value: JSONValue = None if cached is None else orjson.loads(cached.text)
+        value: JSONValue = None if cached is None else json_value(cached.text)
         return {"key": key, "found": cached is not None, "value": value}
 
 
@@ -177,7 +177,7 @@ def _as_json(args: JSON, max_bytes: int) -> bytes:
     if "value" not in args:
         raise CallError("invalid_arguments", "Action 'set' needs 'value'. Give it.")
     # A copy: what orjson gives keeps some kilobytes of room behind its end.
-    text = bytes(memoryview(orjson.dumps(args["value"])))
+    text = bytes(memoryview(json_bytes(args["value"])))
     if len(text) > max_bytes:
         refusal = f"The value has {len(text)} bytes as JSON; at most {max_bytes} are kept. Keep less."
         raise CallError("invalid_arguments", refusal)

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import orjson
 from pydantic import Field
 
+from pegboard.core.json_reader import read_answer
 from pegboard.egress.sandbox import SandboxError, run_sandboxed
 from pegboard.lazy import LazyModule
 from pegboard.model.bounds import MIB, TRANSFORM_INLINE_S, TRANSFORM_START_S
@@ -123,8 +123,8 @@ def _as_json(text: str) -> JSONValue:
     if text.lstrip()[:1] not in ("{", "["):
         return text
     try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
+        return read_answer(text.encode("utf-8", "surrogatepass"))
+    except ValueError:
         return text
 
 

@@ -477,9 +477,7 @@ async def open_connection(
             except (CallError, ExceptionGroup) as error:  # the SDK's task groups wrap what passes through them
                 if connection.failures.last_status not in (400, 404, 405):
                     raise
-                connection = Connection(
-                    settings, evidence, server_id=server_id, on_changed=on_changed, on_lost=on_lost
-                )
+                connection = Connection(settings, evidence, server_id=server_id, on_changed=on_changed, on_lost=on_lost)
                 try:
                     await connection.connect(stack, open_sse(settings, connection.failures))
                 except OddAnswerError:

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import orjson
-
+from pegboard.core.json_text import json_bytes
 from pegboard.model.bounds import MCP_NAME_CHARS, MCP_NAME_SHOWN_BYTES, MCP_TOOLS_JUDGED_AT_ONCE, Bounds
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_list, is_object
@@ -76,8 +75,8 @@ async def gather(
 
 def _size(tool: object) -> int:
     try:
-        return len(orjson.dumps(tool))
-    except TypeError:
+        return len(json_bytes(tool))
+    except ValueError:
         # Nested too deep to be written: it is rejected by itself, and the way here had a limit of its own.
         return 0
 

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-import orjson
-
 from pegboard.core.digests import digest
 from pegboard.core.json_reader import parse_json, read_answer
+from pegboard.core.json_text import json_bytes
 from pegboard.model.bounds import MCP_LOCK_STRICT_BYTES
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
@@ -33,9 +32,7 @@ def canonical(definition: JSONValue) -> JSONValue:
 
 def _as_set(value: JSONValue) -> JSONValue:
     plain = canonical(value)
-    return (
-        sorted(plain, key=lambda inner: orjson.dumps(inner, option=orjson.OPT_SORT_KEYS)) if is_list(plain) else plain
-    )
+    return sorted(plain, key=lambda inner: json_bytes(inner, sort_keys=True)) if is_list(plain) else plain
 
 
 def fingerprint(definition: JSON) -> str:
@@ -119,7 +116,7 @@ class LockFile:
             }
             for server, tools in sorted(self._pins.items())
         }
-        text = orjson.dumps({"version": _VERSION, "servers": servers}, option=orjson.OPT_INDENT_2)
+        text = json_bytes({"version": _VERSION, "servers": servers}, indent=True)
         handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}-")
         try:
             with os.fdopen(handle, "wb") as file:

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-import orjson
-
+from pegboard.core.json_text import json_bytes
 from pegboard.model.bounds import (
     MCP_ICONS,
     MCP_META_BYTES,
@@ -50,7 +49,7 @@ def kept_meta(meta: object) -> JSON:
         return {}
     kept: JSON = {key: _clean(value) for key, value in meta.items() if _is_free(key)}
     try:
-        size = len(orjson.dumps(kept))
+        size = len(json_bytes(kept))
     except (TypeError, ValueError, RecursionError):
         return {}
     return kept if size <= MCP_META_BYTES else {}

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import mcp_types as types
-import orjson
 
 from pegboard.core.schema import check_bounds
 from pegboard.model.bounds import MCP_RESULT_BLOCKS
 from pegboard.model.error import CallError, ToolError
-from pegboard.model.json_types import is_list, is_object
 from pegboard.model.result import (
     AudioContent,
     Content,
@@ -55,10 +53,6 @@ def read_result(result: types.CallToolResult, *, tool: str, server: str) -> Tool
         reason = error.error.message.removeprefix(_OF_ARGUMENTS)
         text = f"{tool!r} ran, but its result cannot be read: {reason}"
         raise CallError("protocol_error", text, outcome_unknown=True) from None
-    fault = _unwritable(structured)
-    if fault:
-        text = f"{tool!r} ran, but {fault}, which has more than 64 bits and would not arrive as it is."
-        raise CallError("output_invalid", f"{text} The server has to send it as a text.", outcome_unknown=True)
     return ToolResult(content, structured, meta=meta, has_structured=True)
 
 
@@ -66,28 +60,6 @@ def _went_round(structured: object) -> bool:
     """Tell whether a Pegboard further on refused a call because of the servers that it has passed."""
     error = structured.get("error") if is_object(structured) else None
     return is_object(error) and error.get("kind") == "recursion_limit"
-
-
-def _unwritable(structured: object) -> str:
-    """Name an integer that most readers of JSON would round; empty where there is none."""
-    try:
-        orjson.dumps(structured)
-    except TypeError:
-        for path, value in _long_integers(structured, "$"):
-            return f"its result has the integer {str(value)[:40]!r} at {path}"
-    return ""
-
-
-def _long_integers(value: object, path: str) -> Iterator[tuple[str, int]]:
-    # As deep as `check_bounds` lets it be, which came before.
-    if is_object(value):
-        for key, inner in value.items():
-            yield from _long_integers(inner, f"{path}.{key}")
-    elif is_list(value):
-        for index, inner in enumerate(value):
-            yield from _long_integers(inner, f"{path}[{index}]")
-    elif isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
-        yield path, value
 
 
 def read_blocks(blocks: Sequence[object], tool: str, server: str) -> tuple[Content, ...]:
