@@ -12,6 +12,7 @@ import mcp_types as types
 from pegboard.core.schema import check_bounds
 from pegboard.model.bounds import MCP_RESULT_BLOCKS
 from pegboard.model.error import CallError, ToolError
+from pegboard.model.json_types import is_object
 from pegboard.model.result import (
     AudioContent,
     Content,
