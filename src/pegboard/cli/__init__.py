@@ -3,16 +3,16 @@
 import os
 import sys
 from collections.abc import Sequence
-from typing import cast
 
 __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `pegboard` with the given words, by default those of the process. Return the exit code."""
-    if cast("object", sys.stderr) is None:
-        # Closed before we began. Whoever writes there shall not fail.
-        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")  # noqa: TID251 - it is no file
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            # Closed before we began. Whoever writes there, in this process or below it, shall not fail.
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))  # noqa: TID251 - it is no file
     from pegboard.cli.command_line import run  # noqa: PLC0415 - under the handler of Ctrl-C that `pegboard_command` set
 
     return run(list(sys.argv[1:] if argv is None else argv))

@@ -36,8 +36,6 @@ def run(words: Sequence[str]) -> int:
                 return int(Exit.DONE)  # the reader has what it wanted
             terminal.note(f"pegboard: {error}")
             return int(Exit.REFUSED)
-        finally:
-            terminal.close()
     return code
 
 

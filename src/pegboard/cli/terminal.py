@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import sys
@@ -59,9 +60,11 @@ class UnwritableError(Exception):
         self.is_reader_gone = isinstance(cause, BrokenPipeError)
 
 
-def _stream(stream: TextIO | None) -> TextIO:
-    """Return the stream, or one that takes everything and keeps nothing for one that was closed before we began."""
-    return os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8") if stream is None else stream  # noqa: TID251 - it is no file
+class _Nowhere(io.StringIO):
+    """Takes everything and keeps nothing. It holds no file that somebody would have to close."""
+
+    def write(self, text: str) -> int:
+        return len(text)
 
 
 def _shows_colours(stream: TextIO) -> bool:
@@ -75,11 +78,9 @@ def _shows_colours(stream: TextIO) -> bool:
 class Terminal:
     """Where a command writes: its answer to `out`, everything else to `err`, without the `secrets` in use."""
 
-    out: TextIO = field(default_factory=lambda: _stream(sys.stdout))
-    err: TextIO = field(default_factory=lambda: _stream(sys.stderr))
+    out: TextIO = field(default_factory=lambda: sys.stdout)
+    err: TextIO = field(default_factory=lambda: sys.stderr)
     secrets: Callable[[], Iterable[Secret]] = tuple
-
-    _nowhere: TextIO | None = None
 
     def __post_init__(self) -> None:
         for stream in (self.out, self.err):
@@ -134,12 +135,7 @@ class Terminal:
         """Write no more of the answer. What waits unwritten is dropped, or Python would complain of it at exit."""
         with suppress(OSError):
             self.out.close()
-        self.out = self._nowhere = _stream(None)
-
-    def close(self) -> None:
-        """Close what was opened in place of streams that were closed before we began, or were given up."""
-        if self._nowhere is not None:
-            self._nowhere.close()
+        self.out = _Nowhere()
 
     def _write(self, text: str, *, flush: bool = False) -> None:
         try:
