@@ -2,9 +2,10 @@
 
 import os
 
-FACTOR = 10.0 if os.environ.get("PEGBOARD_SOAK") else 0.2
+IS_SOAK = bool(os.environ.get("PEGBOARD_SOAK"))
+FACTOR = 10.0 if IS_SOAK else 0.1
 
 
 def examples(count: int) -> int:
-    """Return a fifth of the count, or ten times as many in `make soak`; what is few already stays."""
+    """Return a tenth of the count, or ten times as many in `make soak`; what is few already stays."""
     return max(round(count * FACTOR), min(count, 25))

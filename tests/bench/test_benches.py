@@ -1,22 +1,44 @@
 """The benches run; what they measure is no matter for a test."""
 
+import json
 from importlib import import_module
 from importlib.util import find_spec
 
 import pytest
 
-from bench import path
+from bench import http, imports, path, processes
 from bench.__main__ import BENCHES, table
 from bench.measure import BRIEF, Row, Spread
 
+# These start dozens of processes.
+HEAVY = ("http", "imports", "stdio")
 
-@pytest.mark.parametrize("name", [name for name in BENCHES if find_spec(f"bench.{name}")])
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.soak] if name in HEAVY else [])
+        for name in BENCHES
+        if find_spec(f"bench.{name}")
+    ],
+)
 def test_a_bench_measures_pegboard_against_a_floor_it_must_hold(name):
     rows = import_module(f"bench.{name}").run(BRIEF)
     held = [row for row in rows if row.hold is not None]
     assert held
     assert all(row.ratio.low > 0 and row.seconds.median > 0 for row in held)
     assert len(list(table(rows))) == len(rows) + 2
+
+
+def test_the_server_that_is_measured_answers_what_it_is_sent():
+    with http.serving(http.OURS) as server:
+        assert json.loads(server.ask(http.CALL))["result"]["isError"] is False
+        server.send(http.LIST, 8)
+
+
+def test_importing_the_package_brings_in_no_heavy_one():
+    with processes.starter() as start:
+        assert imports.loaded(start) == []
 
 
 @pytest.mark.parametrize(

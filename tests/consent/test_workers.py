@@ -1,7 +1,8 @@
 """One yes, two workers: two real processes with the same keys use an answer once, or one of them takes it alone."""
 
 import asyncio
-import sys
+import re
+import signal
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests import forking
 from tests.config.project import Project
 from tests.limits.server import redis_server
 from tests.server.doors import answer_of, post
@@ -47,18 +49,20 @@ run_http(catalog, config, port=0, keys=(b"k" * 32,), on_ready=ready)
 @asynccontextmanager
 async def worker(folder: Path, number: int) -> AsyncGenerator[httpx2.AsyncClient]:
     """Run a worker; gives a client for it."""
-    with (folder / f"said-{number}").open("wb") as said:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "worker.py", cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=said
-        )
-    assert process.stdout is not None
+    said = folder / f"said-{number}"
+    with said.open("wb") as file:
+        process = forking.fork(["python", "worker.py"], files=(file.fileno(),) * 3, cwd=folder)
+        ended = asyncio.create_task(asyncio.to_thread(process.wait))
     try:
-        address = (await asyncio.wait_for(process.stdout.readline(), 60)).decode().strip()
-        async with httpx2.AsyncClient(base_url=address.removesuffix("/mcp"), verify=False, timeout=60) as client:
+        async with asyncio.timeout(60):
+            while not (address := re.search(r"^(http\S+)/mcp$", said.read_text(), re.MULTILINE)):
+                assert not ended.done(), said.read_text()
+                await asyncio.sleep(0.02)
+        async with httpx2.AsyncClient(base_url=address[1], verify=False, timeout=60) as client:
             yield client
     finally:
-        process.terminate()
-        await asyncio.wait_for(process.wait(), 60)
+        process.send_signal(signal.SIGTERM)
+        await asyncio.wait_for(ended, 60)
 
 
 @asynccontextmanager
