@@ -70,28 +70,28 @@ def scored_scenarios(revision: str, part: str) -> list[str]:
     return re.findall(r"^  - (\S+)$", named, re.MULTILINE)
 
 
-SCORED = scored_scenarios("2026-07-28", "client") if SUITE.exists() else []
-
-
-def test_the_suite_scores_32_scenarios_of_a_client() -> None:
+@pytest.mark.slow
+async def test_our_client_of_other_servers_passes_each_scenario_that_is_scored(tmp_path: Path) -> None:
     if not SUITE.exists():
         pytest.skip("the suite is not installed: make setup")
-    assert len(set(SCORED)) == 32
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("scenario", SCORED)
-async def test_our_client_of_other_servers_passes_each_scenario_that_is_scored(scenario: str, tmp_path: Path) -> None:
+    scored = set(scored_scenarios("2026-07-28", "client"))
+    assert len(scored) == 32
     command = forking.command("python", str(HERE / "upstream.py"))
-    words = ("--scenario", scenario, "--spec-version", "2026-07-28", "--command", command, "--timeout", "120000")
-    code, said = await suite(tmp_path, "client", *words)
-    passed = re.search(r"^Passed: ([1-9]\d*)/\1, 0 failed", said, re.MULTILINE)
-    assert code == 0, said[-3000:]
-    assert passed, said[-3000:]
+    run = ("client", "--command", command, "--timeout", "120000")
+    _, said = await suite(tmp_path / "all", *run, "--requirements", "2026-07-28")
+    late = scored - set(re.findall(r"^✓ (\S+): [1-9]\d* passed, 0 failed", said, re.MULTILINE))
+    # All at once is too much for the clocks of some: these are tried again, alone.
+    assert len(late) < 10, said[-4000:]
+    for scenario in late:
+        folder = tmp_path / scenario.replace("/", "-")
+        code, said = await suite(folder, *run, "--scenario", scenario, "--spec-version", "2026-07-28")
+        assert code == 0, said[-3000:]
+        assert re.search(r"^Passed: ([1-9]\d*)/\1, 0 failed", said, re.MULTILINE), said[-3000:]
 
 
 async def suite(folder: Path, *words: str) -> tuple[int | None, str]:
     """Run the suite in a folder of its own; return how it ended and what it said."""
+    folder.mkdir(exist_ok=True)
     env = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
