@@ -89,7 +89,7 @@ class Executor:
             result = _failed(call, error)
         finally:
             guards.in_flight.pop(call.call_id, None)
-        if call.ran and (result.error is not None or guards.repeats):
+        if call.ran and (result.error is not None or guards.repeats.rows):
             guards.repeats.note(call.view.ctx, call.entry, call.args, result.error, call_id=call.call_id)
         if call.asked is not None:
             _spend(call, call.asked, result)
@@ -156,7 +156,7 @@ async def _guarded(call: Call) -> ToolResult:
     if call.listeners["on_tool_call"]:
         if not call.view.snapshot.has_wire_name(call.name):
             await _name(call)
-        delivered = call.emit("on_tool_call", {"arguments": seen_arguments(call)})
+        delivered = call.tell("on_tool_call", {"arguments": seen_arguments(call)})
         if delivered is not DELIVERED:
             await delivered
     is_timed = False
@@ -176,7 +176,7 @@ async def _guarded(call: Call) -> ToolResult:
         if is_timed:
             call.enter("before_hooks")
         await ask_before(call)
-    if call.guards.repeats:
+    if call.guards.repeats.rows:
         call.guards.repeats.check(call.view.ctx, call.entry, call.args, name=call.name)
     limits = limits_of(call)
     reason = consent_reason(call)
@@ -256,7 +256,7 @@ def _finish(call: Call, result: ToolResult) -> Delivered:
     if result.structured is not None:
         # What an observer writes into its event must not reach the caller.
         result = result.with_structured(copied(result.structured))
-    told = call.emit("on_tool_result", {"result": result, "kind": kind, "duration_s": duration_s}, not result.is_error)
+    told = call.tell("on_tool_result", {"result": result, "kind": kind, "duration_s": duration_s}, not result.is_error)
     call.is_over = True
     return told
 

@@ -262,16 +262,17 @@ class Call(CancelScope):
         self.marks.append((stage, self.guards.clock()))
 
     def emit(self, event_type: EventType, payload: Mapping[str, JSONValue], ok: bool | None = None) -> Delivered:
-        """Send one event, from the call's loop or from a worker thread, to all who listen.
-
-        They hear it in order; async ones follow in one chain of tasks.
-        """
+        """Send one event of the tool's own, from the call's loop or from a worker thread; see `tell`."""
         if get_ident() != self.thread:
             self.loop.call_soon_threadsafe(self.emit, event_type, payload, ok)
             return DELIVERED
         if self.is_over:
             # A thread or task that it left behind: the end of a call is the last that is heard of it.
             return DELIVERED
+        return self.tell(event_type, payload, ok)
+
+    def tell(self, event_type: EventType, payload: Mapping[str, JSONValue], ok: bool | None = None) -> Delivered:
+        """Send one event, from the call's own loop, to all who listen: in order; async ones in one chain of tasks."""
         listening = self.listeners[event_type]
         if listening:
             ctx = self.view.ctx
@@ -280,7 +281,7 @@ class Call(CancelScope):
                 payload = self.redactor.value(dict(payload))
             event = new_tuple(Event, (
                 event_type, self.known_as, ctx.request.id, self.call_id, ctx.request.parent_call, next(ctx.sequence),
-                self.guards.wall_clock(), ok, payload,
+                self.guards.registry.wall_clock(), ok, payload,
             ))  # fmt: skip
             for listen in listening:
                 try:

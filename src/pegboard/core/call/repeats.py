@@ -37,11 +37,8 @@ class RepeatBreaker:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._rows = BoundedCache[Key, BoundedCache[str, _Row]](max_entries=REPEATING_CALLERS)
-
-    def __bool__(self) -> bool:
-        """Tell whether anybody has a row: while nobody has, calls are not looked at."""
-        return bool(self._rows)
+        # By caller and tool, then by arguments. While it is empty, as it mostly is, calls are not looked at.
+        self.rows = BoundedCache[Key, BoundedCache[str, _Row]](max_entries=REPEATING_CALLERS)
 
     def check(self, ctx: ToolContext, entry: ToolEntry, args: JSON, *, name: str) -> None:
         """Refuse a call that failed too often; `name` is what the caller knows the tool as.
@@ -49,7 +46,7 @@ class RepeatBreaker:
         Raises:
             CallError: `rate_limited`, with what failed.
         """
-        rows = self._rows.get(_key(ctx, entry))
+        rows = self.rows.get(_key(ctx, entry))
         row = None if rows is None else rows.get(digest(args))
         if row is None or row.until <= (now := self._clock()):
             return
@@ -65,10 +62,10 @@ class RepeatBreaker:
     def note(self, ctx: ToolContext, entry: ToolEntry, args: JSON, error: ToolError | None, *, call_id: str) -> None:
         """Count how a call that ran has ended; its id stands in some texts, and makes them no other ones."""
         key, arguments = _key(ctx, entry), digest(args)
-        rows = self._rows.get(key)
+        rows = self.rows.get(key)
         if error is None or not _is_counted(error):
             if rows is not None and rows.pop(arguments, None) is not None and not rows:
-                self._rows.pop(key, None)
+                self.rows.pop(key, None)
             return
         words = error.message.replace(call_id, "…")
         before = None if rows is None else rows.get(arguments)
@@ -76,7 +73,7 @@ class RepeatBreaker:
         until = self._clock() + REPEAT_PAUSE_S if failures >= REPEAT_FAILURES else 0.0
         if rows is None:
             rows = BoundedCache[str, _Row](max_entries=REPEATED_ARGUMENTS)
-        self._rows.remember(key, rows).remember(arguments, _Row(failures, error.kind, words, until))
+        self.rows.remember(key, rows).remember(arguments, _Row(failures, error.kind, words, until))
 
 
 def _is_counted(error: ToolError) -> bool:
