@@ -152,4 +152,4 @@ async def test_what_is_remembered_of_failures_is_bounded() -> None:
     await fresh.kinds(2)
     fresh.fails = lambda: None
     await fresh.kinds(1)
-    assert not fresh.catalog.guards.repeats
+    assert not fresh.catalog.guards.repeats.rows
