@@ -143,10 +143,10 @@ async def test_what_is_remembered_of_failures_is_bounded() -> None:
     for number in range(REPEATING_CALLERS + 20):
         tool.ctx = ToolContext(user_id=f"user {number}", budget=None)
         await tool.call()
-    rows = tool.catalog.guards.repeats.rows  # pyright: ignore[reportPrivateUsage]
+    rows = tool.catalog.guards.repeats.rows
     assert len(rows) == REPEATING_CALLERS
     assert max(map(len, rows.values())) <= REPEATED_ARGUMENTS
-    assert bool(tool.catalog.guards.repeats)
+    assert tool.catalog.guards.repeats.rows
     # A success takes its row away; the last one leaves nothing to look at.
     fresh = Tool(COUNTED["tool_error"])
     await fresh.kinds(2)
