@@ -17,14 +17,15 @@ MARKERS = {
 }
 
 
-# Branches of `core/` and `model/` are measured in the workers that `make unit` starts, but not while these run: they
-# test whole programs, other rooms, or with many examples, and tracing makes Python nearly three times slower.
-UNMEASURED = (
-    "bench/", "cli/test_process", "conformance/", "discovery/test_connection_orders", "discovery/test_index_speed",
-    "docs/", "e2e/", "egress/", "properties/test_discovery_law", "properties/test_law", "providers/", "repair/",
-    "server/test_cl", "server/test_differ", "server/test_fuzz", "server/test_law", "server/test_openapi",
-    "server/test_reload", "server/test_shutdown", "server/test_stdio", "test_dependencies", "test_gates",
-    "test_layers", "test_rooms", "typing/", "upstream_mcp/",
+# Branches of `core/` and `model/` are measured in the workers that `make unit` starts, while these run: tracing makes
+# Python nearly three times slower, so what tests whole programs, other rooms, or with many examples goes without.
+MEASURED = (
+    "authoring/", "config/test_predicates", "config/test_profiles", "config/test_refusals", "config/test_webhook",
+    "consent/", "core/", "fuzz/", "limits/test_redis_limits", "model/", "properties/test_consent_text",
+    "properties/test_schema_judge", "providers/test_dialects", "repair/", "security/test_config_names",
+    "security/test_execution", "security/test_kept_contexts", "security/test_meanwhile", "security/test_permission",
+    "server/test_api", "server/test_calls", "server/test_consent", "server/test_offers", "server/test_outcomes",
+    "test_builders", "test_c", "test_defaults", "test_lifecycle", "test_names", "test_offers", "test_testing",
 )  # fmt: skip
 UNMEASURED_MARKS = ("hypothesis", "slow")
 
@@ -39,8 +40,8 @@ class Measuring:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        is_left_out = item.path.relative_to(HERE).as_posix().startswith(UNMEASURED)
-        self._turn(not is_left_out and not any(map(item.get_closest_marker, UNMEASURED_MARKS)))
+        is_measured = item.path.relative_to(HERE).as_posix().startswith(MEASURED)
+        self._turn(is_measured and not any(map(item.get_closest_marker, UNMEASURED_MARKS)))
         return (yield)
 
     def pytest_unconfigure(self) -> None:

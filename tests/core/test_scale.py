@@ -47,6 +47,7 @@ def cpu_s(work: Callable[[], Any]) -> float:
         gc.enable()
 
 
+@pytest.mark.slow
 def test_a_large_catalog_is_filled_in_step_with_its_size_and_changes_for_a_fiftieth_of_that() -> None:
     large = Catalog()
 
@@ -98,6 +99,16 @@ def test_names_that_follow_a_change_are_those_of_naming_all_anew(
     followed = WireNames.of(before).after(removed=removed, added=added)
     anew = WireNames.of([*stay, *added])
     assert followed is None or followed == anew
+
+
+def test_the_name_that_one_of_two_kept_goes_to_the_other_when_it_leaves() -> None:
+    kept, other = Named("main", "a", is_toolset=False), Named("fs", "a", is_toolset=False)
+    both = WireNames.of([kept, other])
+    assert both.by_tool == {kept: "a", other: "fs__a"}
+    # Who stays is named anew then, so nobody may go by what follows from the change alone.
+    assert both.after(removed=[kept], added=[]) is None
+    assert both.after(removed=[other], added=[]) is None
+    assert WireNames.of([other]).by_tool == {other: "a"}
 
 
 changes = st.lists(

@@ -71,6 +71,7 @@ def test_what_once_held_the_loop_holds_it_no_more(case: dict[str, Any]) -> None:
     assert set(case["met"]) <= met.keys(), met
 
 
+@pytest.mark.slow
 def test_no_written_schema_holds_the_loop() -> None:
     met: Counter[str] = Counter()
     seeds = 100 if IS_SOAK else 30
