@@ -16,6 +16,7 @@ from pegboard.config.kinds.tool_form import ToolForm, guards_of_each_tool, keys_
 from pegboard.config.yaml.environment import concealed
 from pegboard.config.yaml.tree import At
 from pegboard.model.bounds import PATH_CHARS
+from pegboard.model.call_intent import FilledName
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.tool import ToolSpec
 from pegboard.sources.mcp.lock_file import LockFile
@@ -56,6 +57,11 @@ class McpToolsForm(Form):
     groups: Mapping[FilledText, Names] = Field(
         default_factory=dict[str, tuple[str, ...]],
         description="Groups for the tools that a glob fits; of all globs together.",
+    )
+    call_intent: Mapping[FilledText, tuple[FilledName, ...]] = Field(
+        default_factory=dict[str, tuple[FilledName, ...]],
+        description="Properties that `useTools` fills with what the model is about, for the tools that a glob "
+        "fits: `'*': [context]`.",
     )
 
 
@@ -135,6 +141,7 @@ def _settings(tool: Declared[McpForm], build: BuildContext) -> ServerSettings:
         rename=server.tools.rename,
         groups=spec.groups,
         tool_groups=server.tools.groups,
+        call_intent=server.tools.call_intent,
         own={key: getattr(spec, key) for key in guards_of_each_tool()},
         timeout_s=spec.timeout_s or server.timeout,
         start=server.start,

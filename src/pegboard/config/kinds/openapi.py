@@ -27,6 +27,7 @@ from pegboard.model.bounds import (
     OPENAPI_DOCUMENT_VALUES,
     Bounds,
 )
+from pegboard.model.call_intent import FilledName
 from pegboard.model.error import CallError, DefinitionError, Problem
 from pegboard.model.json_types import JSONValue
 from pegboard.model.secret import Secret
@@ -91,6 +92,11 @@ class ApiForm(Form):
         default_factory=dict[str, tuple[str, ...]],
         description="Groups for the operations that a glob fits, as in `operations`; of all globs together.",
     )
+    call_intent: Mapping[FilledText, tuple[FilledName, ...]] = Field(
+        default_factory=dict[str, tuple[FilledName, ...]],
+        description="Properties that `useTools` fills with what the model is about, for the operations that a glob "
+        "fits: `'*': [context]`.",
+    )
 
 
 class OpenApiForm(ToolForm):
@@ -153,6 +159,7 @@ def _settings(tool: Declared[OpenApiForm], build: BuildContext) -> ApiSettings:
         groups=spec.groups,
         rename=api.rename,
         operation_groups=api.groups,
+        call_intent=api.call_intent,
         own={key: getattr(spec, key) for key in (*guards_of_each_tool(), _DEPRECATED)},
         timeout_s=spec.timeout_s or build.config.bounds.tool_timeout_s,
         origin=tool.at.origin,

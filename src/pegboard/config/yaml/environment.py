@@ -18,6 +18,11 @@ _REFERENCE = re.compile(
 )
 
 
+_ADDRESS_KEYS = frozenset({"url", "base_url", "spec"})
+# Of plain words alone: some addresses are credentials, by a login, a query or a segment of random letters.
+_PLAIN_ADDRESS = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+(?:/(?:v\d+(?:\.\d+)*|[a-z][a-z._~-]{0,23}))*/?")
+
+
 class Expanded(str):
     """A text into which the environment went. It must not be shown: what a message quotes is the file's own text."""
 
@@ -37,8 +42,8 @@ class Expanded(str):
 class Environment:
     """The environment of one load, and what was taken from it.
 
-    `secrets` has every variable that was used and is not empty; `defaulted` those whose default was taken, with the
-    place; `problems` those that are not set.
+    `secrets` has every variable that was used and is not empty, addresses without a credential aside; `defaulted` those
+    whose default was taken, with the place; `problems` those that are not set.
     """
 
     def __init__(self, env: Mapping[str, str]) -> None:
@@ -99,13 +104,18 @@ class Environment:
         expanded = _REFERENCE.sub(replace, text)
         return Expanded(expanded, is_plain=node.is_plain) if is_expanded else expanded
 
+    def _is_address(self, match: re.Match[str], at: At) -> bool:
+        """Tell whether a variable gives the beginning of an address, in which nothing could be a secret."""
+        is_beginning = match.start() == 0 and bool(at.steps) and at.steps[-1] in _ADDRESS_KEYS
+        return is_beginning and _PLAIN_ADDRESS.fullmatch(self._env.get(match["name"], "")) is not None
+
     def _value(self, match: re.Match[str], at: At) -> str:
         name, default = match["name"], match["default"]
         fault = self.fault(name)
         if fault is not None:
             self.problems.append(at.problem(fault))
             return match.group()
-        value = self.variable(name)
+        value = self._env.get(name) if self._is_address(match, at) else self.variable(name)
         if default is not None and not value:
             self.defaulted.setdefault(name, at.origin)
             return default

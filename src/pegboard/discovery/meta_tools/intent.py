@@ -8,15 +8,13 @@ from typing import Any, Final
 
 from pegboard.discovery.meta_tools.catalog_listing import echoed
 from pegboard.model.bounds import INTENT_CHARS
+from pegboard.model.call_intent import FIELDS, MARK
 from pegboard.model.context import ToolContext
 from pegboard.model.json_types import JSON, JSONValue, is_object
 
-MARK: Final = "x-call-intent"
-"""A property with this key takes its value from the intent: `true` by its own name, or the name of a field."""
 SERVICE: Final = "call_intent"
 """Where handlers and hooks find the intent of a call: `ctx.services["call_intent"]`."""
 
-FIELDS: Final = ("workspaceId", "sessionId", "memory", "goal", "constraints")
 _REQUIRED: Final = FIELDS[:-1]
 CONTEXT_SCHEMA: Final[JSON] = {
     "type": "object",

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from pegboard.core.schema import check_bounds, check_schema_size, compile_schema
 from pegboard.model.bounds import MCP_NAME_CHARS, MCP_TITLE_BYTES, Bounds
+from pegboard.model.call_intent import with_marks
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.tool import Annotations, ToolSpec
@@ -156,10 +157,11 @@ def declared_spec(definition: JSON, name: str, settings: ServerSettings) -> Tool
     bounds = settings.bounds
     title = definition.get("title") or definition.get("annotations", {}).get("title")
     output = definition.get("outputSchema")
+    input_schema: Any = _clean_schema(definition["inputSchema"], bounds)
     fields: dict[str, Any] = {
         "description": cleaned(definition.get("description", ""), max_bytes=bounds.description_bytes),
         "title": cleaned(title, max_bytes=MCP_TITLE_BYTES) if isinstance(title, str) else None,
-        "input_schema": _clean_schema(definition["inputSchema"], bounds),
+        "input_schema": with_marks(input_schema, settings.filled_by_intent(definition["name"])),
         "output_schema": None if output is None else _clean_schema(output, bounds),
         "annotations": hints_of(definition, is_trusted=settings.trust_annotations),
         "icons": kept_icons(definition.get("icons")),

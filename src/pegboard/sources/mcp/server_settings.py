@@ -25,8 +25,9 @@ ProtocolVersion = Literal["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"
 class ServerSettings:
     """One MCP server: how to reach it, which of its tools are taken, and how far it is trusted.
 
-    `name` is the namespace of its tools. `only`, `skip` and the keys of `tool_groups` are globs over the tools' own
-    names; `rename` maps such names to ours. `own` are fields that every ToolSpec gets, e.g. `rate_limit` or `consent`.
+    `name` is the namespace of its tools. `only`, `skip` and the keys of `tool_groups` and `call_intent` are globs over
+    the tools' own names; what `call_intent` lists are properties that `useTools` fills with what a model is about;
+    `rename` maps such names to ours. `own` are fields that every ToolSpec gets, e.g. `rate_limit` or `consent`.
     `grace_s` is how long tools stay listed after the server is lost. `trust=None` is `pinned` where a lock exists and
     `first_use` elsewhere. `auth` is an `httpx2.Auth`, such as the SDK's `OAuthClientProvider`, for a server on HTTP;
     what it asks elsewhere goes to public addresses alone, and to the hosts or `host:port` in `auth_hosts`.
@@ -51,6 +52,7 @@ class ServerSettings:
     rename: Mapping[str, str] = field(default_factory=dict[str, str])
     groups: tuple[str, ...] = ("core",)
     tool_groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    call_intent: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     own: Mapping[str, Any] = field(default_factory=dict[str, Any])
     timeout_s: float = 30.0
     start: Literal["eager", "lazy"] = "eager"
@@ -77,6 +79,10 @@ class ServerSettings:
         """Return the groups of one tool: those of every glob that fits, else those of the server."""
         chosen = [group for glob, groups in self.tool_groups.items() if matches(glob, (tool,)) for group in groups]
         return tuple(dict.fromkeys(chosen)) or self.groups
+
+    def filled_by_intent(self, tool: str) -> frozenset[str]:
+        """Return the properties of one tool that take their value from the intent of a batch."""
+        return frozenset(name for glob, names in self.call_intent.items() if matches(glob, (tool,)) for name in names)
 
     @property
     def connection(self) -> tuple[object, ...]:

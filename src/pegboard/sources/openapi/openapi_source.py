@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from pegboard.core.names import matches
@@ -25,6 +25,7 @@ from pegboard.model.bounds import (
     Bounds,
 )
 from pegboard.model.call_context import CallContext
+from pegboard.model.call_intent import with_marks
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.secret import Secret
@@ -45,8 +46,9 @@ class ApiSettings:
     """One API.
 
     `spec` is the URL of its description, or `None` where the text is given at once. `operations` and the keys of
-    `operation_groups` are globs over operationIds, our names, and `GET /path`; `rename` maps an operationId or a
-    `GET /path` to our name. `headers` and `query` go with every request. `own` are fields of every tool's declaration.
+    `operation_groups` and `call_intent` are globs over operationIds, our names, and `GET /path`; `rename` maps an
+    operationId or a `GET /path` to our name. `headers` and `query` go with every request. `own` are fields of every
+    tool's declaration.
     `read` makes a value of a description's text.
     """
 
@@ -60,6 +62,7 @@ class ApiSettings:
     groups: tuple[str, ...] = ("core",)
     rename: Mapping[str, str] = field(default_factory=dict[str, str])
     operation_groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    call_intent: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     own: Mapping[str, Any] = field(default_factory=dict[str, Any])
     timeout_s: float = DEFAULT_BOUNDS.tool_timeout_s
     origin: str = ""
@@ -76,6 +79,10 @@ class ApiSettings:
         """Return the groups of one operation: those of every glob that fits, else those of the API."""
         fitting = [groups for glob, groups in self.operation_groups.items() if matches(glob, spellings)]
         return tuple(dict.fromkeys(group for groups in fitting for group in groups)) or self.groups
+
+    def filled_by_intent(self, spellings: Sequence[str]) -> frozenset[str]:
+        """Return the properties of one operation that take their value from the intent of a batch."""
+        return frozenset(name for glob, names in self.call_intent.items() if matches(glob, spellings) for name in names)
 
 
 class _Chosen(NamedTuple):
@@ -241,6 +248,8 @@ class OpenApiSource:
                 rejected.append(Rejected(raw, str(error)))
             else:
                 groups = settings.groups_of(each.spellings)
+                filled = settings.filled_by_intent(each.spellings)
+                operation = replace(operation, input_schema=with_marks(operation.input_schema, filled))
                 entries.append(self._entry(names[raw], operation, there, service, groups=groups))
         if not entries and not rejected:
             known = ", ".join(sorted(raw_name(*parts[:2], parts[3])[:64] for parts in document.operations())[:10])
