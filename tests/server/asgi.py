@@ -22,11 +22,12 @@ async def send_raw(
     query: bytes = b"",
     told: dict[str, str] | None = None,
     heard: Callable[[bytes], None] | None = None,
+    address: str = "127.0.0.1",
 ) -> tuple[int, str, bytes]:
     """Return (status, content type, body) of the answer; `told` takes its headers, `heard` each part as it comes."""
     scope = {
         "type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": query,
-        "root_path": "", "headers": list(headers), "server": ("127.0.0.1", 8420), "client": ("127.0.0.1", 1),
+        "root_path": "", "headers": list(headers), "server": ("127.0.0.1", 8420), "client": (address, 1),
         "scheme": "http", "http_version": "1.1", "asgi": {"version": "3.0", "spec_version": "2.3"}, "state": {},
     }  # fmt: skip
     waiting = [{"type": "http.request", "body": body, "more_body": False}]

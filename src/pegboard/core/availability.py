@@ -11,11 +11,12 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from pegboard.core.names import nearest
-from pegboard.core.stepping import is_cancelled
-from pegboard.model.bounds import DEFAULT_BOUNDS
+from pegboard.core.stepping import SLOW_CODE, is_cancelled, is_on_loop
+from pegboard.model.bounds import DEFAULT_BOUNDS, LOOP_BLOCKED_S
 from pegboard.model.context import ToolContext, context_fields
 from pegboard.model.error import DefinitionError
 from pegboard.model.memo import Question
+from pegboard.model.pace import Pace
 from pegboard.model.source_state import SourceState
 
 log = logging.getLogger("pegboard")
@@ -57,8 +58,10 @@ def predicate(
 ) -> Question:
     """Return the question for a function `(ctx) -> bool`, sync or async; `blocking` runs it in a thread.
 
-    Whatever goes wrong in `ask` is a no: a failed check must not open a door.
+    Whatever goes wrong in `ask` is a no: a failed check must not open a door. One that has held the event loop is asked
+    in a thread from then on, by those who can wait for it.
     """
+    pace = Pace()
     is_async = inspect.iscoroutinefunction(ask) or inspect.iscoroutinefunction(getattr(ask, "__call__", None))
 
     def judge(value: object) -> Answer:
@@ -76,7 +79,11 @@ def predicate(
             found = judge(ask(ctx))
         except BaseException as error:  # noqa: BLE001 - boundary: foreign code
             return no(f"raised {type(error).__name__}", error)
-        late = not blocking and time.monotonic() - started > limit_s
+        finally:
+            if (held_s := time.monotonic() - started) > LOOP_BLOCKED_S and not pace.is_slow and is_on_loop():
+                pace.is_slow = True
+                log.warning(SLOW_CODE, "Predicate", name, held_s * 1e3)
+        late = not blocking and held_s > limit_s
         return no(f"took more than {limit_s:g} s") if late else found
 
     async def ask_later(ctx: ToolContext) -> Answer:
@@ -89,7 +96,7 @@ def predicate(
         except BaseException as error:  # noqa: BLE001 - boundary: foreign code
             return no(f"raised {type(error).__name__}", error)
 
-    return Question(key or ask, name, ask_later if is_async else ask_now, is_async, blocking, limit_s)
+    return Question(key or ask, name, ask_later if is_async else ask_now, is_async, blocking, limit_s, pace)
 
 
 def compile_availability(

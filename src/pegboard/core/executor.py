@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from pegboard.core.call.arguments import check_arguments, seen_arguments
@@ -13,6 +14,7 @@ from pegboard.core.call.consent import ask_consent, consent_reason
 from pegboard.core.call.finished_call import FinishedCall, StartedCall, stage_seconds
 from pegboard.core.call.hook_stages import ask_after, ask_before, tell_hooks
 from pegboard.core.call.judge_again import judge_again
+from pegboard.core.call.limit_keys import owner_of
 from pegboard.core.call.listeners import DELIVERED, Delivered, Listeners, as_observers
 from pegboard.core.call.output import checked, clean_error, finished
 from pegboard.core.call.rate_limit import limits_of, pass_limits
@@ -30,6 +32,7 @@ from pegboard.core.view import View
 from pegboard.model.bounds import SHUTDOWN_GRACE_S
 from pegboard.model.call_context import CallContext
 from pegboard.model.consent import ConsentRequest
+from pegboard.model.context import ToolContext
 from pegboard.model.decision import Blocked, Decision
 from pegboard.model.error import AsyncPredicateError, CallError, ToolError
 from pegboard.model.result import TextContent, ToolResult, call_error
@@ -112,6 +115,10 @@ class Executor:
         """Return why a call of this visible tool would be refused now."""
         return await ablocked(Prospect(view, name, self.guards, entry))
 
+    def off_loop(self, code: Callable[[], Any], ctx: ToolContext) -> Awaitable[Any]:
+        """Run code that has held the event loop in a thread, one of its caller's share."""
+        return self.guards.checkers.run(code, caller=owner_of(ctx))
+
     # -- from outside
 
     def cancel(self, call_id: str) -> bool:
@@ -130,7 +137,10 @@ class Executor:
             await asyncio.sleep(ENDING_POLL_S)
         for call in tuple(guards.in_flight.values()):
             call.interrupt("shutting_down")
+        if guards.deliveries:
+            await asyncio.wait(guards.deliveries, timeout=guards.registry.bounds.hook_s)
         guards.workers.close()
+        guards.checkers.close()
 
 
 def _following(view: View, callbacks: tuple[Any, ...]) -> tuple[View, tuple[Any, ...]]:
@@ -156,9 +166,7 @@ async def _guarded(call: Call) -> ToolResult:
     if call.listeners["on_tool_call"]:
         if not call.view.snapshot.has_wire_name(call.name):
             await _name(call)
-        delivered = call.tell("on_tool_call", {"arguments": seen_arguments(call)})
-        if delivered is not DELIVERED:
-            await delivered
+        call.tell("on_tool_call", {"arguments": seen_arguments(call)})
     is_timed = False
     if call.guards.call_observers:
         is_timed = _observe_start(call)
@@ -252,7 +260,7 @@ def _finish(call: Call, result: ToolResult) -> Delivered:
         _observe_end(call, call.record, result, duration_s)
     if not call.listeners["on_tool_result"]:
         call.is_over = True
-        return DELIVERED if call.delivering is None else Delivered(call.delivering)
+        return call.delivered()
     if result.structured is not None:
         # What an observer writes into its event must not reach the caller.
         result = result.with_structured(copied(result.structured))

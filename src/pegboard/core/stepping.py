@@ -18,6 +18,10 @@ from typing import Any, Literal, cast
 from pegboard.model.bounds import CPU_SAMPLE_S, LOOP_BLOCKED_S, STEP_GRACE_S
 
 log = logging.getLogger("pegboard")
+SLOW_CODE = (
+    "%s %r held the event loop for %.0f ms, and every call with it: it runs in a worker thread from now on. "
+    "Make it async, or quick."
+)
 Reason = Literal["timeout", "cancelled", "shutting_down"]
 
 
@@ -59,6 +63,15 @@ def is_cancelled() -> bool:
     """Tell whether the running task was told to stop, and not only some code in it raised `CancelledError`."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+def is_on_loop() -> bool:
+    """Tell whether the event loop's thread runs this."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 async def coroutine_of(value: Awaitable[Any]) -> Any:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol, cast
 
+from pegboard.core.availability import Availability
 from pegboard.core.declarations import Mirror
 from pegboard.core.judge import Selection, decide_entry, dynamic_code, static_code, undeclared, without_builder
 from pegboard.core.lifecycle import after_end, has_ended
@@ -18,9 +20,11 @@ from pegboard.model.context import ToolContext
 from pegboard.model.decision import Blocked, Decision
 from pegboard.model.error import AsyncPredicateError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue
+from pegboard.model.memo import Question, SlowPredicateError
 from pegboard.model.policy import Policy
 from pegboard.model.profile import Profile
 from pegboard.model.result import ToolResult
+from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry
 
 _NOTHING = Policy(allow=())
@@ -47,6 +51,10 @@ class CallRunner(Protocol):
 
     async def ablocked(self, view: View, name: str, entry: ToolEntry) -> Blocked | None:
         """Return why a call of this visible tool would be refused now."""
+        ...
+
+    def off_loop(self, code: Callable[[], Any], ctx: ToolContext) -> Awaitable[Any]:
+        """Run code that has held the event loop in a thread."""
         ...
 
 
@@ -214,10 +222,11 @@ class View:
             raise KeyError(self.absence(name))
         return found
 
-    def find(self, name: str, *, within: Snapshot | None = None) -> ToolEntry | None:
+    def find(self, name: str, *, within: Snapshot | None = None, can_wait: bool = False) -> ToolEntry | None:
         """Return the tool if this caller may use it now, else `None`, whatever the reason.
 
-        `within`: the newest snapshot, where the asker has it already.
+        `within`: the newest snapshot, where the asker has it already. `can_wait`: the asker goes on with `afind` where
+        a predicate that has held the event loop must be asked.
         """
         snapshot = within or self.snapshot
         entry = snapshot.find(name)
@@ -227,6 +236,8 @@ class View:
             return None
         if not entry.is_conditional:
             return entry
+        if can_wait:
+            return self.ctx.memo.deferring(partial(self.find, name, within=snapshot))
         if dynamic_code(entry, snapshot, self.ctx, self._parts.registry.states()) is not None:
             return None
         return next((made for made in self._as_built(entry, snapshot) if made.spec.name == entry.spec.name), None)
@@ -323,14 +334,14 @@ class View:
         """Return the tool as `find` does, awaiting what its answer needs."""
         for _ in range(_ASKED_ANEW):
             with suppress(AsyncPredicateError):
-                return self.find(name)
+                return self.find(name, can_wait=True)
             await self._answer_for(name)
         return self.find(name)
 
     async def awhy(self, name: str) -> Decision:
         """Return what `why` does, awaiting what its answer needs."""
         try:
-            decided = self._decided(name)
+            decided = self.ctx.memo.deferring(partial(self._decided, name))
         except AsyncPredicateError:
             await self._answer_for(name)
             decided = self._decided(name)
@@ -362,11 +373,29 @@ class View:
         }
         await asyncio.gather(*(memo.answer_async(each, self.ctx, timeout_s=each.limit_s) for each in asked.values()))
         states = self._parts.registry.states()
+        for condition in conditions:
+            if any(question.is_slow for question in condition.questions):
+                await self._answer_slowly(condition, states)
         for entry in entries:
             if entry.builder is not None and dynamic_code(without_builder(entry), snapshot, self.ctx, states) is None:
                 question = snapshot.build_question(entry)
                 if question.waits:
                     await memo.answer_async(question, self.ctx, timeout_s=question.limit_s)
+
+    async def _answer_slowly(self, condition: Availability, states: Mapping[str, SourceState]) -> None:
+        """Ask the predicates of a condition in their order, and those that have held the event loop beside it."""
+        memo, ctx = self.ctx.memo, self.ctx
+        while True:
+            try:
+                memo.deferring(partial(condition.answer, ctx, states))
+            except SlowPredicateError as met:
+                beside = partial(self._ask_off_loop, met.question)
+                await memo.answer_async(met.question._replace(ask=beside), ctx, timeout_s=met.question.limit_s)
+            else:
+                return
+
+    async def _ask_off_loop(self, question: Question, ctx: ToolContext) -> Any:
+        return await self._parts.runner.off_loop(partial(question.ask, ctx), ctx)
 
     # -- doors out
 

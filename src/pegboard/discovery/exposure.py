@@ -160,10 +160,10 @@ class ExposedView(View):
 
     # -- one tool
 
-    def find(self, name: str, *, within: Snapshot | None = None) -> ToolEntry | None:
+    def find(self, name: str, *, within: Snapshot | None = None, can_wait: bool = False) -> ToolEntry | None:
         if name in self.meta_names and name in self.meta_tools:
             return self._entry(name, run=self._handler(name))
-        return super().find(name, within=within)
+        return super().find(name, within=within, can_wait=can_wait)
 
     def plan(self, entry: ToolEntry, snapshot: Snapshot) -> Plan:
         """Return what a call needs; the meta tools take any object, since they judge its parts themselves."""

@@ -57,6 +57,11 @@ class Bounds:
     sql_result_bytes: int = 1 * MIB
 
 
+def share_of_one(places: int) -> int:
+    """Return how many of all places one caller may have: three quarters, so that the others find some."""
+    return max(1, places * 3 // 4)
+
+
 DEFAULT_BOUNDS = Bounds()
 
 # ---- What nobody needs to change: room by room, innermost first. Each comment reads on from its name.
@@ -84,6 +89,8 @@ PROBLEMS = 50  # told of one set of arguments
 QUEUED_EVENTS = 1_000  # for one reader; the oldest go
 SELECTIONS_REMEMBERED = 1_000  # with the tools that they leave
 STEP_GRACE_S = 0.25  # that code may go on after it was told to stop, before it is left alone
+OBSERVERS_S = 0.1  # that a call waits for its async observers, until they have been slower once
+OBSERVED_EVENTS = 10_000  # that async observers have not heard yet; what comes on top is lost to them
 LOOP_BLOCKED_S = 0.1  # of CPU that async code may use at a stretch before the log names it: it stops every other call
 CPU_SAMPLE_S = 0.01  # that a reading of the CPU clock is used for; the log may name code so much too late
 
@@ -331,6 +338,7 @@ API_OPEN_STREAM_S = 0.05
 CURSOR_CHARS = 200  # of a cursor that is looked at
 SEALING_KEY_BYTES = 32  # of a key that seals, at least
 CHANGES_SETTLE_S = 0.02  # changes within this time are told as one: a module declares its tools one by one
+IPV6_NETWORK_BITS = 64  # of an address: who has one has all of its network, and is one caller
 API_STREAMS = 1_000  # open at once, of everybody ...
 API_STREAMS_OF_ONE = 20  # ... and of one caller
 API_TYPED_TOOLS = 500  # with more, the document has one path for all of them

@@ -11,7 +11,8 @@ from pegboard.model.policy import OPEN_POLICY, Policy
 class Caller:
     """Who asks: hashable, and one value for all requests of a credential through a profile.
 
-    `credential` names what was verified; empty where host code says who asks.
+    `credential` names what was verified; empty where host code says who asks. `address` is the network that a request
+    came from which nobody vouches for: it counts for what callers share, and gives no rights.
     """
 
     user_id: str | None = None
@@ -21,6 +22,7 @@ class Caller:
     roles: frozenset[str] = frozenset()
     policy: Policy = OPEN_POLICY
     credential: str = ""
+    address: str = ""
 
 
 NOBODY = Caller()

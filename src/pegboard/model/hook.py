@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from pegboard.model.error import ErrorKind
 from pegboard.model.json_types import JSON
+from pegboard.model.pace import Pace
 
 
 class Verdict(NamedTuple):
@@ -44,7 +45,7 @@ class Hook:
 
     Signatures, sync or async: `before(call) -> Verdict | None` · `around(call, proceed)`, which
     awaits `proceed()` and returns a value · `after(call, result) -> value | None` ·
-    `on_error(call, result)` · `on_complete(call, result)`.
+    `on_error(call, result)` · `on_complete(call, result)`. One that is not async and has taken long runs in a thread.
     """
 
     kind: HookKind
@@ -52,3 +53,4 @@ class Hook:
     match: str = "*"
     required: bool = False
     name: str = ""
+    pace: Pace = field(default_factory=Pace, compare=False, repr=False)

@@ -6,11 +6,13 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.error import AsyncPredicateError
+from pegboard.model.pace import Pace
 
+T = TypeVar("T")
 _UNANSWERED: Any = object()
 
 
@@ -23,10 +25,24 @@ class Question(NamedTuple):
     is_async: bool = False
     is_blocking: bool = False
     limit_s: float = DEFAULT_BOUNDS.predicate_s
+    pace: Pace | None = None
 
     @property
     def waits(self) -> bool:
         return self.is_async or self.is_blocking
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether it could be answered at once, and has held the event loop before."""
+        return self.pace is not None and self.pace.is_slow
+
+
+class SlowPredicateError(AsyncPredicateError):
+    """A question that has held the event loop is better asked beside it, by somebody who can wait."""
+
+    def __init__(self, question: Question) -> None:
+        super().__init__(question.name)
+        self.question = question
 
 
 class _Answers:
@@ -49,9 +65,10 @@ class Memo:
     asked anew, by all contexts that share the memo.
     """
 
-    __slots__ = ("_lock", "_now")
+    __slots__ = ("_deferring", "_lock", "_now")
 
     def __init__(self) -> None:
+        self._deferring: int | None = None
         self._now = _Answers()
         self._lock = threading.Lock()
 
@@ -86,13 +103,30 @@ class Memo:
             return now.kept.setdefault(question.key, found.result())
         if question.waits:
             raise AsyncPredicateError(question.name)
+        if self._deferring is not None and question.is_slow and self._deferring == threading.get_ident():
+            raise SlowPredicateError(question)
         answer, is_mine = self._claim(question.key, now)
         if is_mine:
+            # What asking asks in its turn cannot wait.
+            deferring, self._deferring = self._deferring, None
             _fill(answer, lambda: question.ask(ctx))
+            self._deferring = deferring
         elif not answer.done() and now.owners.get(question.key) == threading.get_ident():
             raise RecursionError(f"Predicate {question.name!r} asks for itself.")
         # Two threads may each ask for what the other is asking: no wait is for ever.
         return answer.result(timeout=2 * question.limit_s)
+
+    def deferring(self, ask: Callable[[], T]) -> T:
+        """Return what `ask` gives, for somebody who can wait.
+
+        Raises:
+            SlowPredicateError: it met a question that has held the event loop before, and has no answer yet.
+        """
+        self._deferring = threading.get_ident()
+        try:
+            return ask()
+        finally:
+            self._deferring = None
 
     def has(self, key: object) -> bool:
         """Tell whether the question is answered."""

@@ -73,6 +73,7 @@ def http_app(
     authenticator = Authenticator(catalog, profile=profile, identify=identify)
     event_hub, host_guard = EventHub(), HostGuard(allowed_hosts)
     gateway = replace(gateway_of(catalog, config), event_hub=event_hub)
+    catalog.guards.is_shared = True
     sealing = sealing_with(keys, audience=catalog.name)
     if keys:
         # Workers on other machines have the keys, if not the folder.

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from pegboard.auth.rejections import BadCredentialError, InsufficientScopeError, UnavailableError
 from pegboard.auth.rules import AnonymousRule, Grant, IdentityRules
 from pegboard.catalog import Catalog
+from pegboard.core.bounded_cache import BoundedCache
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import CREDENTIAL_CHARS
+from pegboard.model.bounds import CALLERS_REMEMBERED, CREDENTIAL_CHARS, IPV6_NETWORK_BITS
 from pegboard.model.profile import Profile
 from pegboard.server.challenges import Challenges
 from pegboard.server.host_guard import LOOPBACK_HOSTS, HostGuard, Refusal
 from pegboard.server.identify import Identified, Identify, identified
-from pegboard.server.principal import DEFAULT_PROFILE, Identity, Principal, choose_profile
+from pegboard.server.principal import ANONYMOUS, DEFAULT_PROFILE, Identity, Principal, choose_profile
 
 if TYPE_CHECKING:
     from pegboard.auth import verifier
@@ -64,7 +65,7 @@ class Authenticator:
 
     def __init__(self, catalog: Catalog, *, profile: str | None = None, identify: Identify | None = None) -> None:
         self._registry, self._profile, self._identify = catalog.registry, profile, identify
-        self._principals: dict[str | None, Principal] = {}
+        self._principals = BoundedCache[tuple[str | None, str], Principal](max_entries=CALLERS_REMEMBERED)
         self._rules: IdentityRules | None = None
         self._local = HostGuard(LOOPBACK_HOSTS)
 
@@ -92,7 +93,7 @@ class Authenticator:
         """
         declared = self._registry.declarations
         if declared.identity is None and self._identify is None:
-            return self._anonymous_principal(named, declared.profiles)
+            return self._anonymous_principal(named, declared.profiles, _host_of(scope))
         caller = await self.identify(scope)
         if isinstance(caller, Refusal):
             return caller
@@ -100,7 +101,8 @@ class Authenticator:
         if isinstance(profile, Refusal):
             return profile
         who = caller.identity
-        return Principal(identity=who, profile=profile, session=who.credential)
+        address = network_of(_host_of(scope)) if who.credential == ANONYMOUS else ""
+        return Principal(identity=who, profile=profile, session=who.credential, address=address)
 
     # -- who
 
@@ -182,16 +184,41 @@ class Authenticator:
                 return wanted
         return NOT_FOUND
 
-    def _anonymous_principal(self, named: str | None, profiles: Mapping[str, Profile]) -> Principal | Refusal:
+    def _anonymous_principal(
+        self, named: str | None, profiles: Mapping[str, Profile], host: str
+    ) -> Principal | Refusal:
         """Return the principal of everybody, on a server that asks nobody who they are."""
         profile = named or choose_profile(profiles, None if self._profile not in profiles else self._profile)
         if named is not None and named not in profiles:
             return NOT_FOUND
-        principal = self._principals.get(profile)
+        principal = self._principals.get((profile, host))
         if principal is None:
             who = _ANYBODY.identity
-            principal = self._principals[profile] = Principal(identity=who, profile=profile, session=who.credential)
+            address = network_of(host)
+            principal = Principal(identity=who, profile=profile, session=who.credential, address=address)
+            self._principals.remember((profile, host), principal)
         return principal
+
+
+def _host_of(scope: Scope) -> str:
+    """Return where a request comes from; empty where the server does not say, as over a Unix socket."""
+    client = scope.get("client")
+    return "" if client is None else str(client[0])
+
+
+def network_of(host: str) -> str:
+    """Return by what the address of a caller counts: an IPv6 /64, which is one household; all that is not an address
+    is one.
+    """
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return ""
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.ip_network((address, IPV6_NETWORK_BITS), strict=False))
 
 
 def _tells_of_a_proxy(header: bytes) -> bool:

@@ -94,10 +94,6 @@ class EventHub:
         """Tell whether a call of this id runs, and for this owner."""
         return self._running.get(call_id) == owner
 
-    def stream_count(self, owner: Owner) -> int:
-        """Return how many event streams an owner has open."""
-        return len(self._streams.get(owner, ()))
-
     def listen(self, owner: Owner, outbox: Outbox) -> Callable[[], None]:
         """Put the events of an owner's calls into `outbox`; returns the function that ends it."""
         self._streams.setdefault(owner, []).append(outbox)

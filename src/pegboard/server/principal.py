@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
 from pegboard.core.bounded_cache import BoundedCache
@@ -67,16 +67,26 @@ def _attributes(source: object) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Principal:
-    """One identity looking through one profile; `profile=None` is a catalog without profiles."""
+    """One identity looking through one profile; `profile=None` is a catalog without profiles.
+
+    `address` is the network of somebody whom nobody vouches for; empty for all others.
+    """
 
     identity: Identity
     profile: str | None
     session: str | None = None
+    address: str = ""
 
     @property
     def owner(self) -> str:
         """What sessions, cursors and sealed states are bound to."""
         return f"{self.identity.credential}|{self.profile or ''}"
+
+    @property
+    def shares_as(self) -> tuple[str | None, ...]:
+        """Who has one share of what there is for all: places, streams, sessions; whatever the profile."""
+        who = self.identity
+        return (who.credential, who.user, who.space, self.address)
 
 
 ContextFor = Callable[[Principal], ToolContext]
@@ -124,6 +134,7 @@ def _caller_of(principal: Principal) -> Caller:
         session_id=principal.session,
         roles=frozenset(who.roles),
         credential=who.credential,
+        address=principal.address,
     )
 
 
@@ -148,6 +159,8 @@ def _with_client(make: ContextFor) -> ContextMaker:
         principal: Principal, client: ClientBridge | None = None, hops: tuple[str, ...] = ()
     ) -> ToolContext:
         ctx = make(principal)
+        if principal.address and not ctx.caller.address:
+            ctx = replace(ctx, caller=replace(ctx.caller, address=principal.address))
         if client is None or ctx.client is not None:
             return ctx.with_request(hops=hops) if hops else ctx
         return ctx.with_request(client=client, hops=hops)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pegboard.core.call.limit_keys import owner_of
 from pegboard.core.call.record import Asked, Call
-from pegboard.model.bounds import BUSY_RETRY_S
+from pegboard.model.bounds import BUSY_RETRY_S, share_of_one
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 
@@ -30,11 +31,24 @@ def check_start(call: Asked, *, others: int | None = None) -> None:
     if request.depth > bounds.agent_depth:
         text = f"Agents are nested {request.depth} deep; {bounds.agent_depth} is the limit. Answer without calling on."
         raise CallError("recursion_limit", text)
-    if (len(guards.in_flight) - 1 if others is None else others) >= bounds.calls_in_flight:
+    running = len(guards.in_flight) - 1 if others is None else others
+    if running >= bounds.calls_in_flight:
         text = f"{bounds.calls_in_flight} calls are running already. Try again in a moment."
         raise CallError("busy", text, retry_after_s=BUSY_RETRY_S)
+    if running >= share_of_one(bounds.calls_in_flight):
+        _check_share(call, running, beside_itself=others is None)
     if request.deadline is not None and request.deadline <= guards.clock():
         raise CallError("timeout", "The time for this request is over. Start a new one.", retryable=False)
     if not guards.flood.is_quiet and (wait_s := guards.flood.wait_s(ctx)) > 0.0:
         text = "Too many invalid calls from this caller. Read the schemas before calling again."
         raise CallError("rate_limited", text, retry_after_s=wait_s)
+
+
+def _check_share(call: Asked, running: int, *, beside_itself: bool) -> None:
+    """Keep the last quarter of the places for others, where there are or may be others. Asked only when it is full."""
+    guards, owner = call.guards, owner_of(call.view.ctx)
+    of_one = sum(owner_of(each.view.ctx) == owner for each in guards.in_flight.values()) - beside_itself
+    share = share_of_one(call.bounds.calls_in_flight)
+    if of_one >= share and (guards.is_shared or of_one < running):
+        text = f"This caller has {of_one} calls running; {share} are its share. Try again in a moment."
+        raise CallError("busy", text, retry_after_s=BUSY_RETRY_S)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextvars import Context, copy_context
 from time import perf_counter
 from typing import Any
 
 from pegboard.core.call.arguments import judged_arguments, read_arguments
+from pegboard.core.call.limit_keys import owner_of
 from pegboard.core.call.output import checked
 from pegboard.core.call.record import Call
 from pegboard.core.hooks import describe
 from pegboard.core.normalise import normalise
 from pegboard.core.schema import copied
-from pegboard.core.stepping import CancelScope, InterruptedWaitError, Pending
+from pegboard.core.stepping import SLOW_CODE, CancelScope, InterruptedWaitError, Pending, is_on_loop
 from pegboard.core.stepping import begin as begin_waiting
+from pegboard.model.bounds import LOOP_BLOCKED_S
 from pegboard.model.error import CallError
 from pegboard.model.hook import Hook, Verdict
 from pegboard.model.json_types import is_awaitable
@@ -110,16 +113,33 @@ def run_hook(hook: Hook, args: tuple[object, ...], call: Call, *, scope: CancelS
     """
     limit_s, outer = call.bounds.hook_s, scope or call
     started = perf_counter()
-    answer = hook.run(*args)
+    answer = _beside_the_loop(hook, args, call) if hook.pace.is_slow else hook.run(*args)
     if answer is not None and is_awaitable(answer):
         inner = CancelScope(hook.name)
         inner.reason = outer.reason
         answer = begin_waiting(answer, timeout_s=limit_s, scope=inner)
         if type(answer) is Pending:
             return _async_hook(answer, hook, inner, outer)
+    elif (held_s := perf_counter() - started) > LOOP_BLOCKED_S and is_on_loop():
+        hook.pace.is_slow = True
+        log.warning(SLOW_CODE, "Hook", describe(hook), held_s * 1e3)
     if perf_counter() - started > limit_s:
         raise HookTimeoutError(f"{describe(hook)} took more than {limit_s:g} s")
     return answer
+
+
+async def _beside_the_loop(hook: Hook, args: tuple[object, ...], call: Call) -> Any:
+    """Run a hook that has held the event loop in a thread; what it sets in context variables counts as before."""
+
+    def run() -> tuple[Any, Context]:
+        return hook.run(*args), copy_context()
+
+    answer, seen = await call.guards.checkers.run(run, caller=owner_of(call.view.ctx))
+    here = copy_context()
+    for variable, value in seen.items():
+        if variable not in here or here[variable] is not value:
+            variable.set(value)
+    return await answer if answer is not None and is_awaitable(answer) else answer
 
 
 async def _async_hook(pending: Pending, hook: Hook, inner: CancelScope, outer: CancelScope) -> Any:

@@ -29,9 +29,12 @@ def scope_key(scope: LimitScope, ctx: ToolContext, subject: str) -> Key:
 
 
 def owner_of(ctx: ToolContext) -> Key:
-    """Return who shares what there is of threads and places with the others: one credential, user and space."""
+    """Return who shares what there is of threads and places with the others: one credential, user and space.
+
+    Of those whom nobody vouches for, each network is one.
+    """
     caller = ctx.caller
-    return (caller.credential, caller.user_id, caller.space_id)
+    return (caller.credential, caller.user_id, caller.space_id, caller.address)
 
 
 class FloodGuard:
@@ -52,4 +55,5 @@ class FloodGuard:
         self._pass(ctx, charge=True)
 
     def _pass(self, ctx: ToolContext, *, charge: bool) -> float:
-        return self._store.wait_s([(scope_key("caller", ctx, "invalid"), self.limit)], charge=charge) or 0.0
+        key = (*scope_key("caller", ctx, "invalid"), ctx.caller.address)
+        return self._store.wait_s([(key, self.limit)], charge=charge) or 0.0

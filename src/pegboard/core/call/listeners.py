@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
 from pegboard.model.event import Event, EventType
@@ -19,14 +18,14 @@ def as_observers(callbacks: object) -> tuple[Any, ...]:
 class Delivered:
     """What emitting gives back: done already for sync observers, to be awaited for async ones; awaiting is optional."""
 
-    __slots__ = ("_task",)
+    __slots__ = ("_wait",)
 
-    def __init__(self, task: asyncio.Task[None] | None = None) -> None:
-        self._task = task
+    def __init__(self, wait: Callable[[], Awaitable[None]] | None = None) -> None:
+        self._wait = wait
 
     def __await__(self) -> Generator[Any, None, None]:
-        if self._task is not None:
-            yield from asyncio.shield(self._task).__await__()
+        if self._wait is not None:
+            yield from self._wait().__await__()
 
 
 DELIVERED = Delivered()

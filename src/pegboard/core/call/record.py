@@ -8,7 +8,9 @@ import time
 from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import get_ident
+from types import CoroutineType
 from typing import Any, NamedTuple, Protocol
 
 from pegboard.core.bounded_cache import BoundedCache
@@ -24,7 +26,7 @@ from pegboard.core.registry import Registry
 from pegboard.core.snapshot import Plan
 from pegboard.core.stepping import CancelScope, is_cancelled
 from pegboard.core.view import View
-from pegboard.model.bounds import FLOOD_WINDOW_S, REDACTORS_REMEMBERED, Bounds
+from pegboard.model.bounds import FLOOD_WINDOW_S, OBSERVED_EVENTS, OBSERVERS_S, REDACTORS_REMEMBERED, Bounds
 from pegboard.model.call_context import CallContext
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.context import ToolContext, sharing_answers
@@ -73,7 +75,14 @@ class Guards:
     call_observers: tuple[CallObserver, ...] = ()
     in_flight: dict[str, Call] = field(default_factory=dict[str, "Call"])
     workers: WorkerPool = field(default_factory=WorkerPool)
+    checkers: WorkerPool = field(default_factory=lambda: WorkerPool(name="pegboard-check"))
+    """Threads of predicates and hooks that have held the loop; those of tools may all be taken for long."""
+    deliveries: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
+    """What async observers have not heard to its end; calls do not wait for it where `observers_lag`."""
+    observers_lag: bool = False
     closing: bool = False
+    is_shared: bool = False
+    """Whether callers come in who know nothing of each other, as over HTTP: then one never has all places."""
     flood: FloodGuard = field(init=False)
     repeats: RepeatBreaker = field(init=False)
     _redactors: BoundedCache[tuple[Secret, ...], Redactor] = field(init=False)
@@ -110,6 +119,12 @@ class Guards:
             self.call_observers = tuple(known for known in self.call_observers if known is not observer)
 
         return end
+
+    def lag(self, how: str) -> None:
+        """Note that async observers are slow; said once in the log."""
+        if not self.observers_lag:
+            log.warning("Async observers of calls %s: calls no longer wait for them.", how)
+        self.observers_lag = True
 
     def use_limits(self, store: LimitStore | None) -> None:
         """Count limits in another store from now on; `None` counts them in memory."""
@@ -290,9 +305,40 @@ class Call(CancelScope):
                     log.warning("An observer raised in %s; the call goes on.", event_type, exc_info=True)
                     continue
                 if answer is not None and is_awaitable(answer):
-                    heard = _hear(self.delivering, answer, event_type, self.bounds.hook_s)
-                    self.delivering = self.loop.create_task(heard)
-        return DELIVERED if self.delivering is None else Delivered(self.delivering)
+                    self._deliver(answer, event_type)
+        return self.delivered()
+
+    def _deliver(self, answer: Awaitable[Any], event_type: str) -> None:
+        deliveries = self.guards.deliveries
+        if len(deliveries) >= OBSERVED_EVENTS:
+            _forget(answer)
+            self.guards.lag("are so slow that events are lost")
+            return
+        self.delivering = task = self.loop.create_task(_hear(self.delivering, answer, event_type, self.bounds.hook_s))
+        deliveries.add(task)
+        task.add_done_callback(partial(_delivered, deliveries, answer))
+
+    def delivered(self) -> Delivered:
+        """Return what waits for those who listen, if it must."""
+        return DELIVERED if self.delivering is None else Delivered(partial(self._heard, self.delivering))
+
+    async def _heard(self, delivering: asyncio.Task[None]) -> None:
+        """Wait until observers have heard what was sent; for quick ones only, since slow ones must delay no call."""
+        if self.guards.observers_lag:
+            return
+        if not (await asyncio.wait([delivering], timeout=OBSERVERS_S))[0]:
+            self.guards.lag("are slow")
+
+
+def _delivered(deliveries: set[asyncio.Task[None]], answer: Awaitable[Any], task: asyncio.Task[None]) -> None:
+    deliveries.discard(task)
+    # A program that ends cancels what has not begun.
+    _forget(answer)
+
+
+def _forget(answer: Awaitable[Any]) -> None:
+    if isinstance(answer, CoroutineType):
+        answer.close()
 
 
 async def _hear(before: asyncio.Task[None] | None, answer: Awaitable[Any], event_type: str, limit_s: float) -> None:

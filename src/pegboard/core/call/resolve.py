@@ -18,7 +18,7 @@ def resolve(call: Call) -> None:
         AsyncPredicateError: a predicate of the tool must be awaited; `resolve_awaiting` does.
     """
     snapshot = call.view.snapshot
-    keep(call, call.view.find(call.name, within=snapshot), snapshot)
+    keep(call, call.view.find(call.name, within=snapshot, can_wait=True), snapshot)
 
 
 async def resolve_awaiting(call: Call) -> None:

@@ -31,8 +31,8 @@ class WorkerPool:
     never came back. Who waits is served in turn: of those who may, the one with the fewest threads.
     """
 
-    def __init__(self) -> None:
-        self._threads = Threads(TOOL_THREADS, name="pegboard-tool")
+    def __init__(self, *, name: str = "pegboard-tool") -> None:
+        self._threads = Threads(TOOL_THREADS, name=name)
         self._running: dict[str, int] = {}
         self._busy = Counter[Hashable]()
         self._waiting: dict[Hashable, deque[_Job]] = {}

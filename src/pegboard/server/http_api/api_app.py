@@ -20,6 +20,7 @@ from pegboard.server.gateway import Gateway
 from pegboard.server.host_guard import HostGuard, Refusal
 from pegboard.server.http_api.problem_details import KIND_OF_STATUS, ProblemError, not_found
 from pegboard.server.http_api.responses import Reply, problem_reply
+from pegboard.server.open_requests import OpenRequests
 from pegboard.server.principal import Principal
 from pegboard.server.sealing import Sealing
 
@@ -71,7 +72,7 @@ class Api:
             event_hub,
         )
         self.sealing, self.body_reader = sealing, BodyReader(bounds)
-        self.open, self.max_open = 0, bounds.calls_in_flight
+        self.open = OpenRequests(bounds.calls_in_flight)
         self.is_closing = False
 
     async def authenticate(self, scope: Scope, profile: str | None) -> Principal:
@@ -141,19 +142,19 @@ class PathApp:
             text = f"{scope['method'][:20]!r} is not possible here; possible: {self._allow}."
             raise ProblemError(405, "method_not_allowed", text, headers={"allow": self._allow})
         query = self._words(scope["query_string"])
-        if self._api.open >= self._api.max_open:
-            text = "The server is busy. Try again in a moment."
-            raise ProblemError(503, "busy", text, headers={"retry-after": "1"})
+        if self._api.open.is_full:
+            raise _busy()
         principal = await self._api.authenticate(scope, query.get("profile"))
         request = ApiRequest(
             principal=principal, path=scope.get("path_params", {}), query=query, headers=dict(scope["headers"]),
             base=scope.get("root_path", ""), receive=receive, send=send, is_head=scope["method"] == "HEAD",
         )  # fmt: skip
-        self._api.open += 1
+        if not self._api.open.enter(principal):
+            raise _busy()
         try:
             return await answer(request)
         finally:
-            self._api.open -= 1
+            self._api.open.leave(principal)
 
     def _words(self, raw: bytes) -> dict[str, str]:
         """Return the query; a word that is unknown or said twice is refused, not ignored."""
@@ -180,6 +181,10 @@ class UnknownPath(PathApp):
     async def _reply(self, scope: Scope, receive: Receive, send: Send) -> Reply | None:
         refusal = self._api.host_guard.refusal(scope["headers"])
         raise problem_of(refusal) if refusal is not None else not_found("Not found")
+
+
+def _busy() -> ProblemError:
+    return ProblemError(503, "busy", "The server is busy. Try again in a moment.", headers={"retry-after": "1"})
 
 
 def problem_of(refusal: Refusal) -> ProblemError:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import Coroutine
+from contextlib import ExitStack
+from typing import Any
 
 from pegboard.model.bounds import API_STREAMS, API_STREAMS_OF_ONE, CHANGES_SETTLE_S, STREAM_PING_S
 from pegboard.server.event_hub import Outbox, frame, owner_of
@@ -18,6 +22,7 @@ class EventRoute:
     def __init__(self, api: Api) -> None:
         self._api = api
         self._open: set[Outbox] = set()
+        self._of_one: Counter[tuple[str | None, ...]] = Counter()
         self._is_ended = False
 
     def begin(self) -> None:
@@ -35,20 +40,30 @@ class EventRoute:
         if request.is_head:
             # A stream has no end that a client could wait for.
             return Reply(b"", media_type=EVENT_STREAM)
-        event_hub, outbox = self._api.event_hub, Outbox()
+        event_hub = self._api.event_hub
         owner = owner_of(request.principal, self._api.gateway.context(request.principal))
-        if event_hub.streams >= API_STREAMS or event_hub.stream_count(owner) >= API_STREAMS_OF_ONE:
+        whose = (*owner, request.principal.address)
+        if event_hub.streams >= API_STREAMS or self._of_one[whose] >= API_STREAMS_OF_ONE:
             text = "Too many event streams are open. Close one, or try again in a moment."
             raise ProblemError(429, "rate_limited", text, headers={"retry-after": "5"})
-        ends = [event_hub.listen(owner, outbox), self._api.gateway.catalog.subscribe(changed := _Signal())]
-        known = await self._shown(request.principal)
-        leaving = asyncio.create_task(client_gone(request.receive))
-        watching = asyncio.create_task(self._watch(request.principal, known, changed, outbox))
+        with ExitStack() as stack:
+            outbox = Outbox()
+            self._of_one[whose] += 1
+            stack.callback(self._leave, whose)
+            stack.callback(event_hub.listen(owner, outbox))
+            stack.callback(self._api.gateway.catalog.subscribe(changed := _Signal()))
+            # It is no call, and must not keep others from calling.
+            self._api.open.leave(request.principal)
+            stack.callback(self._api.open.reenter, request.principal)
+            known = await self._shown(request.principal)
+            await self._stream(request, outbox, self._watch(request.principal, known, changed, outbox))
+        return None
+
+    async def _stream(self, request: ApiRequest, outbox: Outbox, watch: Coroutine[Any, Any, None]) -> None:
+        leaving, watching = asyncio.create_task(client_gone(request.receive)), asyncio.create_task(watch)
         for task in (leaving, watching):
             task.add_done_callback(lambda _: outbox.wake.set())
         self._open.add(outbox)
-        # It is no call, and must not keep others from calling.
-        self._api.open -= 1
         try:
             stream = EventStream(request.send)
             await stream.write(b": listening\n\n")
@@ -59,12 +74,13 @@ class EventRoute:
                     await stream.write(waiting)
             await stream.close()
         finally:
-            self._api.open += 1
             self._open.discard(outbox)
-            for end in ends:
-                end()
             await cancel_and_wait(leaving, watching)
-        return None
+
+    def _leave(self, whose: tuple[str | None, ...]) -> None:
+        self._of_one[whose] -= 1
+        if not self._of_one[whose]:
+            del self._of_one[whose]
 
     async def _watch(self, principal: Principal, known: object, changed: _Signal, outbox: Outbox) -> None:
         """Put a `list_changed` into the outbox whenever this caller's own list is another one."""

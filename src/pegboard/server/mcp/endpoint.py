@@ -27,7 +27,8 @@ from pegboard.server.mcp.jsonrpc import as_object, called_tool, error_message, j
 from pegboard.server.mcp.lists import Lists
 from pegboard.server.mcp.sdk_handlers import Principals
 from pegboard.server.mcp.sdk_server import MIRRORED, SdkServer, accepts
-from pegboard.server.mcp.sessions import SessionManager, credential_of
+from pegboard.server.mcp.sessions import SHARES_AS, SessionManager
+from pegboard.server.open_requests import OpenRequests
 from pegboard.server.principal import Principal
 from pegboard.server.resource_metadata import ResourceMetadata
 from pegboard.server.sealing import Sealing
@@ -59,7 +60,7 @@ class Endpoint:
         self._body_reader = BodyReader(gateway.catalog.registry.bounds)
         self._header_reader = HeaderReader(host_guard)
         self._open_ids: dict[tuple[str, bytes, str], asyncio.Event] = {}
-        self._open, self._max_open = 0, gateway.catalog.registry.bounds.calls_in_flight
+        self._open = OpenRequests(gateway.catalog.registry.bounds.calls_in_flight)
         self.is_running = False
 
     @property
@@ -117,16 +118,15 @@ class Endpoint:
         scope[Principals.KEY], scope["headers"] = principal, headers.pairs
         if scope["method"] != "POST":
             await self._to_sdk(scope, receive, send, principal)
-        elif headers.opens_session and self._sessions.is_full_for(credential_of(principal.owner)):
+        elif headers.opens_session and self._sessions.is_full_for(principal.shares_as):
             await _refuse(send, 503, _BUSY, _TOO_MANY, (b"retry-after", b"60"))
-        elif self._open >= self._max_open:
+        elif not self._open.enter(principal):
             await _refuse(send, 503, _BUSY, "The server is busy. Try again in a moment.", (b"retry-after", b"1"))
         else:
-            self._open += 1
             try:
                 await self._post(scope, receive, send, principal, headers)
             finally:
-                self._open -= 1
+                self._open.leave(principal)
 
     async def _post(
         self, scope: Scope, receive: Receive, send: Send, principal: Principal, headers: RequestHeaders
@@ -163,11 +163,13 @@ class Endpoint:
         mirrored = MIRRORED.set(schema)
         # A stream that listens is counted by the SDK; it must not keep others from calling.
         listens = (as_object(message) or {}).get("method") == "subscriptions/listen"
-        self._open -= listens
+        if listens:
+            self._open.leave(principal)
         try:
             await self._to_sdk(scope, replay(body, receive), send, principal)
         finally:
-            self._open += listens
+            if listens:
+                self._open.reenter(principal)
             MIRRORED.reset(mirrored)
             if open_id is not None:
                 self._open_ids.pop(open_id).set()
@@ -189,6 +191,7 @@ class Endpoint:
 
     async def _to_sdk(self, scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
         # The SDK gives a session to whoever opened it, and to nobody else.
+        SHARES_AS.set(principal.shares_as)
         scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=principal.owner, scopes=[]))
         await self._sessions.handle_request(scope, receive, send)
 

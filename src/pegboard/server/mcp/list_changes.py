@@ -47,7 +47,7 @@ class ListChanges:
         self._buses: dict[str | None, InMemorySubscriptionBus] = {}
         self._streams: dict[str | None, ListenHandler] = {}
         self._shown: dict[tuple[str | None, str], object] = {}
-        self._listening: Counter[str] = Counter()
+        self._listening: Counter[tuple[str, str]] = Counter()
         self._updated: set[str] = set()
         self._telling: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -59,7 +59,8 @@ class ListChanges:
         Of the resources that it names, those that its caller may not have are left out like those that do not exist.
         """
         principal = self._principal_of(ctx)
-        if self._listening[principal.owner] >= MCP_LISTENING_STREAMS_OF_ONE:
+        whose = (principal.owner, principal.address)
+        if self._listening[whose] >= MCP_LISTENING_STREAMS_OF_ONE:
             raise MCPError(
                 code=types.INTERNAL_ERROR, message=f"A caller may listen {MCP_LISTENING_STREAMS_OF_ONE} times."
             )
@@ -67,13 +68,13 @@ class ListChanges:
         if stream is None:
             bus = self._buses[principal.profile] = InMemorySubscriptionBus()
             stream = self._streams[principal.profile] = ListenHandler(bus)
-        self._listening[principal.owner] += 1
+        self._listening[whose] += 1
         try:
             return await stream(ctx, await self._permitted(principal, params))
         finally:
-            self._listening[principal.owner] -= 1
-            if not self._listening[principal.owner]:
-                del self._listening[principal.owner]
+            self._listening[whose] -= 1
+            if not self._listening[whose]:
+                del self._listening[whose]
 
     async def _permitted(
         self, principal: Principal, params: types.SubscriptionsListenRequestParams

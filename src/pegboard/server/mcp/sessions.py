@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +36,9 @@ from pegboard.server.mcp.notifications import Notifications
 from pegboard.server.principal import Principal
 
 Ctx = ServerRequestContext[Any, Any]
+Whose = tuple[str | None, ...]
+SHARES_AS: ContextVar[Whose] = ContextVar("pegboard_shares_as", default=())
+"""Whose request it is that opens a session: `Principal.shares_as`."""
 _ASKED: dict[str, tuple[type[Any], type[Any]]] = {
     "elicitation/create": (types.ElicitRequest, types.ElicitResult),
     "sampling/createMessage": (types.CreateMessageRequest, types.CreateMessageResult),
@@ -180,7 +184,7 @@ class RecentEvents(EventStore):
 
 
 class SessionManager(StreamableHTTPSessionManager):
-    """Gives each session an event store of its own, and each credential no more than its share of the sessions.
+    """Gives each session an event store of its own, and each caller no more than its share of the sessions.
 
     The SDK hands one store to all sessions and names streams by request id only, so with a shared store one session
     could replay another's messages. The manager reads `event_store` once for each session that it opens.
@@ -188,28 +192,28 @@ class SessionManager(StreamableHTTPSessionManager):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self._open: dict[str, str] = {}
-        self._of_one: Counter[str] = Counter()
+        self._open: dict[str, Whose] = {}
+        self._of_one: Counter[Whose] = Counter()
 
-    def is_full_for(self, credential: str) -> bool:
-        """Tell whether a credential has as many sessions open as it may."""
-        return self._of_one[credential] >= SESSIONS_OF_ONE
+    def is_full_for(self, whose: Whose) -> bool:
+        """Tell whether a caller has as many sessions open as it may."""
+        return self._of_one[whose] >= SESSIONS_OF_ONE
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
-        credential = "" if requestor is None else credential_of(requestor["client_id"])
+        whose = SHARES_AS.get()
         # Of several that were let through to here together, only as many as there is room for.
-        transport = None if self.is_full_for(credential) else super()._admit_session(requestor)
+        transport = None if self.is_full_for(whose) else super()._admit_session(requestor)
         if transport is not None and transport.mcp_session_id is not None:
-            self._open[transport.mcp_session_id] = credential
-            self._of_one[credential] += 1
+            self._open[transport.mcp_session_id] = whose
+            self._of_one[whose] += 1
         return transport
 
     async def _discard_session(self, session_id: str, transport: StreamableHTTPServerTransport) -> None:
-        credential = self._open.pop(session_id, None)
-        if credential is not None:
-            self._of_one[credential] -= 1
-            if not self._of_one[credential]:
-                del self._of_one[credential]
+        whose = self._open.pop(session_id, None)
+        if whose is not None:
+            self._of_one[whose] -= 1
+            if not self._of_one[whose]:
+                del self._of_one[whose]
         await super()._discard_session(session_id, transport)
 
     @property
@@ -219,8 +223,3 @@ class SessionManager(StreamableHTTPSessionManager):
     @event_store.setter
     def event_store(self, value: EventStore | None) -> None:
         pass
-
-
-def credential_of(owner: str) -> str:
-    """Return whose sessions a `Principal.owner` counts among, whatever the profile."""
-    return owner.rpartition("|")[0]

@@ -1,0 +1,259 @@
+"""Slow code that is not async holds the event loop once, and then runs beside it; slow observers delay nobody."""
+
+import asyncio
+import threading
+import time
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+
+from pegboard import Catalog, Event, ToolContext, Verdict
+from pegboard.core.call import record
+from tests.core.parts import ANN, kind_of
+from tests.timing import PATIENCE_S
+
+HERE = threading.current_thread().name
+TENANT: ContextVar[str] = ContextVar("tenant", default="")
+SLOW_S = 0.12  # the log names what holds the loop for longer than a tenth of a second
+
+
+def fresh(**said: Any) -> ToolContext:
+    return ToolContext(user_id="ann", space_id="s", budget=None, **said)
+
+
+class Code:
+    """A predicate or hook that takes long, or waits for the event; it notes where it ran and what it saw."""
+
+    def __init__(self, answer: object) -> None:
+        self.answer, self.threads, self.seen = answer, list[str](), list[str]()
+        self.seconds, self.go = SLOW_S, threading.Event()
+        self.go.set()
+
+    def __call__(self, *_: object) -> Any:
+        self.threads.append(threading.current_thread().name)
+        self.seen.append(TENANT.get())
+        time.sleep(self.seconds)
+        assert self.go.wait(PATIENCE_S)
+        return self.answer
+
+
+def with_predicate(*predicates: Any, available: Any = "slow") -> Catalog:
+    catalog = Catalog()
+    for predicate in predicates:
+        catalog.predicate(name="slow" if predicate is predicates[0] else "other")(predicate)
+
+    @catalog.tool(available=available)
+    async def guarded() -> str:
+        """Run where the predicate says yes."""
+        return "ran"
+
+    @catalog.tool
+    async def quick() -> str:
+        """Answer at once."""
+        return "quick"
+
+    return catalog
+
+
+async def until(holds: Any) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not holds():
+            await asyncio.sleep(0)
+
+
+async def test_a_predicate_that_held_the_loop_holds_nobody_from_then_on(caplog: pytest.LogCaptureFixture) -> None:
+    slow = Code(True)
+    catalog = with_predicate(slow)
+    assert (await catalog.view(fresh()).call("guarded")).text == "ran"
+    slow.go.clear()
+    slow.seconds = 0
+    TENANT.set("acme")
+    calls = [asyncio.create_task(catalog.view(fresh()).call("guarded")) for _ in range(3)]
+    lists = asyncio.create_task(catalog.aview(fresh()))
+    why = asyncio.create_task(catalog.view(fresh()).awhy("guarded"))
+    await until(lambda: len(slow.threads) == 6)
+    assert (await catalog.view(fresh()).call("quick")).text == "quick"
+    slow.go.set()
+    assert [result.text for result in await asyncio.gather(*calls)] == ["ran"] * 3
+    assert (await lists).names() == ["guarded", "quick"]
+    assert (await why).visible
+    assert (slow.threads[0], HERE in slow.threads[1:], slow.seen[1:]) == (HERE, False, ["acme"] * 5)
+    [named] = [entry.getMessage() for entry in caplog.records]
+    assert named.startswith("Predicate 'slow' held the event loop for ")
+
+
+async def test_who_cannot_wait_asks_a_slow_predicate_as_before() -> None:
+    slow = Code(True)
+    catalog = with_predicate(slow)
+    assert (await catalog.view(fresh()).call("guarded")).text == "ran"
+    assert catalog.view(fresh()).names() == ["guarded", "quick"]
+    assert slow.threads == [HERE, HERE]
+
+
+async def test_a_slow_predicate_is_asked_once_a_context_in_its_order_and_not_where_another_said_no() -> None:
+    order, first = list[str](), [True]
+
+    def slow(_ctx: ToolContext) -> bool:
+        order.append("slow")
+        time.sleep(SLOW_S if len(order) == 2 else 0)
+        return True
+
+    def other(_ctx: ToolContext) -> bool:
+        order.append("other")
+        return first[0]
+
+    catalog = with_predicate(slow, other, available={"all": ["other", "slow"]})
+    for _ in range(2):
+        ctx = fresh()
+        assert [kind_of(await catalog.view(ctx).call("guarded")) for _ in range(2)] == ["ok", "ok"]
+    assert order == ["other", "slow"] * 2
+    first[0] = False
+    assert kind_of(await catalog.view(fresh()).call("guarded")) == "not_found"
+    assert order == ["other", "slow"] * 2 + ["other"]
+
+
+async def test_a_slow_predicate_that_asks_others_or_raises_is_a_no_as_before() -> None:
+    def nested(ctx: ToolContext) -> bool:
+        return "guarded" in catalog.view(ctx).names()
+
+    slow = Code(True)
+    catalog = with_predicate(slow)
+
+    @catalog.tool(available=nested)
+    async def outer() -> str:
+        """Run where the other may."""
+        return "outer"
+
+    assert (await catalog.view(fresh()).call("guarded")).text == "ran"
+    assert (await catalog.view(fresh()).call("outer")).text == "outer"
+    slow.answer = "neither"
+    assert kind_of(await catalog.view(fresh()).call("guarded")) == "not_found"
+
+
+async def test_a_predicate_that_was_slow_for_other_reasons_than_the_loop_is_not_moved() -> None:
+    slow = Code(True)
+    catalog = with_predicate(slow)
+    assert await asyncio.to_thread(lambda: catalog.view(fresh()).names()) == ["guarded", "quick"]
+    assert (await catalog.view(fresh()).call("guarded")).text == "ran"
+    assert slow.threads[1] == HERE
+
+
+@pytest.mark.parametrize("kind", ["before", "after", "on_complete"])
+async def test_a_hook_that_held_the_loop_holds_nobody_from_then_on(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    catalog, slow = with_predicate(lambda _ctx: True), Code(None)
+    getattr(catalog, kind)("*guarded")(slow)
+    assert (await catalog.view(ANN).call("guarded")).text == "ran"
+    slow.go.clear()
+    slow.seconds = 0
+    TENANT.set("acme")
+    call = asyncio.create_task(catalog.view(ANN).call("guarded"))
+    await until(lambda: len(slow.threads) == 2)
+    assert (await catalog.view(ANN).call("quick")).text == "quick"
+    assert not call.done()
+    slow.go.set()
+    assert (await call).text == "ran"
+    assert (slow.threads[0], slow.threads[1] == HERE, slow.seen) == (HERE, False, ["", "acme"])
+    [named] = [entry.getMessage() for entry in caplog.records]
+    assert named.startswith("Hook ")
+    assert "held the event loop" in named
+
+
+async def test_what_a_moved_hook_sets_and_answers_counts_as_before() -> None:
+    catalog, seen, order = Catalog(), list[str](), list[str]()
+    slow_s = [SLOW_S]
+
+    @catalog.before()
+    def set_tenant(call: Any) -> Any:
+        order.append("first")
+        time.sleep(slow_s[0])
+        TENANT.set(call.args["tenant"])
+        if call.args["tenant"] == "async":
+            return later()
+        return Verdict.deny("not them") if call.args["tenant"] == "evil" else None
+
+    async def later() -> Verdict:
+        return Verdict.deny("not async")
+
+    @catalog.before()
+    def second(_call: Any) -> None:
+        order.append("second")
+
+    @catalog.tool
+    async def show(tenant: str) -> str:
+        """Show what the hook set."""
+        seen.append(TENANT.get())
+        return tenant
+
+    results = [await catalog.view(ANN).call("show", {"tenant": name}) for name in ("a", "b", "evil", "async")]
+    slow_s[0] = 0
+    assert [kind_of(result) for result in results] == ["ok", "ok", "hook_refused", "hook_refused"]
+    assert (seen, order) == (["a", "b"], ["first", "second"] * 2 + ["first"] * 2)
+
+
+async def test_a_moved_hook_that_is_late_refuses_the_call_and_runs_once() -> None:
+    catalog, slow = Catalog(), Code(None)
+
+    @catalog.tool
+    async def act() -> str:
+        """Act."""
+        return "ran"
+
+    catalog.before()(slow)
+    assert (await catalog.view(ANN).call("act")).text == "ran"
+    slow.go.clear()
+    assert kind_of(await catalog.view(ANN).call("act")) == "hook_refused"
+    slow.go.set()
+    assert len(slow.threads) == 2
+
+
+async def test_a_slow_async_observer_delays_a_call_once_and_then_none(caplog: pytest.LogCaptureFixture) -> None:
+    catalog, heard, go = with_predicate(lambda _ctx: True), list[str](), asyncio.Event()
+
+    class Slow:
+        async def on_tool_call(self, event: Event) -> None:
+            await go.wait()
+            heard.append(f"call {event.call_id}")
+
+        async def on_tool_result(self, event: Event) -> None:
+            heard.append(f"result {event.call_id}")
+
+    end = catalog.observe(Slow())
+    for _ in range(3):
+        assert (await catalog.view(ANN).call("guarded")).text == "ran"
+    assert heard == []
+    go.set()
+    await until(lambda: len(heard) == 6)
+    ids = {entry.split()[1] for entry in heard}
+    assert all(heard.index(f"call {one}") < heard.index(f"result {one}") for one in ids)
+    end()
+    assert [entry.getMessage() for entry in caplog.records] == [
+        "Async observers of calls are slow: calls no longer wait for them."
+    ]
+
+
+async def test_what_observers_have_not_heard_is_bounded_and_a_closed_catalog_waits_for_them(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(record, "OBSERVED_EVENTS", 3)
+    catalog, heard, go = with_predicate(lambda _ctx: True), list[str](), asyncio.Event()
+
+    class Slow:
+        async def on_tool_result(self, event: Event) -> None:
+            await go.wait()
+            heard.append(event.call_id)
+
+    class Future:
+        def on_tool_result(self, event: Event) -> Any:
+            return asyncio.get_running_loop().create_future()
+
+    catalog.observe(Slow())
+    ends = catalog.observe(Future())
+    for _ in range(5):
+        assert (await catalog.view(ANN).call("guarded")).text == "ran"
+    ends()
+    assert len(catalog.guards.deliveries) == 3
+    asyncio.get_running_loop().call_later(0.01, go.set)
+    await catalog.close(grace_s=0)
+    assert len(heard) == 2
+    assert len(caplog.records) >= 1
