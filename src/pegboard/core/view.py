@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, cast
 
-from pegboard.core.availability import Availability
+from pegboard.core.availability import Availability, States
 from pegboard.core.declarations import Mirror
 from pegboard.core.judge import Selection, decide_entry, dynamic_code, static_code, undeclared, without_builder
 from pegboard.core.lifecycle import after_end, has_ended
@@ -24,7 +24,6 @@ from pegboard.model.memo import Question, SlowPredicateError
 from pegboard.model.policy import Policy
 from pegboard.model.profile import Profile
 from pegboard.model.result import ToolResult
-from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry
 
 _NOTHING = Policy(allow=())
@@ -382,7 +381,7 @@ class View:
                 if question.waits:
                     await memo.answer_async(question, self.ctx, timeout_s=question.limit_s)
 
-    async def _answer_slowly(self, condition: Availability, states: Mapping[str, SourceState]) -> None:
+    async def _answer_slowly(self, condition: Availability, states: States) -> None:
         """Ask the predicates of a condition in their order, and those that have held the event loop beside it."""
         memo, ctx = self.ctx.memo, self.ctx
         while True:
