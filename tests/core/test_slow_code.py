@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pegboard import Catalog, Event, ToolContext, Verdict
+from pegboard import CallContext, Catalog, Event, ToolContext, Verdict
 from pegboard.core.call import record
 from tests.core.parts import ANN, kind_of
 from tests.timing import PATIENCE_S
@@ -257,3 +257,32 @@ async def test_what_observers_have_not_heard_is_bounded_and_a_closed_catalog_wai
     await catalog.close(grace_s=0)
     assert len(heard) == 2
     assert len(caplog.records) >= 1
+
+
+async def test_what_is_part_of_the_answer_goes_before_it_however_slow_others_are() -> None:
+    catalog, heard = Catalog(), list[str]()
+
+    class Slow:
+        async def on_tool_call(self, event: Event) -> None:
+            await asyncio.Event().wait()
+
+    class Progress:
+        part_of_answer = True
+
+        async def on_progress(self, event: Event) -> None:
+            await asyncio.sleep(0.01)
+            heard.append(str(event.payload["fraction"]))
+
+    @catalog.tool
+    async def work(ctx: CallContext) -> str:
+        """Tell of progress."""
+        for step in range(3):
+            ctx.progress(step / 4)
+        return "done"
+
+    end = catalog.observe(Slow())
+    for _ in range(2):
+        assert (await catalog.view(ANN).call("work", callbacks=Progress())).text == "done"
+        heard.append("answer")
+    assert heard == ["0.0", "0.25", "0.5", "answer"] * 2
+    end()

@@ -205,6 +205,8 @@ class Call(CancelScope):
     upstream: UpstreamOutcome | None = None
     delivering: asyncio.Task[None] | None = None
     """The end of the chain of async observers that still hear of the call."""
+    answering: asyncio.Task[None] | None = None
+    """The same of those whose words are part of the answer."""
     is_over: bool = False
     """Its end has been told: whoever kept its context can do nothing with it any more."""
     made_ctx: CallContext | None = None
@@ -305,7 +307,12 @@ class Call(CancelScope):
                     log.warning("An observer raised in %s; the call goes on.", event_type, exc_info=True)
                     continue
                 if answer is not None and is_awaitable(answer):
-                    self._deliver(answer, event_type)
+                    if getattr(getattr(listen, "__self__", None), "part_of_answer", False):
+                        self.answering = self.loop.create_task(
+                            _hear(self.answering, answer, event_type, self.bounds.hook_s)
+                        )
+                    else:
+                        self._deliver(answer, event_type)
         return self.delivered()
 
     def _deliver(self, answer: Awaitable[Any], event_type: str) -> None:
@@ -320,11 +327,18 @@ class Call(CancelScope):
 
     def delivered(self) -> Delivered:
         """Return what waits for those who listen, if it must."""
-        return DELIVERED if self.delivering is None else Delivered(partial(self._heard, self.delivering))
+        if self.delivering is None and self.answering is None:
+            return DELIVERED
+        return Delivered(partial(self._heard, self.answering, self.delivering))
 
-    async def _heard(self, delivering: asyncio.Task[None]) -> None:
-        """Wait until observers have heard what was sent; for quick ones only, since slow ones must delay no call."""
-        if self.guards.observers_lag:
+    async def _heard(self, answering: asyncio.Task[None] | None, delivering: asyncio.Task[None] | None) -> None:
+        """Wait until observers have heard what was sent: what is part of the answer, as progress is, goes before it.
+
+        Of the others it is waited for quick ones only, since slow ones must delay no call.
+        """
+        if answering is not None:
+            await asyncio.wait([answering])
+        if delivering is None or self.guards.observers_lag:
             return
         if not (await asyncio.wait([delivering], timeout=OBSERVERS_S))[0]:
             self.guards.lag("are slow")

@@ -10,6 +10,7 @@ class Progress:
     """An observer of one call. What does not go up is left out, as the protocol wants."""
 
     own_call_only = True
+    part_of_answer = True
 
     def __init__(self, channel: ClientChannel) -> None:
         self._channel = channel
