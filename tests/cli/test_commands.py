@@ -354,7 +354,7 @@ def test_on_a_terminal_only_a_clear_yes_runs_the_tool(
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("target", ["openai", "openai_strict", "anthropic", "gemini", "mcp"])
+@pytest.mark.parametrize("target", get_args(TargetName))
 def test_export_prints_an_array_in_the_form_of_the_target(run: Run, target: str) -> None:
     tools = orjson.loads(run("export", target, "--profile", "chat").out)
     assert [tool.get("name", tool.get("function", {}).get("name")) for tool in tools] == ["count_words", "echo"]

@@ -183,3 +183,20 @@ async def test_a_tool_of_one_catalog_may_hang_in_another() -> None:
     [tool] = first.view(ANN).tools()
     second.register(tool)
     assert kind_of(await second.view(ANN).call("echo", {"a": 1})) == "ok"
+
+
+@pytest.mark.parametrize(
+    "schema", [{"type": "array", "items": {}}, {"type": "string"}, {"type": ["array", "null"]}, True, []], ids=str
+)
+def test_a_schema_that_no_object_fits_is_refused_at_registration_and_says_what_to_write(schema: Any) -> None:
+    catalog = Catalog()
+    with pytest.raises(DefinitionError, match=r'that of an object, not of .* "properties": \{"value": …'):
+        catalog.register(ToolSpec(name="t", input_schema=schema), echo)
+        catalog.snapshot()
+
+
+@pytest.mark.parametrize("schema", [{}, {"type": ["object", "null"]}, {"anyOf": [{"required": ["a"]}]}], ids=str)
+def test_a_schema_that_some_object_fits_is_taken(schema: Any) -> None:
+    catalog = Catalog()
+    catalog.register(ToolSpec(name="t", input_schema=schema), echo)
+    assert catalog.view(ANN).names() == ["t"]

@@ -22,7 +22,10 @@ from tests.providers.shapes import OBJECT, SHAPES, TEXT, of
 from tests.sizes import examples
 from tests.timing import CPU, is_within
 
-PARAMETERS = {"anthropic": "input_schema", "gemini": "parametersJsonSchema"}
+PARAMETERS = {
+    "anthropic": "input_schema", "anthropic_strict": "input_schema", "gemini": "parametersJsonSchema",
+    "openai_responses": "parameters",
+}  # fmt: skip
 
 
 def view_of(schema: Any, name: str = "t", **options: Any) -> View:
@@ -34,7 +37,7 @@ def view_of(schema: Any, name: str = "t", **options: Any) -> View:
 def sent(view: View, target: str) -> Any:
     """Return the schema of the one tool as the target is sent it."""
     (tool,) = view.export(target)
-    return tool["function"]["parameters"] if target.startswith("openai") else tool[PARAMETERS[target]]
+    return tool[PARAMETERS[target]] if target in PARAMETERS else tool["function"]["parameters"]
 
 
 def effects(view: View, target: str) -> set[str]:
@@ -344,3 +347,16 @@ def test_problems_say_where_and_why():
     ]
     assert [problem[:2] for problem in problems("anthropic", "t", schema)] == [("$", "root:oneOf"), ("$", "key")]
     assert problems("mcp", "t", schema) == []
+
+
+@pytest.mark.parametrize("never", [{"not": {}}, {"not": True}, False, {"anyOf": [{"not": {}}, False]}], ids=str)
+@pytest.mark.parametrize("target", [target for target in CHECKERS if target not in ("openai", "anthropic")])
+def test_a_branch_that_nothing_fits_is_no_branch(target: str, never: Any) -> None:
+    word = {"type": "string"}
+    view = view_of(
+        of({"either": {"anyOf": [never, word]}, "left_out": never, "odd": {"type": "string", "minLength": 1}}, "either")
+    )
+    shown = sent(view, target)["properties"]
+    assert shown["either"] == word
+    assert "left_out" not in shown
+    assert not any(loss["path"] == "$.properties.either" for loss in view.export_report(target))

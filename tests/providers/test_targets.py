@@ -13,7 +13,7 @@ WEB_SEARCH = (
     b'"parameters":{"type":"object","properties":{"query":{"type":"string","description":"Search query"},'
     b'"max_results":{"type":"integer","description":"Maximum results","default":5}},"required":["query"]}}}'
 )
-TARGETS = ("openai", "openai_strict", "anthropic", "gemini", "mcp")
+TARGETS = ("openai", "openai_strict", "openai_responses", "anthropic", "anthropic_strict", "gemini", "mcp")
 SCHEMA = orjson.loads(WEB_SEARCH)["function"]["parameters"]
 
 
@@ -88,6 +88,32 @@ def test_gemini_is_sent_a_function_declaration_with_a_json_schema():
     ]
 
 
+def test_openai_responses_is_sent_a_strict_function_with_nothing_nested():
+    assert catalog_with_search().view(ToolContext()).export("openai_responses") == [
+        {
+            "type": "function",
+            "name": "web_search",
+            "description": "Search the web for current information",
+            "strict": True,
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "query": {"type": "string", "description": "Search query"},
+                    "max_results": {"type": ["integer", "null"], "description": "Maximum results (default: 5)"},
+                },
+                "required": ["query", "max_results"],
+                "additionalProperties": False,
+            },
+        }
+    ]
+
+
+def test_anthropic_strict_keeps_what_may_be_left_out():
+    [tool] = catalog_with_search().view(ToolContext()).export("anthropic_strict")
+    assert tool["strict"] is True
+    assert tool["input_schema"] == {**SCHEMA, "additionalProperties": False}
+
+
 def test_mcp_is_sent_all_that_was_said():
     catalog = catalog_with_search(
         title="Web",
@@ -120,7 +146,9 @@ def test_empty_keys_are_left_out():
     assert [view.export(target) for target in TARGETS] == [
         [{"type": "function", "function": {"name": "bare", "parameters": nothing}}],
         [{"type": "function", "function": {"name": "bare", "strict": True, "parameters": {**nothing, **closed}}}],
+        [{"type": "function", "name": "bare", "strict": True, "parameters": {**nothing, **closed}}],
         [{"name": "bare", "input_schema": nothing}],
+        [{"name": "bare", "input_schema": {**nothing, "additionalProperties": False}, "strict": True}],
         [{"name": "bare", "parametersJsonSchema": nothing}],
         [{"name": "bare", "inputSchema": nothing}],
     ]

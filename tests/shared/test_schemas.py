@@ -19,7 +19,10 @@ from tests.providers.losses import unlisted
 pytestmark = pytest.mark.shared
 SCHEMAS = Path(os.environ.get("PEGBOARD_SHARED", "../shared")) / "bench" / "schemas" / "schemas.jsonl"
 LINES = [json.loads(line) for line in SCHEMAS.read_text().splitlines()] if SCHEMAS.exists() else []
-PARAMETERS = {"anthropic": "input_schema", "gemini": "parametersJsonSchema"}
+PARAMETERS = {
+    "anthropic": "input_schema", "anthropic_strict": "input_schema", "gemini": "parametersJsonSchema",
+    "openai_responses": "parameters",
+}  # fmt: skip
 
 
 def catalog() -> Catalog:
@@ -34,7 +37,7 @@ def catalog() -> Catalog:
 
 
 def schema_in(target: str, tool: Any) -> Any:
-    return tool["function"]["parameters"] if target.startswith("openai") else tool[PARAMETERS[target]]
+    return tool[PARAMETERS[target]] if target in PARAMETERS else tool["function"]["parameters"]
 
 
 @pytest.mark.parametrize("target", CHECKERS)

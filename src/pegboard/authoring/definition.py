@@ -12,6 +12,7 @@ from pegboard.authoring.function import function_entry
 from pegboard.authoring.options import ToolOptions
 from pegboard.authoring.signature import origin_of
 from pegboard.authoring.tool_class import Tool
+from pegboard.core.validated_entry import check_root
 from pegboard.model.call_context import CallContext
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError
@@ -57,6 +58,7 @@ def spec_handler(handler: Callable[..., Any], spec: ToolSpec) -> Handler:
     Raises:
         DefinitionError: a parameter without a default that the schema does not have.
     """
+    check_root(spec.input_schema)
     properties = set(spec.input_schema.get("properties", {}))
     parameters = list(inspect.signature(handler).parameters.values())
     injected = next((item.name for item in parameters if _is_context(item.annotation)), None)

@@ -11,7 +11,7 @@ from pegboard.core.relaxed_schema import relaxed
 from pegboard.core.schema import Compiled, compile_schema
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.error import DefinitionError, Problem
-from pegboard.model.json_types import JSON
+from pegboard.model.json_types import JSON, is_list, is_object
 from pegboard.model.tool import ToolEntry
 
 
@@ -32,6 +32,7 @@ def seal(entry: ToolEntry, bounds: Bounds = DEFAULT_BOUNDS) -> ToolEntry:
     try:
         check_tool_name(spec.name)
         check_namespace(spec.namespace)
+        check_root(spec.input_schema)
         if entry.exact_output is None:
             entry = _with_relaxed_output(entry)
             spec = entry.spec
@@ -42,6 +43,17 @@ def seal(entry: ToolEntry, bounds: Bounds = DEFAULT_BOUNDS) -> ToolEntry:
         ) from error
     shown = [spec.definition(), spec.groups, spec.internal_only, str(spec.available), spec.factory]
     return replace(entry, fingerprint=digest(shown))
+
+
+def check_root(schema: object) -> None:
+    """Refuse a schema that no object fits: arguments are given by name, at every door and to every provider."""
+    kind = schema.get("type", "object") if is_object(schema) else schema
+    if kind != "object" and not (is_list(kind) and "object" in kind):
+        text = (
+            f"The schema of the arguments must be that of an object, not of {kind!r}. Make the value a "
+            'property: {"type": "object", "properties": {"value": …}}.'
+        )
+        raise DefinitionError(text)
 
 
 def enforced_schema(entry: ToolEntry) -> JSON:

@@ -409,7 +409,9 @@ class View:
         return self._parts.runner.call(self, name, args, callbacks=callbacks, raise_errors=raise_errors)
 
     def export(self, target: str) -> list[JSON]:
-        """Return the tools in the form of one target: `openai`, `openai_strict`, `anthropic`, `gemini` or `mcp`.
+        """Return the tools in the form of one target: `openai`, `openai_responses`, `anthropic`, `mcp`, …
+
+        All: `openai`, `openai_strict`, `openai_responses`, `anthropic`, `anthropic_strict`, `gemini`, `mcp`.
 
         What the target cannot carry is rewritten, or left out and told by `export_report`.
 

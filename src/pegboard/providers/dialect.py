@@ -57,7 +57,7 @@ class Dialect:
 
     `names` is what a tool may be called, `keys` what a property may, as regular expressions. `keywords` or `formats`
     of `None` means: all of them. `recursion="optional"` allows a schema to contain itself only in properties that are
-    not required.
+    not required. `is_strict` wants closed objects of known properties, all of them required unless `keeps_optional`.
     """
 
     name: str
@@ -69,10 +69,12 @@ class Dialect:
     root_needs_properties: bool = False
     needs_items: bool = False
     is_strict: bool = False
+    keeps_optional: bool = False
     scalar_enums: bool = False
     lone_refs: bool = False
     linear_patterns: bool = False
-    recursion: Literal["any", "optional"] = "any"
+    most_min_items: int | None = None
+    recursion: Literal["any", "optional", "never"] = "any"
     max_depth: int | None = None
     max_size: SchemaSize | None = None
     source: str = ""
@@ -84,6 +86,11 @@ class Dialect:
     def takes_format(self, form: object) -> bool:
         """Tell whether the format may be named."""
         return self.takes("format") and (self.formats is None or form in self.formats)
+
+    def takes_count(self, keyword: str, count: object) -> bool:
+        """Tell whether a list may be given this rule about its items."""
+        is_little = self.most_min_items is None or not isinstance(count, int) or count <= self.most_min_items
+        return self.takes(keyword) and (keyword != "minItems" or is_little)
 
 
 # Said of a value, never judged: what stands in these changes nothing about what is valid.

@@ -1,6 +1,8 @@
-"""OpenAI: what it takes, and a tool as a function definition of the chat completions API, plain or strict."""
+"""OpenAI: what it takes, and a tool as a function definition of the chat completions or of the responses API."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import ToolEntry
@@ -30,6 +32,8 @@ OPENAI_STRICT = Dialect(
     max_size=SchemaSize(properties=5_000, enum_values=1_000, chars=120_000, long_enum=250, long_enum_chars=15_000),
     source="OpenAI, Structured Outputs: supported schemas",
 )
+# Functions of the responses API are strict unless they say otherwise.
+OPENAI_RESPONSES = replace(OPENAI_STRICT, name="openai_responses", source="OpenAI, Responses: tools of type function")
 
 
 def openai_tool(entry: ToolEntry, name: str, schema: JSON) -> JSON:
@@ -42,3 +46,8 @@ def openai_strict_tool(entry: ToolEntry, name: str, schema: JSON) -> JSON:
     """Return the same with `strict`: the model's arguments then always fit the schema."""
     described = {"description": entry.spec.description} if entry.spec.description else {}
     return {"type": "function", "function": {"name": name, **described, "strict": True, "parameters": schema}}
+
+
+def openai_responses_tool(entry: ToolEntry, name: str, schema: JSON) -> JSON:
+    """Return `{"type": "function", name, description, "strict": true, parameters}`: nothing stands in `function`."""
+    return {"type": "function", **openai_strict_tool(entry, name, schema)["function"]}

@@ -6,13 +6,14 @@ from typing import Final
 
 from pegboard.core.names import nearest
 from pegboard.model.error import DefinitionError
-from pegboard.providers.anthropic import ANTHROPIC
+from pegboard.providers.anthropic import ANTHROPIC, ANTHROPIC_STRICT
 from pegboard.providers.dialect import Dialect
 from pegboard.providers.gemini import GEMINI
 from pegboard.providers.mcp import MCP
-from pegboard.providers.openai import OPENAI, OPENAI_STRICT
+from pegboard.providers.openai import OPENAI, OPENAI_RESPONSES, OPENAI_STRICT
 
-DIALECTS: Final = {dialect.name: dialect for dialect in (OPENAI, OPENAI_STRICT, ANTHROPIC, GEMINI, MCP)}
+_ALL = (OPENAI, OPENAI_STRICT, OPENAI_RESPONSES, ANTHROPIC, ANTHROPIC_STRICT, GEMINI, MCP)
+DIALECTS: Final = {dialect.name: dialect for dialect in _ALL}
 TARGETS: Final = tuple(DIALECTS)
 
 

@@ -29,6 +29,12 @@ def openai_strict_faults(tool: Any) -> list[str]:
     return [*found, *_plain(function["parameters"]), *_strict(function["parameters"])]
 
 
+def openai_responses_faults(tool: Any) -> list[str]:
+    if tool.get("type") != "function":
+        return ["not of type function"]
+    return openai_strict_faults({"function": {key: value for key, value in tool.items() if key != "type"}})
+
+
 def _named(function: Any, known: set[str]) -> list[str]:
     found = [f"unknown key {key}" for key in function if key not in known]
     if not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", function["name"]):

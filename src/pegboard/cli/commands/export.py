@@ -13,7 +13,9 @@ from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.project import opened
 from pegboard.cli.terminal import Column, json_text
 
-TargetName = Literal["openai", "openai_strict", "anthropic", "gemini", "mcp"]
+TargetName = Literal[
+    "openai", "openai_strict", "openai_responses", "anthropic", "anthropic_strict", "gemini", "mcp"
+]  # fmt: skip
 _OUTPUT = "Write to this file instead; it is overwritten."
 _REPORT = "Tell what the target cannot carry, instead of the tools."
 _LOSSES = (Column(head="tool", style="bold"), Column(head="where"), Column(head="effect"), Column(head="what"))

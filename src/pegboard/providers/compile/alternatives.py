@@ -11,7 +11,7 @@ from typing import Any
 from pegboard.core.schema import compile_schema
 from pegboard.model.json_types import JSON, JSONValue, is_object
 from pegboard.providers.compile.merging import merged
-from pegboard.providers.compile.nodes import Compiler, Node, Place, Restore
+from pegboard.providers.compile.nodes import Compiler, Node, Place, Restore, is_impossible
 from pegboard.providers.compile.scalars import kinds_of
 
 # What an alternative may say and still only tell which properties belong together.
@@ -24,7 +24,10 @@ def alternatives(compiler: Compiler, core: JSON, place: Place) -> tuple[str, lis
     base = {key: value for key, value in core.items() if key not in ("anyOf", "oneOf")}
     if "anyOf" in core and "oneOf" in core:
         compiler.lose(place, "oneOf", "widened", "'oneOf' beside 'anyOf' is left out")
-    return keyword, [item for item in core[keyword] if item is not False], base
+    possible = [item for item in core[keyword] if not is_impossible(item)]
+    if not possible:
+        compiler.lose(place, keyword, "widened", "none of its alternatives can be met")
+    return keyword, possible or [{}], base
 
 
 def only_together(branches: list[JSONValue], base: JSON) -> bool:

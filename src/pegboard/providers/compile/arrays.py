@@ -38,7 +38,7 @@ def array_node(compiler: Compiler, core: JSON, place: Place, notes: list[str]) -
         if rest is not True or compiler.dialect.needs_items:
             schema["items"] = node.schema
     for keyword, value in counted.items():
-        if compiler.dialect.takes(keyword):
+        if compiler.dialect.takes_count(keyword, value):
             schema[keyword] = value
         else:
             drop(compiler, place, keyword, value, notes)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from pegboard.core.json_reader import parse_json
 from pegboard.core.schema import json_path
 from pegboard.model.error import CallError
-from pegboard.model.json_types import JSON, JSONValue
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.providers.dialect import Dialect, Effect
 
 Restore = Callable[[Any], Any]
@@ -79,6 +79,14 @@ def nullable(node: Node) -> Node:
     if kind == "null" or (isinstance(kind, list) and "null" in kind):
         return node
     return Node({"anyOf": [schema, {"type": "null"}]}, node.restore)
+
+
+def is_impossible(schema: JSONValue) -> bool:
+    """Tell whether nothing at all fits a schema: `false`, or, as zod writes what must be left out, `{"not": {}}`."""
+    if not is_object(schema):
+        return schema is False
+    unions = (schema.get("anyOf"), schema.get("oneOf"))
+    return schema.get("not") in ({}, True) or any(is_list(union) and all(map(is_impossible, union)) for union in unions)
 
 
 def takes_null(schema: JSON) -> bool:

@@ -8,7 +8,16 @@ from typing import Any, cast
 
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.providers.compile.descriptions import drop
-from pegboard.providers.compile.nodes import Compiler, Node, Place, Restore, as_text, nullable, takes_null
+from pegboard.providers.compile.nodes import (
+    Compiler,
+    Node,
+    Place,
+    Restore,
+    as_text,
+    is_impossible,
+    nullable,
+    takes_null,
+)
 
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_]")
 _COUNTED = ("minProperties", "maxProperties")
@@ -17,9 +26,10 @@ _COUNTED = ("minProperties", "maxProperties")
 def object_node(compiler: Compiler, core: JSON, place: Place, notes: list[str]) -> Node:
     """Return the node for an object."""
     rules = compiler.dialect
+    needs_all = rules.is_strict and not rules.keeps_optional
     open_to = _open_to(compiler, core, place)
     declared: JSON = core.get("properties") or {}
-    properties = {key: value for key, value in declared.items() if value is not False}
+    properties = {key: value for key, value in declared.items() if not is_impossible(value)}
     wanted: list[str] = core.get("required") or []
     required = list(dict.fromkeys(wanted))
     undeclared = [key for key in required if key not in properties]
@@ -40,14 +50,14 @@ def object_node(compiler: Compiler, core: JSON, place: Place, notes: list[str]) 
     restore = _ObjectRestore()
     for key, inner in properties.items():
         node = compiler.node(inner, place.inside("properties", key))
-        if rules.is_strict and key not in required:
+        if needs_all and key not in required:
             node = _optional(compiler, node, inner, place.inside("properties", key))
             restore.optional.add(key)
         spelled = _spelled(key, rules.keys)
         schema["properties"][spelled] = node.schema
         restore.keep(key, spelled, node.restore)
-    if rules.is_strict or required:
-        schema["required"] = [restore.spelled[key] for key in properties if rules.is_strict or key in required]
+    if needs_all or required:
+        schema["required"] = [restore.spelled[key] for key in properties if needs_all or key in required]
     if rules.is_strict:
         schema["additionalProperties"] = False
     elif isinstance(open_to, dict):

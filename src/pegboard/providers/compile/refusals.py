@@ -39,6 +39,8 @@ def schema_problems(rules: Dialect, schema: JSON) -> Iterator[Refused]:
     yield from _at_root(rules, schema)
     if rules.recursion == "optional" and circular(schema, always=True):
         yield Refused("$", "recursive", "a schema may contain itself only in properties that are not required")
+    if rules.recursion == "never" and circular(schema):
+        yield Refused("$", "recursive", "a schema may not contain itself")
     stack: list[tuple[tuple[str | int, ...], JSONValue, int]] = [((), schema, 0)]
     while stack:
         steps, item, depth = stack.pop()
@@ -68,6 +70,8 @@ def _in_one(rules: Dialect, item: JSON) -> Iterator[tuple[str, str]]:
     for keyword in item:
         if not rules.takes(keyword):
             yield f"keyword:{keyword}", f"{keyword!r} is not supported"
+    if "minItems" in item and rules.takes("minItems") and not rules.takes_count("minItems", item["minItems"]):
+        yield "minItems", f"'minItems' may be at most {rules.most_min_items}"
     form: Any = item.get("format")
     if form is not None and rules.takes("format") and not rules.takes_format(form):
         yield f"format:{form}", f"the format {form!r} is not supported"
@@ -91,10 +95,10 @@ def _in_one(rules: Dialect, item: JSON) -> Iterator[tuple[str, str]]:
     if rules.linear_patterns and isinstance(item.get("pattern"), str) and has_look_around(item["pattern"]):
         yield "pattern", "look-around and back-references are not supported"
     if rules.is_strict:
-        yield from _strictly(item, kinds)
+        yield from _strictly(item, kinds, keeps_optional=rules.keeps_optional)
 
 
-def _strictly(item: JSON, kinds: list[Any]) -> Iterator[tuple[str, str]]:
+def _strictly(item: JSON, kinds: list[Any], *, keeps_optional: bool) -> Iterator[tuple[str, str]]:
     if _UNTYPED_STILL.isdisjoint(item):
         yield "no_type", "every schema must say its type"
     if "object" in kinds or "properties" in item:
@@ -103,7 +107,7 @@ def _strictly(item: JSON, kinds: list[Any]) -> Iterator[tuple[str, str]]:
         named: JSON = item.get("properties") or {}
         required: list[str] = item.get("required") or []
         optional = [key for key in named if key not in required]
-        if optional:
+        if optional and not keeps_optional:
             yield "optional_property", f"every property must be required, but {', '.join(optional[:5])} are not"
 
 

@@ -262,7 +262,8 @@ class SchemaCompiler:
 
     @cached_property
     def _keeps_circles(self) -> bool:
-        return self.dialect.recursion == "any" or not circular(self.root, always=True)
+        way = self.dialect.recursion
+        return way == "any" or (way == "optional" and not circular(self.root, always=True))
 
     def _definition(self, ref: str, schema: JSON, place: Place) -> Node:
         """Return a reference to the rewritten definition, made when it is first referred to."""
