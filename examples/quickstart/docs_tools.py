@@ -25,7 +25,9 @@ def list_pages() -> list[str]:
 
 
 @default_catalog.tool(groups="core", read_only=True, aliases={"path": "page"})
-def read_page(page: Page, max_lines: Annotated[int, Field(minimum=1, maximum=2000)] = 200) -> str:
+def read_page(
+    page: Page, max_lines: Annotated[int, Field(minimum=1, maximum=2000, description="Read no more.")] = 200
+) -> str:
     """Read one page as Markdown."""
     return "\n".join(library.read(page).splitlines()[:max_lines])
 

@@ -10,6 +10,7 @@ from inline_snapshot import snapshot
 
 from tests.cli.conftest import Ran, Run
 
+ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.usefixtures("folder")
 
 
@@ -158,7 +159,7 @@ def test_lint_names_what_is_hard_to_find_to_tell_apart_or_to_use(run: Run, tmp_p
     ran = run("lint", "--config", str(tmp_path / "bad.yaml"), "--json")
     assert ran.code == 1
     told = answer(ran)
-    found = [(one["tool"], one["rule"]) for one in told["findings"] if one["rule"] != "refused schema"]  # type: ignore[attr-defined]
+    found = [(one["tool"], one["rule"]) for one in told["findings"]]  # type: ignore[attr-defined]
     assert found == [
         ("fetch", "no description"),
         ("send_mail", "weak description"),
@@ -182,38 +183,89 @@ def test_lint_of_good_tools_ends_well(run: Run, tmp_path: Path) -> None:
     assert ran == snapshot(Ran(code=0, out="0 findings in 0 of 1 tools.\n", err=""))
 
 
-def test_lint_tells_which_provider_refuses_a_schema(run: Run, tmp_path: Path) -> None:
-    config = """\
-    tools:
-      - name: either
-        type: internal
-        description: Take one of two kinds of values.
-        handler: python:tests.cli.workshop:echo
-        parameters: {type: object, anyOf: [{required: [a]}, {required: [b]}], properties: {a: {type: string,
-          description: One.}, b: {type: string, description: Other.}}}
-    """
-    (tmp_path / "either.yaml").write_text(config)
-    told = answer(run("lint", "--config", str(tmp_path / "either.yaml"), "--json"))
-    messages = [one["message"] for one in told["findings"] if one["rule"] == "refused schema"]  # type: ignore[attr-defined]
-    assert any("anthropic" in message and "would refuse it as it is: $" in message for message in messages), messages
-    assert all(message.endswith("; an export for it rewrites that") for message in messages)
-
-
-def test_lint_tells_which_provider_refuses_a_name(run: Run, tmp_path: Path) -> None:
+def test_what_an_export_mends_is_no_finding(run: Run, tmp_path: Path) -> None:
     config = """\
     tools:
       - name: 2fa-code
         type: internal
-        description: Make a code for the second step of a login.
+        description: Take one of two kinds of values.
         handler: python:tests.cli.workshop:echo
-        parameters: {account: {type: string, description: Whose code., required: true}}
+        parameters: {type: object, anyOf: [{required: [a]}, {required: [b]}], properties: {a: {type: string,
+          description: One., minLength: 3, default: xxx}, b: {type: string, description: Other.}}}
     """
-    (tmp_path / "name.yaml").write_text(config)
-    told = answer(run("lint", "--config", str(tmp_path / "name.yaml"), "--json"))
-    (finding,) = told["findings"]  # type: ignore[misc]
-    assert (finding["tool"], finding["rule"]) == ("2fa-code", "refused schema")
-    assert "gemini would refuse it as it is" in finding["message"]
-    assert "2fa-code" in finding["message"]
+    (tmp_path / "either.yaml").write_text(config)
+    ran = run("lint", "--config", str(tmp_path / "either.yaml"), "--fail-on", "note")
+    assert (ran.code, ran.out) == (0, "0 findings in 0 of 1 tools.\n")
+
+
+SHIPPED = """\
+models: {default: {provider: openai_compatible, name: x, base_url: "http://127.0.0.1:1/v1"}}
+tools:
+  - {name: web_search, type: builtin, config: {provider: tavily, api_key: x1234567}}
+  - {name: read_file, type: builtin, config: {roots: [.]}}
+  - {name: write_file, type: builtin, config: {roots: [.]}}
+  - {name: sql_query, type: builtin, config: {connection_string: "sqlite:///x.db"}}
+  - {name: send_webhook, type: builtin, config: {allow_hosts: [hooks.example.com]}}
+  - {name: send_slack, type: builtin, config: {token: xoxb-1234567}}
+  - {name: send_email, type: builtin, config: {smtp_host: smtp.example.com, from_address: a@example.com}}
+"""
+PLAIN = "datetime_now json_transform cache_store http_request graphql_query web_scrape wikipedia text_summarize"
+
+
+def test_nothing_that_pegboard_ships_is_a_finding(run: Run, tmp_path: Path) -> None:
+    plain = "".join(f"  - {{name: {name}, type: builtin}}\n" for name in PLAIN.split())
+    (tmp_path / "shipped.yaml").write_text(SHIPPED + plain)
+    for words in (("--config", "shipped.yaml"), ("--config", str(ROOT / "examples/quickstart/pegboard.yaml"))):
+        ran = run("lint", *words, "--fail-on", "note")
+        assert (ran.code, ran.out.partition(" in ")[0]) == (0, "0 findings"), ran.out
+    run("init", "new")
+    assert run("lint", "--config", "new", "--fail-on", "note").code == 0
+
+
+def test_lint_fails_from_the_level_that_is_asked_for(run: Run, tmp_path: Path) -> None:
+    def code(text: str, *words: str) -> int:
+        (tmp_path / "x.yaml").write_text(text)
+        return run("lint", "--config", "x.yaml", *words).code
+
+    nested = BAD[: BAD.index("  - name: fetch")] + BAD[BAD.index("  - name: nest") :]
+    assert [code(nested, "--fail-on", level) for level in ("note", "warning", "error", "never")] == [1, 0, 0, 0]
+    assert code(nested) == 0
+    weak = BAD[: BAD.index("  - name: fetch")] + BAD[BAD.index("  - name: send_mail") : BAD.index("  - name: find_")]
+    assert [code(weak, "--fail-on", level) for level in ("note", "warning", "error", "never")] == [1, 1, 0, 0]
+    assert [code(BAD, "--fail-on", level) for level in ("error", "never")] == [1, 0]
+    assert code(BAD, "--fail-on", "everything") == 2
+
+
+def test_a_finding_is_ignored_for_a_reason_and_an_idle_ignore_is_told(run: Run, tmp_path: Path) -> None:
+    def told(ignores: str, *words: str) -> dict[str, list[dict[str, str]]]:
+        (tmp_path / "x.yaml").write_text(f"{BAD}lint:\n  ignore:\n{ignores}")
+        return answer(run("lint", "--config", "x.yaml", "--json", *words))  # type: ignore[return-value]
+
+    line = "    - {{tool: '{0}', rule: {1}, reason: {2}}}\n"
+    both = told(line.format("main.send_*", "silent parameters", "known") + line.format("*", "competing", "on purpose"))
+    assert [(one["tool"], one["rule"], one["reason"]) for one in both["ignored"]] == [
+        ("send_mail", "silent parameters", "known"),
+        ("find_customer", "competing", "on purpose"),
+    ]
+    assert [one["rule"] for one in both["findings"]] == ["no description", "weak description", "deep nesting"]
+    idle = told(line.format("nest", "competing", "x") + line.format("gone", "no description", "x"))
+    assert [(one["tool"], one["level"]) for one in idle["findings"] if one["rule"] == "idle ignore"] == [
+        ("nest", "note"),
+        ("gone", "note"),
+    ]
+    for wrong in (
+        "{tool: a, rule: competing}",
+        "{tool: a, rule: competin, reason: x}",
+        "{tool: a, rule: '*', reason: x}",
+    ):
+        (tmp_path / "x.yaml").write_text(f"lint: {{ignore: [{wrong}]}}\n")
+        assert run("check", "x.yaml").code == 2
+
+
+def test_the_words_of_others_are_notes(run: Run) -> None:
+    folder = str(ROOT / "examples/openapi/pegboard.yaml")
+    assert run("lint", "--config", folder).code == 0
+    assert run("lint", "--config", folder, "--fail-on", "note").code == 1
 
 
 # ---- refs

@@ -16,6 +16,7 @@ from pegboard.config.yaml.tree import At
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.error import Problem
 from pegboard.model.json_types import JSONValue
+from pegboard.model.lint_rule import LintIgnore
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.secret import Secret
 
@@ -69,6 +70,7 @@ class Config:
     limit_store: Declared[str | Secret] | None = None
     consent_store: Declared[str | Secret] | None = None
     identity: Declared[IdentityForm] | None = None
+    lint_ignores: tuple[LintIgnore, ...] = ()
     warnings: tuple[Problem, ...] = ()
     open_files: tuple[Problem, ...] = ()
     refused: Refused = field(default_factory=Refused)

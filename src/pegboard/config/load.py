@@ -30,6 +30,7 @@ from pegboard.core.names import fold, nearest, nearest_one
 from pegboard.model.bounds import CONFIG_FILES, Bounds
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.json_types import is_object
+from pegboard.model.lint_rule import LintIgnore
 from pegboard.sources.plugins import load_plugin
 
 M = TypeVar("M", bound=BaseModel)
@@ -309,6 +310,7 @@ class _Load:
             if main.consents is None or at is None
             else Declared(value=main.consents.store, at=at / "consents" / "store"),
             identity=None if main.identity is None or at is None else Declared(value=main.identity, at=at / "identity"),
+            lint_ignores=() if main.lint is None else tuple(LintIgnore(**dict(form)) for form in main.lint.ignore),
             warnings=tuple(self.warnings),
             open_files=tuple(self.open_files),
             refused=self.refused,

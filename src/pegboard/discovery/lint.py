@@ -11,11 +11,14 @@ from pegboard.core.view import View
 from pegboard.discovery.finder import Finder
 from pegboard.discovery.search.terms import terms_of, words_of
 from pegboard.model.bounds import LINT_QUERY_CHARS, Bounds
+from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.model.lint_rule import LintIgnore, LintLevel, LintRule
 from pegboard.model.tool import ToolEntry
 from pegboard.providers.compile.refusals import problems
+from pegboard.providers.compile.schema_compiler import rewritten, target_name
 
-TARGETS = ("openai", "anthropic", "gemini")
+TARGETS = ("openai", "openai_strict", "anthropic", "gemini")
 _LEAST_WORDS = 3
 _DEEP = 5
 _NEARLY_AS_GOOD = 0.85
@@ -23,11 +26,64 @@ _AS_GOOD = 0.95
 
 
 class Finding(NamedTuple):
-    """Something to mend: which tool, by which rule, in words."""
+    """Something to mend: which tool, by which rule, in words, and how much it matters."""
 
     tool: str
-    rule: str
+    rule: LintRule
     message: str
+    level: LintLevel
+
+
+# What fails is an error, what makes a model choose or fill wrongly a warning, what may be meant so a note.
+_LEVELS: Mapping[LintRule, LintLevel] = {
+    "no description": "error",
+    "weak description": "warning",
+    "long description": "warning",
+    "silent parameters": "warning",
+    "competing": "warning",
+    "deep nesting": "note",
+    "refused schema": "error",
+    "past its end": "error",
+    "no such successor": "error",
+    "former name taken": "error",
+    "idle ignore": "note",
+}
+# Of a server or an API behind us others write the words.
+_WORDS_OF_OTHERS = frozenset({"no description", "weak description", "long description", "silent parameters"})
+
+
+def _finding(entry: ToolEntry, rule: LintRule, message: str) -> Finding:
+    is_of_others = entry.is_foreign and rule in _WORDS_OF_OTHERS
+    return Finding(entry.wire_name, rule, message, "note" if is_of_others else _LEVELS[rule])
+
+
+def without_ignored(
+    findings: Sequence[Finding], ignores: Sequence[LintIgnore], view: View
+) -> tuple[list[Finding], list[tuple[Finding, str]]]:
+    """Return what is left of findings, and what was ignored, each with the reason.
+
+    An ignore that no finding needs is a finding itself: it would hide the next one that comes.
+    """
+    names = {entry.wire_name: entry.names for entry in view.snapshot.entries}
+    left: list[Finding] = []
+    ignored: list[tuple[Finding, str]] = []
+    used: set[int] = set()
+    for finding in findings:
+        called = names.get(finding.tool, (finding.tool,))
+        fits = [place for place, ignore in enumerate(ignores) if ignore.fits(finding.rule, called)]
+        used.update(fits)
+        if fits:
+            ignored.append((finding, ignores[fits[0]].reason))
+        else:
+            left.append(finding)
+    shown = {entry.wire_name for entry in view.tools()}
+    for place, ignore in enumerate(ignores):
+        meant = {tool for tool, called in names.items() if ignore.fits(ignore.rule, called)}
+        # Of tools that another profile shows nothing is known here.
+        if place not in used and (not meant or meant & shown):
+            text = f"`lint: ignore:` of {ignore.rule!r} for {ignore.tool!r} ignores nothing; remove it"
+            left.append(Finding(ignore.tool, "idle ignore", text, _LEVELS["idle ignore"]))
+    return left, ignored
 
 
 async def lint(view: View, finder: Finder, *, bounds: Bounds, today: date) -> list[Finding]:
@@ -38,7 +94,7 @@ async def lint(view: View, finder: Finder, *, bounds: Bounds, today: date) -> li
     selected = view.snapshot.selected(view.selection, view.ctx.caller.policy)
     findings += [finding for entry in selected for finding in _lifecycle(entry, view, today)]
     findings += [
-        Finding(entry.wire_name, "long description", f"the description is cut at {bounds.description_bytes} bytes")
+        _finding(entry, "long description", f"the description is cut at {bounds.description_bytes} bytes")
         for entry in tools
         if len(entry.spec.description.encode()) > bounds.description_bytes
     ]
@@ -53,13 +109,13 @@ async def lint(view: View, finder: Finder, *, bounds: Bounds, today: date) -> li
 def _description(entry: ToolEntry) -> Iterator[Finding]:
     spec = entry.spec
     if not spec.description.strip():
-        yield Finding(entry.wire_name, "no description", "say what it does and when to use it")
+        yield _finding(entry, "no description", "say what it does and when to use it")
         return
     words = words_of(spec.description)
     # Scripts without spaces say much in one word.
     is_short = len(words) < _LEAST_WORDS and spec.description.isascii()
     if is_short or not set(terms_of(words)) - set(terms_of(words_of(spec.name))):
-        yield Finding(entry.wire_name, "weak description", f"{spec.description.strip()!r} says no more than the name")
+        yield _finding(entry, "weak description", f"{spec.description.strip()!r} says no more than the name")
 
 
 def _parameters(entry: ToolEntry) -> Iterator[Finding]:
@@ -67,7 +123,7 @@ def _parameters(entry: ToolEntry) -> Iterator[Finding]:
     parameters: Mapping[str, JSONValue] = properties if is_object(properties) else {}
     silent = [name for name, schema in parameters.items() if is_object(schema) and _says_nothing(schema)]
     if silent:
-        yield Finding(entry.wire_name, "silent parameters", f"no description: {', '.join(silent)}")
+        yield _finding(entry, "silent parameters", f"no description: {', '.join(silent)}")
 
 
 def _says_nothing(schema: JSON) -> bool:
@@ -81,7 +137,7 @@ def _depth(entry: ToolEntry) -> Iterator[Finding]:
     deepest = _levels(entry.spec.input_schema)
     if deepest > _DEEP:
         text = f"its parameters are nested {deepest} levels deep; models fill {_DEEP} or fewer more surely"
-        yield Finding(entry.wire_name, "deep nesting", text)
+        yield _finding(entry, "deep nesting", text)
 
 
 def _levels(schema: JSONValue) -> int:
@@ -100,14 +156,19 @@ def _levels(schema: JSONValue) -> int:
 
 
 def _refused(entry: ToolEntry) -> Iterator[Finding]:
-    """Tell what providers refuse when a client passes the tool on as it is; an export rewrites it."""
+    """Tell what providers refuse although an export for them rewrites what it can."""
     refusals: dict[str, list[str]] = {}
     for target in TARGETS:
-        for refused in problems(target, entry.wire_name, entry.spec.input_schema)[:1]:
+        try:
+            schema = rewritten(target, entry.spec.input_schema).schema
+        except DefinitionError as error:
+            refusals.setdefault(str(error), []).append(target)
+            continue
+        name = target_name(target, entry.wire_name, entry.qualified_id)
+        for refused in problems(target, name, schema)[:1]:
             refusals.setdefault(f"{refused.path}: {refused.text}", []).append(target)
     for refusal, targets in refusals.items():
-        text = f"{', '.join(targets)} would refuse it as it is: {refusal}; an export for it rewrites that"
-        yield Finding(entry.wire_name, "refused schema", text)
+        yield _finding(entry, "refused schema", f"{', '.join(targets)} would refuse it: {refusal}")
 
 
 # ---------------------------------------------------------------- lifecycle
@@ -116,14 +177,14 @@ def _refused(entry: ToolEntry) -> Iterator[Finding]:
 def _lifecycle(entry: ToolEntry, view: View, today: date) -> Iterator[Finding]:
     spec = entry.spec
     if has_ended(spec, today):
-        yield Finding(entry.wire_name, "past its end", f"it ended on {spec.deprecated}: remove it")
+        yield _finding(entry, "past its end", f"it ended on {spec.deprecated}: remove it")
     if spec.replaced_by is not None and view.snapshot.find(spec.replaced_by) is None:
-        yield Finding(entry.wire_name, "no such successor", f"replaced_by={spec.replaced_by!r} is no declared tool")
+        yield _finding(entry, "no such successor", f"replaced_by={spec.replaced_by!r} is no declared tool")
     for former in spec.renamed_from:
         other = view.snapshot.find(former)
         if other is not None and other.qualified_id != spec.qualified_id:
             text = f"renamed_from={former!r} is a name of {other.wire_name!r}, so calls of it go there"
-            yield Finding(entry.wire_name, "former name taken", text)
+            yield _finding(entry, "former name taken", text)
 
 
 _CHECKS: Sequence[Callable[[ToolEntry], Iterator[Finding]]] = (_description, _parameters, _depth, _refused)
@@ -145,13 +206,14 @@ async def competing(view: View, finder: Finder) -> list[Finding]:
         own = scores.pop(entry.wire_name, 0.0)
         for other, score in scores.items():
             shares[entry.wire_name, other] = score / own if own else 1.0
+    by_name = {entry.wire_name: entry for entry in tools}
     pairs: list[Finding] = []
     for (tool, other), share in shares.items():
         back = shares.get((other, tool), 0.0)
         is_reported_there = (back, other) > (share, tool)
         if not is_reported_there and (share >= _AS_GOOD or min(share, back) >= _NEARLY_AS_GOOD):
             text = f"asked for in its own words, {other!r} is found as well; say in both when to use which"
-            pairs.append(Finding(tool, "competing", text))
+            pairs.append(_finding(by_name[tool], "competing", text))
     return pairs
 
 

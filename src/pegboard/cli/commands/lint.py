@@ -3,35 +3,58 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
 
 from pegboard.cli.command_error import Exit
 from pegboard.cli.options import SharedOptions
 from pegboard.cli.project import opened
 from pegboard.cli.terminal import Column
-from pegboard.discovery.lint import as_json, lint
+from pegboard.discovery.lint import as_json, lint, without_ignored
 from pegboard.model.json_types import JSON
+from pegboard.model.lint_rule import LINT_LEVELS
 
-_COLUMNS = (Column(head="Tool", style="bold"), Column(head="Rule", style="yellow"), Column(head="What to do about it"))
+_COLUMNS = (
+    Column(head="Tool", style="bold"),
+    Column(head="Level"),
+    Column(head="Rule", style="yellow"),
+    Column(head="What to do about it"),
+)
+_FAIL_ON = "End with 1 if there is a finding of this level or a higher one."
 
 
-async def lint_command(*, options: SharedOptions) -> Exit:
+async def lint_command(
+    *,
+    fail_on: Annotated[
+        Literal["note", "warning", "error", "never"], Parameter(help=_FAIL_ON, show_default=True)
+    ] = "warning",
+    options: SharedOptions,
+) -> Exit:
     """Find what makes tools hard to find, to tell apart, or to use.
 
-    Missing and weak descriptions, parameters without one, tools that compete for the same requests,
-    names and schemas that a provider refuses as they are, deep nesting, tools past their end. Ends
-    with 1 if there is any.
+    Missing and weak descriptions, parameters without one, tools that compete for the same requests, what a provider
+    refuses although an export rewrites it, deep nesting, tools past their end. `lint: {ignore: […]}` in the config
+    lets findings pass, each with a reason.
     """
-    async with opened(options, lists_only=True) as (project, view):
-        bounds = project.catalog.registry.bounds
-        findings = await lint(view, project.catalog.discovery.finder, bounds=bounds, today=datetime.now(UTC).date())
+    async with opened(options) as (project, view):
+        catalog = project.catalog
+        found = await lint(
+            view, catalog.discovery.finder, bounds=catalog.registry.bounds, today=datetime.now(UTC).date()
+        )
+        findings, ignored = without_ignored(found, project.config.lint_ignores, view)
         rows: list[JSON] = project.clean(as_json(findings), view.ctx)
+        passed: list[JSON] = project.clean([{**finding._asdict(), "reason": why} for finding, why in ignored], view.ctx)
         count = len(view.tools())
     if options.json:
-        options.terminal.json({"profile": options.chosen_profile, "tools": count, "findings": rows})
+        options.terminal.json({"profile": options.chosen_profile, "tools": count, "findings": rows, "ignored": passed})
     else:
         if rows:
-            options.terminal.table(_COLUMNS, [[one["tool"], one["rule"], one["message"]] for one in rows])
+            shown = [[one["tool"], one["level"], one["rule"], one["message"]] for one in rows]
+            options.terminal.table(_COLUMNS, shown)
             options.terminal.say("")
         tools = len({one["tool"] for one in rows})
-        options.terminal.say(f"{len(rows)} finding{'' if len(rows) == 1 else 's'} in {tools} of {count} tools.")
-    return Exit.REFUSED if rows else Exit.DONE
+        more = f" {len(passed)} ignored." if passed else ""
+        options.terminal.say(f"{len(rows)} finding{'' if len(rows) == 1 else 's'} in {tools} of {count} tools.{more}")
+    fails = () if fail_on == "never" else LINT_LEVELS[LINT_LEVELS.index(fail_on) :]
+    return Exit.REFUSED if any(one["level"] in fails for one in rows) else Exit.DONE

@@ -34,6 +34,7 @@ from pegboard.config.forms.value_types import (
 )
 from pegboard.model.bounds import Bounds
 from pegboard.model.hook import HookKind
+from pegboard.model.lint_rule import LintRule
 
 # Bounds that nothing obeys in this version; `unsupported` says why a config may not set them.
 UNUSED_BOUNDS: Final = frozenset({"agent_timeout_s", "upload_bytes"})
@@ -69,6 +70,20 @@ class ConsentsForm(Form):
         "sqlite:FILE for those of one machine, redis://HOST:PORT between machines. Without it an answer is taken by "
         "the worker that asked alone.",
     )
+
+
+class IgnoreForm(Form):
+    """Findings of `pegboard lint` that are meant to be so."""
+
+    tool: FilledText = Field(description="A glob over names of tools.")
+    rule: LintRule = Field(description="The rule whose findings are let pass.")
+    reason: FilledText = Field(description="Why it is meant to be so.")
+
+
+class LintForm(Form):
+    """What `pegboard lint` lets pass."""
+
+    ignore: tuple[IgnoreForm, ...] = Field((), description="Findings that are meant to be so, each with its reason.")
 
 
 def _limits() -> type[Form]:
@@ -175,3 +190,4 @@ class MainFile(Fragment):
     rate_limits: Maybe[RateLimits] = Field(None, description="Limits on calls.")
     consents: Maybe[ConsentsForm] = Field(None, description="People's answers to what tools ask.")
     identity: Maybe[IdentityForm] = Field(None, description="Who may come in over HTTP, and as whom.")
+    lint: Maybe[LintForm] = Field(None, description="What `pegboard lint` lets pass.")

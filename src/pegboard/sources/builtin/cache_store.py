@@ -32,7 +32,7 @@ SPEC = tool_spec(
     "Keep a value under a key for later calls, get it back, or delete it. A missing key gives null and found false.",
     arguments={
         "action": {"type": "string", "enum": ["get", "set", "delete"]},
-        "key": {"type": "string", "minLength": 1, "maxLength": 512},
+        "key": {"type": "string", "minLength": 1, "maxLength": 512, "description": "The name of the value."},
         "value": {"description": "Any JSON; for set."},
         "ttl_s": {"type": "number", "exclusiveMinimum": 0, "description": "Forget it after so many seconds; for set."},
     },

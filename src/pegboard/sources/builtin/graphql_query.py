@@ -22,9 +22,14 @@ SPEC = tool_spec(
     "Send a GraphQL query or mutation with its variables and return its data.",
     arguments={
         "endpoint": {"type": "string", "minLength": 1, "maxLength": 8192, "description": "The URL of the GraphQL API."},
-        "query": {"type": "string", "minLength": 1},
-        "variables": {"type": "object"},
-        "headers": {"type": "object", "additionalProperties": {"type": "string"}, "maxProperties": 50},
+        "query": {"type": "string", "minLength": 1, "description": "A query or mutation in GraphQL."},
+        "variables": {"type": "object", "description": "The values of its variables."},
+        "headers": {
+            "type": "object",
+            "additionalProperties": {"type": "string"},
+            "maxProperties": 50,
+            "description": "Headers of the request.",
+        },
     },
     required=("endpoint", "query"),
     result={"data": {"description": "What the query asked for."}},

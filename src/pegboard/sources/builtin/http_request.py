@@ -24,7 +24,12 @@ SPEC = tool_spec(
     arguments={
         "method": {"type": "string", "enum": ["GET", "POST", "PUT", "DELETE", "PATCH"]},
         "url": {"type": "string", "minLength": 1, "maxLength": 8192, "description": "An http or https URL."},
-        "headers": {"type": "object", "additionalProperties": {"type": "string"}, "maxProperties": 50},
+        "headers": {
+            "type": "object",
+            "additionalProperties": {"type": "string"},
+            "maxProperties": 50,
+            "description": "Headers of the request.",
+        },
         "body": {"description": "Text is sent as it is; any other JSON as JSON."},
     },
     required=("method", "url"),

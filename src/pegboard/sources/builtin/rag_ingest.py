@@ -28,9 +28,9 @@ SPEC = tool_spec(
     "Take a text into the documents of this space, so that rag_query finds it. It never replaces another document.",
     arguments={
         "document": {"type": "string", "minLength": 1, "description": "The text."},
-        "name": {"type": "string", "minLength": 1, "maxLength": 255},
-        "metadata": {"type": "object", "maxProperties": 50},
-        "collection": {"type": "string", "pattern": COLLECTION},
+        "name": {"type": "string", "minLength": 1, "maxLength": 255, "description": "What the text is called."},
+        "metadata": {"type": "object", "maxProperties": 50, "description": "What else is known of it."},
+        "collection": {"type": "string", "pattern": COLLECTION, "description": "Where to keep it."},
     },
     required=("document",),
     result={"document_id": {"type": "string"}, "chunks": {"type": "integer"}},

@@ -27,9 +27,15 @@ SPEC = tool_spec(
     "rag_query",
     "Search the documents of this space and return the passages that fit best.",
     arguments={
-        "query": {"type": "string", "minLength": 1, "maxLength": 10_000},
-        "top_k": {"type": "integer", "minimum": 1, "maximum": 50, "default": 5},
-        "collection": {"type": "string", "pattern": COLLECTION},
+        "query": {"type": "string", "minLength": 1, "maxLength": 10_000, "description": "What to look for."},
+        "top_k": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 50,
+            "default": 5,
+            "description": "How many passages are given at most.",
+        },
+        "collection": {"type": "string", "pattern": COLLECTION, "description": "Where to look."},
     },
     required=("query",),
     result={

@@ -24,9 +24,15 @@ SPEC = tool_spec(
     "Read a text file, or a part of it. Long files come in parts: go on from next_start.",
     arguments={
         "path": {"type": "string", "minLength": 1, "description": "The file, relative to the root folder."},
-        "encoding": {"type": "string", "default": "utf-8"},
+        "encoding": {"type": "string", "default": "utf-8", "description": "How the text is encoded."},
         "start": {"type": "integer", "minimum": 0, "default": 0, "description": "The first character to read."},
-        "max_chars": {"type": "integer", "minimum": 1, "maximum": 200_000, "default": READ_TEXT_CHARS},
+        "max_chars": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 200_000,
+            "default": READ_TEXT_CHARS,
+            "description": "How many characters are read at most.",
+        },
     },
     required=("path",),
     result={

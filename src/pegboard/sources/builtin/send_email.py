@@ -78,9 +78,9 @@ SPEC = tool_spec(
     "Send an e-mail. It is sent once; the result says which recipients the server refused.",
     arguments={
         "to": _TO | {"description": "An address, or several."},
-        "subject": {"type": "string", "maxLength": 900},
+        "subject": {"type": "string", "maxLength": 900, "description": "The subject line."},
         "body": {"type": "string", "description": "Plain text."},
-        "cc": _TO,
+        "cc": {**_TO, "description": "Who gets a copy."},
         "html": {
             "type": ["string", "boolean"],
             "description": "The same as HTML, shown where HTML can be; or true: `body` is HTML.",

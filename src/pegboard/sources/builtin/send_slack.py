@@ -63,7 +63,7 @@ SPEC = tool_spec(
     "send_slack",
     "Post a message to Slack.",
     arguments={
-        "message": {"type": "string", "minLength": 1, "maxLength": 40_000},
+        "message": {"type": "string", "minLength": 1, "maxLength": 40_000, "description": "The text of the message."},
         "channel": {
             "type": "string",
             "minLength": 1,

@@ -44,9 +44,14 @@ SPEC = tool_spec(
     "send_webhook",
     "Post a JSON payload to a webhook URL, signed where a secret is configured. It is sent once and never repeated.",
     arguments={
-        "url": {"type": "string", "minLength": 1, "maxLength": 8192},
+        "url": {"type": "string", "minLength": 1, "maxLength": 8192, "description": "The address of the receiver."},
         "payload": {"description": "Any JSON."},
-        "headers": {"type": "object", "additionalProperties": {"type": "string"}, "maxProperties": 50},
+        "headers": {
+            "type": "object",
+            "additionalProperties": {"type": "string"},
+            "maxProperties": 50,
+            "description": "Headers of the request.",
+        },
     },
     required=("url", "payload"),
     result={

@@ -33,7 +33,7 @@ SPEC = tool_spec(
     "text_summarize",
     "Summarise a text. A text that is short enough comes back as it is.",
     arguments={
-        "text": {"type": "string", "maxLength": 1_000_000},
+        "text": {"type": "string", "maxLength": 1_000_000, "description": "The text to summarize."},
         "max_length": {"type": "integer", "minimum": 1, "maximum": 5_000, "default": 200, "description": "In words."},
     },
     required=("text",),

@@ -34,8 +34,19 @@ SPEC = tool_spec(
     "Fetch a web page and return its title and main text, without menus and adverts.",
     arguments={
         "url": {"type": "string", "minLength": 1, "maxLength": 8192, "description": "An http or https URL."},
-        "max_length": {"type": "integer", "minimum": 1, "maximum": 200_000, "default": 10_000},
-        "format": {"type": "string", "enum": ["text", "markdown"], "default": "text"},
+        "max_length": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 200_000,
+            "default": 10_000,
+            "description": "In characters.",
+        },
+        "format": {
+            "type": "string",
+            "enum": ["text", "markdown"],
+            "default": "text",
+            "description": "How the content is written.",
+        },
     },
     required=("url",),
     result={

@@ -42,8 +42,14 @@ SPEC = tool_spec(
     "web_search",
     "Search the web and return titles, URLs and snippets.",
     arguments={
-        "query": {"type": "string", "minLength": 1, "maxLength": 400},
-        "max_results": {"type": "integer", "minimum": 1, "maximum": 20, "default": 5},
+        "query": {"type": "string", "minLength": 1, "maxLength": 400, "description": "What to search for."},
+        "max_results": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 20,
+            "default": 5,
+            "description": "How many hits are given at most.",
+        },
         "recency": {"type": "string", "enum": ["day", "week", "month", "year"], "description": "Not older than this."},
         "site": {
             "type": "string",

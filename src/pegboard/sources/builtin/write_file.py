@@ -28,8 +28,8 @@ SPEC = tool_spec(
     "Write a text file: replace it, append to it, or create it if it does not exist. Its folder must exist.",
     arguments={
         "path": {"type": "string", "minLength": 1, "description": "The file, relative to the root folder."},
-        "content": {"type": "string"},
-        "encoding": {"type": "string", "default": "utf-8"},
+        "content": {"type": "string", "description": "The text to write."},
+        "encoding": {"type": "string", "default": "utf-8", "description": "How the text is encoded."},
         "mode": {
             "type": "string",
             "enum": ["overwrite", "append", "create"],
