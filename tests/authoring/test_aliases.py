@@ -2,6 +2,7 @@
 
 from typing import Annotated, Any
 
+import jsonschema
 import pytest
 
 from pegboard import Catalog, DefinitionError, Field, Tool, ToolContext
@@ -153,3 +154,60 @@ def test_an_alias_that_names_a_part_of_tool_is_accepted_on_input_and_not_an_attr
 
     assert catalog_of(A)
     assert callable(A(words="x").render)
+
+
+class Mail(Tool, register=False):
+    to: str = Field(aliases=("recipient", "dest"), publish_alias=True)
+    copy: str = Field("", aliases=("cc",), publish_alias=True)
+
+    def perform(self) -> str:
+        return self.to
+
+
+class Pair(Tool, register=False, additional_properties=False):
+    a: str = Field(aliases=("first",), publish_alias=True)
+    b: int = Field(aliases=("second",), publish_alias=True)
+    c: bool
+
+    def perform(self) -> str:
+        return f"{self.a} {self.b}"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "fits"),
+    [
+        (Mail, {"to": "x"}, True),
+        (Mail, {"recipient": "x"}, True),
+        (Mail, {"dest": "x", "cc": "y"}, True),
+        (Mail, {}, False),
+        (Mail, {"copy": "x"}, False),
+        (Pair, {"a": "x", "b": 1, "c": True}, True),
+        (Pair, {"first": "x", "second": 1, "c": True}, True),
+        (Pair, {"first": "x", "b": 1, "c": True}, True),
+        (Pair, {"first": "x", "c": True}, False),
+        (Pair, {"first": "x", "second": 1}, False),
+        (Pair, {"first": "x", "second": 1, "c": True, "d": 1}, False),
+    ],
+)
+async def test_what_a_published_alias_takes_fits_the_schema_that_is_published(
+    tool: type[Tool], arguments: dict[str, Any], fits: bool
+) -> None:
+    assert jsonschema.Draft202012Validator(schema(tool)).is_valid(arguments) is fits
+    result = await call(tool, arguments)
+    assert result.is_error is not fits
+    assert "valid under" not in result.text
+
+
+async def test_a_published_alias_of_a_functions_parameter_may_stand_for_it() -> None:
+    catalog = Catalog()
+
+    @catalog.tool(additional_properties=False)
+    def send(to: Annotated[str, Field(aliases=("recipient",), publish_alias=True)]) -> str:
+        """Send."""
+        return to
+
+    view = catalog.view(ToolContext(budget=None))
+    [tool] = view.export("mcp")
+    for arguments, fits in (({"to": "x"}, True), ({"recipient": "x"}, True), ({}, False), ({"x": 1}, False)):
+        assert jsonschema.Draft202012Validator(tool["inputSchema"]).is_valid(arguments) is fits
+        assert (await view.call("send", arguments)).is_error is not fits

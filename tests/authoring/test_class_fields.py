@@ -454,3 +454,51 @@ def test_repr_shows_arguments_blocks_and_error():
     made.render(text="x")
     made.report_error("no luck")
     assert repr(made) == "<A(to='ann', n=1) 1 blocks, error='no luck'>"
+
+
+# ---------------------------------------------------------------- what was said of further arguments
+
+
+async def test_no_further_arguments_is_published_where_it_was_said_and_holds_either_way():
+    class Said(Echo, register=False, additional_properties=False):
+        a: int
+
+    class Below(Said, register=False):
+        b: int = 0
+
+    class Unsaid(Echo, register=False):
+        a: int
+
+    class Open(Echo, register=False, additional_properties=True):
+        a: int
+
+    class Closed(Open, register=False, additional_properties=False):
+        pass
+
+    published = [schema(cls).get("additionalProperties") for cls in (Said, Below, Unsaid, Open, Closed)]
+    assert published == [False, False, None, True, False]
+    for cls in (Said, Below, Unsaid, Closed):
+        assert paths(await call(cls, {"a": 1, "x": 2})) == ["$.x"]
+
+
+@pytest.mark.parametrize("blank", [" ", "   ", "\t\n", "\u00a0\u2003"])
+async def test_white_space_alone_is_blank(blank: str):
+    class Said(Tool, register=False):
+        text: str
+        other: str = Field(pattern=".*")
+        may: str = Field(allow_blank=True)
+        short: str = Field(min_length=0)
+        free: str = "x"
+
+        def perform(self) -> str:
+            return "ran"
+
+    result = await call(Said, {"text": blank, "other": blank, "may": blank, "short": blank, "free": blank})
+    assert result.error is not None
+    assert result.error.kind == "invalid_arguments"
+    assert paths(result) == ["$.text", "$.other"]
+    assert "$.text: can't be blank" in result.error.message
+    fine = await call(Said, {"text": " a ", "other": "b", "may": blank, "short": blank, "free": blank})
+    assert fine.text == "ran"
+    # By hand nothing is judged.
+    assert Said(text=blank, other=blank, may=blank, short=blank).text == blank

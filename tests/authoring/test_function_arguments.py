@@ -261,3 +261,23 @@ def test_the_origin_is_module_and_line():
     assert only_spec(f).origin == f"{__name__}:{f.__code__.co_firstlineno}"
     assert only_spec(traced(f)).origin == f"{__name__}:{f.__code__.co_firstlineno}"
     assert only_spec(functools.partial(send, server="b")).origin == f"{__name__}:{send.__code__.co_firstlineno}"
+
+
+async def test_a_function_may_say_that_it_takes_no_further_arguments():
+    catalog = Catalog()
+
+    @catalog.tool(additional_properties=False)
+    def closed(x: int) -> int:
+        """Closed."""
+        return x
+
+    @catalog.tool(additional_properties=False)
+    def emptied(x: int, **more: int) -> int:
+        """Closed, for now."""
+        return x + len(more)
+
+    view = catalog.view(ToolContext(budget=None))
+    assert [tool["inputSchema"]["additionalProperties"] for tool in view.export("mcp")] == [False, False]
+    for name in ("closed", "emptied"):
+        assert (await view.call(name, {"x": 1})).structured == 1
+        assert (await view.call(name, {"x": 1, "y": 2})).is_error

@@ -70,10 +70,35 @@ def _followed(name: str, chain: Mapping[str, str], properties: set[str]) -> str 
 
 
 def published(schema: JSON, fields: Mapping[str, FieldSpec], aliases: Mapping[str, str]) -> JSON:
-    """Return the schema with the aliases that are to be shown: as their property, without its default."""
-    shown: JSON = {
-        alias: {key: value for key, value in schema["properties"][target].items() if key != "default"}
+    """Return the schema with the aliases that are to be shown: as their property, without its default.
+
+    What is required is required under one of its names.
+    """
+    targets = {
+        alias: target
         for alias, target in aliases.items()
         if target in fields and fields[target].publish_alias and alias in fields[target].aliases
     }
-    return {**schema, "properties": {**schema["properties"], **shown}} if shown else schema
+    if not targets:
+        return schema
+    properties = schema["properties"]
+    shown: JSON = {
+        alias: {key: value for key, value in properties[target].items() if key != "default"}
+        for alias, target in targets.items()
+    }
+    names: dict[str, list[str]] = {}
+    for alias, target in targets.items():
+        names.setdefault(target, [target]).append(alias)
+    required = [name for name in schema.get("required", ()) if name not in names]
+    either = [
+        {"anyOf": [{"required": [name]} for name in names[target]]}
+        for target in schema.get("required", ())
+        if target in names
+    ]
+    rest = {key: value for key, value in schema.items() if key != "required"}
+    return {
+        **rest,
+        "properties": {**properties, **shown},
+        **({"required": required} if required else {}),
+        **(either[0] if len(either) == 1 else {"allOf": either} if either else {}),
+    }

@@ -14,7 +14,8 @@ from pegboard.authoring.aliases import ParameterName, published, resolve
 from pegboard.authoring.field import MISSING, FieldSpec
 from pegboard.authoring.json_schema import parameter, parameter_schema
 from pegboard.authoring.signature import docstring, own_hints
-from pegboard.model.error import DefinitionError, Problem
+from pegboard.core.schema import shown
+from pegboard.model.error import CallError, DefinitionError, Problem
 from pegboard.model.json_types import JSON
 
 _COLLECTIONS = (list, tuple, set, frozenset, Sequence, Iterable, Collection, AbstractSet, typing.List, typing.Tuple)  # noqa: UP006 - what users may write
@@ -31,6 +32,7 @@ class ClassFields:
     required: frozenset[str]
     defaults: JSON
     readable: tuple[tuple[str, str], ...]
+    not_blank: tuple[str, ...]
     takes_extra: bool
 
     def fill(self, instance: Any, args: JSON, *, coerced: bool = True) -> None:
@@ -47,6 +49,19 @@ class ClassFields:
             setattr(instance, alias, values.get(target))
         instance.extra = {name: value for name, value in args.items() if name not in self.names}
 
+    def check_blank(self, args: JSON) -> None:
+        """Refuse a required text of white space alone, which no schema that providers take can say.
+
+        Raises:
+            CallError: `invalid_arguments`.
+        """
+        blank = [name for name in self.not_blank if _is_blank(args.get(name))]
+        if blank:
+            listed = "; ".join(f"$.{name}: can't be blank" for name in blank)
+            problems = [_problem(name, args[name]) for name in blank]
+            text = f"Invalid arguments: {listed}. Correct them and call again."
+            raise CallError("invalid_arguments", text, details={"problems": problems})
+
     def named(self, arguments: JSON) -> JSON:
         """Return arguments by_property by hand under the names of their properties.
 
@@ -61,8 +76,10 @@ class ClassFields:
         return by_property
 
 
-def read_class(cls: type, *, base: type, additional: bool | JSON, where: str) -> ClassFields:
+def read_class(cls: type, *, base: type, additional: bool | JSON | None, where: str) -> ClassFields:
     """Read the annotated fields of a class and its bases; `base` is where parameters end and `Tool` begins.
+
+    `additional` is what was said of further arguments; `None` takes none, and does not say so in the schema.
 
     Raises:
         DefinitionError: fields or aliases that cannot be honoured.
@@ -71,21 +88,24 @@ def read_class(cls: type, *, base: type, additional: bool | JSON, where: str) ->
     described = parameter_schema(parameters, where=where)
     fields = dict(described.fields)
     properties: JSON = described.schema["properties"]
+    not_blank: tuple[str, ...] = ()
     for item in parameters:
         if item.is_required:
             properties[item.name] = _not_null(properties[item.name])
-            if not item.spec.allow_blank and item.name not in described.coerce:
-                _not_blank(properties[item.name])
+            if not item.spec.allow_blank and item.name not in described.coerce and _is_text(properties[item.name]):
+                shortest = properties[item.name].setdefault("minLength", 1)
+                not_blank += (item.name,) if shortest else ()
     aliases = resolve(_declared(cls, base, fields), where=where)
     schema = published(described.schema, fields, aliases)
     return ClassFields(
-        schema=schema if additional is False else {**schema, "additionalProperties": additional},
+        schema=schema if additional is None else {**schema, "additionalProperties": additional},
         aliases=aliases,
         values=described.values,
         names=tuple(fields),
-        takes_extra=additional is not False,
+        takes_extra=additional is not None and additional is not False,
         required=frozenset(item.name for item in parameters if item.is_required),
         defaults={name: inner["default"] for name, inner in properties.items() if "default" in inner},
+        not_blank=not_blank,
         readable=tuple((alias, target) for alias, target in aliases.items() if not hasattr(base, alias)),
     )
 
@@ -187,6 +207,13 @@ def _not_null(schema: JSON) -> JSON:
     return schema
 
 
-def _not_blank(schema: JSON) -> None:
-    if schema.get("type") == "string" and not schema.keys() & {"enum", "const"}:
-        schema.setdefault("minLength", 1)
+def _is_text(schema: JSON) -> bool:
+    return schema.get("type") == "string" and not schema.keys() & {"enum", "const"}
+
+
+def _is_blank(value: object) -> bool:
+    return isinstance(value, str) and not value.strip()
+
+
+def _problem(name: str, value: str) -> JSON:
+    return {"path": f"$.{name}", "rule": "minLength", "message": "can't be blank", "value": shown(value)}

@@ -32,6 +32,8 @@ class Instances:
         known = ctx.scratch.get("instance")
         if known is not None and known[0] is args:
             return known[1]
+        if coerced:
+            self._fields.check_blank(args)
         instance: Any = object.__new__(self._cls)
         instance.ctx = ctx
         instance.rendered = Rendered()

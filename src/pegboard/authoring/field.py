@@ -78,7 +78,7 @@ def Field(  # noqa: N802 - reads as a class where it is used, like pydantic's
         description: what it means; an empty one is left out.
         aliases: other names that are accepted on input, hidden from the schema unless `publish_alias`.
         publish_alias: show the aliases in the schema too.
-        allow_blank: a required string of a class may be empty.
+        allow_blank: a required string of a class may be empty, or white space alone.
         keywords: any JSON Schema keyword, e.g. `pattern=`, `minimum=`, `enum=`; `min_length` reads `minLength`,
             `not_` reads `not`.
 

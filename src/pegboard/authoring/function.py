@@ -72,13 +72,15 @@ def _name(fn: Any, options: ToolOptions, where: str) -> str:
 def _with_extra(reading: signature.FunctionSignature, options: ToolOptions, where: str) -> JSON:
     """Return the input schema; `**kwargs` takes further arguments, of its annotation or of `additional_properties`."""
     schema: JSON = reading.parameters.schema
-    additional = options["additional_properties"]
+    additional = options.declared.get("additional_properties")
     if reading.extra is MISSING:
-        if additional is not False:
+        if additional is False:
+            return {**schema, "additionalProperties": False}
+        if additional is not None:
             message = "additional_properties: the function has no **kwargs to take them."
             raise DefinitionError(Problem(where=where, message=message))
         return schema
-    if additional is False:
+    if additional is None:
         additional = {"type": _EXTRA_TYPES[reading.extra]} if reading.extra in _EXTRA_TYPES else True
     return {**schema, "additionalProperties": additional}
 

@@ -63,7 +63,7 @@ class Tool(Rendering):
         cls.own_aliases = cls.tool_options["aliases"] or {}
         cls.is_abstract, cls.is_registered = abstract, register and not abstract
         if not abstract:
-            additional = cls.tool_options["additional_properties"]
+            additional = cls.tool_options.declared.get("additional_properties")
             cls.tool_fields = read_class(cls, base=Tool, additional=additional, where=where)
             cls.tool_entry = class_entry(cls, where=where)
             cls._announce(None)

@@ -65,7 +65,7 @@ class Executor:
 
         Raises:
             asyncio.CancelledError: the caller's own task was cancelled.
-            CallError: the result is an error and `raise_errors` is set.
+            CallError: the result is an error and `raise_errors` is set; its cause is what the tool raised.
         """
         guards = self.guards
         if callbacks is not None:
@@ -78,6 +78,7 @@ class Executor:
             listeners = Listeners((*listeners.observers, *as_observers(observers), *(callbacks or ())))
         call = Call(view, name, args, call_id or new_id(), guards, listeners)
         guards.in_flight[call.call_id] = call
+        cause: BaseException | None = None
         try:
             result = await _guarded(call)
         except asyncio.CancelledError:
@@ -90,6 +91,7 @@ class Executor:
             result = _failed(call, CallError("cancelled", f"{name!r} cancelled itself.", outcome_unknown=call.ran))
         except BaseException as error:  # noqa: BLE001 - boundary: foreign code
             result = _failed(call, error)
+            cause = error if raise_errors else None
         finally:
             guards.in_flight.pop(call.call_id, None)
         if call.ran and (result.error is not None or guards.repeats.rows):
@@ -102,7 +104,7 @@ class Executor:
         if delivered is not DELIVERED:
             await delivered
         if raise_errors and result.error is not None:
-            raise call_error(result.error)
+            raise call_error(result.error) from _told_cause(cause, call.redactor)
         return result
 
     # -- looking ahead
@@ -244,6 +246,15 @@ def _failed(call: Call, error: BaseException) -> ToolResult:
     return ToolResult((TextContent(shown.message),), is_error=True, error=shown)
 
 
+def _told_cause(error: BaseException | None, redactor: Redactor | None) -> BaseException | None:
+    """Return what an error is chained to: what the tool raised, or its text where that has a secret in it."""
+    cause = error.__cause__ if isinstance(error, CallError) else error
+    if cause is None or redactor is None:
+        return cause
+    text = _trace(cause)
+    return RuntimeError(redactor.text(text)) if redactor.finds(text) else cause
+
+
 # ---------------------------------------------------------------- 10 finish
 
 
@@ -316,9 +327,12 @@ def decision_of(call: Call, result: ToolResult) -> Decision | None:
 
 def _log_text(call: Call, error: BaseException, redactor: Redactor | None) -> str:
     """Return the log entry of an unexpected error, without secrets, also for one whose own text raises."""
-    try:
-        trace = "".join(traceback.format_exception(error))
-    except BaseException as broken:  # noqa: BLE001 - boundary: foreign code
-        trace = f"{type(error).__name__} (its text raised {type(broken).__name__})"
-    text = f"Tool {call.name!r} failed in call {call.call_id}:\n{trace}"
+    text = f"Tool {call.name!r} failed in call {call.call_id}:\n{_trace(error)}"
     return text if redactor is None else redactor.text(text)
+
+
+def _trace(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(error))
+    except BaseException as broken:  # noqa: BLE001 - boundary: foreign code
+        return f"{type(error).__name__} (its text raised {type(broken).__name__})"

@@ -404,7 +404,7 @@ class View:
         """Run one guarded call; await it. `args` is a dict, or JSON text as bytes.
 
         Never raises for what the model, the tool or a guard did: the result says so. With
-        `raise_errors`, an error result is raised as `CallError`.
+        `raise_errors`, an error result is raised as `CallError`, from what the tool raised.
         """
         return self._parts.runner.call(self, name, args, callbacks=callbacks, raise_errors=raise_errors)
 

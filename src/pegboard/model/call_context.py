@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -15,6 +16,7 @@ from pegboard.model.error import CallError
 from pegboard.model.event import EventType
 from pegboard.model.json_types import JSONValue, is_awaitable
 
+_SUB_AGENT_ENDS = frozenset({"cancelled", "timeout", "budget_exceeded"})
 Emit = Callable[[EventType, Mapping[str, JSONValue], bool | None], Awaitable[None]]
 
 
@@ -112,7 +114,10 @@ class CallContext(ToolContext):
 
     @asynccontextmanager
     async def sub_agent(self, name: str) -> AsyncGenerator[SubAgent]:
-        """Announce a sub-agent for the time of the block; its end says whether the block raised."""
+        """Announce a sub-agent for the time of the block; its end says how that ended.
+
+        That is `completed`, `cancelled`, `timeout`, `budget_exceeded`, or `failed` for whatever else it raised.
+        """
         self.check_running()
         sub_id = os.urandom(8).hex()
         base = {"sub_id": sub_id, "agent": name, "depth": self.depth + 1}
@@ -121,6 +126,15 @@ class CallContext(ToolContext):
         try:
             yield SubAgent(self.emitter, sub_id=sub_id, agent=name)
             status = "completed"
+        except asyncio.CancelledError:
+            status = "cancelled"
+            raise
+        except TimeoutError:
+            status = "timeout"
+            raise
+        except CallError as error:
+            status = error.error.kind if error.error.kind in _SUB_AGENT_ENDS else "failed"
+            raise
         finally:
             await self.emitter("on_sub_agent_end", {**base, "status": status}, status == "completed")
 
