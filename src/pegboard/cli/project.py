@@ -23,6 +23,7 @@ from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.json_types import JSONValue
 from pegboard.model.secret import Secret
+from pegboard.platforms import platform
 
 CONFIG_NAME = "pegboard.yaml"
 
@@ -45,7 +46,7 @@ def find_config(named: Path | None, *, start: Path) -> Path:
         path = folder / CONFIG_NAME
         if path.is_file():
             # The file names modules to import: one that somebody left in a shared folder above must not run as us.
-            if folder != start and path.stat().st_uid not in (os.getuid(), 0):
+            if folder != start and platform.is_of_another_user(path.stat()):
                 raise CommandError(
                     f"{str(path)!r} belongs to another user and is not used. Name it with --config if you trust it.",
                     kind="config_missing",

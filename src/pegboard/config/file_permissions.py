@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from pegboard.model.error import Problem
+from pegboard.platforms import platform
 
 try:
     import grp
@@ -44,7 +44,7 @@ def _faults_of(path: Path, *, is_beside: bool) -> Iterator[Problem]:
     if is_folder and status.st_mode & stat.S_ISVTX and not is_beside:
         return
     what = f"{'the folder ' if is_folder else ''}{str(path)!r}"
-    if status.st_uid not in (os.getuid(), 0):
+    if platform.is_of_another_user(status):
         text = f"{what} belongs to another user ({_user(status.st_uid)}), who may change what is run here"
         yield Problem(where=str(path), message=f"{text}; give it to the user that runs Pegboard: chown")
     elif status.st_mode & stat.S_IWOTH:

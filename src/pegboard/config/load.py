@@ -31,6 +31,7 @@ from pegboard.model.bounds import CONFIG_FILES, Bounds
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.json_types import is_object
 from pegboard.model.lint_rule import LintIgnore
+from pegboard.platforms import platform
 from pegboard.sources.plugins import load_plugin
 
 M = TypeVar("M", bound=BaseModel)
@@ -93,6 +94,9 @@ class _Load:
 
     def check_permissions(self, paths: Iterable[Path]) -> None:
         """Report, or warn of, each of these files that others may write, once."""
+        if self.strict and platform.NO_OWNERS is not None:
+            self.report.add(Problem(where=str(self.path), message=f"{platform.NO_OWNERS}; leave out --strict"))
+            return
         for problem in permission_faults(paths):
             if self.strict:
                 self.report.add(problem)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 import secrets
@@ -17,14 +16,14 @@ from typing import BinaryIO, Literal
 
 from pegboard.model.bounds import FILE_LOCK_PAUSE_S, FILE_LOCK_TRIES, LISTED_FILES, PATH_CHARS
 from pegboard.model.error import CallError, DefinitionError
+from pegboard.platforms import platform
 
 FileKind = Literal["file", "folder", "symlink", "special"]
 WriteMode = Literal["overwrite", "append", "create"]
 
 _MARK = ".pegboard-"
 _LEFT_OVER = re.compile(r"\.pegboard-[0-9a-f]{16}\.tmp")
-# Never follow, never wait for the other end of a FIFO, never become anyone's terminal.
-_SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_SAFELY = platform.OPEN_SAFELY
 _REASONS = {
     errno.ENOENT: "does not exist",
     errno.ENOTDIR: "leads through something that is not a folder",
@@ -42,7 +41,7 @@ _ADVICE = {
     "exists already": "Choose another name, or the mode 'overwrite'.",
     "does not exist": "Check the name and its folders.",
 }
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS})
+_FULL = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG, errno.EIO, errno.EROFS})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,6 +76,8 @@ class Root:
     _tidied: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]], init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if platform.NO_FILES is not None:
+            raise DefinitionError(f"The root {str(self.path)!r} cannot be used: {platform.NO_FILES}.")
         if not self.path.is_dir():
             raise DefinitionError(f"The root {str(self.path)!r} is not a folder. Create it, or correct the path.")
 
@@ -175,13 +176,13 @@ class Root:
 
     @contextmanager
     def _folder(self, parts: Sequence[str], path: str) -> Generator[int]:
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        flags = platform.OPEN_FOLDER
         with _explained(path):
             handle = os.open(self.path, flags)
         try:
             for part in parts:
                 with _explained(path):
-                    inner = os.open(part, flags | os.O_NOFOLLOW, dir_fd=handle)
+                    inner = os.open(part, flags | platform.NO_LINK, dir_fd=handle)
                 os.close(handle)
                 handle = inner
             yield handle
@@ -283,7 +284,7 @@ def _locked(folder: int, path: str) -> Generator[None]:
     """Hold the folder against other writers of ours, so that two appends both arrive."""
     for _ in range(FILE_LOCK_TRIES):
         with suppress(BlockingIOError):
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            platform.lock_now(folder)
             break
         time.sleep(FILE_LOCK_PAUSE_S)
     else:
@@ -291,7 +292,7 @@ def _locked(folder: int, path: str) -> Generator[None]:
     try:
         yield
     finally:
-        fcntl.flock(folder, fcntl.LOCK_UN)
+        platform.unlock(folder)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from pegboard.egress.process_pipes import ProcessPipes
 from pegboard.egress.process_tree import ProcessId, find_tree, living, reap, signal_all
 from pegboard.model.bounds import DEFAULT_BOUNDS, KILL_S, PIPE_LINGER_S, STOP_GRACE_S
 from pegboard.model.error import CallError
+from pegboard.platforms import platform
 
 _log = logging.getLogger(__name__)
 _INHERITED = ("PATH", "HOME", "LANG", "TERM")
@@ -61,6 +62,9 @@ async def launch(
     Raises:
         CallError: upstream_unavailable when it cannot be started.
     """
+    if platform.NO_PROGRAMS is not None:
+        text = f"The command {command!r} cannot be started: {platform.NO_PROGRAMS}."
+        raise CallError("upstream_unavailable", text, retryable=False)
     RECORD.open()
     folder = RECORD.new_folder() if cwd is None else None
     try:

@@ -8,14 +8,19 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import resource
 import sys
 from collections.abc import Callable
 from typing import Any
 
+try:
+    import resource
+except ImportError:  # on Windows, where nobody starts it
+    resource = None
+
 
 def main() -> None:
     """Limit ourselves, then import the function, call it and write its answer."""
+    assert resource is not None
     request = json.loads(sys.stdin.buffer.readline())
     for name, limit in request["limits"].items():
         number = getattr(resource, name)

@@ -5,21 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import signal
 import socket  # noqa: TID251 - listens, and calls nobody
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
 import uvicorn
-import uvloop
 from starlette.types import ASGIApp
 
 from pegboard.model.bounds import AFTER_GRACE_S, KEEP_ALIVE_S, Bounds
+from pegboard.platforms import platform
+from pegboard.server.event_loop import run
 from pegboard.server.http_connection import HttpConnection
 from pegboard.server.process_exit import leave, leave_if_held
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Listener(uvicorn.Server):
@@ -53,14 +51,8 @@ class Listener(uvicorn.Server):
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
-            loop.add_signal_handler(number, self._on_signal)
-        try:
+        with platform.signals_to(self._on_signal):
             yield
-        finally:
-            for number in _SIGNALS:
-                loop.remove_signal_handler(number)
 
     def _on_signal(self) -> None:
         if self.should_exit:
@@ -72,7 +64,7 @@ def _bound(host: str, port: int) -> socket.socket:
     """Return a socket that has the address; uvicorn itself would end the process where it cannot be had."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    platform.take_address_again(listening)
     try:
         listening.bind((host.strip("[]"), port))
     except OSError as error:
@@ -96,7 +88,6 @@ def listen(
         app,
         host=host,
         port=port,
-        loop="uvloop",
         http=type("BoundedConnection", (HttpConnection,), {"header_s": bounds.header_s}),
         ws="none",
         log_level="warning",
@@ -107,5 +98,5 @@ def listen(
     )
     server = Listener(config, on_ready=on_ready, drain=drain)
     with _bound(host, port) as listening:
-        uvloop.run(server.serve(sockets=[listening]))
+        run(server.serve(sockets=[listening]))
     leave_if_held()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -18,6 +17,7 @@ from pegboard.lazy import LazyModule
 from pegboard.model.bounds import CHANGES_SETTLE_S, SHUTDOWN_GRACE_S, STDIO_END_GRACE_S
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
+from pegboard.platforms import platform
 from pegboard.server.gateway import Gateway, gateway_of
 from pegboard.server.mcp.fast_path import VERSION_KEY, FastPath, Plan
 from pegboard.server.mcp.handshake import Handshake
@@ -89,7 +89,6 @@ def _signals(stop: Callable[[], None]) -> Any:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    loop = asyncio.get_running_loop()
     asked = False
 
     def on_signal() -> None:
@@ -99,13 +98,8 @@ def _signals(stop: Callable[[], None]) -> Any:
         asked = True
         stop()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, on_signal)
-    try:
+    with platform.signals_to(on_signal):
         yield
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
 
 
 class StdioConnection:

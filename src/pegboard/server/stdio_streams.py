@@ -10,6 +10,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import BinaryIO, Protocol
 
+from pegboard.platforms import platform
+
 
 class LineTooLongError(Exception):
     """A line was longer than the limit; it has been skipped."""
@@ -50,10 +52,11 @@ async def standard_streams(max_line_bytes: int) -> AsyncGenerator[LineStreams]:
     sys.stdout.flush()
     # The loop's transports own and close these two; the copies give them back.
     kept_in, kept_out = os.dup(wire_in), os.dup(wire_out)
-    blocking = os.get_blocking(kept_in), os.get_blocking(kept_out)
+    # Only a loop that waits for them changes how they are read.
+    blocking = (os.get_blocking(kept_in), os.get_blocking(kept_out)) if platform.POLLS_PIPES else None
     try:
         with os.fdopen(wire_in, "rb", 0) as source, os.fdopen(wire_out, "wb", 0) as sink:
-            if _is_pollable(wire_in) and _is_pollable(wire_out):
+            if platform.POLLS_PIPES and _is_pollable(wire_in) and _is_pollable(wire_out):
                 streams: PipeStreams | FileStreams = await PipeStreams.opened(source, sink, max_line_bytes)
             else:
                 streams = FileStreams(source, sink, max_line_bytes)
@@ -63,8 +66,9 @@ async def standard_streams(max_line_bytes: int) -> AsyncGenerator[LineStreams]:
                 await streams.close()
     finally:
         sys.stdout.flush()
-        os.set_blocking(kept_in, blocking[0])
-        os.set_blocking(kept_out, blocking[1])
+        if blocking is not None:
+            os.set_blocking(kept_in, blocking[0])
+            os.set_blocking(kept_out, blocking[1])
         os.dup2(kept_in, 0)
         os.dup2(kept_out, 1)
         os.close(kept_in)

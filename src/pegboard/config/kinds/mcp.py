@@ -19,6 +19,7 @@ from pegboard.model.bounds import PATH_CHARS
 from pegboard.model.call_intent import FilledName
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.tool import ToolSpec
+from pegboard.platforms import platform
 from pegboard.sources.mcp.lock_file import LockFile
 from pegboard.sources.mcp.server_settings import ProtocolVersion, ServerSettings
 from pegboard.sources.mcp.supervised_source import McpSource
@@ -216,6 +217,8 @@ def _unfit(server: ServerForm, at: At) -> list[Any]:
         for key, needs in _OF_ONE_TRANSPORT.items()
         if needs != kind and getattr(server, key)
     ]
+    if kind == "stdio" and platform.NO_PROGRAMS is not None:
+        problems.append((at / "transport").problem(f"`transport: stdio` starts a program, and {platform.NO_PROGRAMS}"))
     if not getattr(server, needed):
         problems.append((at / needed).problem(f"`transport: {server.transport}` needs `{needed}:`"))
     if server.url is not None and not server.url.startswith(("http://", "https://")):

@@ -1,0 +1,10 @@
+"""platforms: what differs between operating systems, a small module for each; `platform` is the one that we run on."""
+
+from importlib.util import find_spec
+
+if find_spec("fcntl") is not None:
+    from pegboard.platforms import posix as platform
+else:  # pragma: no cover - a child process of the tests runs it
+    from pegboard.platforms import windows as platform
+
+__all__ = ["platform"]
