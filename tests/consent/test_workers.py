@@ -51,7 +51,7 @@ async def worker(folder: Path, number: int) -> AsyncGenerator[httpx2.AsyncClient
     """Run a worker; gives a client for it."""
     said = folder / f"said-{number}"
     with said.open("wb") as file:
-        process = forking.fork(["python", "worker.py"], files=(file.fileno(),) * 3, cwd=folder)
+        process = forking.fork(["python", "worker.py"], files=(file.fileno(), file.fileno(), file.fileno()), cwd=folder)
         ended = asyncio.create_task(asyncio.to_thread(process.wait))
     try:
         async with asyncio.timeout(60):

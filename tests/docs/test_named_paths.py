@@ -14,8 +14,8 @@ PAGES = [ROOT / name for name in NAMES]
 # A path in back quotes has a slash, or is a file of Python or of the project itself; `<name>` stands for anything.
 _PATH = re.compile(r"`([\w.<>*-]+(?:/[\w.<>*-]*)+|[\w<>-]+\.(?:py|md|toml))`")
 _TREE = re.compile(r"^## The tree$.*?^```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# Of MCP, and no paths.
-_METHODS = ("tools/call", "tools/list")
+# Of MCP or of its `_meta`, and no paths.
+_METHODS = ("tools/call", "tools/list", "pegboard/hops")
 # Below which a page may leave out the beginning of a path.
 _ROOTS = (ROOT, ROOT / "src" / "pegboard")
 
