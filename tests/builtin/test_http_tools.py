@@ -48,6 +48,12 @@ async def test_bodies_that_are_no_json_come_as_text_or_base64() -> None:
         (b"\x89PNG\0\1", "image/png", (base64.b64encode(b"\x89PNG\0\1").decode(), "base64")),
         (b"x", "text/plain; charset=zip", ("x", "text")),
         (b"\\d", "text/plain; charset=undefined", ("\\d", "text")),
+        (b"+ADw-b+AD4-", "text/plain; charset=utf-7", ("+ADw-b+AD4-", "text")),
+        (b"+ADw-b+AD4-", "text/plain; charset=csUnicode11UTF7", ("+ADw-b+AD4-", "text")),
+        (b"~{<:~}", "text/plain; charset=hz-gb-2312", ("~{<:~}", "text")),
+        (b"\x1b$)C\x0eab\x0f", "text/plain; charset=iso-2022-kr", ("\x1b$)C\x0eab\x0f", "text")),
+        (b"LaN", "text/plain; charset=cp037", ("LaN", "text")),
+        ("\u65e5".encode("shift_jis"), "text/plain; charset=Shift_JIS", ("\u65e5", "text")),
         (b"\\d", "text/plain; charset=unicode_escape", ("\\d", "text")),
     ):
         async with RawServer(answer(body, headers=[f"Content-Type: {kind}"])) as server:

@@ -15,10 +15,13 @@ from pegboard.model.bounds import LONGEST_RETRY_AFTER_S
 from pegboard.model.error import CallError
 
 _CHARSET = re.compile(r"charset\s*=\s*\"?([\w.:-]{1,40})", re.IGNORECASE)
-# Of no text that a server sends: transports, and codecs that are slow, warn or fail on what is not theirs.
-_NO_CHARSETS = frozenset({
-    "base64-codec", "bz2-codec", "hex-codec", "idna", "punycode", "zlib-codec", "undefined", "unicode-escape",
-    "raw-unicode-escape",
+# Those of the web (WHATWG, Encoding), by Python's names. In all but UTF-16 plain ASCII reads as itself, so that nothing
+# is hidden from who looks at the bytes: not so in UTF-7, HZ, ISO-2022 and EBCDIC.
+_CHARSETS = frozenset({
+    "ascii", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "big5", "big5hkscs", "cp866", "cp874", "cp932",
+    "cp949", "euc_jp", "euc_kr", "gb18030", "gb2312", "gbk", "koi8-r", "koi8-u", "mac-cyrillic", "mac-roman",
+    "shift_jis", "tis-620", *(f"cp125{number}" for number in range(9)),
+    *(f"iso8859-{part}" for part in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 16)),
 })  # fmt: skip
 
 
@@ -49,7 +52,10 @@ def is_json(media: str) -> bool:
 
 
 def text_of(response: Response) -> str:
-    """Return the body as text, in the encoding that the answer names, else UTF-8; what cannot be read becomes `�`."""
+    """Return the body as text, in the encoding that the answer names where it is one of the web's, else in UTF-8.
+
+    What cannot be read becomes `�`.
+    """
     declared = _CHARSET.search(response.headers.get("content-type", ""))
     return response.body.decode(_codec(declared[1] if declared else "utf-8"), "replace")
 
@@ -59,8 +65,7 @@ def _codec(charset: str) -> str:
         codec = codecs.lookup(charset)
     except LookupError:
         return "utf-8"
-    is_text = getattr(codec, "_is_text_encoding", False) and codec.name.replace("_", "-") not in _NO_CHARSETS
-    return codec.name if is_text else "utf-8"
+    return codec.name if codec.name in _CHARSETS else "utf-8"
 
 
 def json_of(response: Response, who: str) -> Any:
