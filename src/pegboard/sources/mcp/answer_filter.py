@@ -99,10 +99,10 @@ class AnswerFilter(httpx2.AsyncByteStream):
 
     def __init__(self, response: httpx2.Response, expectation: Expectation, *, max_event_bytes: int) -> None:
         self._inner, self._expectation = response, expectation
-        # Events are UTF-8, whatever charset the server names.
+        # Events are UTF-8, whatever charset the server names, and may begin with a mark that says so.
         readable = httpx2.Response(
             200,
-            headers={"content-type": "text/event-stream; charset=utf-8"},
+            headers={"content-type": "text/event-stream; charset=utf-8-sig"},
             stream=response.stream,
             request=response.request,
         )

@@ -263,12 +263,16 @@ class CappedEvents(httpx2.AsyncByteStream):
         self._inner, self._server, self._on_lost = inner, server, on_lost
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        size, tail = 0, b""
+        size, tail, ends_in_return = 0, b"", False
         async for piece in self._inner:
-            seen = (tail + piece).replace(b"\r", b"")
-            tail, end = piece[-3:], seen.rfind(b"\n\n")
-            size = len(seen) - end if end >= 0 else size + len(piece)
-            if size > MCP_EVENT_BYTES:
+            # A line ends with a newline, a return, or both, which may come in two pieces; an event with two ends.
+            plain = piece[1:] if ends_in_return and piece.startswith(b"\n") else piece
+            ends_in_return = piece.endswith(b"\r") if piece else ends_in_return
+            first, *others = (tail + plain.replace(b"\r\n", b"\n").replace(b"\r", b"\n")).split(b"\n\n")
+            largest = max(size + len(first) - len(tail), *map(len, others), 0)
+            size = len(others[-1]) if others else size + len(first) - len(tail)
+            tail = (others[-1] if others else first)[-1:]
+            if largest > MCP_EVENT_BYTES:
                 text = f"{self._server!r} sent a message of more than {MCP_EVENT_BYTES} bytes."
                 error = EgressError("upstream_lost", text, outcome_unknown=True)
                 self._on_lost(error)
