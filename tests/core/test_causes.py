@@ -111,3 +111,59 @@ async def test_a_sub_agent_whose_call_is_cancelled_from_outside_is_cancelled() -
     catalog.cancel(heard.call_id)
     result = await call
     assert (result.error and result.error.kind, ends) == ("cancelled", ["cancelled"])
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pegboard.model.call_context.STEP_FIRST_RETRY_S", 0.0)
+
+
+async def stepped(*outcomes: object, retries: int) -> tuple[Any, int]:
+    """Return the result of a call whose one step meets these outcomes in turn, and how often it ran."""
+    catalog, left = Catalog(), list(outcomes)
+
+    async def work(*args: object) -> object:
+        outcome = left.pop(0)
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    @catalog.tool()
+    async def t(ctx: CallContext) -> str:
+        return str(await ctx.step("work", work if retries % 2 else lambda: work(), retries=retries))
+
+    return await catalog.view(ToolContext(budget=None)).call("t", {}), len(outcomes) - len(left)
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_a_step_is_tried_again_as_often_as_it_says_and_not_where_it_was_for_good() -> None:
+    away = CallError("upstream_unavailable", "away")
+    result, runs = await stepped(ValueError("1"), away, "done", retries=2)
+    assert (result.text, runs) == ("done", 3)
+    result, runs = await stepped(OSError("1"), OSError("2"), "done", retries=1)
+    assert (result.is_error, runs) == (True, 2)
+    result, runs = await stepped(OSError("1"), "done", retries=0)
+    assert (result.is_error, runs) == (True, 1)
+    result, runs = await stepped(CallError("consent_declined", "no"), "done", retries=3)
+    assert (result.error and result.error.kind, runs) == ("consent_declined", 1)
+    result, runs = await stepped(asyncio.CancelledError(), "done", retries=3)
+    assert (result.error and result.error.kind, runs) == ("cancelled", 1)
+    result, runs = await stepped("done", retries=-1)
+    assert (result.is_error, runs) == (True, 0)
+
+
+async def test_the_waits_of_a_step_end_with_its_call() -> None:
+    catalog, runs = Catalog(), list[int]()
+
+    def work() -> None:
+        runs.append(1)
+        raise OSError("away")
+
+    @catalog.tool(timeout_s=0.05)
+    async def t(ctx: CallContext) -> None:
+        await ctx.step("work", work, retries=1_000_000)
+
+    result = await catalog.view(ToolContext(budget=None)).call("t", {})
+    assert result.error is not None
+    assert result.error.kind == "timeout"
+    assert len(runs) < 10

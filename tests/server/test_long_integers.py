@@ -147,16 +147,13 @@ async def test_an_integer_beside_a_text_travels_too() -> None:
 async def test_an_integer_travels_to_an_upstream_server_and_back(tmp_path: Path) -> None:
     tool = {"name": "n", "inputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}}}
     result = {
-        "content": [{"type": "text", "text": "t", "_meta": {"example.com/n": 2**70}}],
+        "content": [{"type": "text", "text": "t"}],
         "structuredContent": {"n": 2**70, "rows": [-(10**30)]},
-        "_meta": {"example.com/n": 2**65},
     }
     file = telling(tmp_path, {"tools": [tool], "result": result})
     async with running(on_stdio(TELLING, str(file), trust="any")) as (catalog, _):
         answered = await view_of(catalog).call("up__n", {"n": 2**80})
         assert answered.structured == result["structuredContent"]
-        assert answered.content[0].meta == {"example.com/n": 2**70}
-        assert answered.meta["example.com/n"] == 2**65
         async with client_of(catalog) as client:
             told = answer_of(await post(client, "tools/call", {"name": "up__n", "arguments": {"n": 2**80}}))
             assert told["result"]["structuredContent"] == result["structuredContent"]

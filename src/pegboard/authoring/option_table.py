@@ -429,7 +429,8 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="ui_visibility",
-        meaning="Who sees it where there is an interface: `model`, `app`, or both.",
+        meaning="Who sees it where there is an interface: `model`, `app`, or both. With `app` alone no list, export or "
+        "search for a model has it, but `tools/list` of a client that shows interfaces.",
         default=(),
         check=_all_of(_LIST, _visibility),
         lands=("meta", "ui", "visibility"),

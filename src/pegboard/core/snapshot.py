@@ -177,8 +177,13 @@ class Snapshot:
         return plan
 
     def selected(self, selection: Selection, own: Policy) -> tuple[ToolEntry, ...]:
-        """Return the entries that no static code hides."""
+        """Return the entries that no static code hides, without those that are for interfaces alone."""
         return self.judged(selection, own)[0]
+
+    @cached_property
+    def for_apps(self) -> tuple[ToolEntry, ...]:
+        """The entries that are for interfaces alone, whoever may use them."""
+        return tuple([entry for entry in self.entries if entry.is_for_apps_alone])
 
     def judged(self, selection: Selection, own: Policy) -> tuple[tuple[ToolEntry, ...], tuple[int, ...]]:
         """Return them with the places of the conditional ones; kept, as callers of one profile ask the same."""
@@ -186,7 +191,13 @@ class Snapshot:
         known = self._selected.get(key)
         if known is not None:
             return known
-        shown = tuple([entry for entry in self._candidates(selection) if static_code(entry, selection, own) is None])
+        shown = tuple(
+            [
+                entry
+                for entry in self._candidates(selection)
+                if static_code(entry, selection, own) is None and not entry.is_for_apps_alone
+            ]
+        )
         conditional = tuple(place for place, entry in enumerate(shown) if entry.is_conditional)
         return self._selected.remember(key, (shown, conditional))
 

@@ -143,7 +143,8 @@ class View:
             if dynamic_code(entry, snapshot, self.ctx, states) is not None:
                 others[place] = ()
             elif entry.builder is not None:
-                others[place] = self._as_built(entry, snapshot)
+                made = self._as_built(entry, snapshot)
+                others[place] = [item for item in made if not item.is_for_apps_alone]
         if not others:
             return selected
         shown = [made for place, entry in enumerate(selected) for made in others.get(place, (entry,))]
@@ -151,6 +152,12 @@ class View:
             return tuple(shown)
         # Two bundles may build one name: the first has it, here as in `find`.
         return tuple({entry.wire_name: entry for entry in reversed(shown)}.values())[::-1]
+
+    def app_tools(self) -> tuple[ToolEntry, ...]:
+        """Return the tools that this caller's user interfaces may use, and models are not shown."""
+        snapshot = self.snapshot
+        found = (self.find(entry.qualified_id, within=snapshot) for entry in snapshot.for_apps)
+        return tuple([entry for entry in found if entry is not None])
 
     def names(self, server: str | None = None) -> list[str]:
         """Return wire names; with `server`, the names an SDK's allow-list wants: `mcp__<server>__<tool>`.

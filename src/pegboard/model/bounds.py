@@ -102,6 +102,8 @@ CONSENT_ENDS_CHARS = 120  # ... and of the beginning and the end of a longer one
 CONSENT_REASON_CHARS = 300  # of why a person is asked
 
 # -- core: the guarded call
+STEP_FIRST_RETRY_S = 0.2  # before a step of a call is tried again; doubled each time
+STEP_LONGEST_RETRY_S = 10.0  # and the longest
 FLOOD_WINDOW_S = 60.0  # in which a caller's invalid calls are counted
 TOOL_THREADS = 64  # of functions that are not async ...
 TOOL_THREADS_OF_ONE = 48  # ... and of one caller, so that the others have some

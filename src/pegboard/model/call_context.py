@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from pegboard.model.bounds import STEP_FIRST_RETRY_S, STEP_LONGEST_RETRY_S
 from pegboard.model.context import ToolContext
 from pegboard.model.context_ports import ClientBridge, StepRunner
 from pegboard.model.error import CallError
@@ -139,12 +141,32 @@ class CallContext(ToolContext):
             await self.emitter("on_sub_agent_end", {**base, "status": status}, status == "completed")
 
     async def step(self, name: str, run: Callable[..., Any], *args: Any, retries: int = 0) -> Any:
-        """Run a unit of work; inside a durable task its result is stored and it is not run again."""
+        """Run a unit of work; inside a durable task its result is stored and it is not run again.
+
+        What it raises is tried again up to `retries` times, after waits that double; what is raised for good is not: a
+        cancellation, and a `CallError` that says it is not retryable.
+
+        Raises:
+            ValueError: `retries` is less than 0.
+        """
         self.check_running()
+        if retries < 0:
+            raise ValueError(f"step({name!r}, retries={retries}): give 0 or more.")
         if self.steps is not None:
             return await self.steps.step(name, run, args, retries=retries)
-        value = run(*args)
-        return await value if is_awaitable(value) else value
+        wait_s = STEP_FIRST_RETRY_S
+        while True:
+            try:
+                value = run(*args)
+                return await value if is_awaitable(value) else value
+            except Exception as error:  # boundary: foreign code, whose errors are what retries are for
+                if not retries or (isinstance(error, CallError) and not error.error.retryable):
+                    raise
+            retries -= 1
+            # Not all at the same moment, where many wait for one service.
+            await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
+            wait_s = min(2 * wait_s, STEP_LONGEST_RETRY_S)
+            self.check_running()
 
     async def ask(self, question: str, *, schema: JSONValue = None) -> JSONValue:
         """Ask the person behind the call.

@@ -179,6 +179,16 @@ class ToolEntry:
         spec = self.spec
         return bool(self.source or self.builder or spec.factory or spec.available is not None or spec.deprecated)
 
+    @property
+    def is_for_apps_alone(self) -> bool:
+        """Whether only its interface may use it, through the host: no list that a model reads has it.
+
+        What a server behind us says of its own tools is passed on, and is for the client to obey.
+        """
+        ui: Any = self.spec.meta.get("ui") if self.spec.meta and not self.is_foreign else None
+        visibility: Any = ui.get("visibility") if isinstance(ui, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - JSON
+        return isinstance(visibility, list | tuple) and "app" in visibility and "model" not in visibility
+
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Every name that it is known by: on the wire, `namespace.name` and `namespace__name`."""

@@ -88,7 +88,7 @@ async def find(view: View, tool: str, agent: str | None = None) -> tuple[str, To
     """
     for name in (tool,) if agent is None else (f"{agent}.{tool}", f"{agent}.{tool.removeprefix(agent + '__')}", tool):
         entry = await view.afind(name)
-        if entry is not None and agent in (None, entry.spec.namespace):
+        if entry is not None and not entry.is_for_apps_alone and agent in (None, entry.spec.namespace):
             return name, entry
     return None
 

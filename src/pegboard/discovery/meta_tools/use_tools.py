@@ -103,6 +103,12 @@ async def _read(index: int, call: JSONValue, meta: MetaTools) -> _Item:
     )
 
 
+async def _is_for_apps_alone(meta: MetaTools, name: str) -> bool:
+    """Tell whether a name is one that no model may call: only models call through a batch."""
+    entry = await meta.view.afind(name)
+    return entry is not None and entry.is_for_apps_alone
+
+
 async def _not_found(meta: MetaTools, tool: str, agent: str | None) -> str:
     if tool in meta.names:
         return f"{tool} cannot be called through {meta.names.use}: put the calls of all tools into one batch."
@@ -171,6 +177,8 @@ class _Batch:
         params = item.params
         if item.entry is not None and is_object(params):
             params = filled(params, item.entry.spec.input_schema, self._intent)
+        if item.entry is None and await _is_for_apps_alone(self._meta, item.asked):
+            return self._outcome(item, fault=await _not_found(self._meta, item.tool, item.agent or None))
         # A name that nobody may use goes through the same door: it is counted and recorded like any other.
         result = await self._meta.run(item.asked, params, self._inner, self._call_id(item), _Relay(self, item.index))
         self.tell(item.index, 1.0, "")

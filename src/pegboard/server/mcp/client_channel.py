@@ -15,8 +15,20 @@ from pegboard.model.json_types import JSON, JSONValue
 
 CONSENT_KEY = "pegboard.consent"
 ARGUMENTS_KEY = "pegboard/arguments"
+UI_EXTENSION = "io.modelcontextprotocol/ui"
+UI_MIME_TYPE = "text/html;profile=mcp-app"
 _FREE_TEXT: JSON = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
 _CONFIRM: JSON = {"type": "object", "properties": {}}
+
+
+def declares_ui(capabilities: Mapping[str, Any]) -> bool:
+    """Tell whether a client declared the extension for user interfaces, and shows such as we know."""
+    extensions: Any = capabilities.get("extensions")
+    settings: Any = extensions.get(UI_EXTENSION) if isinstance(extensions, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - JSON
+    if not isinstance(settings, Mapping):
+        return False
+    types: Any = settings.get("mimeTypes")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - JSON
+    return types is None or (isinstance(types, list) and UI_MIME_TYPE in types)
 
 
 class ClientChannel:
@@ -26,7 +38,6 @@ class ClientChannel:
     question among those of one call; give it where a call asks several things.
     """
 
-    supports_ui = False
     wants_progress = False
     hops: object = None
     """The servers that the request says it has passed, unread; `None` where it says nothing."""
@@ -36,6 +47,11 @@ class ClientChannel:
         self.missing: dict[str, JSON] = {}
 
     # -- what the client can do
+
+    @property
+    def supports_ui(self) -> bool:
+        """Whether the client shows user interfaces, as the extension for them has it."""
+        return declares_ui(self.capabilities)
 
     def can(self, capability: str) -> bool:
         """Tell whether the client declared a capability: `elicitation`, `sampling` or `roots`."""

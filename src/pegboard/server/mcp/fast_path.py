@@ -131,7 +131,7 @@ class FastPath:
         if method == "tools/call":
             work = self._call(params, principal, wishes, outlet)
         elif method == "tools/list" and len(params) == 1 and self._lists.fit_a_page():
-            work = self._list(principal)
+            work = self._list(principal, params["_meta"][_CAPABILITIES_KEY])
         elif method == "server/discover" and len(params) == 1 and self._discovers:
             work = self._discovery()
         else:
@@ -141,8 +141,8 @@ class FastPath:
     async def _discovery(self) -> Answer:
         return Answer((json_bytes({**discovery(self._gateway), "resultType": "complete", "_meta": self._meta}),))
 
-    async def _list(self, principal: Principal) -> Answer:
-        return Answer(await self._lists.tools_as_bytes(principal))
+    async def _list(self, principal: Principal, capabilities: JSON) -> Answer:
+        return Answer(await self._lists.tools_as_bytes(principal, capabilities))
 
     def _call(
         self, params: JSON, principal: Principal, wishes: Wishes, outlet: MessageOutlet | None

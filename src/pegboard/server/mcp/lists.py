@@ -17,6 +17,8 @@ from pegboard.providers.mcp import mcp_tool, mcp_tool_before_2026
 from pegboard.resources import PromptSpec, ResourceSpec
 from pegboard.server.gateway import INVALID_PARAMS, Gateway, RpcError
 from pegboard.server.mcp.capabilities import SERVER_KEY, server_info
+from pegboard.server.mcp.client_channel import declares_ui
+from pegboard.server.mcp.jsonrpc import json_bytes
 from pegboard.server.mcp.list_ttl import list_ttl_ms, starting
 from pegboard.server.mcp.source_outcomes import outcomes
 from pegboard.server.principal import Principal
@@ -59,14 +61,14 @@ class Lists:
         view = await self._gateway.view(principal)
         return ToolList(view, list_ttl_ms(awaited, view), outcomes(catalog, view))
 
-    async def tools_as_bytes(self, principal: Principal) -> tuple[bytes, ...]:
+    async def tools_as_bytes(self, principal: Principal, capabilities: JSON) -> tuple[bytes, ...]:
         """Return the whole result of tools/list of 2026-07-28, in parts to be joined."""
         view, ttl_ms, meta = await self._tools(principal)
         tail = self._usual_tail
         if meta or ttl_ms != LIST_TTL_MS:
             usual = {"ttlMs": ttl_ms, "cacheScope": "private", "resultType": "complete"}
             tail = _tail({**usual, "_meta": {**meta, SERVER_KEY: self._server}})
-        return b'{"tools":', view.export_bytes("mcp"), tail
+        return b'{"tools":', *_with_apps(view, capabilities), tail
 
     async def tools_before_2026(self, principal: Principal) -> JSON | None:
         """Return the result of tools/list of an earlier revision; `None` when it needs pages."""
@@ -74,7 +76,14 @@ class Lists:
         return None if len(tools) > MCP_PAGE_TOOLS else {"tools": [mcp_tool_before_2026(entry) for entry in tools]}
 
     async def tools_page(
-        self, principal: Principal, sealing: Sealing, cursor: str | None, *, is_earlier: bool, hops: object = None
+        self,
+        principal: Principal,
+        sealing: Sealing,
+        cursor: str | None,
+        *,
+        capabilities: JSON,
+        is_earlier: bool,
+        hops: object = None,
     ) -> JSON:
         """Return one page of tools, in the form of either era; for a gateway without those that lead back to it.
 
@@ -83,7 +92,7 @@ class Lists:
         """
         asking = frozenset(self._gateway.asking(hops))
         view, ttl_ms, meta = await self._tools(principal)
-        tools = view.tools()
+        tools = _all_tools(view, capabilities)
         if hops is not None:
             tools = [entry for entry in tools if asking.isdisjoint(self._registry.way_of(entry))]
         generation = digest([(entry.wire_name, entry.fingerprint) for entry in tools])
@@ -134,6 +143,25 @@ class Lists:
         for entry, spec in self._resources.resources(view):
             if bool(spec.variables) is are_templates:
                 yield entry, spec.uri, _resource(spec, uri_key)
+
+
+def _for_apps(view: View, capabilities: JSON) -> tuple[ToolEntry, ...]:
+    """Return what a client that shows interfaces lets them use, marked as such in `_meta.ui`."""
+    return view.app_tools() if view.snapshot.for_apps and declares_ui(capabilities) else ()
+
+
+def _all_tools(view: View, capabilities: JSON) -> tuple[ToolEntry, ...]:
+    tools, for_apps = view.tools(), _for_apps(view, capabilities)
+    return (*tools, *for_apps) if for_apps else tools
+
+
+def _with_apps(view: View, capabilities: JSON) -> tuple[bytes, ...]:
+    """Return the list of tools as JSON, in parts to be joined."""
+    listed, for_apps = view.export_bytes("mcp"), _for_apps(view, capabilities)
+    if not for_apps:
+        return (listed,)
+    more = b",".join(json_bytes(mcp_tool(entry)) for entry in for_apps)
+    return listed[:-1], b"," if len(listed) > len(b"[]") else b"", more, b"]"
 
 
 def _tail(members: JSON) -> bytes:

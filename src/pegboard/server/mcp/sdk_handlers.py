@@ -49,6 +49,12 @@ _NOTIFICATIONS: Mapping[str, type[types.ProgressNotification | types.LoggingMess
 }
 
 
+def _capabilities(ctx: Ctx) -> JSON:
+    """Return what the client declared that it can do."""
+    declared = ctx.session.client_capabilities
+    return {} if declared is None else wire(declared)
+
+
 class ToolHandlers:
     """tools/list and tools/call."""
 
@@ -61,7 +67,12 @@ class ToolHandlers:
 
     async def list_tools(self, ctx: Ctx, params: types.PaginatedRequestParams) -> JSON:
         page = await self._lists.tools_page(
-            self._principals.of(ctx), self._sealing, params.cursor, is_earlier=is_earlier(ctx), hops=hops_of(ctx)
+            self._principals.of(ctx),
+            self._sealing,
+            params.cursor,
+            capabilities=_capabilities(ctx),
+            is_earlier=is_earlier(ctx),
+            hops=hops_of(ctx),
         )
         return complete(ctx, page)
 
@@ -80,8 +91,7 @@ class ToolHandlers:
         return channel
 
     async def _channel(self, ctx: Ctx, params: Asking) -> ClientChannel:
-        declared = ctx.session.client_capabilities
-        capabilities: JSON = {} if declared is None else wire(declared)
+        capabilities = _capabilities(ctx)
         if is_earlier(ctx):
             asking = SessionChannel(capabilities)
             asking.ctx = ctx

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from pegboard.core.json_text import json_bytes
+import orjson
+
 from pegboard.model.bounds import (
     MCP_ICONS,
     MCP_META_BYTES,
@@ -49,7 +50,7 @@ def kept_meta(meta: object) -> JSON:
         return {}
     kept: JSON = {key: _clean(value) for key, value in meta.items() if _is_free(key)}
     try:
-        size = len(json_bytes(kept))
+        size = len(orjson.dumps(kept))
     except (TypeError, ValueError, RecursionError):
         return {}
     return kept if size <= MCP_META_BYTES else {}
