@@ -57,7 +57,8 @@ def assemble(
         registry=registry,
         limits=limit_store or in_memory,
         local_limits=in_memory,
-        invalid_calls=MemoryLimitStore(clock=clock, max_keys=FLOODING_CALLERS),
+        # Whoever makes bad calls from many networks must not have everybody refused who is not known yet.
+        invalid_calls=MemoryLimitStore(clock=clock, max_keys=FLOODING_CALLERS, forgets=True),
         clock=clock,
         repair=repair,
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pegboard import CallContext, Catalog, Event, ToolContext, Verdict
+from pegboard import CallContext, CallError, Catalog, Event, ToolContext, Verdict
 from pegboard.core.call import record
 from tests.core.parts import ANN, kind_of
 from tests.timing import PATIENCE_S
@@ -286,3 +286,80 @@ async def test_what_is_part_of_the_answer_goes_before_it_however_slow_others_are
         heard.append("answer")
     assert heard == ["0.0", "0.25", "0.5", "answer"] * 2
     end()
+
+
+def of_one_thread(answer: object) -> Any:
+    """Return code that is slow once, and works on the thread that made it only, as a connection of sqlite3 does."""
+    home, seconds = threading.get_ident(), [SLOW_S, 0, 0, 0]
+
+    def code(*_: object) -> Any:
+        time.sleep(seconds.pop(0))
+        if threading.get_ident() != home:
+            raise RuntimeError("made in another thread")
+        return answer
+
+    return code
+
+
+async def test_code_that_works_on_one_thread_only_goes_back_to_the_loop(caplog: pytest.LogCaptureFixture) -> None:
+    catalog = with_predicate(of_one_thread(True))
+    kinds = [kind_of(await catalog.view(fresh()).call("guarded")) for _ in range(4)]
+    assert kinds == ["ok", "not_found", "ok", "ok"]
+    hooked = Catalog()
+    hooked.before()(of_one_thread(None))
+
+    @hooked.tool
+    async def act() -> str:
+        """Act."""
+        return "ran"
+
+    kinds = [kind_of(await hooked.view(ANN).call("act")) for _ in range(4)]
+    assert kinds == ["ok", "hook_refused", "ok", "ok"]
+    assert sum("runs on the event loop again" in entry.getMessage() for entry in caplog.records) == 2
+
+
+async def test_a_moved_hook_that_is_late_writes_into_nothing_that_was_given() -> None:
+    catalog, go, wrote = Catalog(), threading.Event(), threading.Event()
+    seconds = [SLOW_S, 0]
+
+    @catalog.after()
+    def meddle(_call: Any, result: Any) -> None:
+        if wait_s := seconds.pop(0):
+            time.sleep(wait_s)
+            return
+        assert go.wait(PATIENCE_S)
+        result.structured["text"] = "meddled"
+        wrote.set()
+
+    @catalog.tool
+    async def give() -> dict[str, str]:
+        """Give."""
+        return {"text": "clean"}
+
+    await catalog.view(ANN).call("give")
+    result = await catalog.view(ANN).call("give")
+    go.set()
+    assert await asyncio.to_thread(wrote.wait, PATIENCE_S)
+    assert result.structured == {"text": "clean"}
+
+
+async def test_a_moved_hook_that_refuses_in_words_stays_moved() -> None:
+    catalog, slow_s, threads = Catalog(), [SLOW_S, 0, 0, 0, 0], list[str]()
+
+    @catalog.before()
+    def refuse(_call: Any) -> None:
+        threads.append(threading.current_thread().name)
+        time.sleep(slow_s.pop(0))
+        if len(threads) == 2:
+            raise CallError("invalid_arguments", "not so")
+        if len(threads) == 4:
+            raise ValueError("a bug, after it has run beside the loop")
+
+    @catalog.tool
+    async def act() -> str:
+        """Act."""
+        return "ran"
+
+    kinds = [kind_of(await catalog.view(ANN).call("act")) for _ in range(5)]
+    assert kinds == ["ok", "invalid_arguments", "ok", "hook_refused", "ok"]
+    assert [name == HERE for name in threads] == [True, False, False, False, False]

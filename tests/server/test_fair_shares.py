@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from starlette.applications import Starlette
 
-from pegboard import Catalog, ToolContext, http_app
+from pegboard import Catalog, ToolContext, http_app, runtime
 from pegboard.model.bounds import API_STREAMS_OF_ONE, Bounds
 from pegboard.server.authenticator import network_of
 from pegboard.server.mcp import sessions
@@ -86,6 +86,20 @@ async def test_bad_calls_of_one_network_are_not_counted_to_another(call: Any) ->
         for other in (NEXT_HOUSE, HERE, "::ffff:192.0.2.9", "::1"):
             status, answer = await call(app, "add", {"a": 1}, other)
             assert (status, "kind" in answer) == (200, False), (other, answer)
+
+
+async def test_bad_calls_from_many_networks_have_nobody_else_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "FLOODING_CALLERS", 20)
+    catalog, _, _ = holding(invalid_calls_per_minute=2)
+    async with running(catalog) as app:
+        for number in range(40):
+            await by_api(app, "add", {"a": "x"}, f"2001:db8:0:{number:x}::1")
+        assert (await by_api(app, "add", {"a": 1}, HERE))[0] == 200
+        # Those who go on are still told apart, and stopped.
+        for _ in range(3):
+            await by_api(app, "add", {"a": "x"}, THERE)
+        assert (await by_api(app, "add", {"a": 1}, THERE))[1]["kind"] == "rate_limited"
+        assert (await by_api(app, "add", {"a": 1}, HERE))[0] == 200
 
 
 @pytest.mark.parametrize("call", [by_api, by_mcp])

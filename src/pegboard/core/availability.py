@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from pegboard.core.names import nearest
-from pegboard.core.stepping import SLOW_CODE, is_cancelled, is_on_loop
+from pegboard.core.stepping import BOUND_CODE, SLOW_CODE, is_cancelled, is_on_loop
 from pegboard.model.bounds import DEFAULT_BOUNDS, LOOP_BLOCKED_S
 from pegboard.model.context import ToolContext, context_fields
 from pegboard.model.error import DefinitionError
@@ -78,11 +78,14 @@ def predicate(
         try:
             found = judge(ask(ctx))
         except BaseException as error:  # noqa: BLE001 - boundary: foreign code
+            if pace.is_slow and not is_on_loop() and pace.ran_beside(failed=True):
+                log.warning(BOUND_CODE, "Predicate", name)
             return no(f"raised {type(error).__name__}", error)
         finally:
-            if (held_s := time.monotonic() - started) > LOOP_BLOCKED_S and not pace.is_slow and is_on_loop():
-                pace.is_slow = True
+            if (held_s := time.monotonic() - started) > LOOP_BLOCKED_S and is_on_loop() and pace.held_the_loop():
                 log.warning(SLOW_CODE, "Predicate", name, held_s * 1e3)
+        if pace.is_slow and not is_on_loop():
+            pace.ran_beside(failed=False)
         late = not blocking and held_s > limit_s
         return no(f"took more than {limit_s:g} s") if late else found
 

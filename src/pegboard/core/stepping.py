@@ -22,6 +22,10 @@ SLOW_CODE = (
     "%s %r held the event loop for %.0f ms, and every call with it: it runs in a worker thread from now on. "
     "Make it async, or quick."
 )
+BOUND_CODE = (
+    "%s %r failed in its first run in a worker thread, as code does that belongs to one thread: it runs on the event "
+    "loop again, and may hold it. Make it async."
+)
 Reason = Literal["timeout", "cancelled", "shutting_down"]
 
 

@@ -17,14 +17,18 @@ class MemoryLimitStore:
     """Counts accepted calls in moving windows: in any window at most `max_calls`, exactly.
 
     The window is half-open: a call exactly `window_s` old no longer counts. At most `max_keys`
-    callers and tools are remembered; when all of them are in use, a new one is refused for a window.
-    Fills the port `LocalLimitStore`.
+    callers and tools are remembered; when all of them are in use, a new one is refused for a window, or, where the
+    store `forgets`, the one known longest is forgotten. Fills the port `LocalLimitStore`.
     """
 
     def __init__(
-        self, *, clock: Callable[[], float] = time.monotonic, max_keys: int = DEFAULT_BOUNDS.ratelimit_keys
+        self,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        max_keys: int = DEFAULT_BOUNDS.ratelimit_keys,
+        forgets: bool = False,
     ) -> None:
-        self._clock, self.max_keys = clock, max_keys
+        self._clock, self.max_keys, self._forgets = clock, max_keys, forgets
         # Per key: its window, and the times of its hits, oldest first.
         self._hits: dict[Key, tuple[float, deque[float]]] = {}
         self._swept = float("-inf")
@@ -44,8 +48,11 @@ class MemoryLimitStore:
                     return None
                 if known is None:
                     if len(self._hits) >= self.max_keys and not self._sweep(now):
-                        longest = max(longest, window_s)
-                        continue
+                        if not self._forgets:
+                            longest = max(longest, window_s)
+                            continue
+                        if charge:
+                            del self._hits[next(iter(self._hits))]
                     known = (window_s, deque[float]())
                     if charge:
                         self._hits[key] = known

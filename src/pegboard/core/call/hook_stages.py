@@ -15,7 +15,7 @@ from pegboard.core.call.record import Call
 from pegboard.core.hooks import describe
 from pegboard.core.normalise import normalise
 from pegboard.core.schema import copied
-from pegboard.core.stepping import SLOW_CODE, CancelScope, InterruptedWaitError, Pending, is_on_loop
+from pegboard.core.stepping import BOUND_CODE, SLOW_CODE, CancelScope, InterruptedWaitError, Pending, is_on_loop
 from pegboard.core.stepping import begin as begin_waiting
 from pegboard.model.bounds import LOOP_BLOCKED_S
 from pegboard.model.error import CallError
@@ -75,7 +75,9 @@ async def ask_after(call: Call, result: ToolResult) -> ToolResult:
     unchanged = copied(result.structured)
     for hook in call.hooks.after:
         try:
-            changed: Any = run_hook(hook, (call, result), call)
+            # A thread that is late may write when nobody looks any more.
+            shown = result.with_structured(copied(result.structured)) if hook.pace.is_slow else result
+            changed: Any = run_hook(hook, (call, shown), call)
             if changed is not None and is_awaitable(changed):
                 changed = await changed
         except (asyncio.CancelledError, InterruptedWaitError):
@@ -120,8 +122,7 @@ def run_hook(hook: Hook, args: tuple[object, ...], call: Call, *, scope: CancelS
         answer = begin_waiting(answer, timeout_s=limit_s, scope=inner)
         if type(answer) is Pending:
             return _async_hook(answer, hook, inner, outer)
-    elif (held_s := perf_counter() - started) > LOOP_BLOCKED_S and is_on_loop():
-        hook.pace.is_slow = True
+    elif (held_s := perf_counter() - started) > LOOP_BLOCKED_S and is_on_loop() and hook.pace.held_the_loop():
         log.warning(SLOW_CODE, "Hook", describe(hook), held_s * 1e3)
     if perf_counter() - started > limit_s:
         raise HookTimeoutError(f"{describe(hook)} took more than {limit_s:g} s")
@@ -134,7 +135,15 @@ async def _beside_the_loop(hook: Hook, args: tuple[object, ...], call: Call) -> 
     def run() -> tuple[Any, Context]:
         return hook.run(*args), copy_context()
 
-    answer, seen = await call.guards.checkers.run(run, caller=owner_of(call.view.ctx))
+    try:
+        answer, seen = await call.guards.checkers.run(run, caller=owner_of(call.view.ctx))
+    except (CallError, asyncio.CancelledError):
+        raise
+    except BaseException:
+        if hook.pace.ran_beside(failed=True):
+            log.warning(BOUND_CODE, "Hook", describe(hook))
+        raise
+    hook.pace.ran_beside(failed=False)
     here = copy_context()
     for variable, value in seen.items():
         if variable not in here or here[variable] is not value:

@@ -9,6 +9,7 @@ from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from inspect import CORO_CREATED, getcoroutinestate
 from threading import get_ident
 from types import CoroutineType
 from typing import Any, NamedTuple, Protocol
@@ -351,7 +352,7 @@ def _delivered(deliveries: set[asyncio.Task[None]], answer: Awaitable[Any], task
 
 
 def _forget(answer: Awaitable[Any]) -> None:
-    if isinstance(answer, CoroutineType):
+    if isinstance(answer, CoroutineType) and getcoroutinestate(answer) == CORO_CREATED:
         answer.close()
 
 
