@@ -6,7 +6,9 @@ import asyncio
 import logging
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar, Unpack, overload
 
 from pegboard.auth.rules import IdentityRules
@@ -44,7 +46,7 @@ from pegboard.model.result import ToolResult
 from pegboard.model.secret import Secret
 from pegboard.model.tool import Handler, Runs, ToolEntry, ToolSpec
 from pegboard.resources import Resources
-from pegboard.runtime import assemble
+from pegboard.runtime import Runtime, assemble
 
 F = TypeVar("F", bound=Callable[..., Any])
 Names = str | Sequence[str] | Callable[[], Sequence[str]]
@@ -77,6 +79,8 @@ class Catalog:
     ) -> None:
         declared = Declarations(name=name, bounds=bounds or DEFAULT_BOUNDS)
         self.runtime = assemble(declared, context_type=context_type, limit_store=limit_store, clock=clock)
+        self._is_of_config = False
+        self._stood_for: Runtime | None = None
         self.guards.used_answers = consent_store
         self._default_loaders: list[Callable[[Catalog], object]] = []
         _catalogs.add(self)
@@ -356,12 +360,18 @@ class Catalog:
                 load(self)
         defaults.bring_back(self.registry)
 
+    def stand_for_default(self) -> None:
+        """Let `default_catalog` be this one from each `start` to the `close` after it; for a catalog of a config."""
+        self._is_of_config = True
+
     async def start(self, *, only: Iterable[str] | None = None) -> None:
         """Start the sources, or `only` those named. A source that cannot start is down, and no reason to fail.
 
         A catalog that was closed takes calls again.
         """
         self.guards.closing = False
+        if self._is_of_config and self._stood_for is None:
+            self._stood_for, default_catalog.runtime = default_catalog.runtime, self.runtime
         sources = self.registry.sources
         for source in [sources[name] for name in (sources if only is None else only)]:
             try:
@@ -372,6 +382,10 @@ class Catalog:
     async def close(self, *, grace_s: float = SHUTDOWN_GRACE_S) -> None:
         """Refuse new calls, let running ones end for `grace_s`, stop the rest, the sources and the limit store."""
         await self.executor.close(grace_s=grace_s)
+        if self._stood_for is not None:
+            if default_catalog.runtime is self.runtime:
+                default_catalog.runtime = self._stood_for
+            self._stood_for = None
         # Together: each may need a while to end its programs.
         await asyncio.gather(*map(_stop, self.registry.sources.values()))
         if (close := getattr(self.guards.limits, "close", None)) is not None:
@@ -524,7 +538,37 @@ def as_list(names: Iterable[str]) -> list[str]:
 
 
 _catalogs: weakref.WeakSet[Catalog] = weakref.WeakSet()
-default_catalog = Catalog()
+
+
+class DefaultCatalog(Catalog):
+    """The catalog that a module means which names none.
+
+    That is one of its own; while a config is read, what that makes, for the one who reads it alone; and while a
+    catalog of a config is served, that one, so that what registers tools at run time reaches its callers.
+    """
+
+    _while_read: ContextVar[Runtime | None] = ContextVar("pegboard_catalog_being_read", default=None)
+
+    @property
+    def runtime(self) -> Runtime:  # pyright: ignore[reportIncompatibleVariableOverride] - an attribute for all others
+        """The parts that are meant here and now."""
+        return self._while_read.get() or self._runtime
+
+    @runtime.setter
+    def runtime(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    @contextmanager
+    def written_to(self, catalog: Catalog) -> Generator[None]:
+        """Let this face write into `catalog`, for whoever runs in the block and for nobody else."""
+        token = self._while_read.set(catalog.runtime)
+        try:
+            yield
+        finally:
+            self._while_read.reset(token)
+
+
+default_catalog = DefaultCatalog()
 
 
 def _define(tool: type[Tool], former: str | None) -> None:

@@ -104,6 +104,7 @@ def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
         _check_snapshot(context)
         if report:
             raise DefinitionError(report.sorted(config.files, config.secrets))
+    catalog.stand_for_default()
     return catalog
 
 

@@ -78,13 +78,8 @@ def forget_home(name: str) -> None:
 @contextmanager
 def registering_on(catalog: Catalog) -> Generator[None]:
     """Let `pegboard.default_catalog` write into `catalog`."""
-    with _lock:
-        own = default_catalog.runtime
-        default_catalog.runtime = catalog.runtime
-        try:
-            yield
-        finally:
-            default_catalog.runtime = own
+    with _lock, default_catalog.written_to(catalog):
+        yield
 
 
 def brought_files() -> list[Path]:

@@ -15,6 +15,7 @@ from pegboard.config.config import Config
 from pegboard.config.kinds.mcp import LOCK_NAME
 from pegboard.config.load import read
 from pegboard.config.python_modules import brought_files
+from pegboard.config.registered_later import keep_registered
 from pegboard.config.yaml.config_files import find_files
 from pegboard.core.ports import Source
 from pegboard.model.bounds import RELOAD_INTERVAL_S, RELOAD_RETIRE_S
@@ -45,7 +46,7 @@ class Reloader:
     A good change is swapped in between two steps of the loop: a list is of the old config or of the new one, and calls
     in flight finish on the handlers they began with. A bad one changes nothing; `problems` says where it is wrong until
     a good one comes. What lives in the process stays: who subscribes and observes, what has been counted for limits
-    in memory, the secrets seen so far, which are still kept out of results.
+    in memory, the secrets seen so far, which are still kept out of results, and what was registered while it ran.
 
     Args:
         path: the config file.
@@ -78,6 +79,8 @@ class Reloader:
         self._check, self._on_reload, self._on_refused = check, on_reload, on_refused
         self._interval_s, self._sleep = interval_s, sleep
         self._watched = config
+        # Those that the files declare: what stands beside them in the catalog was registered while it ran.
+        self._of_files = catalog.registry.declarations
         self._lock = self._locks()
         self._known = self._marks()
         self._retiring: set[asyncio.Task[None]] = set()
@@ -142,6 +145,9 @@ class Reloader:
             config = replace(config, consent_store=self.config.consent_store)
         self.config, self.problems = config, ()
         self._on_reload(config)
+        of_files = made.registry.declarations
+        keep_registered(made.registry, catalog.registry.declarations, self._of_files)
+        self._of_files = of_files
         _carry_on(made, catalog)
         # Calls in flight may still hold the old secrets.
         seen = (*catalog.secrets, *(secret for secret in made.secrets if secret not in catalog.secrets))

@@ -1,0 +1,63 @@
+"""Registered later: what modules added to a running catalog outlives a reload, where the files say nothing else."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from pegboard.core.declarations import Declarations
+from pegboard.core.registry import Registry
+from pegboard.model.error import DefinitionError
+from pegboard.model.tool import ToolEntry
+
+log = logging.getLogger("pegboard")
+
+
+def keep_registered(made: Registry, running: Declarations, of_files: Declarations) -> None:
+    """Add to a new reading of the files what was registered beside the one before.
+
+    What the files declare now wins, and what no longer fits them is dropped; the log says either.
+
+    Args:
+        made: of the new reading, not yet served.
+        running: everything that is declared now.
+        of_files: what of it the files declared.
+    """
+    for name, question in _later(running.predicates, of_files.predicates).items():
+        if name not in made.predicates:
+            made.add_predicate(name, question)
+    for name, description in _later(running.groups, of_files.groups).items():
+        if name not in made.groups:
+            made.add_group(name, description)
+    for known, loaded, now in (
+        (running.tools, of_files.tools, made.declarations.tools),
+        (running.resources, of_files.resources, made.declarations.resources),
+    ):
+        for key, entry in _later(known, loaded).items():
+            if key in now:
+                log.warning(
+                    "%r was registered while it ran; the files declare it now, and theirs counts.", _name(entry)
+                )
+            else:
+                _keep(made, entry)
+
+
+def _later(running: Mapping[str, Any], of_files: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in running.items() if of_files.get(name) is not value}
+
+
+def _keep(made: Registry, entry: ToolEntry) -> None:
+    try:
+        made.add(entry)
+        try:
+            made.snapshot("tools" if entry.offer is None else "resources")
+        except DefinitionError:
+            made.remove(entry.qualified_id)
+            raise
+    except DefinitionError as error:
+        log.warning("%r was registered while it ran, and does not fit the files any more: %s", _name(entry), error)
+
+
+def _name(entry: ToolEntry) -> str:
+    return entry.qualified_id
