@@ -16,6 +16,7 @@ from pegboard.model.bounds import Bounds
 from pegboard.model.call_context import CallContext
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.context import ToolContext
+from pegboard.model.context_ports import Client
 from pegboard.model.decision import Decision, Fix
 from pegboard.model.error import (
     AsyncPredicateError,
@@ -35,6 +36,7 @@ from pegboard.model.request import CallBudget
 from pegboard.model.result import AudioContent, ImageContent, ResourceContent, ResourceLink, TextContent, ToolResult
 from pegboard.model.secret import Secret
 from pegboard.model.tool import ToolSpec
+from pegboard.resources.prompt_messages import Message
 from pegboard.version import __version__
 
 if TYPE_CHECKING:
@@ -44,12 +46,12 @@ if TYPE_CHECKING:
     from pegboard.server.stdio import run_stdio
 
 __all__ = [
-    "AsyncPredicateError", "AudioContent", "Bounds", "CallBudget", "CallContext", "CallError", "Catalog",
+    "AsyncPredicateError", "AudioContent", "Bounds", "CallBudget", "CallContext", "CallError", "Catalog", "Client",
     "ConsentRequest", "Decision", "DefinitionError", "DuplicateToolError", "Event", "EventQueue", "Field", "Fix",
-    "HookCall", "Identified", "ImageContent", "PegboardError", "Policy", "Profile", "RateLimit", "ResourceContent",
-    "ResourceLink", "Secret", "TextContent", "Tool", "ToolContext", "ToolError", "ToolResult", "ToolSpec", "Verdict",
-    "View", "__version__", "consent_text", "context_for", "default_catalog", "http_app", "load_catalog", "run_http",
-    "run_stdio",
+    "HookCall", "Identified", "ImageContent", "Message", "PegboardError", "Policy", "Profile", "RateLimit",
+    "ResourceContent", "ResourceLink", "Secret", "TextContent", "Tool", "ToolContext", "ToolError", "ToolResult",
+    "ToolSpec", "Verdict", "View", "__version__", "consent_text", "context_for", "default_catalog", "http_app",
+    "load_catalog", "run_http", "run_stdio",
 ]  # fmt: skip
 
 # A library that only declares tools needs neither a server (Starlette, the MCP SDK) nor a config reader (ruamel.yaml).

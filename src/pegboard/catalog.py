@@ -371,7 +371,7 @@ class Catalog:
         """
         self.guards.closing = False
         if self._is_of_config and self._stood_for is None:
-            self._stood_for, default_catalog.runtime = default_catalog.runtime, self.runtime
+            self._stood_for, default_catalog.shared_runtime = default_catalog.shared_runtime, self.runtime
         sources = self.registry.sources
         for source in [sources[name] for name in (sources if only is None else only)]:
             try:
@@ -383,8 +383,8 @@ class Catalog:
         """Refuse new calls, let running ones end for `grace_s`, stop the rest, the sources and the limit store."""
         await self.executor.close(grace_s=grace_s)
         if self._stood_for is not None:
-            if default_catalog.runtime is self.runtime:
-                default_catalog.runtime = self._stood_for
+            if default_catalog.shared_runtime is self.runtime:
+                default_catalog.shared_runtime = self._stood_for
             self._stood_for = None
         # Together: each may need a while to end its programs.
         await asyncio.gather(*map(_stop, self.registry.sources.values()))
@@ -548,15 +548,21 @@ class DefaultCatalog(Catalog):
     """
 
     _while_read: ContextVar[Runtime | None] = ContextVar("pegboard_catalog_being_read", default=None)
+    shared_runtime: Runtime
+    """What everybody means who reads no config."""
 
     @property
     def runtime(self) -> Runtime:  # pyright: ignore[reportIncompatibleVariableOverride] - an attribute for all others
         """The parts that are meant here and now."""
-        return self._while_read.get() or self._runtime
+        return self._while_read.get() or self.shared_runtime
 
     @runtime.setter
     def runtime(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+        # Whoever reads a config may isolate what it registers, which must reach nobody else either.
+        if self._while_read.get() is None:
+            self.shared_runtime = runtime
+        else:
+            self._while_read.set(runtime)
 
     @contextmanager
     def written_to(self, catalog: Catalog) -> Generator[None]:

@@ -9,11 +9,11 @@ import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from pegboard.model.bounds import STEP_FIRST_RETRY_S, STEP_LONGEST_RETRY_S
 from pegboard.model.context import ToolContext
-from pegboard.model.context_ports import ClientBridge, StepRunner
+from pegboard.model.context_ports import Client, StepRunner
 from pegboard.model.error import CallError
 from pegboard.model.event import EventType
 from pegboard.model.json_types import JSONValue, is_awaitable
@@ -87,14 +87,14 @@ class CallContext(ToolContext):
             raise CallError("tool_error", text)
 
     @property
-    def client(self) -> ClientBridge | None:  # pyright: ignore[reportIncompatibleVariableOverride] - a property there too
+    def client(self) -> Client | None:  # pyright: ignore[reportIncompatibleVariableOverride] - a property there too
         """The client at the other end, while the call runs.
 
         Raises:
             CallError: the call is over.
         """
         self.check_running()
-        return self.request.client
+        return cast("Client | None", self.request.client)
 
     def progress(self, fraction: float, message: str = "") -> Awaitable[None]:
         """Report how far the call is, 0.0 to 1.0; what is beyond that is cut. Works from worker threads.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from pegboard.model.consent import ConsentRequest
-from pegboard.model.json_types import JSONValue
+from pegboard.model.json_types import JSON, JSONValue
 
 
 class ClientBridge(Protocol):
@@ -24,6 +24,35 @@ class ClientBridge(Protocol):
 
     async def approve(self, request: ConsentRequest) -> bool | None:
         """Ask the person for a yes; `None` when the client cannot be asked now."""
+        ...
+
+
+class Client(ClientBridge, Protocol):
+    """The MCP client at the other end of a call, as `ctx.client` of a handler.
+
+    A question that the client cannot answer ends the call with `consent_required`. A client of the revision 2026-07-28
+    is asked by calling again with the answer: the tool then runs from its beginning, so ask before you do anything
+    that should happen once. `key` names a question among those of one call; without it, its words do.
+    """
+
+    def can(self, capability: str) -> bool:
+        """Tell whether it declared a capability: `elicitation`, `sampling` or `roots`."""
+        ...
+
+    async def elicit(self, message: str, schema: JSONValue = None, *, key: str | None = None) -> JSONValue:
+        """Ask the person for values: an object that fits `schema`, or one value where the schema is no object."""
+        ...
+
+    async def sample(self, prompt: str, *, max_tokens: int = ..., key: str | None = None) -> JSONValue:
+        """Ask the client's own model; gives the text of its answer."""
+        ...
+
+    async def roots(self, *, key: str = ...) -> list[JSON]:
+        """Ask for the folders that the client works in, each with its `uri` and perhaps a `name`."""
+        ...
+
+    async def log(self, data: JSONValue, *, level: str = ..., logger: str = ...) -> None:
+        """Send a line to its log, if it wants lines of that level."""
         ...
 
 
