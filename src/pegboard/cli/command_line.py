@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import os
 import re
 import tempfile
 import traceback
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from cyclopts import CycloptsError, UnusedCliTokensError
 
 from pegboard.cli.app import SHARED_OPTIONS, build_app
 from pegboard.cli.command_error import CommandError, Exit
-from pegboard.cli.terminal import Terminal, UnwritableError, safe
+from pegboard.cli.log_lines import logging_to
+from pegboard.cli.terminal import Terminal, UnwritableError
 from pegboard.core.names import nearest_one
 from pegboard.model.error import DefinitionError, PegboardError
 
@@ -26,7 +25,7 @@ _OPTION = re.compile(r"--[a-z-]+")
 def run(words: Sequence[str]) -> int:
     """Run `pegboard` with the given words. Return the exit code."""
     terminal = Terminal()
-    with _log_to(terminal):
+    with logging_to(terminal):
         try:
             code = _ended(words, terminal)
             terminal.flush()
@@ -116,34 +115,3 @@ def _bug(error: Exception, terminal: Terminal) -> CommandError:
         kind="bug",
         code=Exit.BUG,
     )
-
-
-class _OneLine(logging.Formatter):
-    """Writes a log record as one safe line; the traceback only for those who debug."""
-
-    def __init__(self, terminal: Terminal) -> None:
-        super().__init__()
-        self._terminal = terminal
-
-    def format(self, record: logging.LogRecord) -> str:
-        text = f"{record.levelname.lower()}: {record.getMessage()}"
-        if record.exc_info and record.exc_info[1] is not None:
-            text = f"{text}\n{''.join(traceback.format_exception(record.exc_info[1]))}"
-        text = self._terminal.clean(text)
-        if os.environ.get("PEGBOARD_DEBUG"):
-            return safe(text.rstrip(), lines=True)
-        first, *rest = filter(None, text.splitlines())
-        return safe(f"{first} {rest[-1]}" if rest else first)
-
-
-@contextmanager
-def _log_to(terminal: Terminal) -> Generator[None]:
-    """Send the warnings of Pegboard to the terminal while a command runs."""
-    log, handler = logging.getLogger("pegboard"), logging.StreamHandler(terminal.err)
-    handler.setFormatter(_OneLine(terminal))
-    handler.setLevel(logging.WARNING)
-    log.addHandler(handler)
-    try:
-        yield
-    finally:
-        log.removeHandler(handler)

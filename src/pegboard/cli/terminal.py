@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import re
 import sys
@@ -81,6 +82,8 @@ class Terminal:
     out: TextIO = field(default_factory=lambda: sys.stdout)
     err: TextIO = field(default_factory=lambda: sys.stderr)
     secrets: Callable[[], Iterable[Secret]] = tuple
+    log: logging.Handler | None = None
+    """What writes the log of the command."""
 
     def __post_init__(self) -> None:
         for stream in (self.out, self.err):

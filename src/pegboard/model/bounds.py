@@ -325,6 +325,8 @@ ANSWERED_STREAM_S = 1.0  # for a stream to end after its answer, before its id c
 ENVELOPE_LEVELS = 4  # of JSON that the protocol itself puts around arguments
 CALLERS_REMEMBERED = 1_024  # principals whose `Caller` is at hand
 HOSTS_REMEMBERED = 256  # pairs of Host and Origin that were let in
+LOGGED_PATH_CHARS = 200  # of a request, in the access log
+LOGGED_NAME_CHARS = 128  # of what a call asked for, in the call log
 HOST_NAME_CHARS = 253  # of a host name that a refusal repeats; DNS has no longer ones
 # A connection without a request is kept longer than any usual client or proxy keeps it (httpx 5 s, nginx and the load
 # balancers 60 s): whoever closes first must be the one that sends, or a request meets a closed connection.

@@ -29,6 +29,7 @@ from pegboard.server.mcp.endpoint import Endpoint
 from pegboard.server.mcp.request_states import sealing_with
 from pegboard.server.principal import choose_profile
 from pegboard.server.start_page import StartPage
+from pegboard.telemetry.call_log import log_calls
 
 log = logging.getLogger("pegboard.serve")
 
@@ -126,7 +127,7 @@ class App(Starlette):
     async def _serving(self, _app: Starlette) -> AsyncGenerator[None]:
         await self._catalog.start()
         self._api.events.begin()
-        end_counting = self._health.begin()
+        end_counting, end_logging = self._health.begin(), log_calls(self._catalog.guards)
         try:
             async with self._endpoint.running():
                 self._was_started = True
@@ -134,6 +135,7 @@ class App(Starlette):
         finally:
             await self._catalog.close(grace_s=self._grace_s)
             end_counting()
+            end_logging()
 
     def _redirect_refusal(self, scope: Scope) -> Refusal | None:
         return self._host_guard.refusal([(name, value.strip(b" \t")) for name, value in scope["headers"]])

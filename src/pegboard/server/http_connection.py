@@ -8,6 +8,9 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from pegboard.model.bounds import DEFAULT_BOUNDS, HEADER_BYTES
+from pegboard.server.access_log import log_request
+
+_BAD_REQUEST = 400  # not a limit: a status of HTTP
 
 
 class HttpConnection(HttpToolsProtocol):
@@ -45,6 +48,11 @@ class HttpConnection(HttpToolsProtocol):
         self._is_in_head = False
         self._forget_deadline()
         super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        # It gets no further than this, so nobody else will log it.
+        log_request(self.client, "-", "-", _BAD_REQUEST, 0.0)
+        super().send_400_response(msg)
 
     def _expect_head(self) -> None:
         self._deadline = asyncio.get_running_loop().call_later(self.header_s, self.transport.close)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import logging
 import socket  # noqa: TID251 - listens, and calls nobody
 import threading
 from collections.abc import Awaitable, Callable, Generator
@@ -15,6 +16,8 @@ from starlette.types import ASGIApp
 
 from pegboard.model.bounds import AFTER_GRACE_S, KEEP_ALIVE_S, Bounds
 from pegboard.platforms import platform
+from pegboard.server.access_log import AccessLog
+from pegboard.server.access_log import log as access_log
 from pegboard.server.event_loop import run
 from pegboard.server.http_connection import HttpConnection
 from pegboard.server.process_exit import leave, leave_if_held
@@ -85,11 +88,12 @@ def listen(
 ) -> None:
     """Serve an app until a signal; leaves the process with exit code 0 if threads would hold it."""
     config = uvicorn.Config(
-        app,
+        AccessLog(app) if access_log.isEnabledFor(logging.INFO) else app,
         host=host,
         port=port,
         http=type("BoundedConnection", (HttpConnection,), {"header_s": bounds.header_s}),
         ws="none",
+        log_config=None,
         log_level="warning",
         access_log=False,
         server_header=False,

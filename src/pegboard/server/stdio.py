@@ -26,6 +26,7 @@ from pegboard.server.mcp.lists import Lists
 from pegboard.server.principal import Identity, Principal, choose_profile
 from pegboard.server.process_exit import leave, leave_if_held
 from pegboard.server.stdio_streams import LineStreams, LineTooLongError, standard_streams
+from pegboard.telemetry.call_log import log_calls
 
 if TYPE_CHECKING:
     from pegboard.server.mcp import sdk_pipe
@@ -76,11 +77,13 @@ async def serve_stdio(
     async with standard_streams(catalog.registry.bounds.message_line_bytes) as streams:
         await catalog.start()
         line = StdioConnection(gateway, principal, streams)
+        end_logging = log_calls(catalog.guards)
         try:
             with _signals(line.stop):
                 await line.run(grace_s=grace_s)
         finally:
             await catalog.close(grace_s=0.0)
+            end_logging()
 
 
 @contextlib.contextmanager

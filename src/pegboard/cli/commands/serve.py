@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from pegboard.catalog import Catalog
 from pegboard.cli.command_error import CommandError
+from pegboard.cli.log_lines import LogForm, LogLevel, log_as, tell
 from pegboard.cli.options import SharedOptions, Strict
 from pegboard.cli.project import Project, load
 from pegboard.config import Config
@@ -24,6 +25,8 @@ from pegboard.server.stdio import run_stdio
 
 _RELOAD = "Take good changes of the config's files while serving; keep the old on bad ones."
 _HOSTS = "Name by which clients reach the server, beside those of this machine; may be given several times."
+_LOG_LEVEL = "Log from this level on; info has a line for each request and each call. [default: warning]"
+_LOG_FORMAT = "Log lines of text, or of JSON."
 _STDIO = "Speak on standard input and output, to the program that started this one."
 
 # uvicorn logs why it cannot have the address, and ends the process with this code.
@@ -39,6 +42,8 @@ def serve_command(
     port: Annotated[int | None, Parameter(help="Port to listen on.", show_default=str(_PORT))] = None,
     allow_host: Annotated[tuple[str, ...], Parameter(help=_HOSTS, negative_iterable=())] = (),
     reload: Annotated[bool, Parameter(help=_RELOAD)] = False,
+    log_level: Annotated[LogLevel | None, Parameter(help=_LOG_LEVEL)] = None,
+    log_format: Annotated[LogForm, Parameter(help=_LOG_FORMAT)] = "text",
     strict: Strict = False,
     options: SharedOptions,
 ) -> Any:
@@ -48,6 +53,8 @@ def serve_command(
         raise CommandError("--as names the caller of --stdio; over HTTP every caller is asked who it is.")
     if stdio:
         _refuse_http_options({"--host": host, "--port": port, "--allow-host": allow_host, "--reload": reload})
+    if log_level is not None or log_format != "text":
+        log_as(options.terminal, log_format, log_level or "warning")
     host, port = host or _HOST, _PORT if port is None else port
     if not 0 <= port <= _LAST_PORT:
         raise CommandError(f"--port {port} is no port; choose one from 1 to {_LAST_PORT}, or 0 for any that is free.")
@@ -60,11 +67,30 @@ def serve_command(
         if sys.stdin.isatty():
             options.terminal.note("Waiting for an MCP client, which starts this command by itself. Ctrl-C ends it.")
         return run_stdio(project.catalog, project.config, profile=profile, identity=who)
+
+    def say(text: str, **fields: object) -> None:
+        if log_format == "json":
+            tell(options.terminal, text.splitlines()[0], **fields)
+        else:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+    def ready(address: str, note: str = "") -> None:
+        say(addresses(address, project.catalog, profile=profile, note=note), url=address)
+
     try:
         if reload:
-            return _run_reloading(project, host=host, port=port, profile=profile, names=allow_host)
+            return _run_reloading(
+                project, host=host, port=port, profile=profile, names=allow_host, ready=ready, say=say
+            )
         return run_http(
-            project.catalog, project.config, host=host, port=port, profile=profile, allowed_hosts=allow_host
+            project.catalog,
+            project.config,
+            host=host,
+            port=port,
+            profile=profile,
+            on_ready=ready,
+            allowed_hosts=allow_host,
         )
     except OSError as error:
         raise _not_listening(host, port, f": {error.strerror or error}") from error
@@ -85,15 +111,23 @@ def _refuse_http_options(options: Mapping[str, object]) -> None:
         )
 
 
-def _run_reloading(project: Project, *, host: str, port: int, profile: str | None, names: tuple[str, ...]) -> None:
+def _run_reloading(
+    project: Project,
+    *,
+    host: str,
+    port: int,
+    profile: str | None,
+    names: tuple[str, ...],
+    ready: Callable[[str, str], None],
+    say: Callable[[str], None],
+) -> None:
     catalog, tasks = project.catalog, list[asyncio.Task[None]]()
     make_context = context_maker(project.config)
 
     def on_reload(config: Config) -> None:
         nonlocal make_context
         make_context = context_maker(config)
-        sys.stderr.write(f"Reloaded {str(config.path)!r}.\n")
-        sys.stderr.flush()
+        say(f"Reloaded {str(config.path)!r}.\n")
 
     def check(candidate: Catalog) -> None:
         choose_profile(candidate.registry.profiles, profile)
@@ -107,9 +141,8 @@ def _run_reloading(project: Project, *, host: str, port: int, profile: str | Non
     def context_of(principal: Principal) -> ToolContext:
         return make_context(principal)
 
-    def ready(address: str) -> None:
-        sys.stderr.write(addresses(address, catalog, profile=profile, note=", and reloading what changes"))
-        sys.stderr.flush()
+    def on_ready(address: str) -> None:
+        ready(address, ", and reloading what changes")
         tasks.append(asyncio.get_running_loop().create_task(reloader.run()))
 
     run_http(
@@ -118,7 +151,7 @@ def _run_reloading(project: Project, *, host: str, port: int, profile: str | Non
         host=host,
         port=port,
         profile=profile,
-        on_ready=ready,
+        on_ready=on_ready,
         allowed_hosts=names,
         problems=lambda: reloader.problems,
     )

@@ -1,0 +1,103 @@
+"""Log lines: what Pegboard and its server log while a command runs, as lines of text or of JSON."""
+
+from __future__ import annotations
+
+import logging
+import os
+import traceback
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from pegboard.cli.safe_text import safe
+from pegboard.cli.terminal import Terminal, json_text
+
+LogForm = Literal["text", "json"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+_LOGGERS = ("pegboard", "uvicorn.error")
+
+
+class _TextLines(logging.Formatter):
+    """Writes a log record as one safe line; the traceback only for those who debug. `is_timed` begins with the time."""
+
+    def __init__(self, terminal: Terminal, *, is_timed: bool = False) -> None:
+        super().__init__()
+        self._terminal, self._is_timed = terminal, is_timed
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = f"{record.levelname.lower()}: {record.getMessage()}"
+        if self._is_timed:
+            text = f"{_time(record)} {text}"
+        if record.exc_info and record.exc_info[1] is not None:
+            text = f"{text}\n{''.join(traceback.format_exception(record.exc_info[1]))}"
+        text = self._terminal.clean(text)
+        if os.environ.get("PEGBOARD_DEBUG"):
+            return safe(text.rstrip(), lines=True)
+        first, *rest = filter(None, text.splitlines())
+        return safe(f"{first} {rest[-1]}" if rest else first)
+
+
+class _JsonLines(logging.Formatter):
+    """Writes a log record as one line of JSON: time, level, logger, message, and the fields that it has besides."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": self._terminal.clean(record.getMessage()),
+            **{name: self._cleaned(value) for name, value in getattr(record, "fields", {}).items()},
+        }
+        if record.exc_info and record.exc_info[1] is not None:
+            lines = traceback.format_exception(record.exc_info[1])
+            told = lines if os.environ.get("PEGBOARD_DEBUG") else lines[-1:]
+            line["error"] = self._terminal.clean("".join(told).strip())
+        return json_text(line, indent=False)
+
+    def _cleaned(self, value: object) -> object:
+        return self._terminal.clean(value) if isinstance(value, str) else value
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@contextmanager
+def logging_to(terminal: Terminal) -> Generator[None]:
+    """Send the warnings of Pegboard to the terminal while a command runs."""
+    handler = logging.StreamHandler(terminal.err)
+    handler.setFormatter(_TextLines(terminal))
+    handler.setLevel(logging.WARNING)
+    terminal.log = handler
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    levels = [log.level for log in loggers]
+    for log in loggers:
+        log.addHandler(handler)
+    try:
+        yield
+    finally:
+        for log, level in zip(loggers, levels, strict=True):
+            log.removeHandler(handler)
+            log.setLevel(level)
+
+
+def log_as(terminal: Terminal, form: LogForm, level: LogLevel) -> None:
+    """Log from this level on, in this form, until the command ends."""
+    assert terminal.log is not None
+    terminal.log.setFormatter(_JsonLines(terminal) if form == "json" else _TextLines(terminal, is_timed=True))
+    terminal.log.setLevel(level.upper())
+    logging.getLogger("pegboard").setLevel(level.upper())
+
+
+def tell(terminal: Terminal, message: str, **fields: object) -> None:
+    """Log a line whatever the level, such as where a server listens."""
+    record = logging.makeLogRecord(
+        {"name": "pegboard.serve", "levelno": logging.INFO, "levelname": "INFO", "msg": message, "fields": fields}
+    )
+    assert terminal.log is not None
+    terminal.log.emit(record)
