@@ -61,6 +61,7 @@ def test_a_misspelled_key_is_one_problem_and_lists_few_words(run: Run, tmp_path:
         tmp_path,
         "tools:\n  - {nam: a, type: client, description: A}\n  - {name: b, type: mcp, mcp: {}, zebra: 1, comand: [x]}\n"
         "  - {name: c, typ: client, description: c}\n"
+        "  - {name: d, type: internal, handlr: 'python:x:y'}\n"
         "predicates: {p: {settin: web}}\n" + "k" * 900 + ": 1\n",
     )
     problems = orjson.loads(run("check", "--json").out)["problems"]
@@ -70,8 +71,9 @@ def test_a_misspelled_key_is_one_problem_and_lists_few_words(run: Run, tmp_path:
         ("pegboard.yaml:3:35", False),
         ("pegboard.yaml:3:45", True),
         ("pegboard.yaml:4:15", True),
-        ("pegboard.yaml:5:18", True),
-        ("pegboard.yaml:6:1", False),
+        ("pegboard.yaml:5:31", True),
+        ("pegboard.yaml:6:18", True),
+        ("pegboard.yaml:7:1", False),
     ]
     assert all(len(item["message"].split()) < 40 and len(item["message"]) < 250 for item in problems)
 
@@ -105,6 +107,12 @@ def test_no_secret_of_a_config_is_shown_with_its_line(
 
 
 def test_of_a_file_that_is_no_config_no_line_is_shown(run: Run, tmp_path: Path) -> None:
+    assert run("init", "new").code == 0
+    for text in ((tmp_path / "new/my_tools.py").read_text(), "def name(tool: str):\n\tpass  # groups: [x\n"):
+        write(tmp_path, text, "tools.py")
+        ran = run("check", "tools.py")
+        assert ran.code == 2
+        assert " | " not in ran.out
     for text in ("root:x:0:0\n\tdaemon: [\n", "-----BEGIN KEY-----\nMIIE: [\n", "- a\n- b: [\n"):
         write(tmp_path, text, "other.yaml")
         ran = run("check", "other.yaml")

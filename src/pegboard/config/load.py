@@ -21,7 +21,7 @@ from pegboard.config.kinds import KINDS, Kind
 from pegboard.config.kinds.mcp import LOCK_NAME
 from pegboard.config.kinds.plugin import plugin_declare, plugin_form
 from pegboard.config.unsupported import UNSUPPORTED, UNSUPPORTED_KINDS, refusal
-from pegboard.config.yaml.config_files import find_files, looks_like_config, read_text
+from pegboard.config.yaml.config_files import find_files, has_top_level_key, looks_like_config, read_text
 from pegboard.config.yaml.environment import Environment
 from pegboard.config.yaml.parser import parse
 from pegboard.config.yaml.problems import Report
@@ -148,7 +148,9 @@ class _Load:
             place = problems[0].where if problems else str(Mark(str(path), 1, 1))
             self.report.add(Problem(where=place, message=_NO_CONFIG))
             return None
-        self.report.may_show(str(path), text)
+        # What cannot be read as YAML may be any file in which some word stands before a colon.
+        if isinstance(root, Table) or has_top_level_key(text, _TOP_LEVEL):
+            self.report.may_show(str(path), text)
         self.report.add(*problems)
         return root if isinstance(root, Table) else None
 

@@ -16,6 +16,7 @@ from pegboard.config.config import Declared
 from pegboard.config.forms.value_types import Anything, Flag, Maybe, Reference, Text
 from pegboard.config.kinds.tool_form import ToolForm, check_aliases, check_examples, overlaid
 from pegboard.config.parameters import misfits, read_parameters
+from pegboard.config.yaml.tree import Table
 from pegboard.core.names import fold, nearest_one
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.tool import ToolEntry
@@ -73,7 +74,10 @@ def _base(tool: Declared[InternalForm], build: BuildContext) -> ToolEntry | None
         target = build.resolve(form.handler, at / "handler")
         return None if target is None else _entry(target, tool, build)
     if registered is None:
-        if not build.missed:
+        # A `handlr:` was told of already: what it stands for is no second mistake.
+        keys = at.node.items.keys() if isinstance(at.node, Table) else set[str]()
+        is_misspelled = nearest_one("handler", keys - type(form).model_fields.keys()) is not None
+        if not build.missed and not is_misspelled:
             near = nearest_one(fold(form.name), build.registered)
             build.report.add(
                 (at / "handler").problem(

@@ -83,6 +83,11 @@ def looks_like_config(text: str, keys: Iterable[str]) -> bool:
     return any(name in known or nearest_one(name, known) is not None for name in names[:CONFIG_KEYS_LOOKED_AT])
 
 
+def has_top_level_key(text: str, keys: Iterable[str]) -> bool:
+    """Tell whether a line of a text begins, without an indent, with one of these keys: then it was meant for one."""
+    return re.search(rf"^(?:{'|'.join(map(re.escape, keys))}):(?:\s|$)", text, re.MULTILINE) is not None
+
+
 def is_below(path: Path, folder: Path) -> bool:
     """Tell whether a path stays below a folder when every link is followed."""
     try:
