@@ -139,8 +139,10 @@ class Executor:
             await asyncio.sleep(ENDING_POLL_S)
         for call in tuple(guards.in_flight.values()):
             call.interrupt("shutting_down")
-        if guards.deliveries:
-            await asyncio.wait(guards.deliveries, timeout=guards.registry.bounds.hook_s)
+        # Those of another loop, or of the process that this one was forked from, end there.
+        loop = asyncio.get_running_loop()
+        if unheard := [task for task in guards.deliveries if task.get_loop() is loop]:
+            await asyncio.wait(unheard, timeout=guards.registry.bounds.hook_s)
         guards.workers.close()
         guards.checkers.close()
 

@@ -25,7 +25,8 @@ class OpenRequests:
         of_one = self._of_one.get(whose, 0)
         if of_one >= self._share or self._total >= self._limit:
             return False
-        self.reenter(principal)
+        self._of_one[whose] = of_one + 1
+        self._total += 1
         return True
 
     def reenter(self, principal: Principal) -> None:

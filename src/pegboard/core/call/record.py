@@ -6,12 +6,12 @@ import asyncio
 import logging
 import time
 from asyncio import get_running_loop
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from inspect import CORO_CREATED, getcoroutinestate
+from inspect import CORO_CREATED, getcoroutinestate, iscoroutine
 from threading import get_ident
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.call.finished_call import CallObserver, StartedCall, UpstreamOutcome
@@ -351,7 +351,7 @@ def _delivered(deliveries: set[asyncio.Task[None]], answer: Awaitable[Any], task
 
 
 def _forget(answer: Awaitable[Any]) -> None:
-    if isinstance(answer, Coroutine) and getcoroutinestate(cast("Coroutine[Any, Any, Any]", answer)) == CORO_CREATED:
+    if iscoroutine(answer) and getcoroutinestate(answer) == CORO_CREATED:
         answer.close()
 
 
