@@ -9,6 +9,7 @@ import pytest
 
 from pegboard import Catalog, DefinitionError, Policy, Profile, Tool, ToolContext, ToolSpec, default_catalog
 from pegboard.testing import call_context
+from tests.core.parts import FakeSource, foreign
 
 ANN = ToolContext(user_id="ann", budget=None)
 
@@ -393,3 +394,43 @@ def test_a_task_is_refused_from_python_as_from_yaml_until_there_are_tasks(task: 
                 return "x"
 
         assert not Act
+
+
+async def test_the_tools_of_a_mirrored_source_are_names_for_allow_lists_and_nothing_else() -> None:
+    catalog = Catalog()
+    source = FakeSource(name="git", listed=[foreign("git", "log"), foreign("git", "push", groups=("write",))])
+    catalog.mirror(source=source)
+    catalog.predicate(name="is_ann")(lambda ctx: ctx.user_id == "ann")
+    other = FakeSource(name="hub", listed=[foreign("hub", "issues")])
+    catalog.mirror(source=other, groups="web", available="is_ann")
+    await catalog.start()
+    assert (source.started, other.started) == (1, 1)
+
+    def names(user: str = "ann", **selection: Any) -> list[str]:
+        return catalog.view(ToolContext(user_id=user), **selection).names()
+
+    every = ["mcp__git__log", "mcp__git__push", "mcp__hub__issues"]
+    assert (names(), names("bob")) == (every, every[:2])
+    assert names(include=["write"]) == ["mcp__git__push"]
+    assert names(include=["web"]) == ["mcp__hub__issues"]
+    catalog.profile(Profile(name="careful", policy=Policy(deny=("git.push", "hub"))))
+    assert names(profile="careful") == ["mcp__git__log"]
+    view = catalog.view(ToolContext(user_id="ann"))
+    assert list(view.tools()) == []
+    for name in ("git__log", "git.log", "mcp__git__log"):
+        assert (await view.call(name)).error.kind == "not_found"  # type: ignore[union-attr]
+    heard: list[bool] = []
+    catalog.subscribe(lambda: heard.append(True))
+    source.relist([foreign("git", "blame")])
+    assert heard
+    assert names(include=["core"]) == ["mcp__git__blame"]
+    await catalog.close()
+    assert source.started == 0
+    for wrong in ({}, {"name": "x", "source": source}, {"source": source, "full_names": ["x"]}):
+        with pytest.raises(DefinitionError, match="takes a name, or source= alone"):
+            catalog.mirror(**wrong)
+    with pytest.raises(DefinitionError, match="There is a source 'git' already"):
+        catalog.mirror(source=source)
+    catalog.mirror(source=FakeSource(name="odd", listed=[foreign("odd", "x")]), available="nobody_knows")
+    with pytest.raises(DefinitionError, match="nobody_knows"):
+        names()

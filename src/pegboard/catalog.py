@@ -25,7 +25,7 @@ from pegboard.authoring.options import BuilderKeywords, ToolKeywords
 from pegboard.authoring.tool_class import Tool
 from pegboard.core.availability import predicate as question_of
 from pegboard.core.call.record import Guards
-from pegboard.core.declarations import Declarations, Mirror
+from pegboard.core.declarations import Declarations, Mirror, MirroredSource
 from pegboard.core.executor import Executor
 from pegboard.core.judge import Selection
 from pegboard.core.names import fold, nearest
@@ -239,13 +239,28 @@ class Catalog:
         return self.resources.completion(argument, **options)
 
     def mirror(
-        self, name: str, groups: str | Sequence[str] = "core", available: object = None, *, full_names: object = None
+        self,
+        name: str | None = None,
+        groups: str | Sequence[str] = (),
+        available: object = None,
+        *,
+        full_names: object = None,
+        source: Source | None = None,
     ) -> None:
         """Declare a name for allow-lists only, e.g. an SDK's own tool. It is no tool: it cannot be called here.
 
-        Groups, policy and `available` decide who is given it, as with a tool.
+        Groups, policy and `available` decide who is given it, as with a tool. With `source` these are all tools that
+        it lists, as `mcp__<source>__<tool>`, in groups of their own where none are named here; else in `core`.
+
+        Raises:
+            DefinitionError: neither a name nor a source, or both.
         """
-        self.registry.add_mirror(name, Mirror(tuple(as_list(groups)) or ("core",), full_names, available))
+        if (name is None) is (source is None) or (source is not None and full_names is not None):
+            raise DefinitionError("mirror() takes a name, or source= alone: the tools of a source have names already.")
+        if source is not None:
+            self.registry.add_source(MirroredSource(source, tuple(as_list(groups)), available))
+        elif name is not None:
+            self.registry.add_mirror(name, Mirror(tuple(as_list(groups)) or ("core",), full_names, available))
 
     def group(self, name: str, description: str = "") -> None:
         """Declare a group, also one that has no tool at present."""

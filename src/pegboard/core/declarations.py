@@ -16,6 +16,7 @@ from pegboard.model.memo import Question
 from pegboard.model.profile import Profile
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.secret import Secret
+from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry, ToolSpec
 
 
@@ -32,14 +33,69 @@ class Mirror(NamedTuple):
     groups: tuple[str, ...]
     full_names: object = None
     available: object = None
+    listed: ToolEntry | None = None
+    """The tool of a source that it stands for."""
 
     def entry(self, name: str) -> ToolEntry:
         """Return what the judge decides on: a tool of this name, in a namespace that none can be declared in."""
+        if self.listed is not None:
+            spec = replace(self.listed.spec, groups=self.groups, available=self.available)
+            return replace(self.listed, spec=spec, wire_name=f"{spec.namespace}__{spec.name}", fingerprint="")
         spec = ToolSpec(name=name, namespace=MIRRORED, groups=self.groups, available=self.available)
         return ToolEntry(spec=spec, wire_name=name)
 
 
 MIRRORED = "pegboard__mirror"
+
+
+@dataclass(frozen=True, slots=True)
+class MirroredSource:
+    """A source whose tools are names for allow-lists alone: an SDK runs them itself. Fills the port `Source`.
+
+    Made by `Catalog.mirror`, it lives as any source does; it lists no tool here, so that none can be called.
+    """
+
+    source: Source
+    wanted_groups: tuple[str, ...] = ()
+    available: object = None
+
+    @property
+    def name(self) -> str:
+        """The name of the source, which is that of the server in allow-lists."""
+        return self.source.name
+
+    def entries(self) -> Sequence[ToolEntry]:
+        """Return nothing: what is mirrored is no tool here."""
+        return ()
+
+    def mirrors(self) -> dict[str, Mirror]:
+        """Return the names that the source gives now."""
+        return {
+            f"mcp__{self.name}__{entry.spec.name}": Mirror(
+                self.wanted_groups or entry.spec.groups, None, self.available, entry
+            )
+            for entry in self.source.entries()
+        }
+
+    def groups(self) -> frozenset[str]:
+        """Return the groups that its names may have."""
+        return frozenset(self.wanted_groups) or self.source.groups()
+
+    def state(self) -> SourceState:
+        """Return how the source is."""
+        return self.source.state()
+
+    def subscribe(self, on_change: Callable[[], None]) -> None:
+        """Call `on_change` after each change of the names."""
+        self.source.subscribe(on_change)
+
+    async def start(self) -> None:
+        """Start the source."""
+        await self.source.start()
+
+    async def stop(self) -> None:
+        """Stop the source."""
+        await self.source.stop()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -82,6 +138,11 @@ class Declarations:
                 raise DuplicateToolError(entry.qualified_id, first=known.spec.origin, second=entry.spec.origin)
             place[key] = entry
         return replace(self, tools=self.tools.with_entries(tools), resources=self.resources.with_entries(resources))
+
+    def all_mirrors(self) -> Mapping[str, Mirror]:
+        """Return every name for allow-lists, also those that sources give at this moment."""
+        mirrored = [source.mirrors() for source in self.sources.values() if isinstance(source, MirroredSource)]
+        return {name: mirror for names in (*mirrored, self.mirrors) for name, mirror in names.items()}
 
     def without_offers(self) -> Declarations:
         """Return the declarations of an empty catalog that is protected as this one is."""

@@ -87,7 +87,7 @@ class Registry:
 
     @property
     def mirrors(self) -> Mapping[str, Mirror]:
-        return self.declarations.mirrors
+        return self.declarations.all_mirrors()
 
     # -- changes
 
@@ -228,7 +228,7 @@ class Registry:
 
     def add_mirror(self, name: str, mirror: Mirror) -> None:
         with self._lock:
-            self.change(mirrors={**self.mirrors, name: mirror})
+            self.change(mirrors={**self.declarations.mirrors, name: mirror})
 
     def clear(self) -> None:
         """Forget what is offered and to whom: tools, resources, sources, predicates, groups, profiles, hooks, mirrors.

@@ -246,7 +246,7 @@ class Snapshot:
             DefinitionError: with all faults.
         """
         problems: list[Problem] = []
-        mirrored = (mirror.entry(name) for name, mirror in self.declared.mirrors.items())
+        mirrored = (mirror.entry(name) for name, mirror in self.declared.all_mirrors().items())
         for entry in (*self._at(self._inventory.conditional), *mirrored):
             try:
                 self.availability(entry)
