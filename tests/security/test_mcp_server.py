@@ -390,7 +390,15 @@ async def test_a_session_belongs_to_the_profile_that_opened_it() -> None:
 
 
 async def test_a_session_cannot_replay_the_answers_of_another() -> None:
-    async with served(http_app(workshop()[0])) as url, httpx2.AsyncClient(base_url=url) as client:
+    catalog, _ = workshop()
+
+    @catalog.tool(groups="core")
+    async def whisper(ctx: CallContext, text: str) -> str:
+        """Say it on the way."""
+        await ctx.progress(0.5, text)
+        return text
+
+    async with served(http_app(catalog)) as url, httpx2.AsyncClient(base_url=url) as client:
         hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
 
         async def session() -> dict[str, str]:
@@ -405,7 +413,7 @@ async def test_a_session_cannot_replay_the_answers_of_another() -> None:
             "jsonrpc": "2.0",
             "id": 7,
             "method": "tools/call",
-            "params": {"name": "echo", "arguments": {"text": "private"}},
+            "params": {"name": "whisper", "arguments": {"text": "private"}, "_meta": {"progressToken": 7}},
         }
         answered = (await client.post("/mcp", headers=mine, json=ask)).text
         event = next(line[4:] for line in answered.splitlines() if line.startswith("id: "))

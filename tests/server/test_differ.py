@@ -13,8 +13,12 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from pegboard import Bounds, CallContext, Catalog, ImageContent, ToolSpec, http_app
+from pegboard.server.body_reader import replay
 from pegboard.server.mcp.fast_path import FastPath
 from pegboard.server.mcp.notifications import LEVELS
+from pegboard.server.mcp.sdk_handlers import Principals
+from pegboard.server.mcp.session_endpoint import Exchange, SessionEndpoint
+from pegboard.server.mcp.sessions import Sessions
 from tests.server.asgi import send_raw
 from tests.server.doors import META, workshop
 
@@ -216,3 +220,140 @@ async def test_the_door_answers_as_the_sdk_alone_does() -> None:
 async def test_the_door_answers_as_the_sdk_alone_does_for_long() -> None:
     for seed in range(100):
         await compare(1_000, seed=seed)
+
+
+# -- sessions of the earlier revisions
+
+EARLIER = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
+HELLO: dict[str, Any] = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "x", "version": "1"},
+}
+HELLOS: list[Any] = [
+    HELLO,
+    {**HELLO, "protocolVersion": "2024-11-05"},
+    {**HELLO, "protocolVersion": "1999-01-01"},
+    {**HELLO, "capabilities": {"sampling": {}, "roots": {"listChanged": True}, "experimental": {"x": {}}}},
+    {**HELLO, "clientInfo": {"name": 3}},
+    {**HELLO, "capabilities": None},
+    {**HELLO, "more": 1},
+    {},
+    None,
+]
+EARLIER_METAS: list[Any] = [
+    {}, {"progressToken": 5}, {"progressToken": "é"}, {"claudecode/toolUseId": "t", "progressToken": 2**70},
+    {"progressToken": None}, {"progressToken": True}, {"progressToken": 1.5}, {"progress_token": []}, None, [], 3,
+]  # fmt: skip
+METHODS = ["tools/call"] * 6 + ["tools/list"] * 3 + ["ping", "logging/setLevel", "resources/list", "nope", "initialize"]
+
+
+class SdkAlone:
+    """Stands where our own sessions stand: the SDK opens its own, answers all, and ends them."""
+
+    def __init__(self, to_sdk: Any) -> None:
+        self._to_sdk, self._session = to_sdk, Sessions().open("", "chat", {})
+
+    async def post(self, exchange: Exchange, _message: Any, body: bytes) -> None:
+        await self.answer(exchange._replace(receive=replay(body, exchange.receive)))
+
+    async def answer(self, exchange: Exchange) -> None:
+        exchange.scope[Principals.SESSION] = self._session
+        await self._to_sdk(exchange.scope, exchange.receive, exchange.send, exchange.principal)
+
+    def end_streams(self) -> None:
+        pass
+
+
+def random_message(rng: random.Random) -> Any:
+    maybe = rng.random
+    method, name = rng.choice(METHODS), rng.choice(NAMES)
+    params: Any = {}
+    if method == "tools/call":
+        params = {"name": name if maybe() < 0.95 else rng.choice(ATOMS)}
+        if maybe() < (0.3 if name in SPEAKING else 0.8):
+            params["arguments"] = rng.choice(ARGUMENTS)
+    elif method == "logging/setLevel":
+        params = {"level": rng.choice(["debug", "emergency", "loud", 3])}
+    elif method == "initialize":
+        params = rng.choice(HELLOS)
+    if maybe() < 0.5 and isinstance(params, dict):
+        params = {**params, "_meta": rng.choice(EARLIER_METAS)}
+    if maybe() < 0.05 and isinstance(params, dict):
+        params = {**params, rng.choice(["cursor", "extra", "task"]): rng.choice(ATOMS)}
+    message = {"jsonrpc": "2.0", "id": rng.choice([1, 1, "a", 2**60, "é"]), "method": method, "params": params}
+    if method in ("tools/list", "ping") and maybe() < 0.4:
+        del message["params"]
+    if maybe() < 0.05:
+        message[rng.choice(["id", "jsonrpc", "params", "method", "extra"])] = rng.choice(ATOMS)
+    if maybe() < 0.05:
+        del message[rng.choice(list(message))]
+    return [message] if maybe() < 0.02 else message
+
+
+def messages_of(kind: str, body: bytes) -> Any:
+    """Return what was said, as JSON or as events: which of the two it is the server may choose."""
+    text = body.decode()
+    if "event-stream" in kind:
+        return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ") and line[6:]]
+    return [json.loads(text)] if text else []
+
+
+async def compare_sessions(count: int, seed: int) -> dict[tuple[Any, Any], int]:
+    rng, met = random.Random(seed), dict[tuple[Any, Any], int]()
+    async with running(with_door=True) as sdk, running(with_door=True) as ours:
+        for route in sdk.routes:
+            if isinstance(route, Route) and route.path == "/mcp":
+                endpoint: Any = route.endpoint
+                assert isinstance(vars(endpoint)["_with_sessions"], SessionEndpoint)
+                vars(endpoint)["_with_sessions"] = SdkAlone(endpoint._to_sdk)
+        version = rng.choice(EARLIER)
+        heads = {
+            "host": "127.0.0.1:8420",
+            "content-type": "application/json",
+            "accept": "application/json, text/event-stream",
+        }
+        first = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {**HELLO, "protocolVersion": version}}
+        sessions = [await opened(app, first, heads) for app in (sdk, ours)]
+        assert all(sessions)
+        heads |= {"mcp-protocol-version": version}
+        for _ in range(count):
+            body = json.dumps(random_message(rng)).encode()
+            sent = {**heads, **({"accept": rng.choice(ACCEPTS)} if rng.random() < 0.03 else {})}
+            named = rng.random() < 0.97
+            answers = []
+            for app, session in zip((sdk, ours), sessions, strict=True):
+                told: dict[str, str] = {}
+                with_session = {**sent, **({"mcp-session-id": session} if named else {})}
+                status, kind, answer = await send_raw(app, body, raw(with_session), told=told)
+                answers.append((status, "mcp-session-id" in told, messages_of(kind, answer)))
+            assert answers[0] == answers[1], (body, sent)
+            status, _, said = answers[0]
+            key = (status, said[-1].get("error", {}).get("code", "result") if said else None)
+            met[key] = met.get(key, 0) + 1
+            met["stream", key] = met.get(("stream", key), 0) + (len(said) > 1)
+    return met
+
+
+def raw(heads: dict[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode(), value.encode("latin-1")) for name, value in heads.items()]
+
+
+async def opened(app: Starlette, first: Any, heads: dict[str, str]) -> str:
+    told: dict[str, str] = {}
+    await send_raw(app, json.dumps(first).encode(), raw(heads), told=told)
+    session = {**heads, "mcp-session-id": told["mcp-session-id"]}
+    await send_raw(app, b'{"jsonrpc":"2.0","method":"notifications/initialized"}', raw(session))
+    return told["mcp-session-id"]
+
+
+async def test_a_session_is_answered_as_the_sdk_alone_answers_it() -> None:
+    met = await compare_sessions(700, seed=int(os.environ.get("PEGBOARD_SEED", "7")))
+    assert {(200, "result"), (200, -32602), (200, -32601), (202, None), (400, -32602)} <= met.keys()
+    assert met["stream", (200, "result")] > 0
+
+
+@pytest.mark.soak
+async def test_a_session_is_answered_as_the_sdk_alone_answers_it_for_long() -> None:
+    for seed in range(50):
+        await compare_sessions(1_000, seed=seed)

@@ -32,10 +32,13 @@ class _ExportedTool(NamedTuple):
 
 
 class Exporter:
-    """What makes the lists of one target. Bytes are kept per tool and per visible set, for the life of a snapshot."""
+    """What makes the lists of one target. Bytes are kept per tool and per visible set, for the life of a snapshot.
 
-    def __init__(self, name: str, wire_form: WireForm) -> None:
-        self.name, self._wire_form = name, wire_form
+    `kept_as` tells the bytes of a second form of the same target from those of the first.
+    """
+
+    def __init__(self, name: str, wire_form: WireForm, *, kept_as: str = "") -> None:
+        self.name, self._wire_form, self._kept_as = name, wire_form, kept_as or name
 
     def __call__(self, view: View) -> list[JSON]:
         """Return the visible tools as values; yours to change."""
@@ -47,7 +50,7 @@ class Exporter:
         tools = view.tools(within=snapshot)
         # A list that nothing changed for this caller is the snapshot's own: one id stands for all of it.
         is_shared = tools is snapshot.selected(view.selection, view.ctx.policy)
-        key = (self.name, id(tools) if is_shared else tuple(map(id, tools)))
+        key = (self._kept_as, id(tools) if is_shared else tuple(map(id, tools)))
         lists: _Lists = snapshot.cache.setdefault("lists", BoundedCache(max_entries=PROVIDER_LISTS))
         cached = lists.get(key)
         if cached is not None:
@@ -90,7 +93,7 @@ class Exporter:
         return args if restore is None else restore(args)
 
     def _exported(self, entry: ToolEntry, snapshot: Snapshot) -> _ExportedTool:
-        key = (self.name, entry.qualified_id)
+        key = (self._kept_as, entry.qualified_id)
         is_shared = snapshot.owns(entry)
         exported: _ExportedTool | None = snapshot.cache.get(key) if is_shared else None
         if exported is None:

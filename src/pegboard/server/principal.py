@@ -88,6 +88,10 @@ class Principal:
         who = self.identity
         return (who.credential, who.user, who.space, self.address)
 
+    def in_session(self, session_id: str) -> Principal:
+        """Return the same, in a session of an earlier revision of MCP."""
+        return replace(self, session=session_id)
+
 
 ContextFor = Callable[[Principal], ToolContext]
 """What a host gives, that makes its contexts itself."""

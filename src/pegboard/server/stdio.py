@@ -19,10 +19,12 @@ from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.platforms import platform
 from pegboard.server.gateway import Gateway, gateway_of
+from pegboard.server.mcp.earlier_path import EarlierPath
 from pegboard.server.mcp.fast_path import VERSION_KEY, FastPath, Plan
 from pegboard.server.mcp.handshake import Handshake
 from pegboard.server.mcp.jsonrpc import as_object, error_message, json_bytes
 from pegboard.server.mcp.lists import Lists
+from pegboard.server.mcp.sessions import Sessions
 from pegboard.server.principal import Identity, Principal, choose_profile
 from pegboard.server.process_exit import leave, leave_if_held
 from pegboard.server.stdio_streams import LineStreams, LineTooLongError, standard_streams
@@ -113,7 +115,10 @@ class StdioConnection:
         bounds = gateway.catalog.registry.bounds
         self._bounds = replace(bounds, request_body_bytes=bounds.message_line_bytes, json_depth=bounds.json_depth + 4)
         lists = Lists(gateway)
-        self._handshake = Handshake(gateway, lists)
+        self._handshake, self._earlier = Handshake(gateway), EarlierPath(gateway, lists)
+        self._sessions = Sessions()
+        self._session = self._sessions.open(principal.owner, principal.profile, {})
+        self._session.tell = self._tell
         self._fast_path = FastPath(gateway, lists, seal=self._seal, discovers=True)
         self._missed: list[bytes] = []
         self._is_telling = False
@@ -196,7 +201,7 @@ class StdioConnection:
                 self._is_modern = True
                 self._begin(plan)
                 return
-        if self._is_cancelled(message) or (request is not None and await self._is_early(request, line)):
+        if self._is_cancelled(message) or (request is not None and await self._is_of_session(request, line)):
             return
         pipe = await self._loaded()
         if self._is_modern is None and request is not None and "id" in request:
@@ -220,25 +225,30 @@ class StdioConnection:
         answer = await plan.work
         await self._write(answer.message(plan.request_id) + b"\n")
 
-    async def _is_early(self, request: JSON, line: bytes) -> bool:
-        """Handle a plain message at the beginning of a session of an earlier revision."""
-        if self._pipe is not None or self._is_modern is True:
+    async def _is_of_session(self, request: JSON, line: bytes) -> bool:
+        """Handle a plain message of an earlier revision."""
+        if self._is_modern is True:
             return False
         if self._is_modern is None:
             answer = self._handshake.initialize(request)
             if answer is None:
                 return False
             self._is_modern = False
+            self._session.capabilities = request["params"]["capabilities"]
             self._missed.append(line)
-        elif request.get("method") == "notifications/initialized" and len(self._missed) == 1:
+            await self._write_line(answer.message(json_bytes(request["id"])))
+            return True
+        if request.get("method") == "notifications/initialized" and self._pipe is None and len(self._missed) == 1:
+            self._session.is_open = True
             self._missed.append(line)
             return True
-        else:
-            answer = await self._handshake.early(request, self._principal)
-            if answer is None:
-                return False
-        await self._write(answer.message(json_bytes(request["id"])) + b"\n")
-        return True
+        if "method" not in request:
+            return self._session.questions.take(request)
+        # One whom the SDK has greeted is the SDK's: what it can do is known there alone.
+        plan = self._earlier.plan(request, self._principal, self._session) if self._missed else None
+        if plan is not None:
+            self._begin(plan)
+        return plan is not None
 
     def _is_cancelled(self, message: JSONValue) -> bool:
         """Handle `notifications/cancelled` for a call of ours."""
@@ -255,12 +265,16 @@ class StdioConnection:
     async def _loaded(self) -> Pipe:
         pipe = self._pipe
         if pipe is None:
-            pipe = self._pipe = sdk_pipe.Pipe(self._gateway, self._principal, self._write)
+            pipe = sdk_pipe.Pipe(self._gateway, self._principal, self._sessions, self._session, self._write)
+            self._pipe = pipe
             await pipe.start(is_modern=self._is_modern is True, missed=self._missed)
         return pipe
 
     async def _seal(self, result: JSON, params: Mapping[str, Any], principal: Principal) -> JSON:
         return await (await self._loaded()).seal(result, params, principal)
+
+    async def _tell(self, message: JSON) -> None:
+        await self._write_line(json_bytes(message))
 
     async def _write_line(self, message: bytes) -> None:
         await self._write(message + b"\n")

@@ -11,7 +11,7 @@ from pegboard.core.stepping import Begun, first_step
 from pegboard.model.bounds import STREAM_PING_S, WATCHED_AFTER_S
 from pegboard.server.mcp.fast_path import Answer, Plan
 
-_SSE_HEADERS = [
+SSE_HEADERS = [
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
     (b"connection", b"keep-alive"),
@@ -83,30 +83,36 @@ class EventStream:
         self.send = send
         self.is_open = self.is_ended = False
 
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """Return the headers of the answer."""
+        return SSE_HEADERS
+
+    def event(self, message: bytes) -> bytes:
+        """Return a message as an event."""
+        return b"event: message\r\ndata: %b\r\n\r\n" % message
+
+    async def open(self) -> None:
+        """Begin."""
+        if not self.is_open and not self.is_ended:
+            self.is_open = True
+            await self.send({"type": "http.response.start", "status": 200, "headers": self.headers()})
+
     async def message(self, message: bytes) -> None:
         """Send a message that goes before the answer."""
-        await self._write(_event(message))
+        if not self.is_ended:
+            await self.open()
+            await self.send({"type": "http.response.body", "body": self.event(message), "more_body": True})
 
     async def ping(self) -> None:
         """Send what keeps proxies from closing the connection."""
-        await self._write(_PING)
+        if not self.is_ended:
+            await self.open()
+            await self.send({"type": "http.response.body", "body": _PING, "more_body": True})
 
     async def end(self, message: bytes) -> None:
         """Send the answer, and nothing more."""
         self.is_ended = True
-        await self.send({"type": "http.response.body", "body": _event(message)})
-
-    async def _write(self, part: bytes) -> None:
-        if self.is_ended:
-            return
-        if not self.is_open:
-            self.is_open = True
-            await self.send({"type": "http.response.start", "status": 200, "headers": _SSE_HEADERS})
-        await self.send({"type": "http.response.body", "body": part, "more_body": True})
-
-
-def _event(message: bytes) -> bytes:
-    return b"event: message\r\ndata: %b\r\n\r\n" % message
+        await self.send({"type": "http.response.body", "body": self.event(message)})
 
 
 class DisconnectWatcher:

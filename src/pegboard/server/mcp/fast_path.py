@@ -31,9 +31,9 @@ VERSION_KEY = _RESERVED + "protocolVersion"
 _CAPABILITIES_KEY = _RESERVED + "clientCapabilities"
 _CLIENT_KEY = _RESERVED + "clientInfo"
 _LEVEL_KEY = _RESERVED + "logLevel"
-_PROGRESS_KEY = "progressToken"
+PROGRESS_KEY = "progressToken"
 _PLAIN_META = frozenset((VERSION_KEY, _CAPABILITIES_KEY, _CLIENT_KEY, "traceparent", "tracestate", "baggage"))
-_KNOWN_META = frozenset((*_PLAIN_META, _PROGRESS_KEY, _LEVEL_KEY))
+_KNOWN_META = frozenset((*_PLAIN_META, PROGRESS_KEY, _LEVEL_KEY))
 _NOT_FOREIGN = (_RESERVED, "io_modelcontextprotocol", "progress_token")
 """How keys begin that may mean something to the SDK, and that we do not read."""
 _PLAIN_CAPABILITIES = {"elicitation": frozenset(("form", "url")), "sampling": frozenset(("context", "tools"))}
@@ -136,7 +136,7 @@ class FastPath:
             work = self._discovery()
         else:
             return None
-        return None if work is None else Plan(json_bytes(request_id), _answered(work), outlet)
+        return None if work is None else Plan(json_bytes(request_id), answered(work), outlet)
 
     async def _discovery(self) -> Answer:
         return Answer((json_bytes({**discovery(self._gateway), "resultType": "complete", "_meta": self._meta}),))
@@ -203,14 +203,15 @@ class FastPath:
 
 def _wishes(envelope: JSON) -> Wishes | None:
     """Return what the two keys say that ask for something; `None` when they say it in a form of their own."""
-    token: Any = envelope.get(_PROGRESS_KEY)
+    token: Any = envelope.get(PROGRESS_KEY)
     level: Any = envelope.get(_LEVEL_KEY)
-    if (_PROGRESS_KEY in envelope and type(token) not in (int, str)) or not (level is None or level in LEVELS):
+    if (PROGRESS_KEY in envelope and type(token) not in (int, str)) or not (level is None or level in LEVELS):
         return None
     return NO_WISHES if token is None and level is None else Wishes(token, level)
 
 
-async def _answered(work: Awaitable[Answer]) -> Answer:
+async def answered(work: Awaitable[Answer]) -> Answer:
+    """Return the answer of some work, whatever becomes of it."""
     try:
         return await work
     except RpcError as error:

@@ -13,9 +13,7 @@ from pegboard.model.json_types import JSON
 from pegboard.server.gateway import Gateway
 from pegboard.server.mcp.capabilities import changing_lists, initialization
 from pegboard.server.mcp.fast_path import Answer, is_usual_client
-from pegboard.server.mcp.jsonrpc import as_object, json_bytes
-from pegboard.server.mcp.lists import Lists
-from pegboard.server.principal import Principal
+from pegboard.server.mcp.jsonrpc import as_object
 
 _REVISIONS = frozenset(("2025-06-18", "2025-11-25"))
 _PLAIN_CAPABILITIES: dict[str, tuple[JSON, ...]] = {
@@ -30,11 +28,10 @@ class Handshake:
 
     Args:
         gateway: answers for the catalog.
-        lists: writes its lists; one that needs pages is the SDK's.
     """
 
-    def __init__(self, gateway: Gateway, lists: Lists) -> None:
-        self._gateway, self._lists = gateway, lists
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
 
     def initialize(self, request: JSON) -> Answer | None:
         """Answer a plain initialize of an earlier revision; `None` when it is the SDK's."""
@@ -56,18 +53,6 @@ class Handshake:
         """Return the notifications for an earlier session that the lists have changed."""
         methods = (f"notifications/{name}/list_changed" for name in changing_lists(self._gateway))
         return [orjson.dumps({"jsonrpc": "2.0", "method": method}) for method in methods]
-
-    async def early(self, request: JSON, principal: Principal) -> Answer | None:
-        """Answer a plain request of an earlier session that is just beginning; `None` when it is the SDK's."""
-        params = as_object(request.get("params", {}))
-        if not _is_request(request) or params is None or params:
-            return None
-        if request.get("method") == "ping":
-            return Answer((b"{}",))
-        if request.get("method") != "tools/list":
-            return None
-        result = await self._lists.tools_before_2026(principal)
-        return None if result is None else Answer((json_bytes(result),))
 
 
 def _is_request(request: JSON) -> bool:

@@ -17,7 +17,8 @@ from pegboard.server.mcp.capabilities import VERSION
 from pegboard.server.mcp.fast_path import Announced
 
 _PLAIN_METHODS = (b"tools/call", b"tools/list")
-_EARLIER = frozenset(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)
+_EARLIER = frozenset((None, *(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)))
+"""What names no later revision than those with sessions; those who name none are of the first."""
 _HOPS = HOPS_HEADER.encode()
 _PRIVATE = (b"authorization", b"cookie")
 
@@ -28,7 +29,8 @@ class RequestHeaders(NamedTuple):
     Those that tell who somebody is are left out: nobody behind the authenticator needs them, and nobody can lose them.
     `plain` is set when they are those of a plain request of 2026-07-28; `opens_session` when a session of an earlier
     revision begins with the request; `is_json` when they announce JSON that we read. `hops` is what they say of the
-    servers that the request has passed, unread.
+    servers that the request has passed, unread. `is_earlier` when no later revision is named; `session` is that of the
+    request, `accepts_events` and `accepts_both` what the client takes for an answer.
     """
 
     pairs: list[tuple[bytes, bytes]]
@@ -38,6 +40,10 @@ class RequestHeaders(NamedTuple):
     opens_session: bool = False
     is_json: bool = False
     hops: list[str] | None = None
+    session: str | None = None
+    is_earlier: bool = False
+    accepts_both: bool = False
+    accepts_events: bool = False
 
 
 class HeaderReader:
@@ -61,14 +67,21 @@ class HeaderReader:
         refusal = self._host_guard.refusal(trimmed)
         if refusal is not None:
             return RequestHeaders(trimmed, by_name, refusal)
+        accepted = check_accept_headers(Request({"type": "http", "headers": trimmed}))
+        session = by_name.get(b"mcp-session-id")
+        is_earlier = by_name.get(b"mcp-protocol-version") in _EARLIER
         headers = RequestHeaders(
             trimmed,
             by_name,
             None,
-            _plain(trimmed, by_name),
-            _opens_session(by_name),
+            _plain(trimmed, by_name) if accepted == (True, True) else None,
+            is_earlier and session is None,
             is_json_body(by_name.get(b"content-type", b"")),
             ids_of_header(by_name[_HOPS].decode("latin-1")) if _HOPS in by_name else None,
+            None if session is None else session.decode("latin-1"),
+            is_earlier,
+            accepted == (True, True) and len(by_name) == len(trimmed),
+            accepted[1] and len(by_name) == len(trimmed),
         )
         if len(key) <= HEADERS_REMEMBERED:
             self._known.remember(key, headers)
@@ -85,14 +98,8 @@ def _plain(trimmed: list[tuple[bytes, bytes]], by_name: dict[bytes, bytes]) -> A
         or len(by_name) != len(trimmed)
         or _HOPS in by_name
         or by_name.get(b"mcp-protocol-version") != VERSION.encode()
-        or check_accept_headers(Request({"type": "http", "headers": trimmed})) != (True, True)
         or (is_call and (not tool or not tool.isascii() or tool.startswith("=?")))
         or (is_call and any(name.startswith(b"mcp-param-") for name in by_name))
     ):
         return None
     return Announced(method.decode(), tool if is_call else "")
-
-
-def _opens_session(by_name: dict[bytes, bytes]) -> bool:
-    version = by_name.get(b"mcp-protocol-version")
-    return b"mcp-session-id" not in by_name and (version is None or version in _EARLIER)

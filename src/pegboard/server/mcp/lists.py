@@ -13,6 +13,7 @@ from pegboard.model.bounds import LIST_TTL_MS, MCP_PAGE_RESOURCES, MCP_PAGE_TOOL
 from pegboard.model.hops import HOPS_KEY
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import ToolEntry
+from pegboard.providers.exporter import Exporter
 from pegboard.providers.mcp import mcp_tool, mcp_tool_before_2026
 from pegboard.resources import PromptSpec, ResourceSpec
 from pegboard.server.gateway import INVALID_PARAMS, Gateway, RpcError
@@ -23,6 +24,8 @@ from pegboard.server.mcp.list_ttl import list_ttl_ms, starting
 from pegboard.server.mcp.source_outcomes import outcomes
 from pegboard.server.principal import Principal
 from pegboard.server.sealing import Sealing, UnknownCursorError
+
+_BEFORE_2026 = Exporter("mcp", lambda entry, name, schema: mcp_tool_before_2026(entry), kept_as="mcp before 2026")
 
 
 class ToolList(NamedTuple):
@@ -70,10 +73,11 @@ class Lists:
             tail = _tail({**usual, "_meta": {**meta, SERVER_KEY: self._server}})
         return b'{"tools":', *_with_apps(view, capabilities), tail
 
-    async def tools_before_2026(self, principal: Principal) -> JSON | None:
-        """Return the result of tools/list of an earlier revision; `None` when it needs pages."""
-        tools = (await self._gateway.view(principal)).tools()
-        return None if len(tools) > MCP_PAGE_TOOLS else {"tools": [mcp_tool_before_2026(entry) for entry in tools]}
+    async def tools_as_bytes_before_2026(self, principal: Principal) -> tuple[bytes, ...]:
+        """Return the whole result of tools/list of an earlier revision, which all of them have alike, in parts."""
+        view, _, meta = await self._tools(principal)
+        tail = _tail({"_meta": meta}) if meta else b"}"
+        return b'{"tools":', _BEFORE_2026.to_bytes(view), tail
 
     async def tools_page(
         self,

@@ -25,10 +25,20 @@ class MessageOutlet:
 
     def __init__(self) -> None:
         self.write: Callable[[bytes], Awaitable[None]] | None = None
+        self.end_stream: Callable[[], Awaitable[None]] | None = None
+
+    async def send(self, message: JSON) -> None:
+        """Send a message that goes before the answer."""
+        if self.write is not None:
+            await self.write(json_bytes(message))
 
     async def notify(self, method: str, params: JSON) -> None:
-        if self.write is not None:
-            await self.write(json_bytes({"jsonrpc": "2.0", "method": method, "params": params}))
+        await self.send({"jsonrpc": "2.0", "method": method, "params": params})
+
+    async def close(self) -> None:
+        """End the stream, where the client can come back for the rest."""
+        if self.end_stream is not None:
+            await self.end_stream()
 
 
 class Notifications:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
 from typing import Any
 
 import mcp_types as types
@@ -20,9 +19,7 @@ from pegboard.server.gateway import INVALID_PARAMS, Gateway, RpcError
 from pegboard.server.mcp.capabilities import has_resources
 from pegboard.server.mcp.client_channel import ClientChannel
 from pegboard.server.mcp.lists import Lists
-from pegboard.server.mcp.sdk_handlers import ToolHandlers, complete, hops_of, isolated
-from pegboard.server.mcp.sessions import Sessions
-from pegboard.server.principal import Principal
+from pegboard.server.mcp.sdk_handlers import Principals, ToolHandlers, complete, hops_of, isolated
 from pegboard.server.sealing import Sealing
 
 Ctx = ServerRequestContext[Any, Any]
@@ -33,11 +30,10 @@ class ResourceHandlers:
     """resources/*, prompts/* and completion/complete."""
 
     def __init__(
-        self, gateway: Gateway, lists: Lists, sealing: Sealing, *, sessions: Sessions, tools: ToolHandlers,
-        principal_of: Callable[[Ctx], Principal],
-    ) -> None:  # fmt: skip
+        self, gateway: Gateway, lists: Lists, sealing: Sealing, *, tools: ToolHandlers, principals: Principals
+    ) -> None:
         self._gateway, self._resources, self._lists, self._sealing = gateway, gateway.resources, lists, sealing
-        self._sessions, self._channel, self._principal_of = sessions, tools.channel, principal_of
+        self._channel, self._principal_of, self._session_of = tools.channel, principals.of, principals.session_of
         self._is_registered = False
 
     def register(self, server: Server[Any]) -> None:
@@ -145,11 +141,11 @@ class ResourceHandlers:
         uri = str(params.uri)
         if await self._resources.find_resource(uri, await self._view(ctx).prepare()) is None:
             raise RpcError(INVALID_PARAMS, f"No resource {uri!r} is available to this caller.", {"uri": uri})
-        self._sessions.subscribe(ctx, uri)
+        self._session_of(ctx).subscribe(uri)
         return {}
 
     async def unsubscribe(self, ctx: Ctx, params: types.UnsubscribeRequestParams) -> JSON:
-        self._sessions.unsubscribe(ctx, str(params.uri))
+        self._session_of(ctx).uris.discard(str(params.uri))
         return {}
 
 

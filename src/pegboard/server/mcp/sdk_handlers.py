@@ -5,24 +5,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Mapping
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
 import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
+from mcp.shared.message import ServerMessageMetadata
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
+from pegboard.model.consent import ConsentRequest
+from pegboard.model.error import CallError
 from pegboard.model.hops import HOPS_KEY
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import Gateway, RpcError
-from pegboard.server.mcp.client_channel import ClientChannel
+from pegboard.server.mcp.client_channel import ClientChannel, fits
 from pegboard.server.mcp.input_required import NotifyingChannel
 from pegboard.server.mcp.lists import Lists
-from pegboard.server.mcp.notifications import LEVELS
+from pegboard.server.mcp.notifications import LEVELS, Notifications
 from pegboard.server.mcp.request_states import RequestStates
-from pegboard.server.mcp.sessions import SessionChannel, Sessions, is_earlier
+from pegboard.server.mcp.sessions import Session
 from pegboard.server.principal import Principal
 from pegboard.server.sealing import Sealing
 
@@ -55,15 +58,51 @@ def _capabilities(ctx: Ctx) -> JSON:
     return {} if declared is None else wire(declared)
 
 
+class SdkSessionChannel(Notifications, ClientChannel):
+    """Asks the client of a session in a request that the SDK answers."""
+
+    ctx: Ctx
+
+    async def close_stream(self) -> None:
+        if self.ctx.close_sse_stream is not None:
+            await self.ctx.close_sse_stream()
+
+    async def _ask(self, key: str, request: JSON, *, bound_to: ConsentRequest | None = None) -> JSON:
+        ask, answer_type = _ASKED[request["method"]]
+        try:
+            answer = await self.ctx.session.send_request(
+                ask.model_validate(request),
+                answer_type,
+                metadata=ServerMessageMetadata(related_request_id=self.ctx.request_id),
+            )
+        except MCPError as error:
+            raise CallError("consent_required", f"The client could not be asked: {error.error.message}") from None
+        result: JSON = wire(answer)
+        if not fits(request, result):
+            raise CallError("consent_required", f"The client's answer does not fit the question ({key!r}).")
+        return result
+
+
+_ASKED: dict[str, tuple[type[Any], type[Any]]] = {
+    "elicitation/create": (types.ElicitRequest, types.ElicitResult),
+    "sampling/createMessage": (types.CreateMessageRequest, types.CreateMessageResult),
+    "roots/list": (types.ListRootsRequest, types.ListRootsResult),
+}
+
+
+def is_earlier(ctx: Ctx) -> bool:
+    """Tell whether a request is of a revision before 2026-07-28."""
+    return ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS
+
+
 class ToolHandlers:
     """tools/list and tools/call."""
 
     def __init__(
-        self, gateway: Gateway, lists: Lists, sealing: Sealing, *, states: RequestStates, sessions: Sessions,
-        principals: Principals,
-    ) -> None:  # fmt: skip
+        self, gateway: Gateway, lists: Lists, sealing: Sealing, *, states: RequestStates, principals: Principals
+    ) -> None:
         self._gateway, self._lists, self._sealing = gateway, lists, sealing
-        self._states, self._sessions, self._principals = states, sessions, principals
+        self._states, self._principals = states, principals
 
     async def list_tools(self, ctx: Ctx, params: types.PaginatedRequestParams) -> JSON:
         page = await self._lists.tools_page(
@@ -93,9 +132,10 @@ class ToolHandlers:
     async def _channel(self, ctx: Ctx, params: Asking) -> ClientChannel:
         capabilities = _capabilities(ctx)
         if is_earlier(ctx):
-            asking = SessionChannel(capabilities)
+            asking = SdkSessionChannel(capabilities)
             asking.ctx = ctx
-            asking.tell_through(SdkOutlet(ctx), token=_token_of(ctx), level=self._sessions.level(ctx) or "debug")
+            level = self._principals.session_of(ctx).level
+            asking.tell_through(SdkOutlet(ctx), token=_token_of(ctx), level=level or "debug")
             return asking
         if params.request_state is not None:
             await self._states.spend(params.request_state)
@@ -109,12 +149,15 @@ class ToolHandlers:
 
 
 class Principals:
-    """Tells who sent a request: what the HTTP endpoint wrote into its scope, or the one whom this process serves."""
+    """Tells who sent a request: what the HTTP endpoint wrote into its scope, or the one whom this process serves.
 
-    KEY = "pegboard.principal"
+    The same of the session of an earlier revision that it belongs to.
+    """
 
-    def __init__(self, only: Principal | None) -> None:
-        self._only = only
+    KEY, SESSION = "pegboard.principal", "pegboard.session"
+
+    def __init__(self, only: Principal | None, only_session: Session | None) -> None:
+        self._only, self._only_session = only, only_session
 
     @classmethod
     def request_of(cls, principal: Principal) -> object:
@@ -126,11 +169,30 @@ class Principals:
             principal = self._only
         else:
             principal = ctx.request.scope.get(self.KEY)
-            if principal is not None and is_earlier(ctx):
-                principal = replace(principal, session=ctx.request.headers.get("mcp-session-id"))
+            if principal is not None and is_earlier(ctx) and self.SESSION in ctx.request.scope:
+                principal = principal.in_session(ctx.request.scope[self.SESSION].session_id)
         if principal is None:
             raise MCPError(code=types.INTERNAL_ERROR, message="Internal server error")
         return principal
+
+    def session_of(self, ctx: Ctx) -> Session:
+        """Return the session of a request of an earlier revision."""
+        session = self._only_session if ctx.request is None else ctx.request.scope.get(self.SESSION)
+        if session is None:
+            raise MCPError(code=types.INTERNAL_ERROR, message="Internal server error")
+        return session
+
+    async def set_level(self, ctx: Ctx, params: types.SetLevelRequestParams) -> types.EmptyResult:
+        """Handle logging/setLevel."""
+        self.session_of(ctx).level = params.level
+        return types.EmptyResult()
+
+    async def watch(self, ctx: Ctx, call_next: CallNext) -> HandlerResult:
+        """Server middleware: a session hears of changes from its `initialized` on."""
+        result = await call_next(ctx)
+        if ctx.method == "notifications/initialized" and is_earlier(ctx):
+            self.session_of(ctx).is_open = True
+        return result
 
 
 def hops_of(ctx: Ctx) -> object:

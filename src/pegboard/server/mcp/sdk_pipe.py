@@ -16,6 +16,7 @@ from pegboard.server.mcp.capabilities import VERSION
 from pegboard.server.mcp.lists import Lists
 from pegboard.server.mcp.request_states import sealing_with
 from pegboard.server.mcp.sdk_server import SdkServer
+from pegboard.server.mcp.sessions import Session, Sessions
 from pegboard.server.principal import Principal
 
 _ERA_ID = "pegboard-era"
@@ -33,12 +34,17 @@ class Pipe:
     Args:
         gateway: the catalog's answers.
         principal: whom this process serves.
+        sessions: what is told of changes; no other than the next.
+        session: its session, where the client is of an earlier revision.
         write: takes each message of the SDK, as bytes with a line end.
     """
 
-    def __init__(self, gateway: Gateway, principal: Principal, write: Callable[[bytes], Awaitable[None]]) -> None:
+    def __init__(
+        self, gateway: Gateway, principal: Principal, sessions: Sessions, session: Session,
+        write: Callable[[bytes], Awaitable[None]],
+    ) -> None:  # fmt: skip
         sealing = sealing_with(audience=gateway.catalog.name)
-        self._sdk = SdkServer(gateway, Lists(gateway), sealing, only=principal)
+        self._sdk = SdkServer(gateway, Lists(gateway), sealing, sessions, only=principal, only_session=session)
         self._write = write
         self._to_sdk, self._sdk_in = anyio.create_memory_object_stream[SessionMessage | Exception](SDK_MESSAGES_IN_HAND)
         self._sdk_out, self._from_sdk = anyio.create_memory_object_stream[SessionMessage](SDK_MESSAGES_IN_HAND)

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
+from mcp.server.streamable_http import EventStore
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.inbound import InboundModernRoute, classify_inbound_request
 from mcp_types import methods
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
 
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import Gateway
 from pegboard.server.mcp.capabilities import VERSION, capabilities, discovery, server_info
 from pegboard.server.mcp.list_changes import ListChanges
 from pegboard.server.mcp.lists import Lists
+from pegboard.server.mcp.recent_events import RecentEvents
 from pegboard.server.mcp.request_states import RequestStates
 from pegboard.server.mcp.resource_handlers import ResourceHandlers
-from pegboard.server.mcp.sdk_handlers import Principals, ToolHandlers, complete, plain_errors
-from pegboard.server.mcp.sessions import Sessions
+from pegboard.server.mcp.sdk_handlers import Principals, ToolHandlers, complete, plain_errors, wire
+from pegboard.server.mcp.sessions import Session, Sessions
 from pegboard.server.principal import Principal
 from pegboard.server.sealing import Sealing
 
@@ -49,20 +53,22 @@ class SdkServer:
         gateway: answers for the catalog.
         lists: writes its lists.
         sealing: the keys of the server.
+        sessions: the sessions of earlier revisions, which are told of changes.
         only: whom a process without HTTP serves.
+        only_session: its session, where that client is of an earlier revision.
     """
 
-    def __init__(self, gateway: Gateway, lists: Lists, sealing: Sealing, *, only: Principal | None = None) -> None:
-        principals = Principals(only)
-        sessions = Sessions(principals.of)
+    def __init__(
+        self, gateway: Gateway, lists: Lists, sealing: Sealing, sessions: Sessions, *, only: Principal | None = None,
+        only_session: Session | None = None,
+    ) -> None:  # fmt: skip
+        principals = Principals(only, only_session)
         used = gateway.catalog.guards.used_answers
         states = RequestStates(sealing, principals.of, principals.request_of, used)
-        tools = ToolHandlers(gateway, lists, sealing, states=states, sessions=sessions, principals=principals)
+        tools = ToolHandlers(gateway, lists, sealing, states=states, principals=principals)
         self._gateway, self.seal = gateway, states.seal
         self._changes = ListChanges(gateway, sessions, principals.of)
-        self._resources = ResourceHandlers(
-            gateway, lists, sealing, sessions=sessions, tools=tools, principal_of=principals.of
-        )
+        self._resources = ResourceHandlers(gateway, lists, sealing, tools=tools, principals=principals)
         self.server = DualEraServer(
             gateway,
             # Without it the SDK would run a whole tools/list to check the headers of each call.
@@ -76,8 +82,8 @@ class SdkServer:
         add("tools/list", types.PaginatedRequestParams, tools.list_tools)
         add("tools/call", types.CallToolRequestParams, tools.call_tool)
         # The constructor's own argument for it warns, as 2026-07-28 has no such request any more.
-        add("logging/setLevel", types.SetLevelRequestParams, sessions.set_level)
-        self.server.middleware[:] = [plain_errors, states.boundary, sessions.watch]
+        add("logging/setLevel", types.SetLevelRequestParams, principals.set_level)
+        self.server.middleware[:] = [plain_errors, states.boundary, principals.watch]
         self._end: Callable[[], None] = _nothing
 
     async def _discover(self, ctx: ServerRequestContext[Any, Any], _params: types.RequestParams) -> JSON:
@@ -106,6 +112,43 @@ def _mirrored_schema(_name: str) -> JSON | None:
 
 def _nothing() -> None:
     pass
+
+
+class Client(NamedTuple):
+    """What a client says of itself as a session begins: the revision it gets, and what it can do."""
+
+    version: str
+    capabilities: JSON
+
+
+def introduced(request: JSON) -> Client | None:
+    """Return what an initialize says; `None` when it is not in order, and the SDK's to refuse."""
+    params: Any = request.get("params")
+    if type(request.get("id")) not in (int, str) or request.get("jsonrpc") != "2.0" or not isinstance(params, dict):
+        return None
+    try:
+        methods.validate_client_request("initialize", LATEST_HANDSHAKE_VERSION, cast("JSON", params))
+        client = types.InitializeRequestParams.model_validate(params, by_name=False)
+    except ValueError:
+        return None
+    known = client.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
+    return Client(client.protocol_version if known else LATEST_HANDSHAKE_VERSION, wire(client.capabilities))
+
+
+class SdkSessions(StreamableHTTPSessionManager):
+    """The SDK's sessions: behind one of ours each, which says how long it lives.
+
+    The SDK hands one event store to all sessions and names streams by request id only, so with a shared store one
+    session could replay another's messages. The manager reads `event_store` once for each session that it opens.
+    """
+
+    @property
+    def event_store(self) -> EventStore:  # pyright: ignore[reportIncompatibleVariableOverride] - an attribute in the SDK
+        return RecentEvents()
+
+    @event_store.setter
+    def event_store(self, value: EventStore | None) -> None:
+        pass
 
 
 def accepts(meta: JSON) -> bool:

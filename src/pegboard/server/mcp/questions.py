@@ -1,0 +1,82 @@
+"""Questions: requests of ours that a client has yet to answer, in the middle of a call of an earlier revision."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pegboard.core.identifiers import new_id
+from pegboard.model.consent import ConsentRequest
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON, JSONValue
+from pegboard.server.mcp.client_channel import ClientChannel, fits
+from pegboard.server.mcp.jsonrpc import as_object
+from pegboard.server.mcp.notifications import MessageOutlet, Notifications
+
+_ACTIONS = ("accept", "decline", "cancel")
+
+
+class Questions:
+    """The open questions of one client. Each has an id of its own, which no request of the SDK has."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, asyncio.Future[JSON]] = {}
+
+    async def ask(self, outlet: MessageOutlet, request: JSON) -> JSON:
+        """Send a request on the stream of a call; return the client's response to it."""
+        question_id = f"pegboard-{new_id()}"
+        answered = self._open[question_id] = asyncio.get_running_loop().create_future()
+        try:
+            await outlet.send({"jsonrpc": "2.0", "id": question_id, **request})
+            return await answered
+        except asyncio.CancelledError:
+            await outlet.notify("notifications/cancelled", {"requestId": question_id})
+            raise
+        finally:
+            del self._open[question_id]
+
+    def take(self, response: JSON) -> bool:
+        """Take a response; `False` when it answers no question of ours."""
+        question_id: JSONValue = response.get("id")
+        answered = self._open.get(question_id) if isinstance(question_id, str) else None
+        if answered is None:
+            return False
+        if not answered.done():
+            answered.set_result(response)
+        return True
+
+    def end(self) -> None:
+        """Tell all who wait that nobody will answer."""
+        for answered in self._open.values():
+            if not answered.done():
+                answered.set_result({"error": {"message": "the session has ended."}})
+
+
+class SessionChannel(Notifications, ClientChannel):
+    """Sends the client a request of its own and waits for the answer, on the stream of this call."""
+
+    def ask_through(self, outlet: MessageOutlet, questions: Questions) -> None:
+        """Ask on the stream of this call; its client answers wherever it likes."""
+        self._asking, self._questions = outlet, questions
+
+    async def close_stream(self) -> None:
+        await self._asking.close()
+
+    async def _ask(self, key: str, request: JSON, *, bound_to: ConsentRequest | None = None) -> JSON:
+        response = await self._questions.ask(self._asking, request)
+        error, result = as_object(response.get("error")), as_object(response.get("result"))
+        if error is not None:
+            raise CallError("consent_required", f"The client could not be asked: {error.get('message')}")
+        if result is None or not _is_answer(request, result) or not fits(request, result):
+            raise CallError("consent_required", f"The client's answer does not fit the question ({key!r}).")
+        return result
+
+
+def _is_answer(request: JSON, result: JSON) -> bool:
+    """Tell whether a result has the form that its kind of question wants."""
+    match request["method"]:
+        case "elicitation/create":
+            return result.get("action") in _ACTIONS and isinstance(result.get("content"), dict | None)
+        case "sampling/createMessage":
+            return isinstance(result.get("content"), dict | list)
+        case _:
+            return isinstance(result.get("roots"), list)

@@ -1,0 +1,402 @@
+"""SessionEndpoint: the revisions before 2026-07-28 over HTTP, which have sessions.
+
+What most clients send is answered here. The rest is the SDK's: resources, prompts, completions, log levels, cursors,
+and whatever is not in order. The SDK keeps a session of its own for it, opened when it is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import orjson
+from starlette.types import Message, Receive, Scope, Send
+
+from pegboard.core.stepping import Begun, first_step
+from pegboard.model.bounds import ANSWERED_STREAM_S, SESSION_SWEEP_S, STREAM_PING_S, WATCHED_AFTER_S
+from pegboard.model.json_types import JSON, JSONValue
+from pegboard.server.body_reader import replay
+from pegboard.server.gateway import Gateway, RpcError
+from pegboard.server.mcp.capabilities import initialization
+from pegboard.server.mcp.earlier_path import EarlierPath
+from pegboard.server.mcp.fast_path import Answer, Plan, error_answer
+from pegboard.server.mcp.headers import RequestHeaders
+from pegboard.server.mcp.jsonrpc import as_object, error_message, json_bytes
+from pegboard.server.mcp.notifications import MessageOutlet
+from pegboard.server.mcp.sdk_handlers import Principals
+from pegboard.server.mcp.sdk_server import introduced
+from pegboard.server.mcp.session_streams import SessionStream, SessionStreams
+from pegboard.server.mcp.sessions import Session, Sessions
+from pegboard.server.principal import Principal
+
+ToSdk = Callable[[Scope, Receive, Send, Principal], Awaitable[None]]
+_JSON = (b"content-type", b"application/json")
+_PRIMED_SINCE = b"2025-11-25"
+_CANCELLED = RpcError(-32800, "Request cancelled")
+_ID_IS_OPEN = "A request with the id {!r:.100} is already open in this session. Give each request an id of its own."
+_TOO_MANY = "This caller has as many sessions open as it may. End one with DELETE, or wait until an idle one ends."
+_INITIALIZED = orjson.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class OpenRequest:
+    """A request of a session that has no answer yet; `call` is its task where it is one of ours."""
+
+    call: asyncio.Task[Any] | None = None
+    is_cancelled: bool = False
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class HttpSession:
+    """What a session has over HTTP: its streams, its open requests, and the SDK's session for the rest.
+
+    `principal` opened it; `initialize` is its first message, which the SDK is told when it is needed.
+    """
+
+    session: Session
+    principal: Principal
+    initialize: bytes
+    streams: SessionStreams
+    open_requests: dict[str, OpenRequest] = field(default_factory=dict[str, OpenRequest])
+    in_sdk: str | None = None
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def tell(self, message: JSON) -> None:
+        """Send what belongs to no request, or keep it for a client that takes up its stream again."""
+        if self.streams.own is not None:
+            await self.streams.own.message(json_bytes(message))
+
+
+class Exchange(NamedTuple):
+    """One request over HTTP: its ASGI parts, who sent it, and what its headers say."""
+
+    scope: Scope
+    receive: Receive
+    send: Send
+    principal: Principal
+    headers: RequestHeaders
+
+
+class SessionEndpoint:
+    """Answers the requests of earlier revisions; made anew for each run of an app.
+
+    Args:
+        gateway: the catalog's answers.
+        path: answers plain requests.
+        sessions: the sessions of the server.
+        to_sdk: has the SDK answer a request.
+    """
+
+    def __init__(self, gateway: Gateway, path: EarlierPath, sessions: Sessions, to_sdk: ToSdk) -> None:
+        self._gateway, self._path, self._sessions, self._to_sdk = gateway, path, sessions, to_sdk
+        self._over_http: dict[Session, HttpSession] = {}
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """End idle sessions for the time of the block, and all of them at its end."""
+        sweeping = asyncio.create_task(self._sweep())
+        try:
+            yield
+        finally:
+            sweeping.cancel()
+            self.end_streams()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SESSION_SWEEP_S)
+            for session in self._sessions.idle():
+                await self._end(self._over_http[session])
+
+    def end_streams(self) -> None:
+        """End every stream that waits for something to be said; a server that shuts down would wait for them."""
+        for session in self._sessions.all():
+            session.ended.set()
+
+    # -- one request
+
+    async def answer(self, exchange: Exchange) -> None:
+        """Answer a request without a body."""
+        found, method = self._find(exchange), exchange.scope["method"]
+        if found is None:
+            await self._to_sdk_or_nowhere(exchange)
+            return
+        with found.session.in_use():
+            if method == "GET" and exchange.headers.accepts_events:
+                await self._follow(exchange, found)
+            elif method == "DELETE":
+                await self._end(found)
+                await _reply(exchange.send, 200, b"", found)
+            else:
+                await self._by_sdk(exchange, found)
+
+    async def post(self, exchange: Exchange, message: JSONValue, body: bytes) -> None:
+        """Answer a message; its `body` can be read once more."""
+        request, found = as_object(message), self._find(exchange)
+        exchange = exchange._replace(receive=replay(body, exchange.receive))
+        if found is None:
+            is_first = exchange.headers.session is None and request is not None
+            if is_first and request is not None and request.get("method") == "initialize":
+                await self._open(exchange, request, body)
+            else:
+                await self._to_sdk_or_nowhere(exchange)
+            return
+        with found.session.in_use():
+            if request is None or not exchange.headers.accepts_both:
+                await self._by_sdk(exchange, found)
+            elif "method" not in request:
+                await self._response(exchange, found, request)
+            elif "id" not in request:
+                await self._notification(exchange, found, request)
+            else:
+                await self._request(exchange, found, request)
+
+    def _find(self, exchange: Exchange) -> HttpSession | None:
+        named = exchange.headers.session
+        session = None if named is None else self._sessions.find(named, exchange.principal.owner)
+        return None if session is None else self._over_http.get(session)
+
+    async def _to_sdk_or_nowhere(self, exchange: Exchange) -> None:
+        """Refuse a request of no session: of one that is not there as of another's; the SDK what names none."""
+        if exchange.headers.session is None:
+            await self._to_sdk(exchange.scope, exchange.receive, exchange.send, exchange.principal)
+        else:
+            await _write(exchange.send, 404, error_message(-32600, "Session not found"), _JSON)
+
+    # -- a session begins and ends
+
+    async def _open(self, exchange: Exchange, request: JSON, body: bytes) -> None:
+        client, principal = introduced(request) if exchange.headers.accepts_both else None, exchange.principal
+        # Those who come together are let in one after the other: nothing is awaited in between.
+        if self._sessions.is_full_for(principal.owner):
+            await _write(exchange.send, 503, error_message(-32000, _TOO_MANY), _JSON, (b"retry-after", b"60"))
+        elif not self._sessions.has_room():
+            await _write(exchange.send, 503, error_message(-32603, "Too many open sessions"), _JSON)
+        elif client is None:
+            await self._to_sdk(exchange.scope, exchange.receive, exchange.send, principal)
+        else:
+            session = self._sessions.open(principal.owner, principal.profile, client.capabilities)
+            streams = SessionStreams(session.session_id)
+            opened = HttpSession(session=session, principal=principal, initialize=body, streams=streams)
+            session.tell, self._over_http[session] = opened.tell, opened
+            result = Answer((json_bytes(initialization(self._gateway, client.version)),))
+            await _reply(exchange.send, 200, result.message(json_bytes(request["id"])), opened)
+
+    async def _end(self, found: HttpSession) -> None:
+        self._sessions.end(found.session)
+        self._over_http.pop(found.session, None)
+        for open_request in found.open_requests.values():
+            _cancel(open_request)
+        if found.in_sdk is not None:
+            await self._to_sdk(
+                _scope_of("DELETE", found.in_sdk), replay(b"", _said_nothing), _heard_by_nobody, found.principal
+            )
+
+    # -- what is no request
+
+    async def _response(self, exchange: Exchange, found: HttpSession, response: JSON) -> None:
+        if found.session.questions.take(response):
+            await _reply(exchange.send, 202, b"", found)
+        else:
+            await self._by_sdk(exchange, found)
+
+    async def _notification(self, exchange: Exchange, found: HttpSession, notification: JSON) -> None:
+        method, params = notification["method"], as_object(notification.get("params"))
+        named = None if params is None else params.get("requestId")
+        open_request = found.open_requests.get(str(named)) if method == "notifications/cancelled" else None
+        if open_request is not None and open_request.call is not None:
+            _cancel(open_request)
+        elif found.in_sdk is not None or type(method) is not str or notification.get("jsonrpc") != "2.0":
+            await self._by_sdk(exchange, found)
+            return
+        elif method == "notifications/initialized":
+            found.session.is_open = True
+        await _reply(exchange.send, 202, b"", found)
+
+    # -- a request
+
+    async def _request(self, exchange: Exchange, found: HttpSession, request: JSON) -> None:
+        # By its text: the SDK takes 7 and "7" for one.
+        name = str(request["id"])
+        if not await _is_free(found, name):
+            refusal = error_message(-32600, _ID_IS_OPEN.format(request["id"]), request["id"])
+            await _write(exchange.send, 400, refusal, _JSON)
+            return
+        open_request = found.open_requests[name] = OpenRequest()
+        try:
+            # What says over which servers it came is the SDK's, as in a `_meta`.
+            is_plain = exchange.headers.hops is None
+            whose = exchange.principal.in_session(found.session.session_id)
+            plan = self._path.plan(request, whose, found.session) if is_plain else None
+            if plan is None:
+                # One that begins again says anew what it can do.
+                client = introduced(request) if request["method"] == "initialize" else None
+                found.session.capabilities = found.session.capabilities if client is None else client.capabilities
+                await self._by_sdk(exchange, found)
+            elif plan.outlet is None:
+                await _reply(exchange.send, 200, (await plan.work).message(plan.request_id), found)
+            else:
+                await self._call(exchange, plan, plan.outlet, found, open_request)
+        finally:
+            del found.open_requests[name]
+            open_request.answered.set()
+
+    async def _call(
+        self, exchange: Exchange, plan: Plan, outlet: MessageOutlet, found: HttpSession, open_request: OpenRequest
+    ) -> None:
+        """Answer a call. A client that leaves does not end it: it may come back for the answer."""
+        is_primed = exchange.headers.by_name.get(b"mcp-protocol-version", b"") >= _PRIMED_SINCE
+        stream = SessionStream(found.streams, exchange.send, is_primed=is_primed)
+        outlet.write, outlet.end_stream = stream.message, stream.end_connection
+        begun = first_step(plan.work)
+        done = await _finished(begun, stream, open_request) if isinstance(begun, Begun) else begun
+        if stream.is_open:
+            await stream.end(done.message(plan.request_id))
+        else:
+            stream.is_ended = True
+            await _reply(exchange.send, 200, done.message(plan.request_id), found)
+
+    # -- streams
+
+    async def _follow(self, exchange: Exchange, found: HttpSession) -> None:
+        streams, last = found.streams, exchange.headers.by_name.get(b"last-event-id", b"").decode("latin-1")
+        if last and not streams.are_ours(last):
+            await self._by_sdk(exchange, found)
+            return
+        stream = streams.stream_of(last) if last else streams.own
+        if stream is None:
+            stream = SessionStream(streams, None, is_primed=False)
+            # Of an event that is not kept any more, nothing follows.
+            stream.is_ended = bool(last)
+            streams.own = streams.own if last else stream
+        elif not last and stream.is_attached:
+            refusal = error_message(-32600, "Conflict: Only one SSE stream is allowed per session")
+            await _reply(exchange.send, 409, refusal, found)
+            return
+        await stream.resume(exchange.send, last)
+        if stream.is_attached:
+            await stream.hold(exchange.receive, found.session.ended)
+
+    # -- the rest is the SDK's
+
+    async def _by_sdk(self, exchange: Exchange, found: HttpSession) -> None:
+        async with found.opening:
+            if found.in_sdk is None:
+                found.in_sdk = await self._opened_in_sdk(exchange.principal, found)
+        scope = exchange.scope
+        scope["headers"] = _renamed(scope["headers"], found.in_sdk)
+        scope[Principals.SESSION] = found.session
+
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = _renamed(message["headers"], found.session.session_id)
+            await exchange.send(message)
+
+        await self._to_sdk(scope, exchange.receive, send, exchange.principal)
+
+    async def _opened_in_sdk(self, principal: Principal, found: HttpSession) -> str:
+        """Open a session of the SDK, which is told what the client has said."""
+        heard: dict[bytes, bytes] = {}
+
+        async def hear(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                heard.update(message["headers"])
+
+        async def tell(body: bytes, in_sdk: str | None) -> None:
+            scope = _scope_of("POST", in_sdk)
+            scope[Principals.SESSION] = found.session
+            await self._to_sdk(scope, replay(body, _said_nothing), hear, principal)
+
+        await tell(found.initialize, None)
+        in_sdk = heard[b"mcp-session-id"].decode()
+        if found.session.is_open:
+            await tell(_INITIALIZED, in_sdk)
+        return in_sdk
+
+
+async def _finished(begun: Begun, stream: SessionStream, open_request: OpenRequest) -> Answer:
+    """Return the answer of a call that takes a while."""
+    open_request.call = task = asyncio.current_task()
+    assert task is not None
+    warming: list[asyncio.Task[None]] = []
+    timer = asyncio.get_running_loop().call_later(
+        WATCHED_AFTER_S, lambda: warming.append(asyncio.create_task(_keep_warm(stream)))
+    )
+    try:
+        return await begun
+    except asyncio.CancelledError:
+        if not (open_request.is_cancelled and task.uncancel() == 0):
+            raise
+        return error_answer(_CANCELLED)
+    finally:
+        open_request.call = None
+        timer.cancel()
+        for warmer in warming:
+            warmer.cancel()
+
+
+async def _keep_warm(stream: SessionStream) -> None:
+    await stream.open()
+    while True:
+        await asyncio.sleep(STREAM_PING_S)
+        await stream.ping()
+
+
+def _cancel(open_request: OpenRequest) -> None:
+    if open_request.call is not None and not open_request.is_cancelled:
+        open_request.is_cancelled = True
+        open_request.call.cancel()
+
+
+async def _is_free(found: HttpSession, name: str) -> bool:
+    """Tell whether no request has this id; one that is answered already gets a moment to end its stream."""
+    if name not in found.open_requests:
+        return True
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(ANSWERED_STREAM_S):
+            while (open_request := found.open_requests.get(name)) is not None:
+                await open_request.answered.wait()
+    return name not in found.open_requests
+
+
+async def _reply(send: Send, status: int, body: bytes, found: HttpSession) -> None:
+    session = (b"mcp-session-id", found.session.session_id.encode())
+    await _write(send, status, body, _JSON, session)
+
+
+async def _write(send: Send, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
+    length = (b"content-length", b"%d" % len(body))
+    await send({"type": "http.response.start", "status": status, "headers": [length, *headers]})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _renamed(headers: list[tuple[bytes, bytes]], session_id: str) -> list[tuple[bytes, bytes]]:
+    """Return headers that name another session."""
+    return [(name, session_id.encode() if name == b"mcp-session-id" else value) for name, value in headers]
+
+
+def _scope_of(method: str, session_id: str | None) -> Scope:
+    """Return the scope of a request of our own to the SDK."""
+    headers = [
+        (b"host", b"127.0.0.1"),
+        (b"content-type", b"application/json"),
+        (b"accept", b"application/json, text/event-stream"),
+    ]
+    if session_id is not None:
+        headers.append((b"mcp-session-id", session_id.encode()))
+    scope: Scope = {"type": "http", "http_version": "1.1", "method": method, "path": "/mcp", "query_string": b""}
+    return {**scope, "headers": headers}
+
+
+async def _said_nothing() -> Message:
+    """Stand for a client that stays, and says nothing more."""
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def _heard_by_nobody(_message: Message) -> None:
+    """Stand for a client that does not listen."""

@@ -1,0 +1,157 @@
+"""SessionStreams: what one session was sent, so that a client which lost its connection can take it up again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from starlette.types import Receive, Send
+
+from pegboard.model.bounds import RECONNECT_MS, SESSION_BYTES, SESSION_MESSAGES, STREAM_PING_S
+from pegboard.server.mcp.disconnect import SSE_HEADERS, EventStream
+
+_OURS = "p"
+"""How the ids of our events begin; those of the SDK, which answers the rest of a session, are numbers."""
+
+
+class KeptEvent(NamedTuple):
+    """An event of one stream, as it went out."""
+
+    stream: SessionStream
+    event: bytes
+
+
+class SessionStreams:
+    """The latest events of one session, bounded in number and bytes, and the stream that belongs to no request."""
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        self.own: SessionStream | None = None
+        self._events: dict[int, KeptEvent] = {}
+        self._next = self._bytes = 0
+
+    def keep(self, stream: SessionStream, head: bytes, data: bytes) -> bytes:
+        """Return an event with an id of its own, and keep it for those who lose it."""
+        self._next += 1
+        event = b"id: %b%d\r\n%bdata: %b\r\n\r\n" % (_OURS.encode(), self._next, head, data)
+        self._events[self._next] = KeptEvent(stream, event)
+        self._bytes += len(event)
+        while len(self._events) > SESSION_MESSAGES or (self._bytes > SESSION_BYTES and len(self._events) > 1):
+            self._bytes -= len(self._events.pop(next(iter(self._events))).event)
+        return event
+
+    def are_ours(self, last_event_id: str) -> bool:
+        """Tell whether an event of this id was one of ours."""
+        return last_event_id.startswith(_OURS)
+
+    def stream_of(self, last_event_id: str) -> SessionStream | None:
+        """Return the stream of an event; `None` when it is not kept any more."""
+        known = self._events.get(_number(last_event_id))
+        return None if known is None else known.stream
+
+    def after(self, stream: SessionStream, last_event_id: str) -> list[tuple[str, bytes]]:
+        """Return what went out on a stream after an event, each with its id."""
+        number = _number(last_event_id)
+        return [
+            (f"{_OURS}{at}", kept.event) for at, kept in self._events.items() if at > number and kept.stream is stream
+        ]
+
+
+def _number(event_id: str) -> int:
+    digits = event_id.removeprefix(_OURS)
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else 0
+
+
+class SessionStream(EventStream):
+    """The stream of one request of a session, or of the session itself.
+
+    It outlives the connection that it goes out on: a client that comes back goes on where it was, and until then what
+    is said is kept. `is_primed` streams begin with an event from which one can come back.
+    """
+
+    def __init__(self, streams: SessionStreams, send: Send | None, *, is_primed: bool) -> None:
+        super().__init__(_nowhere if send is None else send)
+        self._streams, self._is_primed = streams, is_primed
+        self.is_attached = send is not None
+        self.left = asyncio.Event()
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        return [*SSE_HEADERS, (b"mcp-session-id", self._streams.session_id.encode())]
+
+    def event(self, message: bytes) -> bytes:
+        return self._streams.keep(self, b"event: message\r\n", message)
+
+    async def open(self) -> None:
+        """Begin, so that a client which loses the connection from now on can come back."""
+        if not self.is_open and not self.is_ended:
+            self.is_open = True
+            await self.send({"type": "http.response.start", "status": 200, "headers": self.headers()})
+            if self._is_primed:
+                await self.send({"type": "http.response.body", "body": self._priming(), "more_body": True})
+
+    def _priming(self) -> bytes:
+        return self._streams.keep(self, b"", b"").replace(
+            b"\r\ndata: \r\n", b"\r\ndata: \r\nretry: %d\r\n" % RECONNECT_MS
+        )
+
+    async def end(self, message: bytes) -> None:
+        await super().end(message)
+        self.left.set()
+
+    async def end_connection(self) -> None:
+        """End the connection, not the stream: the client comes back for the rest, where it can."""
+        if self._is_primed and self.is_attached:
+            await self.open()
+            await self.send({"type": "http.response.body", "body": b""})
+            self.detach()
+
+    def detach(self) -> None:
+        """Send nothing more to where it went until now."""
+        self.send, self.is_attached = _nowhere, False
+        self.left.set()
+        self.left = asyncio.Event()
+
+    async def resume(self, send: Send, last_event_id: str = "") -> None:
+        """Go on over another connection, from the client's last event on."""
+        if self.is_attached:
+            self.detach()
+        await send({"type": "http.response.start", "status": 200, "headers": self.headers()})
+        self.is_open = True
+        # While something is sent again, more may be said.
+        while last_event_id and (later := self._streams.after(self, last_event_id)):
+            for _, event in later:
+                await send({"type": "http.response.body", "body": event, "more_body": True})
+            last_event_id = later[-1][0]
+        if self.is_ended:
+            await send({"type": "http.response.body", "body": b""})
+            return
+        self.send, self.is_attached = send, True
+        if self._is_primed:
+            await send({"type": "http.response.body", "body": self._priming(), "more_body": True})
+
+    async def hold(self, receive: Receive, ended: asyncio.Event) -> None:
+        """Keep a connection open for as long as the stream goes out on it, its client stays and the session lives."""
+        left, send = self.left, self.send
+        waits = [asyncio.ensure_future(wait) for wait in (left.wait(), ended.wait(), _client_leaves(receive))]
+        try:
+            while True:
+                done, _ = await asyncio.wait(waits, timeout=STREAM_PING_S, return_when=asyncio.FIRST_COMPLETED)
+                if done:
+                    break
+                await self.ping()
+        finally:
+            for wait in waits:
+                wait.cancel()
+            if self.send is send:
+                self.detach()
+        if ended.is_set():
+            await send({"type": "http.response.body", "body": b""})
+
+
+async def _nowhere(_message: object) -> None:
+    """Stand for a connection that is gone."""
+
+
+async def _client_leaves(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
