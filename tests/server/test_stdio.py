@@ -158,6 +158,27 @@ async def test_mcps_23_only_protocol_lines_reach_the_client_and_the_end_of_input
         assert noise in err
 
 
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+EARLIER = (
+    {"id": 0, "method": "initialize", "params": HELLO},
+    {"method": "notifications/initialized"},
+    {"id": 1, "method": "tools/list"},
+    {"id": 2, "method": "tools/call", "params": {"name": "who", "_meta": {"progressToken": 1, "x/y": "z"}}},
+)
+
+
+async def test_the_first_call_of_an_earlier_client_is_answered_without_loading_the_sdk(tmp_path: Path) -> None:
+    path = tmp_path / "server.py"
+    path.write_text(SERVER + "\nsys.stderr.write('LOADED ' + str(sorted({'mcp', 'mcp_types'} & set(sys.modules))))")
+    process = await start(path)
+    sent = b"".join(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n" for message in EARLIER)
+    out, said = await asyncio.wait_for(process.communicate(sent), 60)
+    answers = {answer["id"]: answer["result"] for answer in map(json.loads, out.splitlines())}
+    assert answers.keys() == {0, 1, 2}
+    assert answers[2]["isError"] is False
+    assert said.decode().rpartition("LOADED ")[2] == "[]"
+
+
 async def test_plain_requests_are_answered_without_loading_the_sdk(tmp_path: Path) -> None:
     path = tmp_path / "server.py"
     path.write_text(

@@ -39,6 +39,7 @@ _PRIMED_SINCE = b"2025-11-25"
 _CANCELLED = RpcError(-32800, "Request cancelled")
 _ID_IS_OPEN = "A request with the id {!r:.100} is already open in this session. Give each request an id of its own."
 _TOO_MANY = "This caller has as many sessions open as it may. End one with DELETE, or wait until an idle one ends."
+_RESPONSE = {"jsonrpc", "id", "result"}
 _INITIALIZED = orjson.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
 
@@ -199,7 +200,9 @@ class SessionEndpoint:
     # -- what is no request
 
     async def _response(self, exchange: Exchange, found: HttpSession, response: JSON) -> None:
-        if found.session.questions.take(response):
+        # Who answers what nobody has asked is thanked as well; of its own questions the SDK knows.
+        is_stray = found.in_sdk is None and response.keys() == _RESPONSE and response["jsonrpc"] == "2.0"
+        if found.session.questions.take(response) or (is_stray and type(response["id"]) in (int, str)):
             await _reply(exchange.send, 202, b"", found)
         else:
             await self._by_sdk(exchange, found)

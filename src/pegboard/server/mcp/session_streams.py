@@ -114,7 +114,9 @@ class SessionStream(EventStream):
     async def resume(self, send: Send, last_event_id: str = "") -> None:
         """Go on over another connection, from the client's last event on."""
         if self.is_attached:
+            previous = self.send
             self.detach()
+            await previous({"type": "http.response.body", "body": b""})
         await send({"type": "http.response.start", "status": 200, "headers": self.headers()})
         self.is_open = True
         # While something is sent again, more may be said.
@@ -142,10 +144,10 @@ class SessionStream(EventStream):
         finally:
             for wait in waits:
                 wait.cancel()
-            if self.send is send:
-                self.detach()
-        if ended.is_set():
-            await send({"type": "http.response.body", "body": b""})
+        if self.send is send:
+            self.detach()
+            if not self.is_ended:
+                await send({"type": "http.response.body", "body": b""})
 
 
 async def _nowhere(_message: object) -> None:
