@@ -19,6 +19,7 @@ from pegboard.server.mcp.notifications import LEVELS
 from pegboard.server.mcp.sdk_handlers import Principals
 from pegboard.server.mcp.session_endpoint import Exchange, SessionEndpoint
 from pegboard.server.mcp.sessions import Sessions
+from pegboard.server.principal import Identity, Principal
 from tests.server.asgi import send_raw
 from tests.server.doors import META, workshop
 
@@ -252,7 +253,8 @@ class SdkAlone:
     """Stands where our own sessions stand: the SDK opens its own, answers all, and ends them."""
 
     def __init__(self, to_sdk: Any) -> None:
-        self._to_sdk, self._session = to_sdk, Sessions().open("", "chat", {})
+        self._to_sdk = to_sdk
+        self._session = Sessions().open(Principal(identity=Identity(), profile="chat"), {})
 
     async def post(self, exchange: Exchange, _message: Any, body: bytes) -> None:
         await self.answer(exchange._replace(receive=replay(body, exchange.receive)))

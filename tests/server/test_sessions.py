@@ -13,6 +13,7 @@ import pytest
 from pegboard import CallContext, Catalog, Profile, http_app
 from pegboard.model.bounds import SESSION_IDLE_S
 from pegboard.server.mcp.sessions import Sessions
+from pegboard.server.principal import Identity, Principal
 from tests.server.doors import JSON_HEADERS, answer_of, served
 
 VERSION = "2025-11-25"
@@ -200,10 +201,11 @@ async def test_a_session_has_one_stream_of_its_own() -> None:
 async def test_only_a_session_without_a_request_ends_for_being_idle() -> None:
     now = [0.0]
     sessions = Sessions(clock=lambda: now[0])
-    idle, busy = sessions.open("ann|chat", "chat", {}), sessions.open("ann|chat", "chat", {})
+    ann = Principal(identity=Identity(credential="ann"), profile="chat")
+    idle, busy = sessions.open(ann, {}), sessions.open(ann, {})
     with busy.in_use(lambda: now[0]):
         now[0] = SESSION_IDLE_S + 1
         assert sessions.idle() == [idle]
         sessions.end(idle)
-        assert sessions.find(idle.session_id, "ann|chat") is None
+        assert sessions.find(idle.session_id, ann.owner) is None
     assert sessions.idle() == []

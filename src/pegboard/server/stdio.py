@@ -117,7 +117,7 @@ class StdioConnection:
         lists = Lists(gateway)
         self._handshake, self._earlier = Handshake(gateway), EarlierPath(gateway, lists)
         self._sessions = Sessions()
-        self._session = self._sessions.open(principal.owner, principal.profile, {})
+        self._session = self._sessions.open(principal, {})
         self._session.tell = self._tell
         self._fast_path = FastPath(gateway, lists, seal=self._seal, discovers=True)
         self._missed: list[bytes] = []

@@ -68,13 +68,13 @@ class EarlierPath:
         elif not params.keys() <= _META_ONLY:
             return None
         elif method == "tools/list" and self._lists.fit_a_page():
-            work = self._list(principal)
+            work = self._list(principal, session.capabilities)
         elif method == "ping":
             work = _pong()
         return None if work is None else Plan(json_bytes(request_id), answered(work), outlet)
 
-    async def _list(self, principal: Principal) -> Answer:
-        return Answer(await self._lists.tools_as_bytes_before_2026(principal))
+    async def _list(self, principal: Principal, capabilities: JSON) -> Answer:
+        return Answer(await self._lists.tools_as_bytes_before_2026(principal, capabilities))
 
     def _call(
         self, params: JSON, principal: Principal, session: Session, outlet: MessageOutlet, token: int | str | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import orjson
@@ -71,13 +71,13 @@ class Lists:
         if meta or ttl_ms != LIST_TTL_MS:
             usual = {"ttlMs": ttl_ms, "cacheScope": "private", "resultType": "complete"}
             tail = _tail({**usual, "_meta": {**meta, SERVER_KEY: self._server}})
-        return b'{"tools":', *_with_apps(view, capabilities), tail
+        return b'{"tools":', *_with_apps(view, capabilities, view.export_bytes("mcp"), mcp_tool), tail
 
-    async def tools_as_bytes_before_2026(self, principal: Principal) -> tuple[bytes, ...]:
+    async def tools_as_bytes_before_2026(self, principal: Principal, capabilities: JSON) -> tuple[bytes, ...]:
         """Return the whole result of tools/list of an earlier revision, which all of them have alike, in parts."""
         view, _, meta = await self._tools(principal)
         tail = _tail({"_meta": meta}) if meta else b"}"
-        return b'{"tools":', _BEFORE_2026.to_bytes(view), tail
+        return b'{"tools":', *_with_apps(view, capabilities, _BEFORE_2026.to_bytes(view), mcp_tool_before_2026), tail
 
     async def tools_page(
         self,
@@ -159,12 +159,12 @@ def _all_tools(view: View, capabilities: JSON) -> tuple[ToolEntry, ...]:
     return (*tools, *for_apps) if for_apps else tools
 
 
-def _with_apps(view: View, capabilities: JSON) -> tuple[bytes, ...]:
-    """Return the list of tools as JSON, in parts to be joined."""
-    listed, for_apps = view.export_bytes("mcp"), _for_apps(view, capabilities)
+def _with_apps(view: View, capabilities: JSON, listed: bytes, draw: Callable[[ToolEntry], JSON]) -> tuple[bytes, ...]:
+    """Return the list of tools as JSON, in parts to be joined: what is `listed` for all, and the rest as drawn."""
+    for_apps = _for_apps(view, capabilities)
     if not for_apps:
         return (listed,)
-    more = b",".join(json_bytes(mcp_tool(entry)) for entry in for_apps)
+    more = b",".join(json_bytes(draw(entry)) for entry in for_apps)
     return listed[:-1], b"," if len(listed) > len(b"[]") else b"", more, b"]"
 
 

@@ -173,14 +173,14 @@ class SessionEndpoint:
     async def _open(self, exchange: Exchange, request: JSON, body: bytes) -> None:
         client, principal = introduced(request) if exchange.headers.accepts_both else None, exchange.principal
         # Those who come together are let in one after the other: nothing is awaited in between.
-        if self._sessions.is_full_for(principal.owner):
+        if self._sessions.is_full_for(principal.shares_as):
             await _write(exchange.send, 503, error_message(-32000, _TOO_MANY), _JSON, (b"retry-after", b"60"))
         elif not self._sessions.has_room():
             await _write(exchange.send, 503, error_message(-32603, "Too many open sessions"), _JSON)
         elif client is None:
             await self._to_sdk(exchange.scope, exchange.receive, exchange.send, principal)
         else:
-            session = self._sessions.open(principal.owner, principal.profile, client.capabilities)
+            session = self._sessions.open(principal, client.capabilities)
             streams = SessionStreams(session.session_id)
             opened = HttpSession(session=session, principal=principal, initialize=body, streams=streams)
             session.tell, self._over_http[session] = opened.tell, opened
