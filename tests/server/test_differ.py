@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from pegboard import Bounds, CallContext, Catalog, ImageContent, ToolSpec, http_app
 from pegboard.server.body_reader import replay
+from pegboard.server.mcp.client_channel import ClientChannel
 from pegboard.server.mcp.fast_path import FastPath
 from pegboard.server.mcp.notifications import LEVELS
 from pegboard.server.mcp.sdk_handlers import Principals
@@ -103,8 +104,10 @@ def everything() -> Catalog:
 
     @catalog.tool(groups="core")
     async def talk(ctx: CallContext) -> str:
+        channel = ctx.client
+        assert isinstance(channel, ClientChannel)
         for level in LEVELS:
-            await ctx.client.log({"é": [level, 1, None]}, level=level)
+            await channel.log({"é": [level, 1, None]}, level=level)
             await ctx.progress(LEVELS.index(level) / 8, "" if level == "info" else level)
         await ctx.emit({"progress": 7, "total": None})
         return "told"

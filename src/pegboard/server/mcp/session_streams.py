@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import NamedTuple
 
 from starlette.types import Receive, Send
@@ -10,6 +11,7 @@ from starlette.types import Receive, Send
 from pegboard.model.bounds import RECONNECT_MS, SESSION_BYTES, SESSION_MESSAGES, STREAM_PING_S
 from pegboard.server.mcp.disconnect import SSE_HEADERS, EventStream
 
+_NUMBER = re.compile(r"[0-9]{1,18}")
 _OURS = "p"
 """How the ids of our events begin; those of the SDK, which answers the rest of a session, are numbers."""
 
@@ -59,7 +61,7 @@ class SessionStreams:
 
 def _number(event_id: str) -> int:
     digits = event_id.removeprefix(_OURS)
-    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else 0
+    return int(digits) if _NUMBER.fullmatch(digits) else 0
 
 
 class SessionStream(EventStream):
@@ -95,15 +97,19 @@ class SessionStream(EventStream):
         )
 
     async def end(self, message: bytes) -> None:
-        await super().end(message)
-        self.left.set()
+        send, event = self.send, self.event(message)
+        # First: who comes back from now on gets it from what is kept.
+        self.is_ended = True
+        self.detach()
+        await send({"type": "http.response.body", "body": event})
 
     async def end_connection(self) -> None:
         """End the connection, not the stream: the client comes back for the rest, where it can."""
         if self._is_primed and self.is_attached:
             await self.open()
-            await self.send({"type": "http.response.body", "body": b""})
+            send = self.send
             self.detach()
+            await send({"type": "http.response.body", "body": b""})
 
     def detach(self) -> None:
         """Send nothing more to where it went until now."""
