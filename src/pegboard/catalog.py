@@ -284,6 +284,8 @@ class Catalog:
     ) -> Any:
         """Name an availability question `(ctx) -> bool`, sync or async; `blocking=True` runs it in a thread.
 
+        A sync one that has held the event loop for a tenth of a second runs in a thread too, for those who can wait.
+
         Raises:
             DefinitionError: the name is taken.
         """
@@ -332,7 +334,10 @@ class Catalog:
         self.registry.add_hook(hook)
 
     def observe(self, observer: object) -> Callable[[], None]:
-        """Send every event of every call to `observer`; returns the function that ends it."""
+        """Send every event of every call to `observer`; returns the function that ends it.
+
+        Its methods may be async. Calls wait a tenth of a second for them, until they have been slower once.
+        """
         return self.guards.observe(observer)
 
     def on_tool_defined(self, notify: Callable[[ToolEntry], object]) -> None:
