@@ -1,0 +1,48 @@
+"""A question of an earlier era names no call: it reaches a person only where one call alone can have led to it."""
+
+import asyncio
+import sys
+
+from pegboard.sources.mcp.server_settings import ServerSettings
+from tests.upstream_mcp.parts import running, until, view_of
+from tests.upstream_mcp.test_calls import Person
+
+SERVER = """
+import json, sys
+FORM = {"type": "object", "properties": {"colour": {"type": "string"}}, "required": ["colour"]}
+def say(**fields): print(json.dumps({"jsonrpc": "2.0", **fields}), flush=True)
+def text(words): return {"content": [{"type": "text", "text": words}]}
+waiting = []
+for line in sys.stdin:
+    asked = json.loads(line)
+    method = asked.get("method")
+    if method == "initialize":
+        info = {"name": "e", "version": "1"}
+        say(id=asked["id"], result={"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info})
+    elif method == "tools/list":
+        say(id=asked["id"], result={"tools": [{"name": n, "inputSchema": {"type": "object"}} for n in ("wait", "ask")]})
+    elif method == "tools/call":
+        waiting.append(asked["id"])
+        if asked["params"]["name"] == "ask":
+            say(id=99, method="elicitation/create", params={"message": "Which colour?", "requestedSchema": FORM})
+    elif "id" in asked and method is None:
+        words = json.dumps(asked.get("result") or asked.get("error"))
+        for number in waiting: say(id=number, result=text(words))
+        waiting.clear()
+    elif "id" in asked:
+        say(id=asked["id"], error={"code": -32601, "message": "no"})
+"""
+
+
+async def test_a_question_that_may_be_about_either_of_two_callers_is_shown_to_neither() -> None:
+    ann, bob = Person({"colour": "red"}), Person({"colour": "blue"})
+    settings = ServerSettings(name="up", transport="stdio", command=sys.executable, args=("-Sc", SERVER), trust="any")
+    async with running(settings) as (catalog, source):
+        alone = await view_of(catalog, client=ann).call("up__ask", {})
+        assert ("red" in alone.text, len(ann.asked)) == (True, 1)
+        waits = asyncio.create_task(view_of(catalog, client=bob).call("up__wait", {}))
+        await until(lambda: source._connection._in_flight)
+        result = await view_of(catalog, client=ann).call("up__ask", {})
+        await waits
+    assert (len(ann.asked), len(bob.asked)) == (1, 0)
+    assert "not clear whom to ask" in result.text
