@@ -86,3 +86,10 @@ def test_a_special_address_opens_only_when_it_is_named_itself() -> None:
 def test_an_entry_that_cannot_be_read_is_refused_with_its_text(entry: str) -> None:
     with pytest.raises(DefinitionError, match="allow_hosts has"):
         Destinations(allow_hosts=(entry,))
+
+
+def test_an_address_that_names_an_interface_is_refused_whatever_is_opened() -> None:
+    opened = Destinations(allow_private=True, allow_hosts=("fe80::/10",))
+    opened.check_addresses("here", 80, ["fe80::1"])
+    with pytest.raises(EgressError, match="scoped"):
+        opened.check_addresses("here", 80, ["fe80::1%1"])

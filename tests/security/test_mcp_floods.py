@@ -158,3 +158,15 @@ async def test_mcpc_20_a_server_that_breaks_off_at_once_is_asked_again_ever_more
         # After half a second, and one more second; the next would come after two.
         assert log.read_text().count("GET 7") in (1, 2)
         assert source.state().status == "ok"
+
+
+async def test_an_answer_that_is_broken_off_without_end_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pegboard.sources.mcp.http_transport.MCP_RESUMES", 3)
+    monkeypatch.setattr("pegboard.sources.mcp.http_transport.MCP_RESUME_WAITS_S", (0.0,))
+    log = tmp_path / "log"
+    async with behaving("http", "call=retry_sse", f"log={log}", own={"timeout_s": 10.0}) as (view, source):
+        result = await view.call("up__echo", {"text": "hi"})
+        assert (kind_of(result), source.state().status) == ("upstream_lost", "ok")
+        assert log.read_text().count("GET 7") == 3
