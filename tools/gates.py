@@ -169,6 +169,7 @@ LAZY = {
     "pegboard.config.yaml.plain_reader": "PyYAML",
     "pegboard.consent.redis_store": "redis",
     "pegboard.discovery.search.index": "numpy",
+    "pegboard.library": "all that the help of the command line does without",
     "pegboard.limits.redis_store": "limits",
     "pegboard.server.app": "starlette and mcp",
     "pegboard.server.identify": "starlette",

@@ -5,42 +5,49 @@ Every agent sees exactly what it may use, and every call goes through one guarde
 
 from typing import TYPE_CHECKING, Any
 
-from pegboard.authoring.field import Field
-from pegboard.authoring.tool_class import Tool
-from pegboard.catalog import Catalog, default_catalog
-from pegboard.core.consent_text import consent_text
-from pegboard.core.event_queue import EventQueue
-from pegboard.core.view import View
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import Bounds
-from pegboard.model.call_context import CallContext
-from pegboard.model.consent import ConsentRequest
-from pegboard.model.context import ToolContext
-from pegboard.model.context_ports import Client
-from pegboard.model.decision import Decision, Fix
-from pegboard.model.error import (
-    AsyncPredicateError,
-    CallError,
-    DefinitionError,
-    DuplicateToolError,
-    PegboardError,
-    ToolError,
-)
-from pegboard.model.event import Event
-from pegboard.model.hook import Verdict
-from pegboard.model.hook_call import HookCall
-from pegboard.model.policy import Policy
-from pegboard.model.profile import Profile
-from pegboard.model.rate_limit import RateLimit
-from pegboard.model.request import CallBudget
-from pegboard.model.result import AudioContent, ImageContent, ResourceContent, ResourceLink, TextContent, ToolResult
-from pegboard.model.secret import Secret
-from pegboard.model.tool import ToolSpec
-from pegboard.resources.prompt_messages import Message
 from pegboard.version import __version__
 
 if TYPE_CHECKING:
     from pegboard.config import context_for, load_catalog
+    from pegboard.library import (
+        AsyncPredicateError,
+        AudioContent,
+        Bounds,
+        CallBudget,
+        CallContext,
+        CallError,
+        Catalog,
+        Client,
+        ConsentRequest,
+        Decision,
+        DefinitionError,
+        DuplicateToolError,
+        Event,
+        EventQueue,
+        Field,
+        Fix,
+        HookCall,
+        ImageContent,
+        Message,
+        PegboardError,
+        Policy,
+        Profile,
+        RateLimit,
+        ResourceContent,
+        ResourceLink,
+        Secret,
+        TextContent,
+        Tool,
+        ToolContext,
+        ToolError,
+        ToolResult,
+        ToolSpec,
+        Verdict,
+        View,
+        consent_text,
+        default_catalog,
+    )
     from pegboard.server.app import http_app, run_http
     from pegboard.server.identify import Identified
     from pegboard.server.stdio import run_stdio
@@ -54,7 +61,9 @@ __all__ = [
     "load_catalog", "run_http", "run_stdio",
 ]  # fmt: skip
 
-# A library that only declares tools needs neither a server (Starlette, the MCP SDK) nor a config reader (ruamel.yaml).
+# The help of the command line needs nothing of the library; and a library that only declares tools needs neither a
+# server (Starlette, the MCP SDK) nor a config reader (ruamel.yaml).
+_LIBRARY = LazyModule("pegboard.library")
 _LAZY = {
     "context_for": LazyModule("pegboard.config"),
     "load_catalog": LazyModule("pegboard.config"),
@@ -66,6 +75,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(_LAZY[name], name)
-    raise AttributeError(f"module 'pegboard' has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module 'pegboard' has no attribute {name!r}")
+    value = globals()[name] = getattr(_LAZY.get(name, _LIBRARY), name)
+    return value
