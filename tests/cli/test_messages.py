@@ -4,6 +4,8 @@ import os
 import pty
 import re
 import socket
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -155,6 +157,17 @@ def test_help_is_a_command_too(run: Run) -> None:
     assert run("help") == run("--help")
     assert run("help", "lock", "accept") == run("lock", "accept", "--help")
     assert run("help", "lsit").code == 2
+
+
+def test_help_does_without_the_library() -> None:
+    code = (
+        "import sys; from pegboard.cli import main\n"
+        "main(['--help']); main(['help'])\n"
+        "assert not sys.modules.keys() & {'pegboard.catalog', 'pegboard.library', 'pydantic', 'ruamel'}\n"
+        "import pegboard; assert pegboard.Catalog and 'pegboard.catalog' in sys.modules"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stderr[-2000:]
 
 
 @pytest.mark.parametrize("command", ["list", "check", "serve", "keys", "lock", "why"])
