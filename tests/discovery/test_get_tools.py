@@ -162,3 +162,11 @@ async def test_a_profile_without_tools_has_nothing_to_get(catalog: Catalog) -> N
     catalog.profile(Profile(name="all", include=(), exposure="two_tool"))
     answer = await say(catalog, "getTools", request=[{"agent": "tickets"}])
     assert answer["error"] == 'Some items not found: Agent "tickets" not found'
+
+
+async def test_the_questions_of_others_bring_no_nudge(catalog: Catalog) -> None:
+    asking: list[Any] = [{}, {"user_id": "ann"}, {"space_id": "s"}, {"session_id": "t"}, {"agent": "a"}, {"agent": "b"}]
+    for _ in range(2):
+        for who in asking:
+            assert "nudge" not in await say(catalog, "getTools", request=[{"agent": "tickets"}], ctx=ToolContext(**who))
+    assert "nudge" in await say(catalog, "getTools", request=[{"agent": "tickets"}], ctx=ToolContext(agent="a"))

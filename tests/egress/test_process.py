@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from pegboard.egress.process import Process, launch
+from pegboard.model.bounds import PIPE_WAITING_BYTES
 from pegboard.model.error import CallError
 
 
@@ -297,3 +298,13 @@ async def test_fifty_starts_and_stops_leave_nothing() -> None:
     assert _descriptors() == before
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
+
+
+async def test_a_program_waits_while_nobody_reads_its_lines_and_none_is_lost() -> None:
+    code = "import sys\nfor number in range(80_000): sys.stdout.write(f'{number:0100}\\n')"
+    async with program(code) as process:
+        await until(lambda: process._pipes._is_paused)
+        assert process.returncode is None
+        assert process._pipes._waiting_bytes < 4 * PIPE_WAITING_BYTES
+        lines = [int(line) async for line in process.lines()]
+    assert lines == list(range(80_000))
