@@ -10,12 +10,15 @@ from functools import partial
 from typing import Any, Protocol, cast
 
 from pegboard.core.availability import Availability, States
+from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.declarations import Mirror
 from pegboard.core.judge import Selection, decide_entry, dynamic_code, static_code, undeclared, without_builder
 from pegboard.core.lifecycle import after_end, has_ended
 from pegboard.core.names import nearest_one
+from pegboard.core.near_names import NearNames
 from pegboard.core.registry import Kind, Registry
 from pegboard.core.snapshot import Plan, Snapshot
+from pegboard.model.bounds import NAME_ORDERS, NAMES_COMPARED_EACH
 from pegboard.model.context import ToolContext
 from pegboard.model.decision import Blocked, Decision
 from pegboard.model.error import AsyncPredicateError, DefinitionError
@@ -165,7 +168,7 @@ class View:
         No builder runs. Mirrored names are among them, `full_names` replaces a tool's own.
         """
         names: list[str] = []
-        for entry in self._unbuilt():
+        for entry in self._unbuilt(self._selected()):
             names.extend(self._full_names(entry.spec.full_names, entry.wire_name, server))
         return list(dict.fromkeys([*names, *self._mirrored_names()]))
 
@@ -182,10 +185,10 @@ class View:
     def _mirrors(self) -> Mapping[str, Mirror]:
         return self._parts.registry.mirrors if self._parts.kind == "tools" else {}
 
-    def _unbuilt(self) -> Iterator[ToolEntry]:
-        """Yield the visible tools as far as that can be told without running a builder."""
+    def _unbuilt(self, entries: Iterable[ToolEntry]) -> Iterator[ToolEntry]:
+        """Yield the visible tools of those selected, as far as that can be told without running a builder."""
         snapshot, states = self.snapshot, self._parts.registry.states()
-        for entry in snapshot.selected(self.selection, self.ctx.caller.policy):
+        for entry in entries:
             is_built = entry.builder is not None and self.ctx.memo.has(snapshot.build_question(entry).key)
             asked = entry if is_built else without_builder(entry)
             if dynamic_code(asked, snapshot, self.ctx, states) is None:
@@ -331,8 +334,26 @@ class View:
         """Return the end of a not-found text: a near name among those this caller sees, or what to do instead."""
         near = None
         with suppress(AsyncPredicateError):
-            near = nearest_one(name, (entry.wire_name for entry in self._unbuilt() if name not in entry.names))
+            near = self._near(name)
         return f" Did you mean {near!r}?" if near else " List the tools to see what is available."
+
+    def _selected(self) -> Sequence[ToolEntry]:
+        return self.snapshot.selected(self.selection, self.ctx.caller.policy)
+
+    def _near(self, name: str) -> str | None:
+        """Return the visible name that was meant: of a few the nearest, of many one among those that stand near it."""
+        selected = self._selected()
+        if len(selected) <= NAMES_COMPARED_EACH:
+            return nearest_one(name, (entry.wire_name for entry in self._unbuilt(selected) if name not in entry.names))
+        kept: BoundedCache[int, NearNames] = self.snapshot.cache.setdefault(
+            "near names", BoundedCache(max_entries=NAME_ORDERS)
+        )
+        # It holds the tools themselves, so that their id cannot come to mean others.
+        known = kept.get(id(selected)) or kept.remember(id(selected), NearNames(selected))
+        for entry, is_slip in known.around(name):
+            if name not in entry.names and any(True for _ in self._unbuilt((entry,))):
+                return entry.wire_name if is_slip else nearest_one(name, (entry.wire_name,))
+        return None
 
     # -- awaiting
 

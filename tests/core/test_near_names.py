@@ -1,0 +1,93 @@
+"""Near names: the name that was meant, among very many, for as good as nothing."""
+
+import difflib
+import random
+import string
+import time
+from collections.abc import Callable
+
+from pegboard import Catalog, Policy, Profile, ToolContext, ToolSpec
+from pegboard.core.names import nearest_one
+
+COUNT = 10_000
+SERVICES = ("github", "slack", "jira", "mail", "drive", "calendar", "crm", "billing", "search", "wiki")
+VERBS = ("create", "list", "delete", "update", "get", "search", "archive", "move", "share", "export")
+NOUNS = ("issue", "channel", "message", "ticket", "folder", "event", "contact", "invoice", "page", "comment")
+
+
+def names(count: int) -> list[str]:
+    every = [f"{a}__{b}_{c}_{d}" for a in SERVICES for b in VERBS for c in NOUNS for d in NOUNS]
+    return every[:count]
+
+
+def catalog_of(tools: list[str], *, hidden: tuple[str, ...] = ()) -> Catalog:
+    catalog = Catalog("many")
+
+    async def run(_ctx: object, _args: object) -> str:
+        return "done"
+
+    for name in tools:
+        catalog.register(ToolSpec(name=name, groups=("core",)), run)
+    catalog.profile(Profile(name="all", include=("core",), policy=Policy(deny=hidden)))
+    return catalog
+
+
+def slipped(rng: random.Random, name: str) -> str:
+    place = rng.randrange(len(name))
+    cut = {
+        "drop": name[place + 1 :],
+        "double": name[place] + name[place:],
+        "other": rng.choice(string.ascii_lowercase) + name[place + 1 :],
+    }
+    return name[:place] + cut[rng.choice(sorted(cut))]
+
+
+def test_a_slip_finds_the_name_that_was_meant_among_ten_thousand_as_comparing_all_of_them_does() -> None:
+    tools, rng = names(COUNT), random.Random(7)
+    view = catalog_of(tools).view(ToolContext(), profile="all")
+    wrong = [(slipped(rng, name), name) for name in rng.sample(tools, 300)]
+    wrong = [(said, meant) for said, meant in wrong if said not in tools]
+    hits = sum(f"Did you mean {meant!r}?" in view.hint(said) for said, meant in wrong)
+    assert hits > 0.95 * len(wrong)
+    for said in ("zzzzzzzz", "", "é" * 300, "\x00", "__"):
+        assert view.hint(said) == " List the tools to see what is available.", said
+
+
+def test_what_a_caller_may_not_use_is_no_hint_however_near_it_is() -> None:
+    tools = names(1_000)
+    view = catalog_of(tools, hidden=("github__create_*",)).view(ToolContext(), profile="all")
+    assert "github__create" not in view.hint("github__create_isue_issue")
+    assert "Did you mean 'github__list_issue_issue'?" in view.hint("github__list_isue_issue")
+
+
+def test_what_is_hidden_from_this_caller_alone_is_no_hint_either() -> None:
+    catalog = catalog_of(names(1_000))
+    catalog.tool(name="pay_bill", groups="core", available=lambda ctx: False)(lambda: "paid")
+    catalog.profile(Profile(name="more", include=("core",)))
+    view = catalog.view(ToolContext(), profile="more")
+    assert "pay_bill" not in view.hint("pay_bil")
+
+
+def test_few_names_are_compared_each() -> None:
+    tools = ["web_search", "read_file", "send_mail"]
+    view = catalog_of(tools).view(ToolContext(), profile="all")
+    for said in ("search_web", "web_serch", "mail_send", "readfile"):
+        assert (nearest_one(said, tools) or "List the tools") in view.hint(said)
+
+
+def test_a_hint_among_ten_thousand_costs_little_beside_comparing_a_tenth_of_them() -> None:
+    tools = names(COUNT)
+    view = catalog_of(tools).view(ToolContext(), profile="all")
+    view.hint("to have it ordered")
+
+    def best_s(work: Callable[[], object], times: int) -> float:
+        seconds = list[float]()
+        for _ in range(times):
+            start = time.process_time()
+            work()
+            seconds.append(time.process_time() - start)
+        return min(seconds)
+
+    for said in ("github__creat_issue_page", "github__creat_issue_pages", "zzzzzzzzzzzzzzzz"):
+        compared_s = best_s(lambda said=said: difflib.get_close_matches(said, tools[:1_000], n=1), 3)
+        assert best_s(lambda said=said: view.hint(said), 30) * 10 < compared_s
