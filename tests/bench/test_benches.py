@@ -57,5 +57,6 @@ def test_a_spread_is_the_median_and_the_quartiles():
 async def test_the_path_of_a_warm_request_begins_at_the_app_and_ends_with_its_bytes():
     for name, entries in (await path.paths()).items():
         assert entries[0].file == "server/app.py"
-        assert entries[-1].file.startswith("server/mcp/")
+        # After its bytes its place is given back.
+        assert any(entry.file.startswith("server/mcp/") for entry in entries[-3:])
         assert next(path.report(name, entries, brief=True)).startswith(f"{name}: {len(entries)} functions entered")
