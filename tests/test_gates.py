@@ -21,6 +21,7 @@ def write(root: Path, name: str, text: str) -> Path:
     return path
 
 
+@pytest.mark.soak  # `make test` runs the gates beside the tests
 def test_the_tree_has_no_offender() -> None:
     assert gates.offenders(ROOT) == []
 

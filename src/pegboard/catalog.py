@@ -80,7 +80,6 @@ class Catalog:
         declared = Declarations(name=name, bounds=bounds or DEFAULT_BOUNDS)
         self.runtime = assemble(declared, context_type=context_type, limit_store=limit_store, clock=clock)
         self._is_of_config = False
-        self._stood_for: Runtime | None = None
         self.guards.used_answers = consent_store
         self._default_loaders: list[Callable[[Catalog], object]] = []
         _catalogs.add(self)
@@ -390,8 +389,8 @@ class Catalog:
         A catalog that was closed takes calls again.
         """
         self.guards.closing = False
-        if self._is_of_config and self._stood_for is None:
-            self._stood_for, default_catalog.shared_runtime = default_catalog.shared_runtime, self.runtime
+        if self._is_of_config:
+            default_catalog.stand_aside(self.runtime)
         sources = self.registry.sources
         for source in [sources[name] for name in (sources if only is None else only)]:
             try:
@@ -402,10 +401,8 @@ class Catalog:
     async def close(self, *, grace_s: float = SHUTDOWN_GRACE_S) -> None:
         """Refuse new calls, let running ones end for `grace_s`, stop the rest, the sources and the limit store."""
         await self.executor.close(grace_s=grace_s)
-        if self._stood_for is not None:
-            if default_catalog.shared_runtime is self.runtime:
-                default_catalog.shared_runtime = self._stood_for
-            self._stood_for = None
+        if self._is_of_config:
+            default_catalog.stand_back(self.runtime)
         # Together: each may need a while to end its programs.
         await asyncio.gather(*map(_stop, self.registry.sources.values()))
         if (close := getattr(self.guards.limits, "close", None)) is not None:
@@ -568,21 +565,32 @@ class DefaultCatalog(Catalog):
     """
 
     _while_read: ContextVar[Runtime | None] = ContextVar("pegboard_catalog_being_read", default=None)
-    shared_runtime: Runtime
-    """What everybody means who reads no config."""
+    _shared: tuple[Runtime, ...] = ()
+    """What everybody means who reads no config: the last. Before it those of its own and of what began to be served
+    earlier, since several may be, and they end in any order."""
 
     @property
     def runtime(self) -> Runtime:  # pyright: ignore[reportIncompatibleVariableOverride] - an attribute for all others
         """The parts that are meant here and now."""
-        return self._while_read.get() or self.shared_runtime
+        return self._while_read.get() or self._shared[-1]
 
     @runtime.setter
     def runtime(self, runtime: Runtime) -> None:
         # Whoever reads a config may isolate what it registers, which must reach nobody else either.
         if self._while_read.get() is None:
-            self.shared_runtime = runtime
+            self._shared = (*self._shared[:-1], runtime)
         else:
             self._while_read.set(runtime)
+
+    def stand_aside(self, served: Runtime) -> None:
+        """Mean what is served now, until it ends."""
+        if all(runtime is not served for runtime in self._shared):
+            self._shared = (*self._shared, served)
+
+    def stand_back(self, served: Runtime) -> None:
+        """Mean again what was meant before this one was served, or what is served besides."""
+        own, *others = self._shared
+        self._shared = (own, *[runtime for runtime in others if runtime is not served])
 
     @contextmanager
     def written_to(self, catalog: Catalog) -> Generator[None]:

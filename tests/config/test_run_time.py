@@ -137,6 +137,22 @@ async def test_a_registration_during_a_reload_reaches_the_catalog_that_is_served
         await catalog.close()
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+async def test_after_several_were_served_the_default_is_its_own_again_in_whatever_order_they_end(
+    project: Project, own_default: Catalog, order: tuple[int, int]
+) -> None:
+    served = [project.write(CONFIG, mine=MINE).load()[0] for _ in range(2)]
+    for catalog in served:
+        await catalog.start()
+    default_catalog.tool(name="late")(lambda: "x")
+    assert ["late" in names(catalog) for catalog in served] == [False, True]
+    first, last = order
+    await served[first].close()
+    assert default_catalog.runtime is served[last].runtime
+    await served[last].close()
+    assert default_catalog.runtime is own_default.runtime
+
+
 async def test_a_catalog_of_python_never_stands_for_the_default(own_default: Catalog) -> None:
     catalog = Catalog()
     await catalog.start()

@@ -4,13 +4,14 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pegboard import Catalog, DefinitionError, ToolContext, ToolSpec
 from pegboard.core.relaxed_schema import relaxed
 from pegboard.core.schema import compile_schema
 from tests.properties.schema_writer import written
+from tests.sizes import examples
 
 CARD: Any = {
     "type": "object",
@@ -108,6 +109,7 @@ def test_an_unknown_setting_is_refused_where_it_is_said() -> None:
         Catalog().tool(lambda: None, name="t", output_check="loose")  # pyright: ignore[reportArgumentType, reportCallIssue] - what is tested
 
 
+@settings(max_examples=examples(300))
 @given(st.integers(0, 1 << 40))
 def test_what_fits_a_schema_fits_the_relaxed_one(seed: int) -> None:
     schema, values = written(seed)

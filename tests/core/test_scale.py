@@ -15,7 +15,7 @@ from pegboard.core.wire_names import Named, WireNames
 from pegboard.model.tool import ToolEntry
 from tests.core.parts import ANN, FakeSource, echo, foreign
 
-FEW, MANY = 200, 3_000
+FEW, MANY = 200, 2_000
 
 
 def spec(number: int, text: str = "") -> ToolSpec:
@@ -108,6 +108,7 @@ def test_the_name_that_one_of_two_kept_goes_to_the_other_when_it_leaves() -> Non
     # Who stays is named anew then, so nobody may go by what follows from the change alone.
     assert both.after(removed=[kept], added=[]) is None
     assert both.after(removed=[other], added=[]) is None
+    assert both.after(removed=[], added=[Named("git", "a", is_toolset=False)]) is None
     assert WireNames.of([other]).by_tool == {other: "a"}
 
 

@@ -125,8 +125,9 @@ async def answers(catalog: Catalog) -> dict[str, Any]:
             if path == "/mcp/chat" and method != "server/discover":
                 message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
                 response = await client.post(path, headers={**JSON_HEADERS, **session}, json=message)
-                lines = [line for line in CALL_ID.sub("CALL", response.text).splitlines() if line.startswith("data: {")]
-                told[f"earlier {method} {json.dumps(params)}"] = lines
+                text = CALL_ID.sub("CALL", response.text)
+                lines = [line for line in text.splitlines() if line.startswith("data: {")]
+                told[f"earlier {method} {json.dumps(params)}"] = [response.status_code, *(lines or [text])]
         for path in paths():
             told[path] = plain(await client.get(path))
         for name in (*HIDDEN, "old_by_policy", "by_polic"):

@@ -64,7 +64,9 @@ async def fuzzed(folder: Path, *options: str, form: str, door: str) -> str:
     return text if process.returncode else ""
 
 
-@pytest.mark.parametrize(("form", "door"), [("typed", "keys"), ("generic", "keys or none")])
+@pytest.mark.parametrize(
+    ("form", "door"), [("typed", "keys"), pytest.param("generic", "keys or none", marks=pytest.mark.soak)]
+)
 async def test_schemathesis_finds_nothing(tmp_path: Path, form: str, door: str) -> None:
     found = await fuzzed(tmp_path, "-n", "2", "--generation-deterministic", form=form, door=door)
     assert not found, found
