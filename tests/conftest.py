@@ -1,8 +1,10 @@
 """The settings that every test shares: the event loop, the markers, sizes, coverage, no deadline one could miss."""
 
 import os
+import sys
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import coverage
 import pytest
@@ -77,3 +79,15 @@ settings.load_profile("pegboard")
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, object, object]:
+    """Keep what one test serves and does not close from being the default catalog of the next."""
+    default: Any = getattr(sys.modules.get("pegboard.catalog"), "default_catalog", None)
+    shared = None if default is None else default._shared
+    try:
+        return (yield)
+    finally:
+        if default is not None:
+            default._shared = shared

@@ -318,6 +318,7 @@ async def test_sources_of_before_are_stopped_when_their_calls_have_ended(project
     async with asyncio.timeout(60):
         while source.started:
             await asyncio.sleep(0.01)
+    await catalog.close()
 
 
 async def test_a_load_that_fails_as_no_load_should_is_refused_too(project: Project) -> None:
