@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from pegboard import CallContext, Catalog, Profile, http_app
-from pegboard.model.bounds import SESSION_IDLE_S
+from pegboard.model.bounds import INITIALIZE_BYTES, SESSION_IDLE_S
 from pegboard.server.mcp.sessions import Sessions
 from pegboard.server.principal import Identity, Principal
 from tests.server.doors import JSON_HEADERS, answer_of, served
@@ -209,3 +209,22 @@ async def test_only_a_session_without_a_request_ends_for_being_idle() -> None:
         sessions.end(idle)
         assert sessions.find(idle.session_id, ann.owner) is None
     assert sessions.idle() == []
+
+
+async def test_a_first_message_that_would_be_kept_and_is_huge_opens_nothing_and_changes_nothing() -> None:
+    async with served(http_app(Holding().catalog)) as url, httpx2.AsyncClient(base_url=url) as http:
+
+        async def begin(size: int, **session: str) -> httpx2.Response:
+            hello = {**HELLO, "capabilities": {"experimental": {"padding": {"x": "y" * size}}}}
+            message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
+            return await http.post("/mcp", headers={**JSON_HEADERS, **session}, json=message)
+
+        refused = await begin(INITIALIZE_BYTES)
+        assert (refused.status_code, "mcp-session-id" in refused.headers) == (413, False)
+        assert f"{INITIALIZE_BYTES} is the most" in refused.json()["error"]["message"]
+        opened = await begin(1_000)
+        session = opened.headers["mcp-session-id"]
+        # Nor when it is said again, in a session that is open.
+        again = await begin(INITIALIZE_BYTES, **{"mcp-session-id": session, "mcp-protocol-version": VERSION})
+        assert again.status_code == 413
+        assert (await EarlierClient(http, session).post({"id": 2, "method": "tools/list"})).status_code == 200

@@ -371,6 +371,7 @@ SAMPLED_TOKENS = 1_000  # that a client's model is asked for, unless the tool sa
 REQUEST_STATE_S = 600.0  # that an answer to a question may take
 USED_STATES = 100_000  # remembered, so that none is used twice
 SESSION_TELL_S = 1.0  # for telling one session of a change
+INITIALIZE_BYTES = 32_768  # of the first message of a session, which is kept as long as that
 SESSION_MESSAGES = 256  # of one session, to be sent again to a client that lost them ...
 SESSION_BYTES = 2 * MIB  # ... and their size
 SESSION_SUBSCRIPTIONS = 1_000  # to resources

@@ -17,7 +17,7 @@ import orjson
 from starlette.types import Message, Receive, Scope, Send
 
 from pegboard.core.stepping import Begun, first_step
-from pegboard.model.bounds import ANSWERED_STREAM_S, SESSION_SWEEP_S, STREAM_PING_S, WATCHED_AFTER_S
+from pegboard.model.bounds import ANSWERED_STREAM_S, INITIALIZE_BYTES, SESSION_SWEEP_S, STREAM_PING_S, WATCHED_AFTER_S
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.server.body_reader import replay
 from pegboard.server.gateway import Gateway, RpcError
@@ -39,6 +39,7 @@ _PRIMED_SINCE = b"2025-11-25"
 _CANCELLED = RpcError(-32800, "Request cancelled")
 _ID_IS_OPEN = "A request with the id {!r:.100} is already open in this session. Give each request an id of its own."
 _TOO_MANY = "This caller has as many sessions open as it may. End one with DELETE, or wait until an idle one ends."
+_TOO_LONG = "An initialize of {} bytes is too long: {} is the most. What a client can do takes far less."
 _RESPONSE = {"jsonrpc", "id", "result"}
 _INITIALIZED = orjson.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
@@ -139,6 +140,11 @@ class SessionEndpoint:
         """Answer a message; its `body` can be read once more."""
         request, found = as_object(message), self._find(exchange)
         exchange = exchange._replace(receive=replay(body, exchange.receive))
+        if len(body) > INITIALIZE_BYTES and request is not None and request.get("method") == "initialize":
+            # It is kept as long as the session, and one caller may have a thousand of these.
+            text = _TOO_LONG.format(len(body), INITIALIZE_BYTES)
+            await _write(exchange.send, 413, error_message(-32600, text), _JSON)
+            return
         if found is None:
             is_first = exchange.headers.session is None and request is not None
             if is_first and request is not None and request.get("method") == "initialize":
