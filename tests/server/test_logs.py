@@ -36,7 +36,7 @@ async def used(url: str) -> None:
         await call(client, "datetime_now")
         await call(client, "fail", {"what": CANARY})
         await call(client, "nothing")
-        await client.get(f"/nothing/%1b[31m?token={CANARY}")
+        await client.get(f"/nothing/%1b[31m%0ahidden%0aend?token={CANARY}")
         await client.post("/mcp", headers={"Host": "evil.example"})
     reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
     writer.write(b"no HTTP at all\r\n\r\n")
@@ -59,7 +59,7 @@ async def test_each_request_and_each_call_is_a_line_of_json(tmp_path: Path) -> N
     assert all(len(line["call_id"]) == 32 and line["ms"] >= 0 for line in calls)
     requests = [line for line in lines if line["logger"] == "pegboard.access"]
     assert [(line["path"], line["status"]) for line in requests] == [
-        ("/mcp", 200), ("/mcp", 200), ("/mcp", 400), ("/nothing/\x1b[31m", 404), ("/mcp", 421), ("-", 400),
+        ("/mcp", 200), ("/mcp", 200), ("/mcp", 400), ("/nothing/\x1b[31m\nhidden\nend", 404), ("/mcp", 421), ("-", 400),
     ]  # fmt: skip
     assert {line["address"] for line in requests} == {"127.0.0.1"}
     # What a tool was told is in no line; its own error is, as before, and belongs to the operator.
@@ -77,6 +77,7 @@ async def test_as_text_each_line_has_its_time_and_nothing_that_moves_the_screen(
     said = [line.partition("Z info: ")[2] for line in text.splitlines() if "Z info: " in line]
     assert [line.split()[0] for line in said] == ["call", "127.0.0.1"] * 3 + ["127.0.0.1"] * 3
     assert "by anonymous: datetime_now ok in " in said[0]
+    assert any("hidden" in line and "end 404 in " in line for line in said)
 
 
 async def test_without_being_asked_only_warnings_are_logged(tmp_path: Path) -> None:

@@ -26,7 +26,9 @@ class _TextLines(logging.Formatter):
         self._terminal, self._is_timed = terminal, is_timed
 
     def format(self, record: logging.LogRecord) -> str:
-        text = f"{record.levelname.lower()}: {record.getMessage()}"
+        message = record.getMessage()
+        # One line of fields, which callers have written: a line break in a path must not hide what stands around it.
+        text = f"{record.levelname.lower()}: {safe(message) if hasattr(record, 'fields') else message}"
         if self._is_timed:
             text = f"{_time(record)} {text}"
         if record.exc_info and record.exc_info[1] is not None:
