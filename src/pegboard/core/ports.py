@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from pegboard.model.consent import ConsentRequest
@@ -131,15 +131,25 @@ class Model(Protocol):
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors of one dimension."""
+    """Turns texts into vectors of one dimension, whose cosine says how alike the meanings are."""
 
     @property
-    def model_id(self) -> str: ...
+    def model_id(self) -> str:
+        """Tells its vectors from those of every other model: what is kept of them is kept under this name."""
+        ...
 
     @property
-    def dimension(self) -> int: ...
+    def dimension(self) -> int | None:
+        """How long its vectors are; `None` as long as no answer has shown it."""
+        ...
 
-    def embed(self, texts: Sequence[str]) -> list[list[float]]: ...
+    async def embed(self, texts: Sequence[str]) -> Iterable[Iterable[float]]:
+        """Return one row a text, in order. It must not block the event loop, and may be cancelled at any time.
+
+        Raises:
+            Exception: whatever it likes; who asks goes on without vectors.
+        """
+        ...
 
 
 class DocumentStore(Protocol):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.json_text import json_bytes
-from pegboard.core.ports import Embedder
 from pegboard.core.registry import Registry
 from pegboard.core.snapshot import Snapshot
 from pegboard.core.view import View
@@ -61,8 +60,8 @@ class Finder:
     The index follows the snapshot when it is next asked, and reads again only the tools that changed.
     """
 
-    def __init__(self, registry: Registry, *, embedder: Embedder | None = None) -> None:
-        self._registry, self._embedder = registry, embedder
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
         self._built: _Built | None = None
         self._lock = threading.Lock()
         self.builds = 0
@@ -86,7 +85,7 @@ class Finder:
             changed = [text_of(entry) for name, entry in now.items() if not _is_same(entry, known.get(name))]
             removed = known.keys() - now.keys()
             if before is None:
-                index: Index = indexing.Index.build(changed, embedder=self._embedder)
+                index: Index = indexing.Index.build(changed)
             elif changed or removed:
                 index = before.index.updated(changed=changed, removed=removed)
             else:

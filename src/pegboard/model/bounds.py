@@ -309,6 +309,13 @@ SEARCH_USUAL_HITS = 8  # of one query, unless it says otherwise
 SEARCH_ECHO_CHARS = 4_000  # of a query that its answer repeats; as many as the index reads
 BATCH_CALLS_AT_ONCE = 8  # of one useTools
 
+# -- embedders
+EMBED_BATCH = 64  # texts of one request to a model
+EMBED_TEXT_CHARS = 8_000  # of one text that a model reads
+EMBED_DIMENSIONS = 8_192  # of one vector, at most
+EMBED_CACHE_ROWS = 200_000  # vectors that one file keeps
+EMBED_CACHE_BUSY_S = 1.0  # that a search waits for the file, before it does without
+
 # -- discovery: the search engine
 SEARCH_FUSED_HITS = 100  # of each ranking that are fused with the other's
 SEARCH_VISIBLE_SETS = 256  # of callers, remembered for one snapshot

@@ -13,7 +13,7 @@ from pegboard.egress.destinations import only_host_of
 from pegboard.egress.http import GuardedClient
 from pegboard.egress.responses import check_status, json_of
 from pegboard.model.error import CallError
-from pegboard.model.json_types import is_list, is_object
+from pegboard.model.json_types import JSON, is_list, is_object
 from pegboard.model.secret import Secret
 
 _WHO = "The language model"
@@ -42,18 +42,32 @@ class ChatModel:
             raise CredentialRedactor(secrets).error(exc) from None
 
     async def _answer(self, prompt: str) -> str:
-        headers = {"authorization": f"Bearer {self.api_key.reveal()}"} if self.api_key else {}
         body = {"model": self.name, "messages": [{"role": "user", "content": prompt}]}
+        headers = bearer(self.api_key)
         async with GuardedClient(only_host_of(self.base_url), headers=headers, resolve=self.resolve) as client:
-            response = await client.request(
-                "POST",
-                f"{self.base_url.rstrip('/')}/chat/completions",
-                headers={"content-type": "application/json"},
-                body=orjson.dumps(body),
-                timeout_s=self.timeout_s,
-            )
-        check_status(response, _WHO)
-        return _text(json_of(response, _WHO))
+            return _text(await posted(client, self.base_url, "chat/completions", body, self.timeout_s, who=_WHO))
+
+
+def bearer(api_key: Secret | None) -> dict[str, str]:
+    """Return the header that carries a key."""
+    return {"authorization": f"Bearer {api_key.reveal()}"} if api_key else {}
+
+
+async def posted(client: GuardedClient, base_url: str, path: str, body: JSON, timeout_s: float, *, who: str) -> Any:
+    """Return the JSON that an endpoint answers to the JSON sent.
+
+    Raises:
+        CallError: upstream_auth, rate_limited, upstream_unavailable, upstream_error, protocol_error, timeout.
+    """
+    response = await client.request(
+        "POST",
+        f"{base_url.rstrip('/')}/{path}",
+        headers={"content-type": "application/json"},
+        body=orjson.dumps(body),
+        timeout_s=timeout_s,
+    )
+    check_status(response, who)
+    return json_of(response, who)
 
 
 def _text(answer: Any) -> str:

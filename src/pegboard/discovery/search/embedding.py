@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pegboard.core.ports import Embedder
 from pegboard.model.bounds import SEARCH_FUSED_HITS
 
 Vectors = NDArray[np.floating[Any]]
@@ -16,6 +15,18 @@ Vectors = NDArray[np.floating[Any]]
 _RECIPROCAL_OFFSET = (
     60  # not a limit: of the paper by Cormack, Clarke, Büttcher, "Reciprocal Rank Fusion", 2009  # not a limit:
 )
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors of one dimension, at once."""
+
+    @property
+    def model_id(self) -> str: ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]: ...
 
 
 def embedded(texts: Sequence[str], embedder: Embedder) -> Vectors:
