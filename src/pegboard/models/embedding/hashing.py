@@ -12,7 +12,7 @@ import numpy as np
 from pegboard.models.embedding.vectors import Vectors, unit_rows
 
 _WORD = re.compile(r"\w+")
-_GRAM = 4
+_GRAM = 4  # not a limit: letters of a run, as is usual
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
