@@ -27,6 +27,9 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export UV_SYSTEM_CERTS := 1
 export NODE_USE_SYSTEM_CA := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# What is compiled is kept, whatever the caller's setting: the hundreds of processes that the tests start would each
+# compile the package and what it imports again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo test lint types contracts gates package unit coverage format test-shared soak bench lock clean
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import coverage
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-from tests.sizes import examples
+from tests.sizes import IS_SOAK, examples
 
 HERE = Path(__file__).parent
 
@@ -72,7 +72,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(MEASURING)
 
 
-settings.register_profile("pegboard", deadline=None, max_examples=examples(400))
+# The same examples in every run but those of `make soak`, which finds new ones; a busy machine makes none too slow.
+settings.register_profile(
+    "pegboard", deadline=None, max_examples=examples(400), derandomize=not IS_SOAK,
+    suppress_health_check=[HealthCheck.too_slow],
+)  # fmt: skip
 settings.load_profile("pegboard")
 
 
