@@ -19,6 +19,7 @@ from pegboard.server.mcp.fast_path import FastPath
 from pegboard.server.mcp.notifications import LEVELS
 from pegboard.server.mcp.sdk_handlers import Principals
 from pegboard.server.mcp.session_endpoint import Exchange, SessionEndpoint
+from pegboard.server.mcp.session_ids import Client
 from pegboard.server.mcp.sessions import Sessions
 from pegboard.server.principal import Identity, Principal
 from tests.server.asgi import send_raw
@@ -257,7 +258,7 @@ class SdkAlone:
 
     def __init__(self, to_sdk: Any) -> None:
         self._to_sdk = to_sdk
-        self._session = Sessions().open(Principal(identity=Identity(), profile="chat"), {})
+        self._session = Sessions().open(Principal(identity=Identity(), profile="chat"), Client("", {}))
 
     async def post(self, exchange: Exchange, _message: Any, body: bytes) -> None:
         await self.answer(exchange._replace(receive=replay(body, exchange.receive)))

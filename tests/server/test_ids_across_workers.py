@@ -57,8 +57,8 @@ async def test_requests_without_a_session_may_share_an_id_on_one_worker_and_on_t
                 assert (status, [one for one in words if one.encode() in answer]) == (200, [word])
 
 
-async def test_a_session_belongs_to_one_worker_which_refuses_an_id_that_is_open() -> None:
-    (one, began, go), (other, _, _) = catalog(), catalog()
+async def test_a_session_on_two_workers_has_an_id_open_once_on_each_with_its_own_answer() -> None:
+    (one, began, go), (other, began_there, go_there) = catalog(), catalog()
     apps = [http_app(each, keys=(b"k" * 32,)) for each in (one, other)]
     params = {"protocolVersion": EARLIER, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
     begin = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).encode()
@@ -72,10 +72,16 @@ async def test_a_session_belongs_to_one_worker_which_refuses_an_id_that_is_open(
             first = asyncio.create_task(send_raw(apps[0], call("first"), named))
             while not began:
                 await asyncio.sleep(0)
-            # On the other worker nobody knows the session, so that no answer of there can go astray here.
-            assert (await send_raw(apps[1], call("second"), named))[0] == 404
-            refused = await send_raw(apps[0], call("third"), named)
-            assert (refused[0], b"already open in this session" in refused[2]) == (400, True)
+            # Each worker has streams of its own, and no answer of one goes out on those of the other.
+            second = asyncio.create_task(send_raw(apps[1], call("second"), named))
+            while not began_there:
+                await asyncio.sleep(0)
+            for app in apps:
+                refused = await send_raw(app, call("third"), named)
+                assert (refused[0], b"already open in this session" in refused[2]) == (400, True)
             go.set()
-            status, _, answer = await first
-            assert (status, b"held first" in answer, began) == (200, True, ["first"])
+            go_there.set()
+            for word, asked in (("first", first), ("second", second)):
+                status, _, answer = await asked
+                assert (status, [one for one in ("first", "second") if one.encode() in answer]) == (200, [word])
+            assert (began, began_there) == (["first"], ["second"])

@@ -11,9 +11,7 @@ import httpx2
 import pytest
 
 from pegboard import CallContext, Catalog, Profile, http_app
-from pegboard.model.bounds import INITIALIZE_BYTES, SESSION_IDLE_S
-from pegboard.server.mcp.sessions import Sessions
-from pegboard.server.principal import Identity, Principal
+from pegboard.model.bounds import INITIALIZE_BYTES
 from tests.server.doors import JSON_HEADERS, answer_of, served
 
 VERSION = "2025-11-25"
@@ -198,20 +196,7 @@ async def test_a_session_has_one_stream_of_its_own() -> None:
             assert second.status_code == 409
 
 
-async def test_only_a_session_without_a_request_ends_for_being_idle() -> None:
-    now = [0.0]
-    sessions = Sessions(clock=lambda: now[0])
-    ann = Principal(identity=Identity(credential="ann"), profile="chat")
-    idle, busy = sessions.open(ann, {}), sessions.open(ann, {})
-    with busy.in_use(lambda: now[0]):
-        now[0] = SESSION_IDLE_S + 1
-        assert sessions.idle() == [idle]
-        sessions.end(idle)
-        assert sessions.find(idle.session_id, ann.owner) is None
-    assert sessions.idle() == []
-
-
-async def test_a_first_message_that_would_be_kept_and_is_huge_opens_nothing_and_changes_nothing() -> None:
+async def test_a_first_message_that_is_huge_opens_nothing_and_changes_nothing() -> None:
     async with served(http_app(Holding().catalog)) as url, httpx2.AsyncClient(base_url=url) as http:
 
         async def begin(size: int, **session: str) -> httpx2.Response:

@@ -24,6 +24,7 @@ from pegboard.server.mcp.fast_path import VERSION_KEY, FastPath, Plan
 from pegboard.server.mcp.handshake import Handshake
 from pegboard.server.mcp.jsonrpc import as_object, error_message, json_bytes
 from pegboard.server.mcp.lists import Lists
+from pegboard.server.mcp.session_ids import Client
 from pegboard.server.mcp.sessions import Sessions
 from pegboard.server.principal import Identity, Principal, choose_profile
 from pegboard.server.process_exit import leave, leave_if_held
@@ -117,7 +118,7 @@ class StdioConnection:
         lists = Lists(gateway)
         self._handshake, self._earlier = Handshake(gateway), EarlierPath(gateway, lists)
         self._sessions = Sessions()
-        self._session = self._sessions.open(principal, {})
+        self._session = self._sessions.open(principal, Client("", {}))
         self._session.tell = self._tell
         self._fast_path = FastPath(gateway, lists, seal=self._seal, discovers=True)
         self._missed: list[bytes] = []

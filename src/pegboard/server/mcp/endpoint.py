@@ -27,6 +27,7 @@ from pegboard.server.mcp.lists import Lists
 from pegboard.server.mcp.sdk_handlers import Principals
 from pegboard.server.mcp.sdk_server import MIRRORED, SdkServer, SdkSessions, accepts
 from pegboard.server.mcp.session_endpoint import Exchange, SessionEndpoint
+from pegboard.server.mcp.session_ids import SessionIds
 from pegboard.server.mcp.sessions import Sessions
 from pegboard.server.open_requests import OpenRequests
 from pegboard.server.principal import Principal
@@ -69,7 +70,7 @@ class Endpoint:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Serve for the time of the block; may be entered again after it has ended."""
-        lists, sessions = Lists(self._gateway), Sessions()
+        lists, sessions = Lists(self._gateway), Sessions(SessionIds(self._sealing))
         self._sdk = SdkServer(self._gateway, lists, self._sealing, sessions)
         self._fast_path = FastPath(self._gateway, lists, seal=self._sdk.seal, accepts=accepts)
         self._sdk_sessions = self._manager(self._sdk)

@@ -170,7 +170,7 @@ class Principals:
         else:
             principal = ctx.request.scope.get(self.KEY)
             if principal is not None and is_earlier(ctx) and self.SESSION in ctx.request.scope:
-                principal = principal.in_session(ctx.request.scope[self.SESSION].session_id)
+                principal = principal.in_session(ctx.request.scope[self.SESSION].name)
         if principal is None:
             raise MCPError(code=types.INTERNAL_ERROR, message="Internal server error")
         return principal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
@@ -24,6 +24,7 @@ from pegboard.server.mcp.recent_events import RecentEvents
 from pegboard.server.mcp.request_states import RequestStates
 from pegboard.server.mcp.resource_handlers import ResourceHandlers
 from pegboard.server.mcp.sdk_handlers import Principals, ToolHandlers, complete, plain_errors, wire
+from pegboard.server.mcp.session_ids import Client
 from pegboard.server.mcp.sessions import Session, Sessions
 from pegboard.server.principal import Principal
 from pegboard.server.sealing import Sealing
@@ -112,13 +113,6 @@ def _mirrored_schema(_name: str) -> JSON | None:
 
 def _nothing() -> None:
     pass
-
-
-class Client(NamedTuple):
-    """What a client says of itself as a session begins: the revision it gets, and what it can do."""
-
-    version: str
-    capabilities: JSON
 
 
 def introduced(request: JSON) -> Client | None:

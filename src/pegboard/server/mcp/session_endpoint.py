@@ -41,6 +41,7 @@ _ID_IS_OPEN = "A request with the id {!r:.100} is already open in this session. 
 _TOO_MANY = "This caller has as many sessions open as it may. End one with DELETE, or wait until an idle one ends."
 _TOO_LONG = "An initialize of {} bytes is too long: {} is the most. What a client can do takes far less."
 _RESPONSE = {"jsonrpc", "id", "result"}
+_CLIENT: JSON = {"name": "client", "version": ""}
 _INITIALIZED = orjson.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
 
@@ -57,12 +58,11 @@ class OpenRequest:
 class HttpSession:
     """What a session has over HTTP: its streams, its open requests, and the SDK's session for the rest.
 
-    `principal` opened it; `initialize` is its first message, which the SDK is told when it is needed.
+    `principal` is who was the first here to name it.
     """
 
     session: Session
     principal: Principal
-    initialize: bytes
     streams: SessionStreams
     open_requests: dict[str, OpenRequest] = field(default_factory=dict[str, OpenRequest])
     in_sdk: str | None = None
@@ -97,10 +97,12 @@ class SessionEndpoint:
     def __init__(self, gateway: Gateway, path: EarlierPath, sessions: Sessions, to_sdk: ToSdk) -> None:
         self._gateway, self._path, self._sessions, self._to_sdk = gateway, path, sessions, to_sdk
         self._over_http: dict[Session, HttpSession] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        sessions.on_forget = self._forget
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """End idle sessions for the time of the block, and all of them at its end."""
+        """Forget idle sessions for the time of the block, and end all streams at its end."""
         sweeping = asyncio.create_task(self._sweep())
         try:
             yield
@@ -112,7 +114,7 @@ class SessionEndpoint:
         while True:
             await asyncio.sleep(SESSION_SWEEP_S)
             for session in self._sessions.idle():
-                await self._end(self._over_http[session])
+                self._sessions.forget(session)
 
     def end_streams(self) -> None:
         """End every stream that waits for something to be said; a server that shuts down would wait for them."""
@@ -131,7 +133,7 @@ class SessionEndpoint:
             if method == "GET" and exchange.headers.accepts_events:
                 await self._follow(exchange, found)
             elif method == "DELETE":
-                await self._end(found)
+                self._sessions.end(found.session)
                 await _reply(exchange.send, 200, b"", found)
             else:
                 await self._by_sdk(exchange, found)
@@ -141,14 +143,13 @@ class SessionEndpoint:
         request, found = as_object(message), self._find(exchange)
         exchange = exchange._replace(receive=replay(body, exchange.receive))
         if len(body) > INITIALIZE_BYTES and request is not None and request.get("method") == "initialize":
-            # It is kept as long as the session, and one caller may have a thousand of these.
             text = _TOO_LONG.format(len(body), INITIALIZE_BYTES)
             await _write(exchange.send, 413, error_message(-32600, text), _JSON)
             return
         if found is None:
             is_first = exchange.headers.session is None and request is not None
             if is_first and request is not None and request.get("method") == "initialize":
-                await self._open(exchange, request, body)
+                await self._open(exchange, request)
             else:
                 await self._to_sdk_or_nowhere(exchange)
             return
@@ -163,9 +164,19 @@ class SessionEndpoint:
                 await self._request(exchange, found, request)
 
     def _find(self, exchange: Exchange) -> HttpSession | None:
-        named = exchange.headers.session
-        session = None if named is None else self._sessions.find(named, exchange.principal.owner)
-        return None if session is None else self._over_http.get(session)
+        named, principal = exchange.headers.session, exchange.principal
+        if named is None:
+            return None
+        session = self._sessions.find(named, principal.owner)
+        if session is not None:
+            return self._over_http[session]
+        session = self._sessions.reopen(named, principal)
+        return None if session is None else self._known(session, principal)
+
+    def _known(self, session: Session, principal: Principal) -> HttpSession:
+        opened = HttpSession(session=session, principal=principal, streams=SessionStreams(session.session_id))
+        session.tell, self._over_http[session] = opened.tell, opened
+        return opened
 
     async def _to_sdk_or_nowhere(self, exchange: Exchange) -> None:
         """Refuse a request of no session: of one that is not there as of another's; the SDK what names none."""
@@ -176,7 +187,7 @@ class SessionEndpoint:
 
     # -- a session begins and ends
 
-    async def _open(self, exchange: Exchange, request: JSON, body: bytes) -> None:
+    async def _open(self, exchange: Exchange, request: JSON) -> None:
         client, principal = introduced(request) if exchange.headers.accepts_both else None, exchange.principal
         # Those who come together are let in one after the other: nothing is awaited in between.
         if self._sessions.is_full_for(principal.shares_as):
@@ -186,22 +197,22 @@ class SessionEndpoint:
         elif client is None:
             await self._to_sdk(exchange.scope, exchange.receive, exchange.send, principal)
         else:
-            session = self._sessions.open(principal, client.capabilities)
-            streams = SessionStreams(session.session_id)
-            opened = HttpSession(session=session, principal=principal, initialize=body, streams=streams)
-            session.tell, self._over_http[session] = opened.tell, opened
+            opened = self._known(self._sessions.open(principal, client), principal)
             result = Answer((json_bytes(initialization(self._gateway, client.version)),))
             await _reply(exchange.send, 200, result.message(json_bytes(request["id"])), opened)
 
-    async def _end(self, found: HttpSession) -> None:
-        self._sessions.end(found.session)
-        self._over_http.pop(found.session, None)
+    def _forget(self, session: Session) -> None:
+        found = self._over_http.pop(session)
         for open_request in found.open_requests.values():
             _cancel(open_request)
         if found.in_sdk is not None:
-            await self._to_sdk(
-                _scope_of("DELETE", found.in_sdk), replay(b"", _said_nothing), _heard_by_nobody, found.principal
-            )
+            ending = asyncio.create_task(self._end_in_sdk(found.in_sdk, found.principal))
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+
+    async def _end_in_sdk(self, in_sdk: str, principal: Principal) -> None:
+        scope = _scope_of("DELETE", in_sdk)
+        await self._to_sdk(scope, replay(b"", _said_nothing), _heard_by_nobody, principal)
 
     # -- what is no request
 
@@ -239,7 +250,7 @@ class SessionEndpoint:
         try:
             # What says over which servers it came is the SDK's, as in a `_meta`.
             is_plain = exchange.headers.hops is None
-            whose = exchange.principal.in_session(found.session.session_id)
+            whose = exchange.principal.in_session(found.session.name)
             plan = self._path.plan(request, whose, found.session) if is_plain else None
             if plan is None:
                 # One that begins again says anew what it can do.
@@ -320,7 +331,9 @@ class SessionEndpoint:
             scope[Principals.SESSION] = found.session
             await self._to_sdk(scope, replay(body, _said_nothing), hear, principal)
 
-        await tell(found.initialize, None)
+        session = found.session
+        hello: JSON = {"protocolVersion": session.version, "capabilities": session.capabilities, "clientInfo": _CLIENT}
+        await tell(orjson.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}), None)
         in_sdk = heard[b"mcp-session-id"].decode()
         if found.session.is_open:
             await tell(_INITIALIZED, in_sdk)

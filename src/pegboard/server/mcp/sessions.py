@@ -14,6 +14,7 @@ from pegboard.model.bounds import SESSION_IDLE_S, SESSION_SUBSCRIPTIONS, SESSION
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import INVALID_PARAMS, RpcError
 from pegboard.server.mcp.questions import Questions
+from pegboard.server.mcp.session_ids import Client, SessionIds, name_of
 from pegboard.server.principal import Principal
 
 Whose = tuple[str | None, ...]
@@ -24,17 +25,25 @@ async def _tell_nobody(_message: JSON) -> None:
     """Stand for the stream of a session that has none."""
 
 
+def _nothing(_session: Session) -> None:
+    pass
+
+
 @dataclass(kw_only=True, slots=True, eq=False)
 class Session:
     """One client: what it said of itself, what it wants to hear, and what it was asked.
 
-    `is_open` from its `initialized` on; `tell` sends it what belongs to none of its requests.
+    `is_open` from its `initialized` on; `tell` sends it what belongs to none of its requests. `name` stands for its id,
+    which opens it and is nobody else's to know; `ends_at` is when that ends, in seconds since 1970.
     """
 
-    session_id: str
+    session_id: str = field(repr=False)
     owner: str
     whose: Whose
     profile: str | None
+    name: str
+    version: str = ""
+    ends_at: float = float("inf")
     capabilities: JSON = field(default_factory=dict[str, object])
     is_open: bool = False
     level: str | None = None
@@ -63,12 +72,19 @@ class Session:
 
 
 class Sessions:
-    """The sessions of one server. A session belongs to whoever opened it, and is unknown to all others."""
+    """The sessions that one worker knows. A session belongs to whoever opened it, and is unknown to all others.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    Args:
+        ids: makes ids that any worker opens; without it, a session is known here alone.
+        clock: a monotonic clock in seconds.
+    """
+
+    def __init__(self, ids: SessionIds | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._known: dict[str, Session] = {}
         self._of_one: Counter[Whose] = Counter()
-        self._clock = clock
+        self._ids, self._clock = ids, clock
+        self.on_forget: Callable[[Session], None] = _nothing
+        """Told of each session that is forgotten, by whoever keeps more of it."""
 
     def has_room(self) -> bool:
         """Tell whether one more session may be opened."""
@@ -78,13 +94,39 @@ class Sessions:
         """Tell whether a caller has as many sessions open as it may."""
         return self._of_one[whose] >= SESSIONS_OF_ONE
 
-    def open(self, principal: Principal, capabilities: JSON) -> Session:
+    def open(self, principal: Principal, client: Client) -> Session:
         """Return a new session."""
+        if self._ids is None:
+            return self._add(secrets.token_hex(16), principal, client, float("inf"))
+        session_id, opened = self._ids.seal(principal.owner, client)
+        return self._add(session_id, principal, opened.client, opened.ends_at)
+
+    def reopen(self, session_id: str, principal: Principal) -> Session | None:
+        """Return a session that another worker opened, or that was forgotten here; `None` where the id is not good."""
+        opened = None if self._ids is None else self._ids.open(session_id, principal.owner)
+        if opened is None or not (self._room_for(principal.shares_as) and self.has_room()):
+            return None
+        session = self._add(session_id, principal, opened.client, opened.ends_at)
+        # Its client said so where it began.
+        session.is_open = True
+        return session
+
+    def _room_for(self, whose: Whose) -> bool:
+        """Forget an idle session of a caller who has many; tell whether there is room for another."""
+        if self.is_full_for(whose):
+            theirs = (one for one in self._known.values() if one.whose == whose and not one.in_flight)
+            oldest = min(theirs, key=lambda one: one.used_at, default=None)
+            if oldest is not None:
+                self.forget(oldest)
+        return not self.is_full_for(whose)
+
+    def _add(self, session_id: str, principal: Principal, client: Client, ends_at: float) -> Session:
         session = Session(
-            session_id=secrets.token_hex(16), owner=principal.owner, whose=principal.shares_as,
-            profile=principal.profile, capabilities=capabilities, used_at=self._clock(),
+            session_id=session_id, owner=principal.owner, whose=principal.shares_as, profile=principal.profile,
+            name=name_of(session_id).hex(), version=client.version, capabilities=client.capabilities, ends_at=ends_at,
+            used_at=self._clock(),
         )  # fmt: skip
-        self._known[session.session_id] = session
+        self._known[session_id] = session
         self._of_one[session.whose] += 1
         return session
 
@@ -94,19 +136,30 @@ class Sessions:
         return session if session is not None and session.owner == owner else None
 
     def end(self, session: Session) -> None:
-        """Forget a session; its streams and questions end."""
+        """End a session, whose id opens it no more; its streams and questions end."""
+        if self._ids is not None:
+            self._ids.end(bytes.fromhex(session.name), session.ends_at)
+        self.forget(session)
+
+    def forget(self, session: Session) -> None:
+        """Forget what is known of a session. Its client may go on with it where its id is good."""
         if self._known.pop(session.session_id, None) is None:
             return
         self._of_one[session.whose] -= 1
         if not self._of_one[session.whose]:
             del self._of_one[session.whose]
+        self.on_forget(session)
         session.questions.end()
         session.ended.set()
 
     def idle(self) -> list[Session]:
-        """Return the sessions without a request for so long that they end."""
-        before = self._clock() - SESSION_IDLE_S
-        return [one for one in self._known.values() if not one.in_flight and one.used_at < before]
+        """Return the sessions without a request for long, or whose id is good no more."""
+        before, ids = self._clock() - SESSION_IDLE_S, self._ids
+        return [
+            one
+            for one in self._known.values()
+            if (not one.in_flight and one.used_at < before) or (ids is not None and ids.is_over(one.ends_at))
+        ]
 
     def all(self) -> list[Session]:
         """Return every session."""
