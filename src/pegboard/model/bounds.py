@@ -341,6 +341,13 @@ HOST_NAME_CHARS = 253  # of a host name that a refusal repeats; DNS has no longe
 # A connection without a request is kept longer than any usual client or proxy keeps it (httpx 5 s, nginx and the load
 # balancers 60 s): whoever closes first must be the one that sends, or a request meets a closed connection.
 KEEP_ALIVE_S = 75
+# A worker that ends takes no more connections, and what is on its way to it on those that it has arrives meanwhile.
+LAST_REQUESTS_S = 0.5
+WORKERS = 64  # of one parent, at most
+WORKER_RESTART_S = 0.5  # before one that fails again and again is started once more; doubled each time ...
+WORKER_RESTART_MOST_S = 30.0  # ... up to this
+WORKER_SETTLED_S = 10.0  # one that lived for this long did not fail again
+WORKER_END_S = 20.0  # for a worker to end, before it is killed
 HEADER_BYTES = 128 * KIB  # of one request's headers
 STREAM_EVENTS = 1_000  # that wait for one listener; the oldest go
 STREAM_BYTES = 4 * MIB  # of them

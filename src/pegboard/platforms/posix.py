@@ -14,6 +14,8 @@ NO_PROGRAMS: str | None = None
 """Why no program can be started so that it is surely ended again; `None` where it can."""
 NO_FILES: str | None = None
 """Why files cannot be opened so that no link leads out of a folder; `None` where they can."""
+NO_WORKERS: str | None = None
+"""Why there cannot be several workers; `None` where there can."""
 NO_OWNERS: str | None = None
 """Why it cannot be told who may write a file; `None` where it can."""
 POLLS_PIPES = True

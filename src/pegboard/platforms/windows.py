@@ -18,6 +18,10 @@ NO_FILES: str | None = (
     "files are not opened on Windows, where Pegboard cannot hold that no link leads out of a folder. "
     "Run Pegboard in WSL"
 )
+NO_WORKERS: str | None = (
+    "several workers share one socket and are forked from one process, which Windows has not. "
+    "Serve with one worker, or run Pegboard in WSL"
+)
 NO_OWNERS: str | None = "who may write a file cannot be told on Windows"
 POLLS_PIPES = False
 OPEN_SAFELY = OPEN_FOLDER = NO_LINK = 0

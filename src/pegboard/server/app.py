@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket  # noqa: TID251 - listens, and calls nobody
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -24,11 +25,12 @@ from pegboard.server.http_api.api_app import Api, problem_of
 from pegboard.server.http_api.responses import problem_reply
 from pegboard.server.http_api.routes import Routes
 from pegboard.server.identify import Identify
-from pegboard.server.listener import listen
+from pegboard.server.listener import bound_to, listen
 from pegboard.server.mcp.endpoint import Endpoint
 from pegboard.server.mcp.request_states import sealing_with
 from pegboard.server.principal import choose_profile
 from pegboard.server.start_page import StartPage
+from pegboard.server.workers import Worker
 from pegboard.telemetry.call_log import log_calls
 
 log = logging.getLogger("pegboard.serve")
@@ -185,7 +187,40 @@ def run_http(
         OSError: the address cannot be had.
     """
     is_open = allow_anonymous_from_anywhere or catalog.identity is not None or identify is not None
-    hosts = hosts_of(host, allowed_hosts, is_open=is_open)
+    serve_http(
+        catalog,
+        config,
+        listening=lambda: bound_to(host, port),
+        hosts=hosts_of(host, allowed_hosts, is_open=is_open),
+        profile=profile,
+        identify=identify,
+        on_ready=on_ready,
+        keys=keys,
+        problems=problems,
+        grace_s=grace_s,
+    )
+
+
+def serve_http(
+    catalog: Catalog,
+    config: object,
+    *,
+    listening: Callable[[], socket.socket],
+    hosts: Sequence[str],
+    profile: str | None = None,
+    identify: Identify | None = None,
+    on_ready: Callable[[str], None] | None = None,
+    keys: tuple[bytes, ...] = (),
+    problems: Callable[[], Sequence[object]] = tuple,
+    grace_s: float = SHUTDOWN_GRACE_S,
+    worker: Worker | None = None,
+) -> None:
+    """Serve the catalog on a socket, which is bound when all else is known to be good; `worker` if there are several.
+
+    Raises:
+        DefinitionError: no such profile, or a key that is too short.
+        OSError: the address cannot be had.
+    """
     app = http_app(
         catalog,
         config=config,
@@ -203,12 +238,12 @@ def run_http(
 
     listen(
         app,
-        host=host,
-        port=port,
+        listening=listening(),
         bounds=catalog.registry.bounds,
         on_ready=on_ready or say_where,
         drain=lambda: _drain(catalog, app, grace_s),
         grace_s=grace_s,
+        worker=worker,
     )
 
 

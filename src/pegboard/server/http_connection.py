@@ -20,6 +20,7 @@ class HttpConnection(HttpToolsProtocol):
     _deadline: asyncio.TimerHandle | None = None
     _head_bytes = 0
     _is_in_head = True
+    _is_last = False
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -48,6 +49,19 @@ class HttpConnection(HttpToolsProtocol):
         self._is_in_head = False
         self._forget_deadline()
         super().on_headers_complete()
+        if self._is_last:
+            self.end_after_this()
+
+    @classmethod
+    def end_each(cls) -> None:
+        """Have every connection end with its next answer."""
+        cls._is_last = True
+
+    def end_after_this(self) -> None:
+        """Tell the client, with the answer that is due, to come again by another connection."""
+        cycle: Any = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            cycle.keep_alive = False
 
     def send_400_response(self, msg: str) -> None:
         # It gets no further than this, so nobody else will log it.

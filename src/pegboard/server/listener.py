@@ -9,28 +9,35 @@ import logging
 import socket  # noqa: TID251 - listens, and calls nobody
 import threading
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from starlette.types import ASGIApp
 
-from pegboard.model.bounds import AFTER_GRACE_S, KEEP_ALIVE_S, Bounds
+from pegboard.model.bounds import AFTER_GRACE_S, KEEP_ALIVE_S, LAST_REQUESTS_S, Bounds
 from pegboard.platforms import platform
 from pegboard.server.access_log import AccessLog
 from pegboard.server.access_log import log as access_log
 from pegboard.server.event_loop import run
 from pegboard.server.http_connection import HttpConnection
 from pegboard.server.process_exit import leave, leave_if_held
+from pegboard.server.workers import Worker
 
 
 class Listener(uvicorn.Server):
     """Ends streams and calls before uvicorn waits for its connections, which otherwise would be for ever."""
 
     def __init__(
-        self, config: uvicorn.Config, *, on_ready: Callable[[str], None], drain: Callable[[], Awaitable[None]]
+        self,
+        config: uvicorn.Config,
+        *,
+        on_ready: Callable[[str], None],
+        drain: Callable[[], Awaitable[None]],
+        worker: Worker | None = None,
     ) -> None:
         super().__init__(config)
-        self._on_ready, self._drain = on_ready, drain
+        self._connection_type = cast("type[HttpConnection]", config.http)
+        self._on_ready, self._drain, self._worker = on_ready, drain, worker
 
     async def startup(self, sockets: list[Any] | None = None) -> None:
         await super().startup(sockets)
@@ -38,12 +45,19 @@ class Listener(uvicorn.Server):
             # What is loaded by now stays: the collector need not look at it again and again.
             gc.collect()
             gc.freeze()
-            host, port = self.servers[0].sockets[0].getsockname()[:2]
-            self._on_ready(f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp")
+            self._on_ready(address_of(self.servers[0].sockets[0]))
+            if self._worker is not None:
+                self._worker.ready()
 
     async def shutdown(self, sockets: list[Any] | None = None) -> None:
         for server in self.servers:
             server.close()
+        if self._worker is not None:
+            # Others take who comes now; what was sent to us already is answered, and its client told to come anew.
+            self._connection_type.end_each()
+            for connection in list(self.server_state.connections):
+                cast("HttpConnection", connection).end_after_this()
+            await asyncio.sleep(LAST_REQUESTS_S)
         draining = asyncio.ensure_future(self._drain())
         await super().shutdown(sockets)
         await draining
@@ -54,8 +68,31 @@ class Listener(uvicorn.Server):
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        with platform.signals_to(self._on_signal):
+        with platform.signals_to(self._on_signal), self._listening_to_parent():
             yield
+
+    @contextlib.contextmanager
+    def _listening_to_parent(self) -> Generator[None]:
+        worker, loop = self._worker, asyncio.get_running_loop()
+        if worker is None:
+            yield
+            return
+
+        def hear() -> None:
+            word = worker.told()
+            if word == "leave":
+                leave()
+            elif word:
+                # A parent that is gone wishes nothing else.
+                self.should_exit = True
+                if word == "gone":
+                    loop.remove_reader(worker.link)
+
+        loop.add_reader(worker.link, hear)
+        try:
+            yield
+        finally:
+            loop.remove_reader(worker.link)
 
     def _on_signal(self) -> None:
         if self.should_exit:
@@ -63,8 +100,12 @@ class Listener(uvicorn.Server):
         self.should_exit = True
 
 
-def _bound(host: str, port: int) -> socket.socket:
-    """Return a socket that has the address; uvicorn itself would end the process where it cannot be had."""
+def bound_to(host: str, port: int) -> socket.socket:
+    """Return a socket that has the address; uvicorn itself would end the process where it cannot be had.
+
+    Raises:
+        OSError: it cannot be had.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     platform.take_address_again(listening)
@@ -76,21 +117,25 @@ def _bound(host: str, port: int) -> socket.socket:
     return listening
 
 
+def address_of(listening: socket.socket) -> str:
+    """Return where `/mcp` is, of a socket."""
+    host, port = listening.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
+
+
 def listen(
     app: ASGIApp,
     *,
-    host: str,
-    port: int,
+    listening: socket.socket,
     bounds: Bounds,
     on_ready: Callable[[str], None],
     drain: Callable[[], Awaitable[None]],
     grace_s: float,
+    worker: Worker | None = None,
 ) -> None:
-    """Serve an app until a signal; leaves the process with exit code 0 if threads would hold it."""
+    """Serve an app on a bound socket until a signal; leaves the process with exit code 0 if threads would hold it."""
     config = uvicorn.Config(
         AccessLog(app) if access_log.isEnabledFor(logging.INFO) else app,
-        host=host,
-        port=port,
         http=type("BoundedConnection", (HttpConnection,), {"header_s": bounds.header_s}),
         ws="none",
         log_config=None,
@@ -100,7 +145,7 @@ def listen(
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=round(grace_s + AFTER_GRACE_S) or 1,
     )
-    server = Listener(config, on_ready=on_ready, drain=drain)
-    with _bound(host, port) as listening:
+    server = Listener(config, on_ready=on_ready, drain=drain, worker=worker)
+    with listening:
         run(server.serve(sockets=[listening]))
     leave_if_held()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -13,18 +13,25 @@ from cyclopts import Parameter
 from pegboard.catalog import Catalog
 from pegboard.cli.command_error import CommandError
 from pegboard.cli.log_lines import LogForm, LogLevel, log_as, tell
-from pegboard.cli.options import SharedOptions, Strict
+from pegboard.cli.options import Options, SharedOptions, Strict
 from pegboard.cli.project import Project, load
 from pegboard.config import Config
 from pegboard.config.reload import Reloader
+from pegboard.consent.sqlite_store import SqliteAnswerStore
+from pegboard.model.bounds import WORKERS
 from pegboard.model.context import ToolContext
-from pegboard.server.app import addresses, run_http
+from pegboard.platforms import platform
+from pegboard.server.app import addresses, serve_http
 from pegboard.server.host_guard import hosts_of
+from pegboard.server.listener import bound_to
 from pegboard.server.principal import Principal, choose_profile, context_maker
+from pegboard.server.shared_state import counted_in_memory
 from pegboard.server.stdio import run_stdio
+from pegboard.server.workers import Worker, Workers
 
 _RELOAD = "Take good changes of the config's files while serving; keep the old on bad ones."
 _HOSTS = "Name by which clients reach the server, beside those of this machine; may be given several times."
+_WORKERS = "Processes that answer; SIGHUP replaces them one by one, with what the files say then."
 _LOG_LEVEL = "Log from this level on; info has a line for each request and each call. [default: warning]"
 _LOG_FORMAT = "Log lines of text, or of JSON."
 _STDIO = "Speak on standard input and output, to the program that started this one."
@@ -42,6 +49,7 @@ def serve_command(
     port: Annotated[int | None, Parameter(help="Port to listen on.", show_default=str(_PORT))] = None,
     allow_host: Annotated[tuple[str, ...], Parameter(help=_HOSTS, negative_iterable=())] = (),
     reload: Annotated[bool, Parameter(help=_RELOAD)] = False,
+    workers: Annotated[int | None, Parameter(help=_WORKERS, show_default="1")] = None,
     log_level: Annotated[LogLevel | None, Parameter(help=_LOG_LEVEL)] = None,
     log_format: Annotated[LogForm, Parameter(help=_LOG_FORMAT)] = "text",
     strict: Strict = False,
@@ -52,21 +60,16 @@ def serve_command(
     if not stdio and (who.user or who.space or who.roles or who.session):
         raise CommandError("--as names the caller of --stdio; over HTTP every caller is asked who it is.")
     if stdio:
-        _refuse_http_options({"--host": host, "--port": port, "--allow-host": allow_host, "--reload": reload})
+        _refuse_http_options(
+            {"--host": host, "--port": port, "--allow-host": allow_host, "--reload": reload, "--workers": workers}
+        )
     if log_level is not None or log_format != "text":
         log_as(options.terminal, log_format, log_level or "warning")
-    host, port = host or _HOST, _PORT if port is None else port
+    host, port, count = host or _HOST, _PORT if port is None else port, 1 if workers is None else workers
     if not 0 <= port <= _LAST_PORT:
         raise CommandError(f"--port {port} is no port; choose one from 1 to {_LAST_PORT}, or 0 for any that is free.")
-    project = load(options, strict=strict)
-    for warning in project.config.open_files:
-        options.terminal.note(f"warning: {warning.message}")
-    profile = options.chosen_profile
-    project.check_profile(profile)
-    if stdio:
-        if sys.stdin.isatty():
-            options.terminal.note("Waiting for an MCP client, which starts this command by itself. Ctrl-C ends it.")
-        return run_stdio(project.catalog, project.config, profile=profile, identity=who)
+    if not 1 <= count <= WORKERS:
+        raise CommandError(f"--workers {count} is no number of workers; choose one from 1 to {WORKERS}.")
 
     def say(text: str, **fields: object) -> None:
         if log_format == "json":
@@ -75,29 +78,92 @@ def serve_command(
             sys.stderr.write(text)
             sys.stderr.flush()
 
-    def ready(address: str, note: str = "") -> None:
-        say(addresses(address, project.catalog, profile=profile, note=note), url=address)
-
+    worker = listening = None
     try:
-        if reload:
-            return _run_reloading(
-                project, host=host, port=port, profile=profile, names=allow_host, ready=ready, say=say
-            )
-        return run_http(
-            project.catalog,
-            project.config,
-            host=host,
-            port=port,
-            profile=profile,
-            on_ready=ready,
-            allowed_hosts=allow_host,
-        )
+        if count > 1:
+            if platform.NO_WORKERS is not None:
+                raise CommandError(f"--workers {count}: {platform.NO_WORKERS}.")
+            listening = bound_to(host, port)
+            parent = Workers(count=count, listening=listening, say=lambda text: say(f"{text}\n"))
+            worker = parent.run()
+            if worker is None:
+                return parent.exit_code
+        return _serve(
+            options, host=host, port=port, names=allow_host, reload=reload, strict=strict, stdio=stdio, say=say,
+            worker=worker,
+        )  # fmt: skip
     except OSError as error:
         raise _not_listening(host, port, f": {error.strerror or error}") from error
     except SystemExit as stopped:
         if stopped.code != _UVICORN_STARTUP_FAILURE:
             raise
         raise _not_listening(host, port, "") from None
+
+
+def _serve(
+    options: Options,
+    *,
+    host: str,
+    port: int,
+    names: tuple[str, ...],
+    reload: bool,
+    strict: bool,
+    stdio: bool,
+    say: Callable[..., None],
+    worker: Worker | None,
+) -> Any:
+    project = load(options, strict=strict)
+    if worker is None or worker.is_first:
+        for warning in project.config.open_files:
+            options.terminal.note(f"warning: {warning.message}")
+    profile = options.chosen_profile
+    project.check_profile(profile)
+    if stdio:
+        if sys.stdin.isatty():
+            options.terminal.note("Waiting for an MCP client, which starts this command by itself. Ctrl-C ends it.")
+        return run_stdio(project.catalog, project.config, profile=profile, identity=options.identity)
+    catalog, config, note, problems = project.catalog, project.config, "", _no_problems
+    begin: Callable[[], None] = _nothing
+    if worker is not None:
+        _share(catalog, worker)
+    if reload:
+        config, problems, begin = _reloading(project, host=host, profile=profile, names=names, say=say, worker=worker)
+        note = ", and reloading what changes"
+
+    def ready(address: str) -> None:
+        if worker is None or worker.is_first:
+            many = "" if worker is None else f", with {worker.count} workers"
+            say(addresses(address, catalog, profile=profile, note=f"{many}{note}"), url=address)
+        begin()
+
+    return serve_http(
+        catalog,
+        config,
+        listening=lambda: bound_to(host, port) if worker is None else worker.listening,
+        hosts=hosts_of(host, names, is_open=catalog.identity is not None),
+        profile=profile,
+        on_ready=ready,
+        keys=() if worker is None else (worker.key,),
+        problems=problems,
+        worker=worker,
+    )
+
+
+def _share(catalog: Catalog, worker: Worker) -> None:
+    """Let a worker share what must be one for all of them.
+
+    Raises:
+        CommandError: what they cannot share as the config is, with the line to add.
+    """
+    counted = counted_in_memory(catalog)
+    if counted is not None:
+        raise CommandError(
+            f"{counted} has a rate limit, and each of {worker.count} workers would count for itself. Let them count "
+            'together: add `rate_limits: {store: "redis://HOST:PORT"}` to the config, or serve with one worker.',
+            kind="not_shared",
+        )
+    if catalog.guards.used_answers is None:
+        catalog.guards.used_answers = SqliteAnswerStore(worker.answers)
 
 
 def _refuse_http_options(options: Mapping[str, object]) -> None:
@@ -111,28 +177,31 @@ def _refuse_http_options(options: Mapping[str, object]) -> None:
         )
 
 
-def _run_reloading(
+def _reloading(
     project: Project,
     *,
     host: str,
-    port: int,
     profile: str | None,
     names: tuple[str, ...],
-    ready: Callable[[str, str], None],
-    say: Callable[[str], None],
-) -> None:
+    say: Callable[..., None],
+    worker: Worker | None,
+) -> tuple[Callable[[Principal], ToolContext], Callable[[], Sequence[object]], Callable[[], None]]:
+    """Return what makes contexts of the present config, what is wrong with its files, and what begins to watch them."""
     catalog, tasks = project.catalog, list[asyncio.Task[None]]()
     make_context = context_maker(project.config)
 
     def on_reload(config: Config) -> None:
         nonlocal make_context
         make_context = context_maker(config)
-        say(f"Reloaded {str(config.path)!r}.\n")
+        if worker is None or worker.number == 0:
+            say(f"Reloaded {str(config.path)!r}.\n")
 
     def check(candidate: Catalog) -> None:
         choose_profile(candidate.registry.profiles, profile)
         # A server that others can reach must not become one that asks nobody.
         hosts_of(host, names, is_open=candidate.identity is not None)
+        if worker is not None:
+            _share(candidate, worker)
 
     reloader: Reloader = Reloader(
         project.config.path, os.environ, catalog, config=project.config, check=check, on_reload=on_reload
@@ -141,20 +210,18 @@ def _run_reloading(
     def context_of(principal: Principal) -> ToolContext:
         return make_context(principal)
 
-    def on_ready(address: str) -> None:
-        ready(address, ", and reloading what changes")
+    def begin() -> None:
         tasks.append(asyncio.get_running_loop().create_task(reloader.run()))
 
-    run_http(
-        catalog,
-        context_of,
-        host=host,
-        port=port,
-        profile=profile,
-        on_ready=on_ready,
-        allowed_hosts=names,
-        problems=lambda: reloader.problems,
-    )
+    return context_of, lambda: reloader.problems, begin
+
+
+def _no_problems() -> Sequence[object]:
+    return ()
+
+
+def _nothing() -> None:
+    pass
 
 
 def _not_listening(host: str, port: int, why: str) -> CommandError:
