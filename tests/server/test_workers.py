@@ -1,0 +1,201 @@
+"""Workers: several processes on one socket, as `pegboard serve --workers` runs them."""
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests import forking
+from tests.config.project import Project
+from tests.server.doors import JSON_HEADERS, answer_of, post
+from tests.server.processes import Server, serving
+
+REVISION = "2025-11-25"
+CONFIG = """\
+name: many
+tools:
+  - {name: who, type: internal, handler: "python:mine:who"}
+  - {name: hold, type: internal, handler: "python:mine:hold"}
+"""
+MODULE = """
+import asyncio, os
+from pathlib import Path
+from pegboard import CallContext
+
+HERE = Path(__file__).parent
+
+async def who(ctx: CallContext) -> dict:
+    return {"pid": os.getpid(), "session": ctx.session_id}
+
+async def hold(name: str) -> int:
+    (HERE / f"began-{name}-{os.getpid()}").touch()
+    while not (HERE / "go").exists():
+        await asyncio.sleep(0.01)
+    return os.getpid()
+"""
+
+
+@asynccontextmanager
+async def many(folder: Path, *options: str, config: str = CONFIG) -> AsyncGenerator[Server]:
+    Project(folder).write(config, mine=MODULE)
+    async with serving(folder, "--workers", "2", *options) as server:
+        yield server
+
+
+async def who(url: str, session: dict[str, str] | None = None) -> dict[str, Any]:
+    """Ask, by a new connection, which worker answers."""
+    async with httpx2.AsyncClient(base_url=url, verify=False, timeout=60) as client:
+        if session is None:
+            answer = answer_of(await post(client, "tools/call", {"name": "who", "arguments": {}}))
+        else:
+            sent = {"jsonrpc": "2.0", "id": os.urandom(4).hex(), "method": "tools/call", "params": {"name": "who"}}
+            answer = answer_of(await client.post("/mcp", headers={**JSON_HEADERS, **session}, json=sent))
+        return answer["result"]["structuredContent"]
+
+
+async def pids(url: str, count: int = 2, *, without: int = 0) -> set[int]:
+    """Return the workers that answer, when there are so many."""
+    found: set[int] = set()
+    async with asyncio.timeout(60):
+        while len(found - {without}) < count:
+            found |= {answer["pid"] for answer in await asyncio.gather(*(who(url) for _ in range(8)))}
+    return found - {without}
+
+
+async def until(holds: Any) -> None:
+    async with asyncio.timeout(60):
+        while not holds():
+            await asyncio.sleep(0.02)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return (
+        Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z" if Path("/proc").exists() else True
+    )
+
+
+async def test_a_session_goes_on_at_whichever_worker_answers_and_is_the_same_there(tmp_path: Path) -> None:
+    async with many(tmp_path) as server:
+        await pids(server.url)
+        params = {"protocolVersion": REVISION, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+        hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+        async with httpx2.AsyncClient(base_url=server.url, verify=False) as client:
+            begun = await client.post("/mcp", headers=JSON_HEADERS, json=hello)
+        session = {"mcp-session-id": begun.headers["mcp-session-id"], "mcp-protocol-version": REVISION}
+        told: list[dict[str, Any]] = []
+        async with asyncio.timeout(60):
+            while len({answer["pid"] for answer in told}) < 2:
+                told += await asyncio.gather(*(who(server.url, session) for _ in range(8)))
+        assert len({answer["session"] for answer in told}) == 1
+        assert server.said.read_text().count("Serving MCP on") == 1
+
+
+async def test_a_worker_that_is_killed_loses_its_own_calls_alone_and_another_takes_its_place(tmp_path: Path) -> None:
+    async with many(tmp_path) as server:
+        await pids(server.url)
+        async with httpx2.AsyncClient(base_url=server.url, verify=False, timeout=60) as client:
+            held = [
+                asyncio.create_task(post(client, "tools/call", {"name": "hold", "arguments": {"name": str(number)}}))
+                for number in range(30)
+            ]
+            await until(lambda: len(list(tmp_path.glob("began-*"))) == len(held))
+            began = Counter(int(file.name.rpartition("-")[2]) for file in tmp_path.glob("began-*"))
+            killed = min(began, key=lambda pid: began[pid])
+            os.kill(killed, signal.SIGKILL)
+            await until(lambda: "was ended by SIGKILL" in server.said.read_text())
+            (tmp_path / "go").touch()
+            answers = await asyncio.gather(*held, return_exceptions=True)
+        lost = [answer for answer in answers if isinstance(answer, Exception)]
+        kept = [answer_of(answer)["result"] for answer in answers if not isinstance(answer, BaseException)]
+        assert (len(lost), len(kept)) == (began[killed], len(held) - began[killed])
+        assert {result["structuredContent"]["result"] for result in kept} <= began.keys() - {killed}
+        assert killed not in await pids(server.url, without=killed)
+
+
+async def test_a_hangup_replaces_the_workers_with_what_the_files_say_now_and_no_call_is_lost(tmp_path: Path) -> None:
+    async with many(tmp_path) as server:
+        before, is_over, told = await pids(server.url), asyncio.Event(), list[int]()
+
+        async def ask_on() -> None:
+            while not is_over.is_set():
+                told.append((await who(server.url))["pid"])
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(4):
+                group.create_task(ask_on())
+            (tmp_path / "mine.py").write_text(MODULE.replace("os.getpid(), ", "-os.getpid(), "))
+            os.kill(server.pid, signal.SIGHUP)
+            await until(lambda: len({pid for pid in told if pid < 0}) == 2 and not any(map(is_alive, before)))
+            is_over.set()
+        assert {pid for pid in told if pid > 0} <= before
+        # What would not start takes nobody's place.
+        (tmp_path / "mine.py").write_text("raise RuntimeError('not today')")
+        now = {-pid for pid in told if pid < 0}
+        os.kill(server.pid, signal.SIGHUP)
+        await until(lambda: "Those of before go on" in server.said.read_text())
+        assert {-pid for pid in await pids(server.url)} == now
+        # One that dies now is started again and again, each time later; the other answers.
+        os.kill(next(iter(now)), signal.SIGKILL)
+        await until(lambda: "takes its place in" in server.said.read_text())
+        assert (await who(server.url))["pid"] == -(now - {next(iter(now))}).pop()
+
+
+async def test_the_end_of_the_parent_is_the_end_of_its_workers_and_calls_may_end_before(tmp_path: Path) -> None:
+    async with many(tmp_path) as server:
+        workers = await pids(server.url)
+        async with httpx2.AsyncClient(base_url=server.url, verify=False, timeout=60) as client:
+            held = [
+                asyncio.create_task(post(client, "tools/call", {"name": "hold", "arguments": {"name": str(number)}}))
+                for number in range(6)
+            ]
+            await until(lambda: len(list(tmp_path.glob("began-*"))) == len(held))
+            os.kill(server.pid, signal.SIGTERM)
+            (tmp_path / "go").touch()
+            results = [answer_of(answer)["result"] for answer in await asyncio.gather(*held)]
+        assert not any(result["isError"] for result in results)
+        await until(lambda: not any(map(is_alive, (server.pid, *workers))))
+
+
+async def test_workers_of_a_parent_that_was_killed_end(tmp_path: Path) -> None:
+    async with many(tmp_path) as server:
+        workers = await pids(server.url)
+        os.kill(server.pid, signal.SIGKILL)
+        await until(lambda: not any(map(is_alive, workers)))
+
+
+LIMITED = CONFIG + "rate_limits: {default: 10/60s}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "config", "told"),
+    [
+        (["2"], LIMITED, 'add `rate_limits: {store: "redis://HOST:PORT"}`'),
+        (["2"], CONFIG + "profiles: {chat: {include: [none]}}\n", "unknown group 'none'"),
+        (["0"], CONFIG, "--workers 0 is no number of workers; choose one from 1 to 64."),
+        (["2", "--stdio"], CONFIG, "--port and --workers are for HTTP"),
+    ],
+)
+def test_what_cannot_be_served_by_several_is_told_once_and_nothing_is_left(
+    words: list[str], config: str, told: str, tmp_path: Path
+) -> None:
+    Project(tmp_path).write(config, mine=MODULE)
+    ended = forking.run(["pegboard", "serve", "--port", "0", "--workers", *words], cwd=tmp_path)
+    assert (ended.returncode, ended.stderr.decode().count(told)) == (2, 1), ended.stderr.decode()
+
+
+def test_windows_says_what_is_missing_and_what_to_do() -> None:
+    from pegboard.platforms import windows
+
+    assert windows.NO_WORKERS is not None
+    assert "Serve with one worker" in windows.NO_WORKERS
