@@ -343,6 +343,10 @@ HOST_NAME_CHARS = 253  # of a host name that a refusal repeats; DNS has no longe
 KEEP_ALIVE_S = 75
 # A worker that ends takes no more connections, and what is on its way to it on those that it has arrives meanwhile.
 LAST_REQUESTS_S = 0.5
+ACCEPT_AGAIN_S = 0.5  # after a connection could not be taken, for want of files for example
+ACCEPT_LATER_S = 0.001  # that a worker with more connections than another leaves the next to that ...
+ACCEPT_LATER_TIMES = 10  # ... before it takes it nevertheless
+CONNECTIONS_AHEAD = 2  # more than another has, up to which a worker takes the next at once
 WORKERS = 64  # of one parent, at most
 WORKER_RESTART_S = 0.5  # before one that fails again and again is started once more; doubled each time ...
 WORKER_RESTART_MOST_S = 30.0  # ... up to this

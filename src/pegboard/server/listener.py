@@ -14,7 +14,15 @@ from typing import Any, cast
 import uvicorn
 from starlette.types import ASGIApp
 
-from pegboard.model.bounds import AFTER_GRACE_S, KEEP_ALIVE_S, LAST_REQUESTS_S, Bounds
+from pegboard.model.bounds import (
+    ACCEPT_AGAIN_S,
+    ACCEPT_LATER_S,
+    ACCEPT_LATER_TIMES,
+    AFTER_GRACE_S,
+    KEEP_ALIVE_S,
+    LAST_REQUESTS_S,
+    Bounds,
+)
 from pegboard.platforms import platform
 from pegboard.server.access_log import AccessLog
 from pegboard.server.access_log import log as access_log
@@ -22,6 +30,62 @@ from pegboard.server.event_loop import run
 from pegboard.server.http_connection import HttpConnection
 from pegboard.server.process_exit import leave, leave_if_held
 from pegboard.server.workers import Worker
+
+log = logging.getLogger("pegboard.serve")
+
+
+class Acceptor:
+    """Takes connections from a socket that several workers share, one at each turn of the loop.
+
+    A server of the loop takes all that wait, so that one worker may have every connection of a client.
+    """
+
+    def __init__(
+        self, listening: socket.socket, connect: Callable[[], asyncio.Protocol], is_ahead: Callable[[], bool]
+    ) -> None:
+        self._listening, self._connect, self._is_ahead = listening, connect, is_ahead
+        self._left_to_others = 0
+        self._loop = asyncio.get_running_loop()
+        self._opening: set[asyncio.Task[Any]] = set()
+        self._loop.add_reader(listening, self._accept)
+
+    def _accept(self) -> None:
+        if self._left_to_others < ACCEPT_LATER_TIMES and self._is_ahead():
+            self._left_to_others += 1
+            self._pause(ACCEPT_LATER_S)
+            return
+        self._left_to_others = 0
+        try:
+            connection, _ = self._listening.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            # Another worker was faster, or the client has gone.
+            return
+        except OSError as error:
+            log.error("A connection could not be taken: %s", error)
+            self._pause(ACCEPT_AGAIN_S)
+            return
+        connection.setblocking(False)
+        opening = self._loop.create_task(self._loop.connect_accepted_socket(self._connect, connection))
+        self._opening.add(opening)
+        opening.add_done_callback(self._opened)
+
+    def _pause(self, pause_s: float) -> None:
+        self._loop.remove_reader(self._listening)
+        self._loop.call_later(pause_s, self._begin_again)
+
+    def _begin_again(self) -> None:
+        if self._listening.fileno() >= 0:
+            self._loop.add_reader(self._listening, self._accept)
+
+    def _opened(self, opening: asyncio.Task[Any]) -> None:
+        self._opening.discard(opening)
+        if not opening.cancelled():
+            opening.exception()
+
+    def close(self) -> None:
+        """Take no more."""
+        self._loop.remove_reader(self._listening)
+        self._listening.close()
 
 
 class Listener(uvicorn.Server):
@@ -33,33 +97,51 @@ class Listener(uvicorn.Server):
         *,
         on_ready: Callable[[str], None],
         drain: Callable[[], Awaitable[None]],
+        listening: socket.socket,
         worker: Worker | None = None,
     ) -> None:
         super().__init__(config)
+        self._listening = listening
+        self._acceptor: Acceptor | None = None
         self._connection_type = cast("type[HttpConnection]", config.http)
         self._on_ready, self._drain, self._worker = on_ready, drain, worker
 
     async def startup(self, sockets: list[Any] | None = None) -> None:
-        await super().startup(sockets)
+        await super().startup([self._listening] if self._worker is None else [])
         if self.started:
             # What is loaded by now stays: the collector need not look at it again and again.
             gc.collect()
             gc.freeze()
-            self._on_ready(address_of(self.servers[0].sockets[0]))
+            self._on_ready(address_of(self._listening))
             if self._worker is not None:
+                self._acceptor = Acceptor(self._listening, self._connection, self._is_ahead)
                 self._worker.ready()
+
+    def _is_ahead(self) -> bool:
+        """Tell whether another worker has so many fewer connections that it shall have the next."""
+        assert self._worker is not None
+        return self._worker.shares.is_ahead(self._worker.number, len(self.server_state.connections))
+
+    async def on_tick(self, counter: int) -> bool:
+        if self._worker is not None:
+            self._worker.shares.write(self._worker.number, len(self.server_state.connections))
+        return await super().on_tick(counter)
+
+    def _connection(self) -> asyncio.Protocol:
+        return self._connection_type(self.config, self.server_state, self.lifespan.state)
 
     async def shutdown(self, sockets: list[Any] | None = None) -> None:
         for server in self.servers:
             server.close()
-        if self._worker is not None:
+        if self._acceptor is not None:
+            self._acceptor.close()
             # Others take who comes now; what was sent to us already is answered, and its client told to come anew.
             self._connection_type.end_each()
             for connection in list(self.server_state.connections):
                 cast("HttpConnection", connection).end_after_this()
             await asyncio.sleep(LAST_REQUESTS_S)
         draining = asyncio.ensure_future(self._drain())
-        await super().shutdown(sockets)
+        await super().shutdown([self._listening])
         await draining
 
     @contextlib.contextmanager
@@ -145,7 +227,7 @@ def listen(
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=round(grace_s + AFTER_GRACE_S) or 1,
     )
-    server = Listener(config, on_ready=on_ready, drain=drain, worker=worker)
+    server = Listener(config, on_ready=on_ready, drain=drain, listening=listening, worker=worker)
     with listening:
-        run(server.serve(sockets=[listening]))
+        run(server.serve())
     leave_if_held()

@@ -7,6 +7,7 @@ files say now. POSIX alone.
 
 from __future__ import annotations
 
+import mmap  # noqa: TID251 - memory, and no file
 import os
 import secrets
 import select
@@ -19,8 +20,10 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 
 from pegboard.model.bounds import (
+    CONNECTIONS_AHEAD,
     SEALING_KEY_BYTES,
     WORKER_END_S,
     WORKER_RESTART_MOST_S,
@@ -35,6 +38,30 @@ _REFUSED = 1  # not a limit: the exit code of a worker that says nothing else
 
 class WorkersError(PegboardError):
     """Workers cannot be had here."""
+
+
+class Shares:
+    """How many connections each worker has, in memory that they and their parent share."""
+
+    _ABSENT = 0xFFFF_FFFF  # not a limit: the count of a worker that takes none
+
+    def __init__(self, count: int) -> None:
+        self._counts = memoryview(mmap.mmap(-1, 4 * count)).cast("I")
+        for number in range(count):
+            self.leave_out(number)
+
+    def write(self, number: int, connections: int) -> None:
+        """Tell the others how many a worker has."""
+        self._counts[number] = connections
+
+    def leave_out(self, number: int) -> None:
+        """Let nobody wait for a worker that is not there."""
+        self._counts[number] = self._ABSENT
+
+    def is_ahead(self, number: int, connections: int) -> bool:
+        """Tell whether another has so many fewer that it shall have the next."""
+        self._counts[number] = connections
+        return min(self._counts) + CONNECTIONS_AHEAD < connections
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +79,7 @@ class Worker:
     key: bytes
     answers: Path
     link: socket.socket
+    shares: Shares
 
     def ready(self) -> None:
         """Tell the parent that calls are answered."""
@@ -123,6 +151,7 @@ class Workers:
         if threading.active_count() > 1:
             raise WorkersError("Workers are forked, and this process runs threads already. Serve with one worker.")
         self._places = [_Place() for _ in range(self.count)]
+        self._shares = Shares(self.count)
         self._key = secrets.token_bytes(SEALING_KEY_BYTES)
         # Listening from now on: who comes before the first worker is ready waits, and is not refused.
         self.listening.listen(socket.SOMAXCONN)
@@ -214,6 +243,7 @@ class Workers:
                 self.say(f"The new worker {one.number + 1} {_how(code)} before it answered. Those of before go on.")
             return
         place.process = None
+        self._shares.leave_out(one.number)
         if one.is_ending or self._ends_at is not None:
             return
         if not self._was_ready:
@@ -280,7 +310,7 @@ class Workers:
         theirs.setblocking(False)
         return Worker(
             number=number, count=self.count, is_first=is_first, listening=self.listening, key=self._key,
-            answers=self._answers, link=theirs,
+            answers=self._answers, link=theirs, shares=self._shares,
         )  # fmt: skip
 
     @contextmanager
@@ -290,7 +320,7 @@ class Workers:
         for one in (wake, write):
             one.setblocking(False)
         numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
-        before = {number: signal.signal(number, lambda *_: None) for number in numbers}
+        before = {number: signal.signal(number, _wake) for number in numbers}
         woken = signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
         try:
             yield wake
@@ -300,6 +330,10 @@ class Workers:
                 signal.signal(number, handler)
             wake.close()
             write.close()
+
+
+def _wake(_number: int, _frame: FrameType | None) -> None:
+    """Let the number arrive on the socket; a signal without a handler would not."""
 
 
 def _how(code: int) -> str:
