@@ -65,7 +65,8 @@ class Acceptor:
             self._pause(ACCEPT_AGAIN_S)
             return
         connection.setblocking(False)
-        opening = self._loop.create_task(self._loop.connect_accepted_socket(self._connect, connection))
+        taking = self._loop.connect_accepted_socket(self._connect, connection)  # raw: it came in, and calls nobody
+        opening = self._loop.create_task(taking)
         self._opening.add(opening)
         opening.add_done_callback(self._opened)
 
