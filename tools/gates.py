@@ -123,7 +123,7 @@ def raw_files(root: Path) -> Iterator[str]:
 
 
 def raw_ways_out(root: Path) -> Iterator[str]:
-    """Nothing calls out through an event loop, unless it says why not with `# raw: reason`; no banned module is late."""
+    """Nothing calls out through an event loop, and no banned module is imported by its name."""
     for path in python_files(root, SRC):
         name = path.relative_to(root).as_posix()
         if name.startswith(EGRESS):
