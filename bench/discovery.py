@@ -6,7 +6,8 @@ Our own small set (`bench/requests`) always runs; the shared ones when the folde
 ../shared, is there; a peer when it can be imported. recall@k is the share of a request's right tools among the first k,
 averaged over requests; a tool that a request lists in `equiv` counts for its twin. Times are processor time of a call.
 `no:` is the share of requests answered with nothing: of those that a tool serves, where it should be 0, and of
-`unservable.jsonl`, where it should be 1. The set `5000` is made of words of the shipped set and measures time only.
+`unservable.jsonl`. How sure an answer says it is, `bench.confidence` judges. The set `5000` is made of words of the
+shipped set and measures time only.
 """
 
 from __future__ import annotations

@@ -219,7 +219,7 @@ BOUNDS = MODEL + "bounds.py"
 NUMBERS_ELSEWHERE = {
     "demo.py": "what the demo shows; it guards nothing",
     "discovery/lint.py": "shares from which a description counts as good; nothing is refused by them",
-    "discovery/search/abstention.py": "weights of the search engine, found by measuring",
+    "discovery/search/confidence.py": "weights of the search engine, found by measuring",
     "discovery/search/ranking.py": "weights of the search engine, found by measuring",
     "discovery/search/tool_text.py": "weights of the search engine, found by measuring",
     "server/http_api/problem_details.py": "statuses of HTTP",

@@ -474,7 +474,7 @@ class Catalog:
         return exposed(view, self.discovery)
 
     async def search(self, view: View, query: str, *, limit: int = SEARCH_USUAL_HITS) -> Found:
-        """Return the view's tools that serve a request, best first; none when nothing does."""
+        """Return the view's tools that match a request, best first, each with how sure it is that it serves."""
         return (await self.discovery.finder.search(view, [query], limit=limit))[0]
 
     def _check_groups(self, include: Sequence[str] | None) -> None:

@@ -38,6 +38,7 @@ def test_search_as_json_is_what_the_meta_tool_answers(run: Run) -> None:
         "tool": "delete_page",
         "call": "delete_page",
         "score": told["hits"][0]["score"],  # type: ignore[index]
+        "confidence": "strong",
         "description": "Delete a page.",
     }
 
@@ -62,10 +63,17 @@ def test_search_says_what_it_wants(run: Run, words: tuple[str, ...], said: str) 
     assert said in ran.err
 
 
-def test_search_says_that_nothing_serves(run: Run) -> None:
+def test_search_says_that_nothing_matches(run: Run) -> None:
     ran = run("search", "transfer money abroad")
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out == "0 tools for 'transfer money abroad' in all groups.\n"
+    assert ran.out == "0 tools for 'transfer money abroad' in all groups; nearest namespaces: main.\n"
+
+
+def test_search_says_that_its_matches_are_weak(run: Run) -> None:
+    ran = run("search", "approve the crumpled parking ticket of the notary's embassy page before Thursday")
+    assert ran.code == 0
+    assert "weak" in ran.out
+    assert ran.out.endswith("all groups; weak matches only, perhaps none serves.\n")
 
 
 def test_search_does_not_find_what_the_profile_hides(run: Run) -> None:

@@ -1,8 +1,8 @@
-"""The discovery index: what it finds, for whom, and when it says nothing."""
+"""The discovery index: what it finds, for whom, and how sure it is."""
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -142,54 +142,109 @@ def test_scores_fall_from_at_most_one_and_limit_is_kept() -> None:
     scores = [hit.score for hit in hits]
     assert len(hits) == 4
     assert all(1 >= before >= after > 0 for before, after in pairwise(scores))
-    assert scores[0] >= 0.5
     assert INDEX.search("read a file", limit=0).hits == ()
 
 
-# ---- what is not found -----------------------------------------------------------------------------------------------
+# ---- how sure it is --------------------------------------------------------------------------------------------------
 
 
-def test_unservable_requests_get_nothing_and_servable_ones_do_not() -> None:
-    unservable = [INDEX.search(row["query"]).abstained for row in rows("unservable.jsonl")]
-    servable = [INDEX.search(row["query"]).abstained for row in rows("servable.jsonl")]
+def level(query: str, index: Index = INDEX, **options: object) -> str | None:
+    hits = index.search(query, **options).hits  # type: ignore[arg-type]  # only what a test passes on
+    return hits[0].confidence if hits else None
+
+
+def share(levels: Iterable[str | None], wanted: str) -> float:
+    got = list(levels)
+    return got.count(wanted) / len(got)
+
+
+def test_requests_that_no_tool_serves_are_hardly_ever_strong_and_servable_ones_hardly_ever_weak() -> None:
+    unservable = [level(row["query"]) for row in rows("unservable.jsonl")]
+    servable = [level(row["query"]) for row in rows("servable.jsonl")]
     assert len(unservable) >= 150
-    assert sum(unservable) / len(unservable) >= 0.87
-    assert sum(servable) == 0
+    assert share(unservable, "strong") <= 0.02
+    assert share(unservable, "fair") <= 0.05
+    assert share(servable, "weak") <= 0.02
+    assert share(servable, "strong") >= 0.6
+    assert None not in servable
 
 
-def test_several_unservable_requests_in_one_get_nothing_still() -> None:
+def test_requests_whose_tools_are_hidden_are_hardly_ever_strong() -> None:
+    """The same requests, and every namespace that serves them out of sight."""
+    hidden: list[str | None] = []
+    for row in rows("servable.jsonl"):
+        namespaces = {name.split("__")[0] for name in row["relevant"]}
+        visible = [id_ for id_ in IDS if id_.split("__")[0] not in namespaces]
+        hidden.append(level(row["query"], visible=visible))
+    assert share(hidden, "strong") <= 0.05
+
+
+def test_many_requests_that_no_tool_serves_are_not_strong_together() -> None:
     draw = random.Random(9)
     queries = [row["query"] for row in rows("unservable.jsonl")]
-    threes = [INDEX.search(". ".join(draw.sample(queries, 3))).abstained for _ in range(150)]
-    assert sum(threes) / len(threes) >= 0.7
+    threes = [level(". ".join(draw.sample(queries, 3))) for _ in range(150)]
+    assert share(threes, "strong") <= 0.05
 
 
-def test_a_namespace_that_is_about_one_word_of_a_request_is_answer_enough() -> None:
+@pytest.mark.parametrize("count", [3, 6, 12, 40, 81])
+def test_the_words_mean_the_same_among_few_tools_and_many(count: int) -> None:
+    kept = ["github__createIssue", "files__list_folders", *IDS[:count]]
+    unservable = [level(row["query"], visible=kept) for row in rows("unservable.jsonl")]
+    assert share(unservable, "strong") <= 0.02
+    assert level("create an issue in a repository", visible=kept) == "strong"
+
+
+def test_a_later_hit_is_no_surer_than_an_earlier_one() -> None:
+    order = ("strong", "fair", "weak")
+    for row in rows("servable.jsonl"):
+        levels = [order.index(hit.confidence) for hit in INDEX.search(row["query"], limit=20).hits]
+        assert levels == sorted(levels)
+
+
+def test_evidence_never_makes_it_less_sure() -> None:
+    """A tool that has one more of the words that are asked for is at least as sure as without it."""
+    words = ["zebra", "stripes", "counter", "museum"]
+    scores: list[float] = []
+    for known in range(1, 5):
+        index = index_of(a=" ".join(words[:known]), **{f"tool{n}": "Something else." for n in range(30)})
+        scores.append(index.search(" ".join(words)).hits[0].score)
+    assert scores == sorted(scores)
+    assert scores[0] < 0.5 < scores[-1]
+
+
+def test_a_namespace_that_is_about_one_word_of_a_request_is_evidence() -> None:
     """What most of its tools bear tells more than what one tool among as many others mentions."""
 
-    def answered(*names: str) -> bool:
+    def score(*names: str) -> float:
         dice = [ToolText(id=f"dice__{name}", name=name, namespace="dice") for name in names]
         others = [ToolText(id=f"n{n}__x", name=f"tool{n}", namespace=f"n{n}") for n in range(80)]
-        return not Index.build([*dice, *others]).search("a random guest for the party").abstained
+        return Index.build([*dice, *others]).search("a random guest for the party").hits[0].score
 
-    assert answered("random_a", "random_b", "random_c", "random_d")
-    assert not answered("random_a", "roll_b", "roll_c", "roll_d")
+    about = score("random_a", "random_b", "random_c", "random_d")
+    assert about > score("random_a", "roll_b", "roll_c", "roll_d")
 
 
 def among_many(**described: str) -> Index:
     return index_of(**described, **{f"tool{n}": "Something else." for n in range(90)})
 
 
-def test_one_slip_of_the_keyboard_is_forgiven_and_a_mere_likeness_is_not() -> None:
+def test_one_slip_of_the_keyboard_is_forgiven_and_a_mere_likeness_less() -> None:
     index = among_many(translate="Says it in another language.")
+
+    def score(query: str) -> float:
+        return index.search(query).hits[0].score
+
     for slipped in ("tranlate", "transllate", "transalte", "tramslate"):
         assert first(f"{slipped} the greeting", index) == "translate", slipped
-    assert first("transfer the greeting", index) is None
+        assert score(f"{slipped} the greeting") > score("transfer the greeting"), slipped
 
 
-def test_both_halves_of_a_compound_are_a_reason_and_one_of_them_is_half_a_reason() -> None:
-    assert first("filesystem of xylophones", among_many(a="Reads the file system")) == "a"
-    assert first("filesystem of xylophones", among_many(a="Reads the file", b="Restarts the system")) is None
+def test_both_halves_of_a_compound_are_better_evidence_than_one_each_of_two_tools() -> None:
+    both, apart = (
+        index.search("filesystem of xylophones").hits[0].score
+        for index in (among_many(a="Reads the file system"), among_many(a="Reads the file", b="Restarts the system"))
+    )
+    assert both > apart
 
 
 def test_a_word_with_a_known_synonym_is_not_taken_for_a_misspelling() -> None:
@@ -211,34 +266,31 @@ def test_a_word_of_asking_is_a_word_like_others_when_it_is_all_there_is() -> Non
     assert first("current weather", index_of(current="The current state.", weather="The weather.")) is not None
 
 
-@pytest.mark.parametrize("count", [6, 12, 40, 81])
-def test_the_more_tools_there_are_the_more_evidence_an_answer_takes(count: int) -> None:
-    """Few tools: few chance matches, so that a request which is barely served is answered all the same."""
-    kept = ["github__createIssue", "files__list_folders", *IDS[:count]]
-    unservable = [INDEX.search(row["query"], visible=kept).abstained for row in rows("unservable.jsonl")]
-    assert sum(unservable) / len(unservable) >= 0.82
-    assert not INDEX.search("file a bug report in the repository", visible=kept).abstained
+# ---- what is not found -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "query", ["", "  \n", "!?", "please could you", "qqqq zzzz", "的", "\ud83d\ude80", "a" * 100_000]
 )
-def test_request_without_meaning_gets_nothing(query: str) -> None:
-    assert INDEX.search(query) == Hits(abstained=True)
+def test_request_that_nothing_matches_gets_the_nearest_namespaces_alone(query: str) -> None:
+    answer = INDEX.search(query)
+    assert answer.hits == ()
+    assert len(answer.near_namespaces) == 3
 
 
-def test_abstention_names_the_nearest_visible_namespaces() -> None:
-    query = "Approve the pull request of the repository before lunch"
-    assert INDEX.search(query).abstained
-    assert INDEX.search(query).near_namespaces[0] == "github"
-    without = [id_ for id_ in IDS if not id_.startswith("github__")]
-    assert "github" not in INDEX.search(query, visible=without).near_namespaces
+def test_the_nearest_namespaces_are_visible_ones_with_most_letters_in_common_then_the_largest() -> None:
+    sizes = {"astronomy": 1, "bakery": 3, "cinema": 2}
+    texts = [ToolText(id=f"{ns}{n}", name=f"x{n}", namespace=ns) for ns, count in sizes.items() for n in range(count)]
+    index = Index.build(texts)
+    assert index.search("vustronqqq") == Hits(near_namespaces=("astronomy", "bakery", "cinema"))
+    without = [text.id for text in texts if text.namespace != "astronomy"]
+    assert index.search("vustronqqq", visible=without) == Hits(near_namespaces=("bakery", "cinema"))
 
 
 def test_no_tools_find_nothing() -> None:
-    assert Index.build([]).search("create issue") == Hits(abstained=True)
-    assert INDEX.search("create issue", visible=()) == Hits(abstained=True)
-    assert INDEX.search("create issue", visible=["github__unheard_of"]) == Hits(abstained=True)
+    assert Index.build([]).search("create issue") == Hits()
+    assert INDEX.search("create issue", visible=()) == Hits()
+    assert INDEX.search("create issue", visible=["github__unheard_of"]) == Hits()
 
 
 # ---- who sees what ---------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""searchTools: what is needed in, tools out, or nothing."""
+"""searchTools: what is needed in, tools out, and how sure that is."""
 
 from typing import Any
 
@@ -20,11 +20,12 @@ async def test_hits_are_told_for_each_query_apart(catalog: Catalog) -> None:
     results = answer["data"]["results"]
     assert [(item["query"], len(item["hits"])) for item in results] == [("rename a lighthouse", 1), ("share photos", 1)]
     score = results[0]["hits"][0].pop("score")
-    assert 0.5 <= score <= 1
+    assert 0.8 <= score <= 1
     assert results[0]["hits"][0] == {
         "agent": "lighthouses",
         "tool": "rename_lighthouse",
         "call": "rename_lighthouse",
+        "confidence": "strong",
         "description": "Rename a lighthouse of the account.",
     }
 
@@ -32,9 +33,9 @@ async def test_hits_are_told_for_each_query_apart(catalog: Catalog) -> None:
 @pytest.mark.parametrize(
     ("detail", "keys"),
     [
-        ("name", {"agent", "tool", "call", "score"}),
-        ("brief", {"agent", "tool", "call", "score", "description"}),
-        ("full", {"agent", "tool", "call", "score", "description", "inputSchema"}),
+        ("name", {"agent", "tool", "call", "score", "confidence"}),
+        ("brief", {"agent", "tool", "call", "score", "confidence", "description"}),
+        ("full", {"agent", "tool", "call", "score", "confidence", "description", "inputSchema"}),
     ],
 )
 async def test_detail_decides_what_is_told_of_a_hit(catalog: Catalog, detail: str, keys: set[str]) -> None:
@@ -45,11 +46,26 @@ async def test_detail_decides_what_is_told_of_a_hit(catalog: Catalog, detail: st
         assert hits[0]["inputSchema"] == spec_of("ticket", "count").input_schema
 
 
-async def test_what_no_tool_serves_gets_nothing_and_the_nearest_namespaces(catalog: Catalog) -> None:
-    queries = ["transfer money abroad", "rename the notary's stamp of the embassy before Thursday"]
-    nothing, near = (await say(catalog, "searchTools", queries=queries))["data"]["results"]
-    assert nothing == {"query": queries[0], "hits": [], "nearest": []}
-    assert near == {"query": queries[1], "hits": [], "nearest": ["lighthouses", "photos", "tickets"]}
+async def test_weak_matches_are_given_and_the_answer_says_what_that_means(catalog: Catalog) -> None:
+    query = "rename the notary's stamp of the embassy before Thursday"
+    [answer] = (await say(catalog, "searchTools", queries=[query]))["data"]["results"]
+    assert {hit["confidence"] for hit in answer["hits"]} == {"weak"}
+    assert answer["hits"][0]["tool"].startswith("rename_")
+    assert answer["note"].startswith("Weak matches only: perhaps no tool here serves this.")
+    [sure] = (await say(catalog, "searchTools", queries=["rename a lighthouse"]))["data"]["results"]
+    assert "note" not in sure
+
+
+async def test_only_what_nothing_matches_gets_nothing_and_the_nearest_namespaces(catalog: Catalog) -> None:
+    [nothing] = (await say(catalog, "searchTools", queries=["transfer money abroad"]))["data"]["results"]
+    assert (nothing["query"], nothing["hits"]) == ("transfer money abroad", [])
+    assert sorted(nothing["nearest"]) == ["lighthouses", "photos", "tickets"]
+
+
+async def test_the_description_promises_nothing_of_an_empty_answer(catalog: Catalog) -> None:
+    described = catalog.exposed(catalog.view(ToolContext(), profile="all"))["searchTools"].spec.description
+    assert "strong, fair, or weak" in described
+    assert "empty" not in described
 
 
 @pytest.mark.parametrize("arguments", [{}, {"queries": []}, {"queries": 5}, {"queries": {}}])
@@ -100,5 +116,6 @@ async def test_python_asks_the_same_index(catalog: Catalog) -> None:
     found = await catalog.search(view, "rename a lighthouse", limit=2)
     assert found.tools[0].entry.wire_name == "rename_lighthouse"
     assert len(found.tools) <= 2
-    nothing = await catalog.search(view, "transfer money to a bank account abroad")
-    assert nothing.tools == ()
+    weak = await catalog.search(view, "transfer money to a bank account abroad")
+    assert {one.confidence for one in weak.tools} == {"weak"}
+    assert (await catalog.search(view, "qqqq")).near_namespaces

@@ -19,6 +19,7 @@ _COLUMNS = (
     Column(head="Tool", style="bold"),
     Column(head="Agent"),
     Column(head="Score", style="dim"),
+    Column(head="Confidence"),
     Column(head="Description"),
 )
 
@@ -30,7 +31,7 @@ async def search_command(
 ) -> None:
     """Find tools by what is needed.
 
-    Asks the index that `searchTools` asks, and like it shows nothing where no tool seems to serve.
+    Asks the index that `searchTools` asks, and like it says of each tool how sure it is that it serves.
     """
     query = " ".join(words).strip()
     if not query:
@@ -45,9 +46,14 @@ async def search_command(
         return
     hits: list[JSON] = answer["hits"]
     if hits:
-        rows = [[hit["call"], hit["agent"], f"{hit['score']:.2f}", first_line(hit["description"])] for hit in hits]
+        rows = [
+            [hit["call"], hit["agent"], f"{hit['score']:.2f}", hit["confidence"], first_line(hit["description"])]
+            for hit in hits
+        ]
         options.terminal.table(_COLUMNS, rows)
         options.terminal.say("")
     summary = f"{len(hits)} tool{'' if len(hits) == 1 else 's'} for {query!r} {options.seen_by}"
     near: list[str] = answer.get("nearest", [])
+    if "note" in answer:
+        summary += "; weak matches only, perhaps none serves"
     options.terminal.say(f"{summary}; nearest namespaces: {', '.join(near)}." if near else f"{summary}.")

@@ -15,11 +15,14 @@ from pegboard.model.call_context import CallContext
 from pegboard.model.json_types import JSON, JSONValue, is_list
 
 Detail = Literal["name", "brief", "full"]
+_WEAK = (
+    "Weak matches only: perhaps no tool here serves this. Read a description before you call, or ask in other words."
+)
 _EXAMPLE = '{ "queries": ["create an issue", "send an email"] }'
 
 
 async def search_tools(meta: MetaTools, ctx: CallContext, args: JSON) -> JSON:
-    """Answer up to five requests, each with what serves it or with nothing."""
+    """Answer up to five requests, each with what matches it and how sure that is."""
     raw: JSONValue = args.get("queries", args.get("query"))
     queries = [raw] if isinstance(raw, str) else raw
     if not is_list(queries) or not queries:
@@ -54,10 +57,11 @@ async def answers(
     detail: Detail = "brief",
     taken: Sequence[str] = (),
 ) -> list[JSON]:
-    """Return the answer to each request in wire form: `{query, hits, nearest?}`, from the view's tools alone.
+    """Return the answer to each request in wire form: `{query, hits, note?, nearest?}`, from the view's tools alone.
 
     `call` of a hit is the name that a call takes: that on the wire, unless it is one of those `taken` by other tools.
-    A request that no tool serves has no hits; `nearest` then names the namespaces that come closest.
+    `note` says so where all hits are weak. A request that nothing matches has no hits; `nearest` then names the
+    namespaces that come closest.
     """
     return [_shown(answer, detail, taken) for answer in await finder.search(view, queries, limit=limit)]
 
@@ -72,8 +76,11 @@ def _shown(answer: Found, detail: Detail, taken: Sequence[str]) -> JSON:
         else:
             tool = {"agent": one.entry.spec.namespace, "tool": one.entry.spec.name}
         call = one.entry.qualified_id if one.entry.wire_name in taken else one.entry.wire_name
-        hits.append({"agent": tool.pop("agent"), "tool": tool.pop("tool"), "call": call, "score": one.score, **tool})
+        named: JSON = {"agent": tool.pop("agent"), "tool": tool.pop("tool"), "call": call}
+        hits.append({**named, "score": one.score, "confidence": one.confidence, **tool})
     shown: JSON = {"query": echoed(answer.query, chars=SEARCH_ECHO_CHARS), "hits": hits}
+    if hits and hits[0]["confidence"] == "weak":
+        shown["note"] = _WEAK
     if not hits:
         shown["nearest"] = list(answer.near_namespaces)
     return shown

@@ -109,8 +109,8 @@ def use_schema(*, max_calls: int, require_context: bool) -> JSON:
 def search_description(names: MetaNames) -> str:
     """Return the description of `searchTools`."""
     return (
-        "Find tools by what you need, in any language. An empty answer means that no tool serves it. "
-        f"Then call {names.get} for the parameters."
+        "Find tools by what you need, in any language. `confidence` says how sure a hit is: strong, fair, or weak "
+        f"(perhaps no tool serves it: read before you call). Then call {names.get} for the parameters."
     )
 
 

@@ -8,32 +8,36 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pegboard.discovery.search.abstention import enough_among, evidence_of
+from pegboard.discovery.search.confidence import Confidence, chance_served, confidence_of
 from pegboard.discovery.search.embedding import Embedder, embedded, fused_ranks
-from pegboard.discovery.search.postings import Postings, post
+from pegboard.discovery.search.postings import Postings, post, trigrams_of
 from pegboard.discovery.search.query import Vocabulary, parse_query
-from pegboard.discovery.search.ranking import Ranking, Scope, Vector, rank, scope_of
+from pegboard.discovery.search.ranking import Scope, Vector, rank, scope_of
 from pegboard.discovery.search.terms import LANGUAGES, Languages
 from pegboard.discovery.search.tool_text import Entry, ToolText, read_tool
-from pegboard.model.bounds import SEARCH_NEAR_NAMESPACES, SEARCH_USUAL_HITS
+from pegboard.model.bounds import SEARCH_NEAR_NAMESPACES, SEARCH_QUERY_CHARS, SEARCH_USUAL_HITS
 
 __all__ = ["Embedder", "Hit", "Hits", "Index", "ToolText", "VisibleTools"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hit:
-    """A tool found. `score` is 0 … 1; the best hit of a request that is only just answered has 0.5."""
+    """A tool found.
+
+    `score` is 0 … 1: the first hit's is the chance that a right tool is among the first five, were half of all requests
+    served by no tool; a later one has less, as it fits less. `confidence` says the same in a word.
+    """
 
     id: str
     score: float
+    confidence: Confidence
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hits:
-    """The answer to one search, best first. Namespaces are named, nearest first, when nothing was found."""
+    """The answer to one search, best first. Namespaces are named, nearest first, when nothing matches at all."""
 
     hits: tuple[Hit, ...] = ()
-    abstained: bool
     near_namespaces: tuple[str, ...] = ()
 
 
@@ -152,7 +156,7 @@ class Index:
     def search(
         self, query: str, *, visible: Collection[str] | VisibleTools | None = None, limit: int = SEARCH_USUAL_HITS
     ) -> Hits:
-        """Return the visible tools that answer a request, or none when nothing seems to.
+        """Return the visible tools that match a request, with how sure it is that they answer it; none when none does.
 
         Args:
             query: one need or a whole task, in any language.
@@ -166,26 +170,31 @@ class Index:
         if tools.postings is not self._postings:
             raise ValueError("The visible tools belong to another index. Call `among` of the index that is searched.")
         if not len(tools.seen):
-            return Hits(abstained=True)
+            return Hits()
         request = parse_query(query, tools.vocabulary())
         ranking = rank(request, self._postings, tools.scope) if request.groups else None
-        evidence = evidence_of(request, ranking, tools.scope) if ranking is not None else 0.0
+        chance = chance_served(request, ranking, tools.scope) if ranking is not None else 0.0
         scores = ranking.scores if ranking is not None else np.zeros(tools.scope.count, dtype=np.float32)
-        confidence = evidence / (evidence + enough_among(len(tools.seen)))
         if self._embedder is not None and self._matrix is not None and query.strip():
             likeness = self._matrix[tools.seen] @ embedded([query], self._embedder)[0]
             scores = fused_ranks(scores, likeness)
             if likeness.max() >= self._alike_from:
-                confidence = max(confidence, 0.5, min(float(likeness.max()), 1.0))
-        if confidence < 0.5:
-            return Hits(abstained=True, near_namespaces=self._nearest(ranking, tools))
+                chance = max(chance, min(float(likeness.max()), 1.0))
         best = [place for place in np.argsort(-scores, kind="stable")[: max(limit, 0)] if scores[place] > 0]
-        hits = (Hit(id=self._ids[tools.seen[p]], score=round(float(scores[p]) * confidence, 4)) for p in best)
-        return Hits(hits=tuple(hits), abstained=False)
+        if not best and not scores.any():
+            return Hits(near_namespaces=self._nearest(query, tools))
+        return Hits(hits=tuple(self._hit(tools.seen[place], float(scores[place]) * chance) for place in best))
 
-    def _nearest(self, ranking: Ranking | None, tools: VisibleTools) -> tuple[str, ...]:
-        if ranking is None:
-            return ()
-        scores = ranking.namespace_scores
-        order = [place for place in np.argsort(-scores, kind="stable")[:SEARCH_NEAR_NAMESPACES] if scores[place] > 0]
-        return tuple(self._namespaces[self._namespace_of[tools.seen[tools.scope.starts[place]]]] for place in order)
+    def _hit(self, place: int, score: float) -> Hit:
+        return Hit(id=self._ids[place], score=round(score, 4), confidence=confidence_of(score))
+
+    def _nearest(self, query: str, tools: VisibleTools) -> tuple[str, ...]:
+        """Return the namespaces whose names have most letters in common with a request, then the largest."""
+        grams = trigrams_of(query[:SEARCH_QUERY_CHARS].lower())
+        sizes = np.diff(np.append(tools.scope.starts, tools.scope.count))
+        names = [self._namespaces[self._namespace_of[tools.seen[start]]] for start in tools.scope.starts]
+        near = sorted(
+            zip(names, sizes, strict=True),
+            key=lambda pair: (-len(grams & trigrams_of(pair[0].lower())), -int(pair[1]), pair[0]),
+        )
+        return tuple(name for name, _ in near[:SEARCH_NEAR_NAMESPACES])

@@ -58,9 +58,9 @@ def spellings_near(
     term: str, postings: Postings, *, known: Callable[[str], bool], least: float, count: int
 ) -> list[tuple[str, float]]:
     """Return up to `count` known terms that share at least `least` of their trigrams (Dice), nearest first."""
-    grams = _trigrams_of(term)
+    grams = trigrams_of(term)
     shared = Counter(other for gram in grams for other in postings.trigrams.get(gram, ()))
-    near = [(other, 2.0 * hits / (len(grams) + len(_trigrams_of(other)))) for other, hits in shared.items() if hits > 1]
+    near = [(other, 2.0 * hits / (len(grams) + len(trigrams_of(other)))) for other, hits in shared.items() if hits > 1]
     near = [(other, share) for other, share in near if share >= least and _alike_long(term, other) and known(other)]
     return sorted(near, key=lambda pair: (-pair[1], pair[0]))[:count]
 
@@ -70,7 +70,8 @@ def _alike_long(term: str, other: str) -> bool:
     return 2 * min(len(term), len(other)) >= max(len(term), len(other))
 
 
-def _trigrams_of(term: str) -> set[str]:
+def trigrams_of(term: str) -> set[str]:
+    """Return the runs of three letters of a term, its beginning and end marked."""
     marked = f"^{term}$"
     return {marked[i : i + 3] for i in range(len(marked) - 2)}
 
@@ -79,6 +80,6 @@ def _trigram_table(vocabulary: Iterable[str]) -> dict[str, tuple[str, ...]]:
     table: dict[str, list[str]] = {}
     for term in vocabulary:
         if len(term) > 3:  # not a limit: shorter words have too few trigrams
-            for gram in _trigrams_of(term):
+            for gram in trigrams_of(term):
                 table.setdefault(gram, []).append(term)
     return {gram: tuple(terms) for gram, terms in table.items()}

@@ -181,7 +181,14 @@ _SCHEMAS: JSON = {
         fix={"type": ["object", "null"]}, next={"type": ["string", "null"]}, nextReason=_TEXT,
         callable={"type": "boolean"}, blocked={"type": ["object", "null"]},
     ),
-    "Hit": object_of(("name", "score"), name=_TEXT, score={"type": "number"}, title=_TEXT, description=_TEXT),
+    "Hit": object_of(
+        ("name", "score", "confidence"),
+        name=_TEXT,
+        score={"type": "number"},
+        confidence={"enum": ["strong", "fair", "weak"]},
+        title=_TEXT,
+        description=_TEXT,
+    ),
 }  # fmt: skip
 _PATHS: JSON = {
     "/v1/tools": {

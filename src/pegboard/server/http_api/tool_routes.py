@@ -70,7 +70,7 @@ class ToolRoutes:
         })  # fmt: skip
 
     async def search(self, request: ApiRequest) -> Reply:
-        """Answer with the caller's tools that serve a request; with the nearest namespaces when none does."""
+        """Answer with the caller's tools that match a request; with the nearest namespaces when none does."""
         query = request.query.get("q", "")
         if not 0 < len(query) <= API_QUERY_CHARS:
             raise ProblemError(400, "bad_request", f"q: a request of 1 to {API_QUERY_CHARS} characters is needed.")
@@ -79,7 +79,9 @@ class ToolRoutes:
         result = await catalog.search(
             view, query, limit=_size(request.query.get("limit"), usual=SEARCH_USUAL_HITS, most=API_FOUND_TOOLS)
         )
-        hits = [{"score": one.score, **_brief(mcp_tool(one.entry))} for one in result.tools]
+        hits = [
+            {"score": one.score, "confidence": one.confidence, **_brief(mcp_tool(one.entry))} for one in result.tools
+        ]
         return json_reply({"query": query, "hits": hits, **({} if hits else {"nearest": result.near_namespaces})})
 
     def _view(self, request: ApiRequest) -> View:

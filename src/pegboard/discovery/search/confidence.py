@@ -1,56 +1,81 @@
-"""Abstention: whether what was found is evidence enough that a visible tool serves the request.
+"""Confidence: how sure it is that a right tool is among the first five that were found.
 
 A word weighs what it tells: 1.0 when one tool has it, near 0 when all do. Chance matches are scattered, one word in one
 tool and another in the next; a tool that serves has words that stand together in the request, in a namespace that has
-the rest, or that is about one of them: most of its tools bear it. The more tools there are, the better the best chance
-match: it grows with the logarithm of their number.
+the rest, or that is about one of them: most of its tools bear it. What grows with the length of a request alone is
+divided by that. The more tools there are, the better the best chance match; and where the fifth tool fits as well as
+the first, words do not tell them apart.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
-from math import log
+from math import exp, log
+from typing import Literal
 
 import numpy as np
 
 from pegboard.discovery.search.query import ParsedQuery
 from pegboard.discovery.search.ranking import Matrix, Ranking, Scope, Vector
 
-# Fitted on the requests of `bench/discovery.py`, rounded; evidence of `enough_among` or more is answered. What it gives
-# for a set that it was not fitted on stands in docs/decisions/0018.
+Confidence = Literal["strong", "fair", "weak"]
+
+# Of the evidence, as before; see docs/decisions/0026. The power makes a request of 30 words get a wrong "strong" about
+# as often as one of six.
 _CLAUSE_COVERED = 1.0
 _WORDS_KNOWN = 1.0
-_NAMESPACE_FOUND = 0.15
+_NAMESPACE_FOUND = 0.2
 _NAMESPACE_ABOUT = 0.4
-_PAIRS_FOUND = 0.3
+_PAIRS_FOUND = 0.4
+_LENGTH_POWER = 0.25
 _ARGUMENT_SHARE = 0.3  # names and addresses are values for the tool; that no tool mentions them tells little
 _GUESS_SHARE = 0.5
 
 _BORNE = 0.85  # a match of a name or of a short description
 _TELLING = 0.4
 
-# Chosen so that requests which no tool serves get nothing about as often among 20 tools as among 2,500.
-_ENOUGH_EACH_TIME = 0.23
+# Logistic, fitted where as many requests can be served as cannot; each part can only help or only harm.
+WEIGHTS = (2.3, -0.44, -1.9)
+OUTSET = -1.8
+_OTHERS = 10  # without them one tool of three would count as told apart from thousands
+_FIFTH = 5
+
+_STRONG_FROM = 0.8
+_WEAK_BELOW = 0.2
 
 
-def enough_among(tools: int) -> float:
-    """Return the least evidence that is an answer when so many tools are visible."""
-    return _ENOUGH_EACH_TIME * log(tools + 1)
+def confidence_of(score: float) -> Confidence:
+    """Return the word for a score: the first hit's is the chance that a right tool is among the first five."""
+    return "strong" if score >= _STRONG_FROM else "weak" if score < _WEAK_BELOW else "fair"
+
+
+def chance_served(request: ParsedQuery, ranking: Ranking, scope: Scope) -> float:
+    """Return the chance that a right tool is among the first five, were half of all requests served by none."""
+    signs = signs_of(request, ranking, scope)
+    return 1 / (1 + exp(-sum((weight * sign for weight, sign in zip(WEIGHTS, signs, strict=True)), start=OUTSET)))
+
+
+def signs_of(request: ParsedQuery, ranking: Ranking, scope: Scope) -> tuple[float, float, float]:
+    """Return what the chance is judged by: evidence, the logarithm of how many tools there are, the fifth's share."""
+    best = np.sort(ranking.scores)[::-1]
+    fifth = float(best[min(_FIFTH, len(best)) - 1])
+    return evidence_of(request, ranking, scope), log(scope.count + _OTHERS), fifth
 
 
 def evidence_of(request: ParsedQuery, ranking: Ranking, scope: Scope) -> float:
-    """Return how much speaks for an answer; below `enough_among`, nothing that was found should be shown."""
+    """Return how much speaks for the best that was found."""
     trust = np.array([1.0 if group.is_known else _GUESS_SHARE for group in request.groups], dtype=np.float32)
     share = np.array([_ARGUMENT_SHARE if group.is_argument else 1.0 for group in request.groups], dtype=np.float32)
     found = ranking.matched * (ranking.rarity * trust)[:, None]
     due = ranking.rarity * share
     unknown = sum(not (group.is_known or group.is_argument) for group in request.groups)
+    namespaces = np.maximum.reduceat(found * share[:, None], scope.starts, axis=1).sum(axis=0)
     return (
         _CLAUSE_COVERED * max(_covered(found[list(clause)], due[list(clause)]) for clause in request.clauses)
         + _WORDS_KNOWN * (1 - unknown / len(request.groups))
-        + _NAMESPACE_FOUND * float(np.maximum.reduceat(found, scope.starts, axis=1).sum(axis=0).max())
+        + _NAMESPACE_FOUND * float(namespaces.max()) / max(float(due.sum()), 1.0) ** _LENGTH_POWER
         + _NAMESPACE_ABOUT * _namespace_about(ranking, trust, scope)
-        + _PAIRS_FOUND * _pairs_found(request, found)
+        + _PAIRS_FOUND * _pairs_found(request, found) / max(len(request.groups) - 1, 1) ** _LENGTH_POWER
     )
 
 
