@@ -183,7 +183,7 @@ class Index:
         best = [place for place in np.argsort(-scores, kind="stable")[: max(limit, 0)] if scores[place] > 0]
         if not best and not scores.any():
             return Hits(near_namespaces=self._nearest(query, tools))
-        return Hits(hits=tuple(self._hit(tools.seen[place], float(scores[place]) * chance) for place in best))
+        return Hits(hits=tuple(self._hit(int(tools.seen[place]), float(scores[place]) * chance) for place in best))
 
     def _hit(self, place: int, score: float) -> Hit:
         return Hit(id=self._ids[place], score=round(score, 4), confidence=confidence_of(score))
