@@ -2,15 +2,16 @@
 
 from typing import Any
 
-from pegboard import Policy, Profile, Secret, ToolContext
+from pegboard import Policy, Profile, Secret, ToolContext, ToolSpec
 from pegboard.core.bounded_cache import BoundedCache
+from pegboard.core.judge import Selection
 from pegboard.discovery.meta_tools.loop_guard import LoopGuard
 from pegboard.model import bounds
 from pegboard.model.host import NO_HOST
 from pegboard.server.host_guard import LOOPBACK_HOSTS, HostGuard
 from pegboard.server.mcp.request_states import sealing_with
 from pegboard.server.principal import HostContexts, Identity, Principal
-from tests.core.parts import one_tool
+from tests.core.parts import echo, one_tool
 
 
 def caches_of(holder: Any, cap: int) -> list[BoundedCache[Any, Any]]:
@@ -33,9 +34,18 @@ def test_redactors_of_many_sets_of_secrets() -> None:
 
 def test_selections_of_many_policies() -> None:
     catalog = one_tool()
+    catalog.register(ToolSpec(name="other"), echo)
     for number in range(bounds.SELECTIONS_REMEMBERED + 50):
-        catalog.view(ToolContext(policy=Policy(deny=(f"main.none_{number}",)))).names()
-    assert caches_of(catalog.snapshot(), bounds.SELECTIONS_REMEMBERED)
+        policy = Policy(deny=("other", f"main.none_{number}"))
+        assert catalog.view(ToolContext(policy=policy)).names() == ["echo"]
+    selections: Any = catalog.snapshot()._selections  # pyright: ignore[reportPrivateUsage]
+    assert len(selections._whole) == bounds.SELECTIONS_REMEMBERED
+    first = Policy(deny=("other", "main.none_0"))
+    assert catalog.view(ToolContext(policy=first)).names() == ["echo"], "who was forgotten sees the same again"
+
+    for number in range(bounds.SELECTIONS_KEPT + 50):
+        selections.remember((Selection(), Policy(deny=(f"none_{number}",))), [0])
+    assert len(selections._bits) == bounds.SELECTIONS_KEPT
 
 
 def test_lists_for_a_provider_and_lists_with_meta_tools_of_many_policies() -> None:

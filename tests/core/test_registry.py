@@ -1,8 +1,9 @@
 """The registry and its snapshots, beside the catalog's own tests: reloads, bounds on memory, odd sources."""
 
 import asyncio
-from dataclasses import replace
+import gc
 from typing import Any
+from weakref import ref
 
 import pytest
 
@@ -12,7 +13,7 @@ from pegboard.core.judge import Selection, decide
 from pegboard.core.names import nearest
 from pegboard.model.decision import Fix
 from pegboard.model.source_state import SourceState
-from tests.core.parts import ANN, FakeSource, echo, foreign, kind_of, one_tool, spec
+from tests.core.parts import ANN, FakeSource, echo, foreign, kind_of, one_tool
 
 
 def reloaded(catalog: Catalog, other: Catalog) -> None:
@@ -77,13 +78,15 @@ def test_names_from_a_callable_must_be_free_and_may_fail() -> None:
     assert broken.view(ANN).names() == ["fine"], "one that cannot say its names hides only its own tools"
 
 
-async def test_a_thousand_policies_do_not_pile_up_in_memory() -> None:
-    catalog = one_tool()
-    catalog.register(spec("other"), echo)
-    for number in range(1_100):
-        ctx = replace(ANN, policy=Policy(deny=("other", f"x{number}*")))
-        assert catalog.view(ctx).names() == ["echo"]
-    assert len(catalog.snapshot()._selected) <= 1_000
+def test_nothing_is_kept_of_what_a_source_listed_that_has_left() -> None:
+    catalog = Catalog()
+    catalog.add_source(FakeSource(name="git", listed=[foreign("git", "log")]))
+    assert catalog.view(ANN).names() == ["git__log"]
+    listed = ref(catalog.snapshot().entries[0])
+    catalog.reset()
+    assert catalog.view(ANN).names() == []
+    gc.collect()
+    assert listed() is None
 
 
 def test_a_tool_of_a_source_that_is_not_there_any_more_is_judged_without_it() -> None:

@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from time import process_time
 from typing import Any
 
@@ -9,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pegboard import Catalog, DuplicateToolError, ToolSpec
+from pegboard import Catalog, DuplicateToolError, Policy, ToolContext, ToolSpec
 from pegboard.core.entry_table import EntryTable
 from pegboard.core.wire_names import Named, WireNames
+from pegboard.model.bounds import SELECTIONS_REMEMBERED
+from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry
 from tests.core.parts import ANN, FakeSource, echo, foreign
 
@@ -76,6 +79,80 @@ def test_a_large_catalog_is_filled_in_step_with_its_size_and_changes_for_a_fifti
 
     assert len(large.view(ANN, include=["few"]).tools()) == FEW
     assert min(listed_s(large) for _ in range(5)) < 2 * min(listed_s(small) for _ in range(5)) + 0.002
+
+
+def source_of(name: str, count: int) -> FakeSource:
+    return FakeSource(name=name, listed=[foreign(name, f"tool_{number}") for number in range(count)])
+
+
+def listed(catalog: Catalog, ctx: ToolContext = ANN) -> bytes:
+    return catalog.view(ctx).export_bytes("mcp")
+
+
+def test_how_a_source_is_is_asked_once_for_a_list_of_all_its_tools() -> None:
+    @dataclass(kw_only=True)
+    class Counting(FakeSource):
+        asked: int = 0
+
+        def state(self) -> SourceState:
+            self.asked += 1
+            return self.now
+
+    catalog = Catalog()
+    source = Counting(name="git", listed=source_of("git", FEW).listed)
+    catalog.add_source(source)
+    assert listed(catalog).count(b'"name":') == FEW
+    source.asked = 0
+    listed(catalog)
+    assert source.asked == 1
+
+    source.now = SourceState(quarantined=frozenset({"git.tool_7"}))
+    assert listed(catalog).count(b'"name":') == FEW - 1
+    assert b'"git__tool_7"' not in listed(catalog)
+    source.now = SourceState(status="unreachable", is_up=False)
+    assert listed(catalog) == b"[]"
+
+
+@pytest.mark.slow
+def test_one_source_that_changes_costs_little_beside_all_that_stay() -> None:
+    catalog = Catalog()
+    sources = [source_of(f"s{number}", 100) for number in range(20)]
+    for source in sources:
+        catalog.add_source(source)
+    built_s = cpu_s(lambda: listed(catalog))
+
+    def change() -> float:
+        sources[3].relist(source_of("s3", 100).listed)
+        return cpu_s(lambda: listed(catalog))
+
+    assert min(change() for _ in range(5)) < 0.2 * built_s
+    sources[3].relist([*sources[3].listed[:50], *source_of("s3", 101).listed[100:]])
+    anew = Catalog()
+    for source in sources:
+        anew.add_source(source)
+    assert listed(catalog) == listed(anew)
+
+
+@pytest.mark.slow
+def test_many_callers_with_policies_of_their_own_are_judged_once_each() -> None:
+    callers = [ToolContext(policy=Policy(deny=(f"tool_{number}",))) for number in range(2 * SELECTIONS_REMEMBERED)]
+    catalog = filled(FEW)
+    catalog.predicate(name="never")(lambda ctx: False)
+    catalog.register(replace(spec(FEW), available="never"), echo)
+    catalog.add_source(source_of("git", 5))
+    listed(catalog)
+
+    def all_lists() -> list[bytes]:
+        return [listed(catalog, ctx) for ctx in callers]
+
+    first: list[bytes] = []
+    first_s = cpu_s(lambda: first.extend(all_lists()))
+    assert min(cpu_s(all_lists) for _ in range(2)) < 0.5 * first_s
+    assert all_lists() == first
+    assert len({*first}) == FEW + 1, "those that deny what there is not see the same"
+    assert b'"tool_7"' not in first[7]
+    assert b'"tool_7"' in first[8]
+    assert all(b"git__tool_4" in each and f'"tool_{FEW}"'.encode() not in each for each in first)
 
 
 names = st.text("abAB_", min_size=1, max_size=3) | st.sampled_from(["a__b", "x" * 60])

@@ -37,12 +37,13 @@ class Inventory:
             if entry.builder is not None and entry.builder.is_bundle:
                 bundles.append(number)
         order = [number for namespace in sorted(namespaces) for number in namespaces[namespace]]
-        place_of = dict(zip(order, range(len(order)), strict=True))
+        is_in_order = order == list(range(len(order)))
+        place_of = {} if is_in_order else dict(zip(order, range(len(order)), strict=True))
 
         def in_order(numbers: Iterable[int]) -> tuple[int, ...]:
-            return tuple(sorted(map(place_of.__getitem__, numbers)))
+            return tuple(sorted(numbers if is_in_order else map(place_of.__getitem__, numbers)))
 
-        self.entries = entries if len(namespaces) < 2 else {keys[number]: entries[keys[number]] for number in order}
+        self.entries = entries if is_in_order else {keys[number]: entries[keys[number]] for number in order}
         self.namespaces = frozenset(namespaces)
         self.renamed, self.conditional, self.bundles = in_order(renamed), in_order(conditional), in_order(bundles)
         by_group: defaultdict[str, list[int]] = defaultdict(list)

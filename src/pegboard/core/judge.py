@@ -72,10 +72,11 @@ def dynamic_code(entry: ToolEntry, snapshot: Catalogued, ctx: ToolContext, state
     spec = entry.spec
     if entry.source is not None:
         state = states.get(entry.source, UP)
-        if spec.qualified_id in state.quarantined:
-            return "quarantine"
-        if not state.is_up:
-            return "source"
+        if not hides_nothing(state):
+            if spec.qualified_id in state.quarantined:
+                return "quarantine"
+            if not state.is_up:
+                return "source"
     if spec.factory is not None and spec.factory not in ctx.host.factories:
         return "factory"
     if spec.available is not None and not snapshot.availability(entry).answer(ctx, states).yes:
@@ -85,6 +86,11 @@ def dynamic_code(entry: ToolEntry, snapshot: Catalogued, ctx: ToolContext, state
     if entry.builder is not None and build_fault(entry, snapshot, ctx):
         return "builder"
     return None
+
+
+def hides_nothing(state: SourceState) -> bool:
+    """Tell whether a source that is so hides none of its tools; then a list need not ask for each of them."""
+    return state.is_up and not state.quarantined
 
 
 def build_fault(entry: ToolEntry, snapshot: Catalogued, ctx: ToolContext) -> str:

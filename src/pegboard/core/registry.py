@@ -16,6 +16,7 @@ from pegboard.core.judge import UP
 from pegboard.core.lifecycle import called, check_circles, still_called
 from pegboard.core.names import fold, nearest
 from pegboard.core.ports import LeadsElsewhere, OffersResources, Source
+from pegboard.core.sealed_lists import SealedLists
 from pegboard.core.snapshot import ReadBuilt, Snapshot
 from pegboard.core.validated_entry import seal
 from pegboard.model.bounds import Bounds
@@ -54,6 +55,7 @@ class Registry:
         self._outdated: dict[Kind, Snapshot] = {}
         """The newest that a change has outdated: the next one is made from it."""
         self._inventories: dict[Kind, Inventory] = {}
+        self._sealed = SealedLists()
         self._former_names: dict[str, str] | None = None
         """The former names of declared tools, folded, and the key of each one's tool; `None` until they are needed."""
         self._generation = 0
@@ -348,13 +350,12 @@ class Registry:
                     if (known := merged.get(key)) is not None:
                         raise DuplicateToolError(entry.qualified_id, first=known.spec.origin, second=entry.spec.origin)
                     merged[key] = seal(entry, declared.bounds)
+        self._sealed.keep_only({(name, each) for name in declared.sources for each in KINDS})
         for name in sorted(declared.sources):
-            for entry in _listed(declared.sources[name], kind):
-                key = fold(entry.qualified_id)
-                if key in merged:
+            listed = _listed(declared.sources[name], kind)
+            for _, key, entry in self._sealed.sealed((name, kind), listed, declared.bounds):
+                if merged.setdefault(key, entry) is not entry:
                     log.warning("Source %r: %r is declared already and was left out.", name, entry.qualified_id)
-                    continue
-                merged[key] = seal(entry, declared.bounds)
         return merged
 
 

@@ -13,7 +13,6 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from pegboard.core.availability import Availability, compile_availability
-from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.declarations import Declarations
 from pegboard.core.digests import digest
 from pegboard.core.hooks import ToolHooks, hooks_of
@@ -22,9 +21,10 @@ from pegboard.core.judge import Selection, static_code
 from pegboard.core.named_entries import NamedEntries, name_parts
 from pegboard.core.names import MAX_NAME_CHARS, fold
 from pegboard.core.schema import Compiled
+from pegboard.core.selections import Selected, Selections
 from pegboard.core.validated_entry import judges, seal
 from pegboard.core.wire_names import WireNames
-from pegboard.model.bounds import SELECTIONS_REMEMBERED, Bounds
+from pegboard.model.bounds import Bounds
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.memo import Question
@@ -94,9 +94,7 @@ class Snapshot:
         self._availability = {} if before is None else self._compiled_before(before)
         self._plans: dict[str, Plan] = {}
         self._questions: dict[int, Question] = {}
-        self._selected = BoundedCache[tuple[Selection, Policy], tuple[tuple[ToolEntry, ...], tuple[int, ...]]](
-            max_entries=SELECTIONS_REMEMBERED
-        )
+        self._selections = Selections(self.entries)
 
     @cached_property
     def content_hash(self) -> str:
@@ -178,40 +176,38 @@ class Snapshot:
 
     def selected(self, selection: Selection, own: Policy) -> tuple[ToolEntry, ...]:
         """Return the entries that no static code hides, without those that are for interfaces alone."""
-        return self.judged(selection, own)[0]
+        return self.judged(selection, own).entries
 
     @cached_property
     def for_apps(self) -> tuple[ToolEntry, ...]:
         """The entries that are for interfaces alone, whoever may use them."""
         return tuple([entry for entry in self.entries if entry.is_for_apps_alone])
 
-    def judged(self, selection: Selection, own: Policy) -> tuple[tuple[ToolEntry, ...], tuple[int, ...]]:
+    def judged(self, selection: Selection, own: Policy) -> Selected:
         """Return them with the places of the conditional ones; kept, as callers of one profile ask the same."""
         key = (selection, own)
-        known = self._selected.get(key)
+        known = self._selections.get(key)
         if known is not None:
             return known
-        shown = tuple(
-            [
-                entry
-                for entry in self._candidates(selection)
-                if static_code(entry, selection, own) is None and not entry.is_for_apps_alone
-            ]
-        )
-        conditional = tuple(place for place, entry in enumerate(shown) if entry.is_conditional)
-        return self._selected.remember(key, (shown, conditional))
+        entries = self.entries
+        shown = [
+            place
+            for place in self._candidates(selection)
+            if static_code(entries[place], selection, own) is None and not entries[place].is_for_apps_alone
+        ]
+        return self._selections.remember(key, shown)
 
-    def _candidates(self, selection: Selection) -> Iterable[ToolEntry]:
-        """Return the entries, in order, without those that no group of the selection can show: most of a large catalog.
+    def _candidates(self, selection: Selection) -> Iterable[int]:
+        """Return the places of the entries without those that no group of the selection can show: most of a large one.
 
         What each of them is, the judge decides.
         """
         if selection.include is None:
-            return self.entries
+            return range(len(self.entries))
         places = {place for group in selection.include for place in self._inventory.groups.get(group, ())}
         if selection.extra:
             places |= {place for place, entry in enumerate(self.entries) if entry.qualified_id in selection.extra}
-        return self._at(sorted(places))
+        return places
 
     def _compiled_before(self, before: Snapshot) -> dict[str, Availability]:
         """Return what was compiled for the entries that are still the same, where the same predicates are declared."""

@@ -7,12 +7,21 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any, Protocol, cast
 
 from pegboard.core.availability import Availability, States
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.declarations import Mirror
-from pegboard.core.judge import Selection, decide_entry, dynamic_code, static_code, undeclared, without_builder
+from pegboard.core.judge import (
+    Selection,
+    decide_entry,
+    dynamic_code,
+    hides_nothing,
+    static_code,
+    undeclared,
+    without_builder,
+)
 from pegboard.core.lifecycle import after_end, has_ended
 from pegboard.core.names import nearest_one
 from pegboard.core.near_names import NearNames
@@ -138,10 +147,12 @@ class View:
         `within`: the newest snapshot, where the asker has it already.
         """
         snapshot, states = within or self.snapshot, self._parts.registry.states()
-        selected, conditional = snapshot.judged(self.selection, self.ctx.caller.policy)
-        # Most tools hang on nothing that could change: only what hides or is built makes another list.
+        selected, _, conditional, by_source = snapshot.judged(self.selection, self.ctx.caller.policy)
+        # Most tools hang on nothing that could change, or on how their source is, which is asked once for all of them:
+        # only what hides or is built makes another list.
+        unsure = [places for source, places in by_source if not hides_nothing(states.get(source))]
         others: dict[int, Iterable[ToolEntry]] = {}
-        for place in conditional:
+        for place in chain(conditional, *unsure):
             entry = selected[place]
             if dynamic_code(entry, snapshot, self.ctx, states) is not None:
                 others[place] = ()

@@ -179,7 +179,18 @@ class ToolEntry:
         spec = self.spec
         return bool(self.source or self.builder or spec.factory or spec.available is not None or spec.deprecated)
 
-    @property
+    @cached_property
+    def hangs_on_source_alone(self) -> bool:
+        """Whether nothing may hide it, beside groups and policy, but how its source is."""
+        spec = self.spec
+        return bool(self.source) and not (self.builder or spec.factory or spec.available is not None or spec.deprecated)
+
+    @cached_property
+    def drawn(self) -> dict[str, Any]:
+        """A scratch place for what exporters draw from this entry alone; it lives as long as the entry does."""
+        return {}
+
+    @cached_property
     def is_for_apps_alone(self) -> bool:
         """Whether only its interface may use it, through the host: no list that a model reads has it.
 

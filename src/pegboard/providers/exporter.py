@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from itertools import compress
+from typing import Any, NamedTuple, cast
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.json_reader import parse_json
@@ -27,6 +28,7 @@ _Lists = BoundedCache[Any, tuple[tuple[ToolEntry, ...], bytes]]
 class _ExportedTool(NamedTuple):
     """One tool for one target."""
 
+    name: str
     as_json: bytes
     schema: Rewritten
 
@@ -48,18 +50,39 @@ class Exporter:
         """Return the visible tools as a JSON array."""
         snapshot = view.snapshot
         tools = view.tools(within=snapshot)
+        selected = snapshot.judged(view.selection, view.ctx.policy)
         # A list that nothing changed for this caller is the snapshot's own: one id stands for all of it.
-        is_shared = tools is snapshot.selected(view.selection, view.ctx.policy)
+        is_shared = tools is selected.entries
         key = (self._kept_as, id(tools) if is_shared else tuple(map(id, tools)))
         lists: _Lists = snapshot.cache.setdefault("lists", BoundedCache(max_entries=PROVIDER_LISTS))
         cached = lists.get(key)
         if cached is not None:
             return cached[1]
-        joined = b"[" + b",".join(self.tool_bytes(entry, snapshot) for entry in tools) + b"]"
-        if all(entry.builder is None and snapshot.owns(entry) for entry in tools):
+        if is_shared:
+            each = self._chosen_bytes(snapshot, selected.chosen)
+        else:
+            each = [self.tool_bytes(entry, snapshot) for entry in tools]
+        joined = b"[" + b",".join(each) + b"]"
+        if is_shared or all(entry.builder is None and snapshot.owns(entry) for entry in tools):
             # The entries are kept beside the bytes, so that their ids cannot come to mean others.
             lists.remember(key, (tools, joined))
         return joined
+
+    def _chosen_bytes(self, snapshot: Snapshot, chosen: bytes) -> Sequence[bytes]:
+        """Return the chosen tools of a snapshot as JSON, in order; each is drawn when somebody first sees it."""
+        key = ("each", self._kept_as)
+        drawn: list[bytes | None] = snapshot.cache.get(key) or [None] * len(snapshot.entries)
+        snapshot.cache[key] = drawn
+        each = list(compress(drawn, chosen))
+        if None in each:
+            names, entries = self._renamed(snapshot), snapshot.entries
+            for place in compress(range(len(drawn)), chosen):
+                if drawn[place] is None:
+                    entry = entries[place]
+                    name = names.get(entry.wire_name, entry.wire_name)
+                    drawn[place] = self._drawn(entry, name).as_json
+            each = list(compress(drawn, chosen))
+        return cast("Sequence[bytes]", each)
 
     def tool_bytes(self, entry: ToolEntry, snapshot: Snapshot) -> bytes:
         """Return one tool as JSON."""
@@ -93,23 +116,28 @@ class Exporter:
         return args if restore is None else restore(args)
 
     def _exported(self, entry: ToolEntry, snapshot: Snapshot) -> _ExportedTool:
-        key = (self._kept_as, entry.qualified_id)
-        is_shared = snapshot.owns(entry)
-        exported: _ExportedTool | None = snapshot.cache.get(key) if is_shared else None
-        if exported is None:
-            schema = rewritten(self.name, entry.spec.input_schema)
-            as_value = self._wire_form(entry, self._name(entry, snapshot), schema.schema)
-            exported = _ExportedTool(json_bytes(as_value), schema)
-            if is_shared:
-                snapshot.cache[key] = exported
+        return self._drawn(entry, self._name(entry, snapshot))
+
+    def _drawn(self, entry: ToolEntry, name: str) -> _ExportedTool:
+        kept: _ExportedTool | None = entry.drawn.get(self._kept_as)
+        if kept is not None and kept.name == name:
+            return kept
+        schema = rewritten(self.name, entry.spec.input_schema)
+        exported = _ExportedTool(name, json_bytes(self._wire_form(entry, name, schema.schema)), schema)
+        entry.drawn[self._kept_as] = exported
         return exported
 
     def _name(self, entry: ToolEntry, snapshot: Snapshot) -> str:
+        # What a builder made is not of the snapshot.
+        renamed = self._renamed(snapshot).get(entry.wire_name)
+        return renamed or target_name(self.name, entry.wire_name, entry.qualified_id)
+
+    def _renamed(self, snapshot: Snapshot) -> dict[str, str]:
         key = ("names", self.name)
         names: dict[str, str] | None = snapshot.cache.get(key)
         if names is None:
             names = snapshot.cache[key] = self._names(snapshot)
-        return names.get(entry.wire_name) or target_name(self.name, entry.wire_name, entry.qualified_id)
+        return names
 
     def _names(self, snapshot: Snapshot) -> dict[str, str]:
         """Return the names of the tools whose wire names the target cannot carry; no two tools have one name."""
