@@ -8,7 +8,7 @@ from pegboard import DefinitionError
 from pegboard.config import load, load_catalog
 from pegboard.config.forms.main_file import UNUSED_BOUNDS
 from pegboard.config.unsupported import UNSUPPORTED
-from pegboard.model.bounds import Bounds
+from pegboard.model.bounds import PROBLEM_LINES, Bounds
 from tests.config.project import Project
 
 MINE = """
@@ -239,3 +239,16 @@ def test_the_keys_of_a_kind_whose_piece_is_missing_are_checked_all_the_same(proj
 def test_the_word_that_others_use_is_answered_with_ours(project: Project, text: str, meant: str) -> None:
     (said,) = project.write(text).said()
     assert said.endswith(f"Did you mean {meant!r}?")
+
+
+def test_of_very_many_problems_the_first_show_their_lines(project: Project) -> None:
+    project.write("tools:\n" + "".join(f"  - {{nam: tool_{number}, type: internal}}\n" for number in range(150)))
+
+    with pytest.raises(DefinitionError) as refused:
+        load_catalog(str(project.path), env={})
+
+    problems = refused.value.problems
+    assert len(problems) >= 150
+    assert all("nam: tool_" in problem.source for problem in problems[:PROBLEM_LINES])
+    assert not any(problem.source for problem in problems[PROBLEM_LINES:])
+    assert all(problem.where and problem.message for problem in problems)

@@ -59,14 +59,14 @@ def build(config: Config, *, clock: Clock = time.monotonic) -> Catalog:
 
 
 def load_catalog(
-    path: Path, *, env: Mapping[str, str], clock: Clock = time.monotonic, strict: bool = False
+    path: str | Path, *, env: Mapping[str, str], clock: Clock = time.monotonic, strict: bool = False
 ) -> tuple[Catalog, Config]:
     """Read a config and make its catalog. With `strict` a config, lock or key store that others may write is refused.
 
     Raises:
         DefinitionError: with the problems of both, together.
     """
-    config, report = read(path, env=env, strict=strict)
+    config, report = read(Path(path), env=env, strict=strict)
     if strict and report:
         # Before anything runs that it names.
         raise DefinitionError(report.sorted(config.files, config.secrets))

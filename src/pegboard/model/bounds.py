@@ -410,6 +410,7 @@ LEFT_OUT_SHOWN = 20  # operations of one API, each as a problem of its own
 CONFIG_FILE_BYTES = 1 * MIB  # of one file
 CONFIG_KEYS_LOOKED_AT = 200  # to tell whether a file is a config at all
 CONFIG_FILES = 1_000  # that one config leads to
+PROBLEM_LINES = 100  # of a config, shown with the problems in them; the problems after those come without
 YAML_NODES = 100_000  # as if every alias were written out: a few aliases of aliases can mean billions
 OPENAPI_CAREFUL_YAML_CHARS = 256 * KIB  # of YAML with a fault, read again by the slow reader that can explain it
 RELOAD_INTERVAL_S = 0.25  # between two looks at the files

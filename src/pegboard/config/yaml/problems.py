@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pegboard.config.yaml.source_line import source_line
 from pegboard.core.redaction import Redactor
+from pegboard.model.bounds import PROBLEM_LINES
 from pegboard.model.error import Problem
 from pegboard.model.secret import Secret
 
@@ -41,11 +42,15 @@ class Report:
             file, line, column = _split(problem.where)
             return order.get(file, len(order)), file, line, column
 
-        return [self._shown(problem, redactor) for problem in sorted(self._found.values(), key=key)]
+        found = sorted(self._found.values(), key=key)
+        # Whether a line may be shown depends on those above it: of thousands of problems that would take minutes.
+        return [
+            self._shown(problem, redactor, with_line=number < PROBLEM_LINES) for number, problem in enumerate(found)
+        ]
 
-    def _shown(self, problem: Problem, redactor: Redactor) -> Problem:
+    def _shown(self, problem: Problem, redactor: Redactor, *, with_line: bool) -> Problem:
         file, line, column = _split(problem.where)
-        lines = self._lines.get(file, ())
+        lines = self._lines.get(file, ()) if with_line else ()
         source, source_column = source_line(lines, line, column, path=problem.path, redactor=redactor)
         message = redactor.text(problem.message)
         return replace(problem, message=message, source=source, source_column=source_column)
