@@ -201,6 +201,99 @@ async def test_a_tool_that_cancels_itself_ends_as_cancelled_and_not_its_caller()
     assert len(recorder.results()) == 1
 
 
+def quick_to_swallow(began: asyncio.Event) -> Any:
+    async def work(ctx: Any, args: Any) -> None:
+        began.set()
+        await stubborn(ctx, args)
+
+    return work
+
+
+def in_a_thread(began: asyncio.Event) -> Any:
+    loop, over = asyncio.get_running_loop(), threading.Event()
+
+    def work(ctx: Any, args: Any) -> None:
+        loop.call_soon_threadsafe(began.set)
+        over.wait(1)
+
+    return work
+
+
+def waiting(began: asyncio.Event) -> Any:
+    async def work(ctx: Any, args: Any) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    return work
+
+
+def spinning(began: asyncio.Event) -> Any:
+    async def work(ctx: Any, args: Any) -> None:
+        began.set()
+        while True:
+            await asyncio.sleep(0)
+
+    return work
+
+
+@pytest.mark.parametrize("how", ["cancelled", "timeout", "shutting_down", "by its task"])
+@pytest.mark.parametrize("work", [waiting, spinning, in_a_thread, quick_to_swallow])
+@pytest.mark.parametrize("inner_context", ["of the call", "of the host"])
+async def test_a_call_that_is_stopped_while_it_waits_for_another_ends_so_and_the_other_with_it(
+    how: str, work: Any, inner_context: str
+) -> None:
+    recorder, began, went_on = Recorder(), asyncio.Event(), list[str]()
+    catalog = Catalog()
+    catalog.register(spec("inmost"), work(began))
+
+    def calling(name: str) -> Any:
+        async def outer(ctx: CallContext, args: Any) -> str:
+            view = catalog.view(ctx if inner_context == "of the call" else ANN)
+            result = await view.call(name)
+            went_on.append(name)
+            return f"went on after {kind_of(result)}"
+
+        return outer
+
+    catalog.register(spec("middle"), calling("inmost"))
+    catalog.register(replace(spec("outer"), timeout_s=0.05 if how == "timeout" else None), calling("middle"))
+    catalog.observe(recorder)
+    running = asyncio.create_task(catalog.view(ANN).call("outer"))
+    call_id = await started(recorder)
+    await began.wait()
+    await asyncio.sleep(0)
+    with within(1.5):
+        if how == "cancelled":
+            catalog.cancel(call_id)
+        elif how == "shutting_down":
+            await catalog.close(grace_s=0)
+        elif how == "by its task":
+            running.cancel()
+        [result] = await asyncio.gather(running, return_exceptions=True)
+    own = "cancelled" if how == "by its task" else how
+    within_it = own if how == "shutting_down" else "cancelled"
+    ends = [(event.tool, event.payload["kind"]) for event in recorder.results()]
+    assert ends == [("inmost", within_it), ("middle", within_it), ("outer", own)]
+    assert isinstance(result, asyncio.CancelledError) if how == "by its task" else kind_of(result) == how
+    assert not went_on
+    assert not catalog.guards.in_flight
+
+
+async def test_a_call_that_another_cancels_is_an_answer_and_not_the_end_of_the_other() -> None:
+    recorder, catalog = Recorder(), Catalog()
+
+    async def selfish(ctx: Any, args: Any) -> None:
+        raise asyncio.CancelledError("stopped from outside")
+
+    async def outer(ctx: CallContext, args: Any) -> str:
+        return kind_of(await catalog.view(ctx).call("selfish"))
+
+    catalog.register(spec("selfish"), selfish)
+    catalog.register(spec("outer"), outer)
+    assert (await catalog.view(ANN).call("outer", callbacks=recorder)).text == "cancelled"
+    assert [event.payload["kind"] for event in recorder.results()] == ["cancelled", "ok"]
+
+
 async def test_cancelling_one_call_leaves_the_others_alone() -> None:
     release = asyncio.Event()
 

@@ -27,7 +27,7 @@ from pegboard.core.judge import VISIBLE
 from pegboard.core.normalise import normalise
 from pegboard.core.redaction import Redactor
 from pegboard.core.schema import copied
-from pegboard.core.stepping import InterruptedWaitError, Pending
+from pegboard.core.stepping import InterruptedWaitError, Pending, is_stop
 from pegboard.core.view import View
 from pegboard.model.bounds import SHUTDOWN_GRACE_S
 from pegboard.model.call_context import CallContext
@@ -64,7 +64,7 @@ class Executor:
         """Run one call; see `View.call`. Ends exactly once, with a result or a typed error.
 
         Raises:
-            asyncio.CancelledError: the caller's own task was cancelled.
+            asyncio.CancelledError: the caller's own task was cancelled, or a call around this one was stopped.
             CallError: the result is an error and `raise_errors` is set; its cause is what the tool raised.
         """
         guards = self.guards
@@ -81,15 +81,17 @@ class Executor:
         cause: BaseException | None = None
         try:
             result = await _guarded(call)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                result = _failed(call, CallError("cancelled", f"{name!r} was cancelled by its caller."))
+        except asyncio.CancelledError as error:
+            if is_stop(error):
+                result = _failed(call, InterruptedWaitError(call.reason or "cancelled"))
                 await tell_hooks(call, result)
                 _finish(call, result)
                 raise
             result = _failed(call, CallError("cancelled", f"{name!r} cancelled itself.", outcome_unknown=call.ran))
-        except BaseException as error:  # noqa: BLE001 - boundary: foreign code
+        except BaseException as error:
+            if call.is_left:
+                _finish(call, _failed(call, InterruptedWaitError(call.reason or "cancelled")))
+                raise
             result = _failed(call, error)
             cause = error if raise_errors else None
         finally:

@@ -27,6 +27,7 @@ BOUND_CODE = (
     "loop again, and may hold it. Make it async."
 )
 Reason = Literal["timeout", "cancelled", "shutting_down"]
+_STOPPED = "stopped from outside"
 
 
 class InterruptedWaitError(Exception):
@@ -41,6 +42,8 @@ class CancelScope:
     """What somebody may interrupt: the wait that runs now, or the next one. `reason` is why it was told to stop."""
 
     reason: Reason | None = None
+    is_left = False
+    """Whether what is around it gave it up: nothing can be waited for any more."""
     _stop: Callable[[], None] | None = None
 
     def __init__(self, name: str) -> None:
@@ -67,6 +70,19 @@ def is_cancelled() -> bool:
     """Tell whether the running task was told to stop, and not only some code in it raised `CancelledError`."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+def is_stop(error: asyncio.CancelledError) -> bool:
+    """Tell whether a cancellation comes from outside of the code that sees it: from its task, or from a scope around.
+
+    A call within a call runs in one task with it, so that nothing but its words tells the stop of the outer call from
+    what the code of the inner one cancels itself.
+    """
+    return is_cancelled() or _is_stop_of_a_scope(error)
+
+
+def _is_stop_of_a_scope(error: asyncio.CancelledError) -> bool:
+    return bool(error.args) and error.args[0] is _STOPPED
 
 
 def is_on_loop() -> bool:
@@ -174,6 +190,7 @@ class Pending:
         "_code",
         "_given_up",
         "_is_stop_sent",
+        "_is_stopped_around",
         "_loop",
         "_scope",
         "_task",
@@ -187,7 +204,7 @@ class Pending:
         self._code, self._waited, self._timeout_s, self._scope = code, waited, timeout_s, scope
         self._loop = asyncio.get_running_loop()
         self._waker = self._loop.create_future()
-        self._given_up = self._is_stop_sent = False
+        self._given_up = self._is_stop_sent = self._is_stopped_around = False
         self._cancelled: asyncio.CancelledError | None = None
 
     def __await__(self) -> Generator[Any, None, Any]:
@@ -198,7 +215,11 @@ class Pending:
         scope.attach(self._stop)
         try:
             while True:
-                thrown = yield from self._until_done()
+                try:
+                    thrown = yield from self._until_done()
+                except GeneratorExit:
+                    scope.is_left = True
+                    raise
                 if self._given_up:
                     self._leave()
                     raise self._cancelled or InterruptedWaitError(scope.reason or "timeout")
@@ -214,7 +235,7 @@ class Pending:
             return stop.value
         except asyncio.CancelledError:
             # Cancelled from outside counts first: then our caller must hear of it as such.
-            if scope.reason is None or self._task.cancelling() > self._cancelling:
+            if scope.reason is None or self._is_stopped_around or self._task.cancelling() > self._cancelling:
                 raise
             raise InterruptedWaitError(scope.reason) from None
         except GeneratorExit:
@@ -238,7 +259,7 @@ class Pending:
         waited._asyncio_future_blocking = False
         if self._scope.reason is not None and not self._is_stop_sent:
             # It was told to stop just when its last wait was over, so that wait could not be cancelled.
-            self._is_stop_sent = waited.cancel()
+            self._is_stop_sent = waited.cancel(_STOPPED)
         waited.add_done_callback(self._wake)
         while True:
             self._waker = self._loop.create_future()
@@ -259,7 +280,7 @@ class Pending:
         if self._scope.reason is None or self._is_stop_sent:
             return None
         self._is_stop_sent = True
-        return asyncio.CancelledError()
+        return asyncio.CancelledError(_STOPPED)
 
     def _wake(self, _done: object) -> None:
         if not self._waker.done():
@@ -269,7 +290,7 @@ class Pending:
         """Tell the code to stop, and give it up if it has not ended after a grace."""
         self._start_grace()
         if self._waited is not None:
-            self._is_stop_sent = self._waited.cancel()
+            self._is_stop_sent = self._waited.cancel(_STOPPED)
 
     def _start_grace(self) -> None:
         self._timer.cancel()
@@ -277,6 +298,7 @@ class Pending:
 
     def _cancel_by(self, error: asyncio.CancelledError) -> None:
         self._cancelled = error
+        self._is_stopped_around |= _is_stop_of_a_scope(error)
         self._loop.call_later(STEP_GRACE_S, self._give_up_cancelled)
 
     def _give_up_cancelled(self) -> None:
