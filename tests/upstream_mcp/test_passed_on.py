@@ -7,16 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp.client import Client
+from mcp.client import Client, advertise
 from mcp_types import EmbeddedResource, ResourceLink, TextContent, TextResourceContents
 
 from pegboard import http_app
 from pegboard.sources.mcp.lock_file import LockFile
-from tests.server.doors import served
+from tests.server.doors import answer_of, inside, post, served
 from tests.upstream_mcp.parts import on_stdio, running, until, view_of
 
 TELLING = Path(__file__).parent / "telling_server.py"
 UI = "ui://clock/app.html"
+CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+SHOWS_INTERFACES = {"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}}
 ICON = {"src": "https://example.com/i.png", "mimeType": "image/png", "sizes": ["48x48"]}
 TOOL: dict[str, Any] = {
     "name": "clock",
@@ -70,7 +72,11 @@ def telling(folder: Path, told: dict[str, Any]) -> Path:
 async def reached(file: Path, *, lock: LockFile | None = None, **said: Any) -> AsyncGenerator[tuple[Client, Any, Any]]:
     async with running(on_stdio(TELLING, str(file), **said), lock=lock) as (catalog, source):
         await until(source.resource_entries)
-        async with served(http_app(catalog)) as url, Client(f"{url}/mcp", cache=None) as client:
+        shows_interfaces = advertise(*next(iter(SHOWS_INTERFACES["extensions"].items())))
+        async with (
+            served(http_app(catalog)) as url,
+            Client(f"{url}/mcp", cache=None, extensions=[shows_interfaces]) as client,
+        ):
             yield client, catalog, source
 
 
@@ -92,6 +98,25 @@ async def test_what_a_tool_says_beside_its_text_arrives_without_what_speaks_in_o
         assert (part.uri, part.text, part.meta) == (here, "<b>now</b>", {"ui": {"csp": {}}})
         app = (await client.list_resources()).resources[0]
         assert (app.uri, app.meta, len(app.icons or ())) == (here, {"ui": {"prefersBorder": True}}, 1)
+
+
+@pytest.mark.parametrize(
+    ("visibility", "is_for_models"),
+    [(["app"], False), (["model"], True), (["app", "model"], True), ([], True), ("app", True), (None, True)],
+)
+async def test_a_tool_for_its_interface_alone_is_kept_from_models_and_clients_that_show_no_interfaces(
+    tmp_path: Path, visibility: Any, is_for_models: bool
+) -> None:
+    told = TOLD | {"tools": [TOOL | {"_meta": {"ui": {"resourceUri": UI, "visibility": visibility}}}]}
+    async with running(on_stdio(TELLING, str(telling(tmp_path, told)))) as (catalog, _):
+        view, names = view_of(catalog), ["up__clock"] if is_for_models else []
+        assert view.names() == [tool.wire_name for tool in view.tools()] == names
+        assert ("clock" in json.dumps(view.export("openai"))) is is_for_models
+        assert (await view.call("up__clock", {})).error is None
+        async with inside(http_app(catalog)) as client:
+            for capabilities, shown in (({}, names), (SHOWS_INTERFACES, ["up__clock"])):
+                answer = answer_of(await post(client, "tools/list", meta={CAPABILITIES: capabilities}))
+                assert [tool["name"] for tool in answer["result"]["tools"]] == shown
 
 
 async def test_what_a_result_says_beside_its_text_arrives_and_its_links_can_be_read_here(tmp_path: Path) -> None:
@@ -143,7 +168,7 @@ async def test_a_hint_of_a_server_that_is_not_trusted_lowers_no_guard(tmp_path: 
 async def test_what_is_beside_the_text_is_pinned_too(tmp_path: Path, key: str, value: Any, change: str) -> None:
     lock = LockFile(tmp_path / "pegboard.lock")
     async with running(on_stdio(TELLING, str(telling(tmp_path, TOLD))), lock=lock) as (catalog, _):
-        assert view_of(catalog).names() == ["up__clock"]
+        assert [tool.wire_name for tool in view_of(catalog).app_tools()] == ["up__clock"]
     file = telling(tmp_path, TOLD | {"tools": [TOOL | {key: value}]})
     async with reached(file, lock=LockFile(lock.path)) as (client, catalog, source):
         assert dict(source.reviewed.changed) == {"clock": (change,)}

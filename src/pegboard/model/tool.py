@@ -194,9 +194,11 @@ class ToolEntry:
     def is_for_apps_alone(self) -> bool:
         """Whether only its interface may use it, through the host: no list that a model reads has it.
 
-        What a server behind us says of its own tools is passed on, and is for the client to obey.
+        Ours say so, and those of a server behind us. The extension leaves it to hosts to keep such tools from the
+        model; who does not declare it is no such host, and what searches or calls by a name of the model's is ours.
+        Source: MCP Apps (`io.modelcontextprotocol/ui`), `_meta.ui.visibility`.
         """
-        ui: Any = self.spec.meta.get("ui") if self.spec.meta and not self.is_foreign else None
+        ui: Any = self.spec.meta.get("ui") if self.spec.meta else None
         visibility: Any = ui.get("visibility") if isinstance(ui, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - JSON
         return isinstance(visibility, list | tuple) and "app" in visibility and "model" not in visibility
 
