@@ -433,3 +433,59 @@ async def test_the_error_of_an_enum_lists_up_to_20_of_its_values() -> None:
         view = one_tool(properties={"v": {"enum": [f"v{number}" for number in range(count)]}}).view(ANN)
         result = await view.call("echo", {"v": "w"})
         assert words in result.text, result.text
+
+
+# ---------------------------------------------------------------- what a wrong name was meant to be
+
+
+@pytest.mark.parametrize(
+    ("args", "meant"),
+    [
+        ({"tekst": "a"}, {"$.tekst": "text"}),
+        ({"TEXT": "a"}, {"$.TEXT": "text"}),
+        ({"text": "a", "userId": 1}, {"$.userId": "user_id"}),
+        ({"text": "a", "to": {"stret": "b"}}, {"$.to.stret": "street"}),
+        ({"text": "a", "all": [{"street": "b"}, {"nummer": 1}]}, {"$.all[1].nummer": "number"}),
+        ({"text": "a", "closed": {"deeep": 1}}, {"$.closed.deeep": "deep"}),
+        ({"text": "a", "tekst": "b"}, {"$.tekst": None}),
+        ({"text": "a", "quite_another": 1}, {"$.quite_another": None}),
+        ({"text": "a", "user_idd" + "d" * 64: 1}, {"$.user_idd" + "d" * 64: None}),
+        ({"text": "a", "u1": 1, "user_i": 1, "ser_id": 1, "usr_id": 1}, {"$.usr_id": None, "$.user_i": "user_id"}),
+        ({"text": "a", "apart": {"tekst": 1}}, {"$.apart.tekst": None}),
+    ],
+)
+async def test_a_misspelt_argument_is_told_what_was_probably_meant(args: Any, meant: dict[str, str | None]) -> None:
+    place = {"type": "object", "properties": {"street": {}, "number": {}}, "additionalProperties": False}
+    input_schema = {
+        "type": "object",
+        "properties": {
+            "text": {"type": "string"},
+            "user_id": {},
+            "to": {"anyOf": [{"$ref": "#/$defs/place"}, {"type": "null"}]},
+            "all": {"type": "array", "items": {"$ref": "#/$defs/place"}},
+            "closed": {"type": "object", "properties": {"deep": {}}, "unevaluatedProperties": False},
+            "apart": {"$id": "apart", "type": "object", "$ref": "#/$defs/own", "$defs": {"own": {
+                "properties": {"text": {}}, "additionalProperties": False}}},
+        },
+        "required": ["text"],
+        "additionalProperties": False,
+        "$defs": {"place": place},
+    }  # fmt: skip
+    catalog = Catalog()
+    catalog.register(ToolSpec(name="echo", input_schema=input_schema), echo)
+    result = await catalog.view(ANN).call("echo", args)
+    assert result.error is not None
+    told = {problem["path"]: problem["message"] for problem in result.error.details["problems"]}
+    for path, name in meant.items():
+        assert told[path].endswith("is not an argument here" if name is None else f"here (did you mean {name!r}?)")
+
+
+def test_what_was_meant_is_found_quickly_whatever_the_names_are() -> None:
+    names = ["".join("ab"[(i * k) % 7 > 3] for k in range(64)) + str(i) for i in range(1_000)]
+    compiled = compile_schema(
+        {"type": "object", "properties": {name: {} for name in names[:500]}, "additionalProperties": False}
+    )
+    wrong: dict[str, Any] = {name[:63]: 1 for name in names[500:]}
+    compiled.problems(wrong)
+    with within(50):
+        compiled.problems(wrong)

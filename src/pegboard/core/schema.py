@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from heapq import nsmallest
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
@@ -13,12 +15,16 @@ import jsonschema_rs
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.digests import digest
+from pegboard.core.names import MAX_NAME_CHARS, fold, nearest_one
 from pegboard.core.schema_cost import ALTERNATIVE_RULES, COSTLY_RULES, MULTIPLYING_RULES, SchemaCost, size_of
 from pegboard.model.bounds import (
     COPIED_VALUES,
     DEFAULT_BOUNDS,
+    NAMES_MEANT,
     PATTERN_STEPS,
     PROBLEMS,
+    PROPERTIES_COMPARED,
+    PROPERTIES_COUNTED,
     SCHEMA_PATTERN_BYTES,
     SCHEMAS_REMEMBERED,
     SHOWN_OPTIONS,
@@ -116,11 +122,12 @@ class Compiled:
         Where all of them would take too long to find, the first is told, or what is plain at the top.
         """
         found: list[ArgumentProblem] = []
+        left = [NAMES_MEANT]
         is_too_long = self.telling_ns(value) >= TELLING_NS
         if is_too_long and self.is_valid(value):
             return []
         for error in self._first_error(value) if is_too_long else self.errors(value):
-            found.extend(_explain(error, value))
+            found.extend(_explain(error, self.schema, left))
             if len(found) >= PROBLEMS:
                 break
         return _plain_problems(self.schema, value) if is_too_long and not found else found[:PROBLEMS]
@@ -317,21 +324,26 @@ def _beginning(value: JSONValue, left: list[int]) -> JSONValue:
     return value
 
 
-def _explain(error: Any, root: JSONValue) -> Iterator[ArgumentProblem]:
-    """Turn one validator error into problems at the exact places: a missing property at its own path, and so on."""
+def _explain(error: Any, schema: JSONValue, left: list[int]) -> Iterator[ArgumentProblem]:
+    """Turn one validator error into problems at the exact places: a missing property at its own path, and so on.
+
+    `left` holds for how many names it may still be said what was probably meant.
+    """
     steps: list[str | int] = list(error.instance_path)
     rule: str = error.kind.name
     match error.kind:
         case jsonschema_rs.ValidationErrorKind.Required(property=name):
             yield _missing(steps, name)
         case jsonschema_rs.ValidationErrorKind.AdditionalProperties(unexpected=names):
-            yield from _unexpected(steps, rule, names, error.instance)
+            known = _properties_at(schema, error.schema_path[:-1])
+            yield from _unexpected(steps, rule, names, error.instance, known, left)
         case jsonschema_rs.ValidationErrorKind.UnevaluatedProperties(unexpected=names):
-            yield from _unexpected(steps, rule, names, error.instance)
+            known = _properties_at(schema, error.schema_path[:-1])
+            yield from _unexpected(steps, rule, names, error.instance, known, left)
         case jsonschema_rs.ValidationErrorKind.AnyOf(context=branches):
-            yield from _closest_branch(error, branches, root)
+            yield from _closest_branch(error, branches, schema, left)
         case jsonschema_rs.ValidationErrorKind.OneOfNotValid(context=branches):
-            yield from _closest_branch(error, branches, root)
+            yield from _closest_branch(error, branches, schema, left)
         case jsonschema_rs.ValidationErrorKind.Enum(options=[_, _, _, _, *_] as options):
             listed = ", ".join(shown(option) for option in options[:SHOWN_OPTIONS])
             more = f" and {len(options) - SHOWN_OPTIONS} more" if len(options) > SHOWN_OPTIONS else ""
@@ -354,7 +366,7 @@ def _plain_problems(schema: JSON, value: JSONValue) -> list[ArgumentProblem]:
         if schema.get("additionalProperties") is False and "patternProperties" not in schema:
             known = properties if is_object(properties) else {}
             unknown = list(islice((name for name in value if name not in known), PROBLEMS))
-            found.extend(_unexpected([], "additionalProperties", unknown, value))
+            found.extend(_unexpected([], "additionalProperties", unknown, value, known, [NAMES_MEANT]))
     size = size_of(value)
     text = (
         f"{size.values} values on {size.levels + 1} levels do not fit the schema, and it is too complex to tell where: "
@@ -367,13 +379,40 @@ def _missing(steps: list[str | int], name: str) -> ArgumentProblem:
     return ArgumentProblem(json_path([*steps, name]), "required", f"{name!r} is required", "(missing)")
 
 
-def _unexpected(steps: list[str | int], rule: str, names: list[str], instance: JSON) -> Iterator[ArgumentProblem]:
+def _unexpected(
+    steps: list[str | int], rule: str, names: list[str], instance: JSON, known: JSON, left: list[int]
+) -> Iterator[ArgumentProblem]:
     for name in names:
-        message = f"{name[:_VALUE_CHARS]!r} {NO_ARGUMENT}"
+        message = f"{name[:_VALUE_CHARS]!r} {NO_ARGUMENT}{_meant(name, instance, known, left)}"
         yield ArgumentProblem(json_path([*steps, name]), rule, message, shown(instance.get(name)))
 
 
-def _closest_branch(error: Any, branches: list[list[Any]], root: JSONValue) -> Iterator[ArgumentProblem]:
+def _meant(name: str, instance: JSON, known: JSON, left: list[int]) -> str:
+    """Return what a name was probably meant to be, of those that are not there yet. Comparing is dear."""
+    if left[0] <= 0 or len(name) > MAX_NAME_CHARS:
+        return ""
+    left[0] -= 1
+    folded = fold(name)
+    letters = frozenset(folded)
+    missing = {fold(one): one for one in islice((one for one in known if one not in instance), PROPERTIES_COUNTED)}
+    likely = nsmallest(PROPERTIES_COMPARED, missing, key=lambda one: len(letters ^ frozenset(one)))
+    near = nearest_one(folded, likely)
+    return "" if near is None else f" (did you mean {missing[near]!r}?)"
+
+
+def _properties_at(schema: JSONValue, steps: Sequence[str | int]) -> JSON:
+    """Return the properties that the subschema at a place declares; none where another schema has the place."""
+    at: Any = schema
+    with suppress(LookupError, TypeError):
+        for step in steps:
+            at = at[step]
+    properties: JSONValue = at.get("properties") if is_object(at) else None
+    return properties if is_object(properties) else {}
+
+
+def _closest_branch(
+    error: Any, branches: list[list[Any]], schema: JSONValue, left: list[int]
+) -> Iterator[ArgumentProblem]:
     """Explain the alternative that the value came closest to: the one whose first fault lies deepest."""
     depth = len(error.instance_path)
     inner = [branch for branch in branches if branch and len(branch[0].instance_path) > depth]
@@ -384,4 +423,4 @@ def _closest_branch(error: Any, branches: list[list[Any]], root: JSONValue) -> I
         yield ArgumentProblem(json_path(list(error.instance_path)), error.kind.name, message, shown(error.instance))
     else:
         for item in chosen:
-            yield from _explain(item, root)
+            yield from _explain(item, schema, left)
