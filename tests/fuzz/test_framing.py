@@ -17,7 +17,7 @@ from pegboard.egress.process_pipes import ProcessPipes
 from pegboard.model.bounds import MCP_EVENT_BYTES
 from pegboard.model.error import CallError
 from pegboard.sources.mcp import http_transport
-from pegboard.sources.mcp.answer_filter import AnswerFilter, OneAnswer, SentRequest
+from pegboard.sources.mcp.answer_filter import AnswerFilter, OneAnswer, SentRequest, unreadable_answer
 from pegboard.sources.mcp.evidence import Evidence
 from pegboard.sources.mcp.http_transport import CappedEvents
 from pegboard.sources.mcp.stdio_transport import StdioTraffic, _read
@@ -147,6 +147,23 @@ async def heard_lines(cut: Cut, *, line_bytes: int = 100_000) -> tuple[list[Any]
     return [json.loads(one.message.model_dump_json(exclude_unset=True)) for one in messages], traffic  # type: ignore[union-attr]
 
 
+def _is_whole_answer(line: str) -> bool:
+    """Tell whether an unreadable line begins as the answer that is awaited does, and closes what it opens."""
+    depth, is_text, is_escaped = 0, False, False
+    for letter in line:
+        if is_escaped:
+            is_escaped = False
+        elif letter == "\\":
+            is_escaped = True
+        elif letter == '"':
+            is_text = not is_text
+        elif not is_text:
+            depth += {"{": 1, "}": -1}.get(letter, 0)
+    return depth == 0 and line.startswith(
+        ('{"jsonrpc": "2.0", "id": 7, "result"', '{"jsonrpc": "2.0", "id": 7, "error"')
+    )
+
+
 def expected_lines(raw: bytes) -> list[Any]:
     """Return the messages among the lines that somebody waits for: the answer once, requests and notifications."""
     kept, is_open = list[Any](), True
@@ -154,6 +171,10 @@ def expected_lines(raw: bytes) -> list[Any]:
         try:
             message = read_answer(line)
         except ValueError:
+            if not is_open or not _is_whole_answer(line.decode("utf-8", "replace")):
+                continue
+            is_open, message = False, json.loads(unreadable_answer(OURS))
+            kept.append(message)
             continue
         if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
             continue

@@ -242,7 +242,7 @@ async def test_std_16_a_flood_of_progress_is_thinned_out() -> None:
         ("blocks", "result_too_large"),
         ("no_result", "protocol_error"),
         ("deep", "protocol_error"),
-        ("nan", "timeout"),
+        ("nan", "protocol_error"),
         ("drip", "ok"),
     ],
 )

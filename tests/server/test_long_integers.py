@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from pegboard import Catalog, Profile, TextContent, Tool, ToolContext, ToolResult, http_app
 from tests.discovery.calling import say
 from tests.server.doors import JSON_HEADERS, answer_of, inside, post
+from tests.timing import within
 from tests.upstream_mcp.parts import on_stdio, running, view_of
 from tests.upstream_mcp.test_passed_on import TELLING, telling
 
@@ -157,3 +158,16 @@ async def test_an_integer_travels_to_an_upstream_server_and_back(tmp_path: Path)
         async with client_of(catalog) as client:
             told = answer_of(await post(client, "tools/call", {"name": "up__n", "arguments": {"n": 2**80}}))
             assert told["result"]["structuredContent"] == result["structuredContent"]
+
+
+@pytest.mark.parametrize("where", ["first", "last"])
+async def test_an_answer_with_a_longer_one_than_is_read_ends_the_call_at_once(tmp_path: Path, where: str) -> None:
+    told = {"tools": [{"name": "n", "inputSchema": {"type": "object"}}], "result": {"content": [], "n": 10**1_500}}
+    file = telling(tmp_path, told)
+    async with running(on_stdio(TELLING, str(file), f"id-{where}", trust="any")) as (catalog, _):
+        with within(1.0):
+            answered = await view_of(catalog).call("up__n", {})
+        assert answered.error is not None
+        assert answered.error.kind == "protocol_error"
+        file.write_text(json.dumps(told | {"result": {"content": [{"type": "text", "text": "well"}]}}))
+        assert (await view_of(catalog).call("up__n", {})).text == "well"

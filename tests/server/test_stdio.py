@@ -198,6 +198,28 @@ async def test_lines_that_are_no_messages_are_refused_and_the_next_is_answered(s
     assert [answer["id"] for answer in answers if answer["id"] is not None] == [9]
 
 
+async def test_a_request_that_cannot_be_read_is_refused_as_the_one_that_it_is(script: Path) -> None:
+    refused = {
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"n":%b}}' % (b"9" * 1_001): 1,
+        b'{"method":"tools/call","params":{"n":-%b},"jsonrpc":"2.0","id":"a"}' % (b"9" * 2_000): "a",
+        b'{"id": -7, "method": "ping", "params": {"a": "\\u0000"}}': -7,
+        b'{"jsonrpc":"2.0","method":"ping","params":{"a":1,"a":2},"id":8}': 8,
+        b'{"jsonrpc":"2.0","id":9,"method":"ping","params":%b}' % (b"[" * 500 + b"]" * 500): 9,
+        b'{"jsonrpc":"2.0","id":10,"method":"ping","params":{"a":"\xff"}}': 10,
+        b'{"jsonrpc":"2.0","id":11,"result":{"a":NaN}}': None,
+        b'{"jsonrpc":"2.0","id":007,"method":"ping"}': None,
+        b'{"method":"ping","params":{"a":NaN,"id":12}': None,
+        b'{"id":14,"method":"ping","params":{"a":NaN}': None,
+        b'[{"id":13,"method":"ping","a":NaN}]': None,
+        b'{"method":"ping","params":{"a":NaN},"id":99999999999999999999}': None,
+        b"no message": None,
+    }
+    messages, code, _ = await exchange(script, *(text + b"\n" for text in refused), tool(99, "who"))
+    assert code == 0
+    assert [message["id"] for message in messages] == [*refused.values(), 99]
+    assert all(message["error"]["code"] == -32700 for message in messages[:-1])
+
+
 async def test_a_call_is_cancelled_by_a_notification(script: Path) -> None:
     process = await start(script)
     process.stdin.write(tool("slow", "wait"))

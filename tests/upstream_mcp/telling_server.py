@@ -34,6 +34,8 @@ def main() -> None:
         result = answer(request["method"], told)
         reply: dict[str, Any] = {"jsonrpc": "2.0", "id": request["id"]}
         reply |= {"error": {"code": -32601, "message": "no such method"}} if result is None else {"result": result}
+        if sys.argv[2:] == ["id-last"]:
+            reply["id"] = reply.pop("id")
         print(json.dumps(reply), flush=True)
 
 

@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import orjson
 
@@ -19,6 +20,13 @@ from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
+_ID = rb'(-?[0-9]{1,15}|"[^"\\\x00-\x1f]{0,100}")'
+_VERSION = rb'"jsonrpc"\s*:\s*"2\.0"\s*,\s*'
+_ID_FIRST = re.compile(rb'\s*\{\s*(?:%b)?"id"\s*:\s*%b\s*,\s*"([a-z]+)"\s*:' % (_VERSION, _ID))
+_FIRST_KEY = re.compile(rb'\s*\{\s*(?:%b)?"([a-z]+)"\s*:' % _VERSION)
+_ID_LAST = re.compile(rb',\s*(?:%b)?"id"\s*:\s*%b\s*\}\s*$' % (_VERSION, _ID))
+_ID_BYTES = 300  # not a limit: in so many at its end a message has its id
+_QUOTES = 100_000  # not a limit: of a text with more it takes too long to tell what stands outside of them
 _KEY_CHARS = 80  # not a limit: how much of a key is shown
 _FEW = 32  # not a limit: what has more brackets is left to the careful reader
 _MANY = 1_000  # not a limit: what has more keys is left to it too
@@ -79,6 +87,43 @@ def read_answer(body: bytes, *, bounds: Bounds = DEFAULT_BOUNDS) -> JSONValue:
 def fault_of(error: CallError) -> str:
     """Return what was wrong with JSON text, without the words that say what became of it."""
     return str(error).partition(": ")[2].rstrip(".")
+
+
+class Envelope(NamedTuple):
+    """Whose a message of JSON-RPC is that cannot be taken: a request of this id, or the answer to it."""
+
+    id: int | str
+    is_answer: bool
+
+
+def envelope_of(refused: bytes) -> Envelope | None:
+    """Return whose a refused message is, where its first or last words say it; `None` for all others.
+
+    On a stream of many messages somebody waits for the answer to this one, whatever is wrong with the rest of it.
+    """
+    first, last = _ID_FIRST.match(refused), _ID_LAST.search(refused[-_ID_BYTES:])
+    if first is not None:
+        written, beside = first.groups()
+    elif last is not None and (key := _FIRST_KEY.match(refused)) is not None:
+        written, beside = last[1], key[1]
+    else:
+        return None
+    if not _is_closed(refused):
+        # A part of a message is none: the whole of it may come yet.
+        return None
+    try:
+        return Envelope(orjson.loads(written), is_answer=beside in (b"result", b"error"))
+    except ValueError:
+        return None
+
+
+def _is_closed(raw: bytes) -> bool:
+    """Tell whether every brace of a text has its other one, so that its last belongs to its first."""
+    if raw.count(b'"') > _QUOTES:
+        return False
+    plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
+    outside = b"".join(plain.split(b'"')[::2])
+    return outside.count(b"{") == outside.count(b"}")
 
 
 def members_written(raw: bytes) -> int:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from pegboard.catalog import Catalog
-from pegboard.core.json_reader import fault_of, parse_json
+from pegboard.core.json_reader import envelope_of, fault_of, parse_json
 from pegboard.lazy import LazyModule
 from pegboard.model.bounds import CHANGES_SETTLE_S, SHUTDOWN_GRACE_S, STDIO_END_GRACE_S
 from pegboard.model.error import CallError
@@ -190,7 +190,9 @@ class StdioConnection:
         try:
             message = parse_json(line, bounds=self._bounds)
         except CallError as error:
-            await self._refuse(-32700, f"Parse error: {fault_of(error)}.")
+            envelope = envelope_of(line)
+            request_id = None if envelope is None or envelope.is_answer else envelope.id
+            await self._refuse(-32700, f"Parse error: {fault_of(error)}.", request_id)
             return
         request = as_object(message)
         if request is not None and "method" in request and self._is_open(request.get("id")):

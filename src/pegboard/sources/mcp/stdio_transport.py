@@ -18,7 +18,7 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from pegboard.core.bounded_cache import BoundedCache
-from pegboard.core.json_reader import read_answer
+from pegboard.core.json_reader import envelope_of, read_answer
 from pegboard.egress.process import Process, launch
 from pegboard.model.bounds import (
     MCP_BAD_LINES,
@@ -153,11 +153,11 @@ def _instead_of_unreadable(line: bytes, traffic: StdioTraffic) -> JSON:
     Raises:
         ValueError: nobody does.
     """
-    raw: Any = orjson.loads(line)
-    if not is_object(raw) or "method" in raw or not traffic.awaited.has(raw.get("id")):
+    envelope = envelope_of(line)
+    if envelope is None or not envelope.is_answer or not traffic.awaited.has(envelope.id):
         raise ValueError("it is no message")
     traffic.bad_lines += 1
-    return orjson.loads(unreadable_answer(raw["id"]))
+    return orjson.loads(unreadable_answer(envelope.id))
 
 
 def _is_due(notification: dict[str, Any], progressed: BoundedCache[Any, float]) -> bool:
