@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 
 import typing_extensions
 
+from pegboard.core.json_text import json_bytes
 from pegboard.core.schema import ArgumentProblem, json_path, shown
 from pegboard.lazy import LazyModule
 from pegboard.model.error import CallError
@@ -23,6 +24,8 @@ else:
 
 
 Coerce = Callable[[Any], Any]
+_SCALARS = (str, int, float, bool, type(None))
+_BESIDE = frozenset({"metadata", "serialization", "config", "cls"})
 _JSON_TYPES = (str, bool, type(None), object, Any, list, dict)
 
 
@@ -52,15 +55,65 @@ def coercion(name: str, annotation: Any) -> Coerce | None:
         return functools.partial(_to_float, name)
     if is_json(annotation):
         return None
-    validate = pydantic.TypeAdapter(annotation).validate_python
+    adapter = pydantic.TypeAdapter(annotation)
+    _check_fillable(adapter.core_schema)
 
     def coerce(value: Any) -> Any:
         try:
-            return validate(value)
+            return adapter.validate_python(value)
         except pydantic.ValidationError as error:
-            raise _invalid(name, error) from None
+            refused = error
+        # A strict model takes a date of Python alone, but of JSON a text; so do literals of an enum.
+        try:
+            return adapter.validate_json(json_bytes(value))
+        except (pydantic.ValidationError, ValueError):
+            raise _invalid(name, refused) from None
 
     return coerce
+
+
+class UnfillableError(Exception):
+    """No JSON makes a value of this type, or none may."""
+
+
+def _check_fillable(core_schema: Any) -> None:
+    """Refuse what is published as a type of JSON although no JSON that fits makes a value of it.
+
+    Raises:
+        UnfillableError: with what to write instead.
+    """
+    stack, seen = [core_schema], set[int]()
+    while stack:
+        at = stack.pop()
+        if isinstance(at, dict):
+            if id(at) not in seen:
+                seen.add(id(at))
+                if fault := _fault_of(typing.cast("dict[str, Any]", at)):
+                    raise UnfillableError(fault)
+                stack.extend(inner for key, inner in typing.cast("dict[str, Any]", at).items() if key not in _BESIDE)
+        elif isinstance(at, list | tuple):
+            stack.extend(typing.cast("list[Any]", at))
+
+
+def _fault_of(step: dict[str, Any]) -> str | None:
+    match step.get("type"):
+        case "is-subclass":
+            return f"no argument can be a class: take its name, e.g. as a Literal, and look up {step['cls']!r} in it"
+        case "enum" if odd := next((one for one in step["members"] if not isinstance(one.value, _SCALARS)), None):
+            return f"the value of {odd} is no text, number or flag, so that no argument means it: give it such a value"
+        case "literal" if odd := next((one for one in step["expected"] if not isinstance(one, _SCALARS)), None):
+            return (
+                f"no argument is taken for {odd!r}: take a text, or a member of an enum that is also a `str` or `int`"
+            )
+        case "function-plain" | "function-before" if _is_import(step["function"]["function"]):
+            return "ImportString would let the model import any module: take a name, and look up what it may mean"
+        case _:
+            return None
+
+
+def _is_import(function: Any) -> bool:
+    name, module = getattr(function, "__name__", ""), getattr(function, "__module__", "")
+    return name == "import_string" and module.startswith("pydantic.")
 
 
 def to_int(value: Any) -> Any:

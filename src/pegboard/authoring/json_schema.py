@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
-from pegboard.authoring.coercion import Coerce, coercion, is_json, modern, sparing_none, to_int
+from pegboard.authoring.coercion import Coerce, UnfillableError, coercion, is_json, modern, sparing_none, to_int
 from pegboard.authoring.field import MISSING, FieldSpec
 from pegboard.core.normalise import fields_of, has_fields
 from pegboard.lazy import LazyModule
@@ -29,6 +29,7 @@ else:
     pydantic = LazyModule("pydantic")
 
 
+_OF_NAMES = (typing.Final, typing.ClassVar)
 _NO_OUTPUT = (
     inspect.Signature.empty,
     None,
@@ -204,6 +205,10 @@ def parameter_schema(parameters: list[Parameter], *, where: str) -> ParameterSch
         DefinitionError: an annotation that has no JSON Schema, a default that does not fit its type.
     """
     _refuse_twins(parameters, where)
+    for item in parameters:
+        if item.annotation in _OF_NAMES or get_origin(item.annotation) in _OF_NAMES:
+            message = f"{item.annotation!r} is for names of a class or module; write the type alone."
+            raise DefinitionError(Problem(where=where, path=f"parameter {item.name!r}", message=message))
     annotations = {item.name: modern(item.annotation) for item in parameters}
     object_schema = _object_schema(parameters, annotations, where)
     properties: JSON = object_schema.get("properties", {})
@@ -218,7 +223,10 @@ def parameter_schema(parameters: list[Parameter], *, where: str) -> ParameterSch
     make_defaults: dict[str, Callable[[], Any]] = {}
     coerce: dict[str, Coerce] = {}
     for item in parameters:
-        conversion = coercion(item.name, annotations[item.name])
+        try:
+            conversion = coercion(item.name, annotations[item.name])
+        except UnfillableError as error:
+            raise DefinitionError(Problem(where=where, path=f"parameter {item.name!r}", message=str(error))) from None
         if conversion is not None:
             coerce[item.name] = sparing_none(conversion) if item.default is None else conversion
         if not item.is_required and "default" not in properties[item.name]:

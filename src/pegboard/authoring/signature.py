@@ -48,6 +48,9 @@ def read_function(fn: Callable[..., Any], *, where: str) -> FunctionSignature:
         DefinitionError: a parameter that no JSON object can fill, an annotation that has no JSON Schema.
     """
     bare = underlying(fn)
+    if hasattr(fn, "dispatch") and hasattr(fn, "registry"):
+        message = "`singledispatch` chooses by an argument without a name, and arguments have names; wrap it."
+        raise DefinitionError(Problem(where=where, message=message))
     hints = type_hints(bare, where=where)
     words, described = docstring(bare) if bare.__doc__ else docstring(fn) if not _is_partial(fn) else ("", {})
     fixed = _fixed(fn)
@@ -63,7 +66,8 @@ def read_function(fn: Callable[..., Any], *, where: str) -> FunctionSignature:
         elif context_type(annotation) is not None:
             contexts.append((name, issubclass(context_type(annotation) or ToolContext, CallContext)))
         elif name not in fixed:
-            default = MISSING if item.default is item.empty else item.default
+            # Three dots say "required", as in a field of pydantic.
+            default = MISSING if item.default is item.empty or item.default is ... else item.default
             parameters.append(parameter(name, annotation, default=default, description=described.get(name, "")))
     if len(contexts) > 1:
         names = " and ".join(repr(name) for name, _ in contexts)
