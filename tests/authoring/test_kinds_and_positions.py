@@ -215,19 +215,26 @@ KINDS: list[tuple[Any, Any, Any]] = [
     (Slotted, {"a": 1}, Slotted(a=1)),
     (Scaled, {"a": 2, "scale": 5}, Scaled(2, 5)),
 ]
+
+
+def _typed(kind: Any) -> Any:
+    make: Any = TypedDict
+    return make("Around", {"f": kind})
+
+
 # By position: the kind there, its JSON around that of the value, and the value in what the code sees.
 POSITIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], Callable[[Any], Any]]] = {
     "parameter": (lambda kind: kind, lambda json: json, lambda seen: seen),
     "optional": (lambda kind: kind | None, lambda json: json, lambda seen: seen),
     "list": (lambda kind: list[kind], lambda json: [json], lambda seen: seen[0]),
-    "mapping": (lambda kind: dict[str, kind], lambda json: {"k": json}, lambda seen: seen["k"]),
+    "mapping": (lambda kind: dict.__class_getitem__((str, kind)), lambda json: {"k": json}, lambda seen: seen["k"]),
     "model": (
         lambda kind: pydantic.create_model("Around", f=(kind, ...)), lambda json: {"f": json}, lambda seen: seen.f,
     ),
     "dataclass": (
         lambda kind: dataclasses.make_dataclass("Around", [("f", kind)]), lambda json: {"f": json}, lambda seen: seen.f,
     ),
-    "typed": (lambda kind: TypedDict("Around", {"f": kind}), lambda json: {"f": json}, lambda seen: seen["f"]),
+    "typed": (lambda kind: _typed(kind), lambda json: {"f": json}, lambda seen: seen["f"]),
 }  # fmt: skip
 
 
@@ -314,11 +321,13 @@ async def test_a_field_of_a_class_tool_is_held_to_the_same() -> None:
 
 
 async def test_forms_of_functions_that_no_argument_can_fill_are_refused_and_three_dots_mean_required() -> None:
-    def final(a: Final[int] = 1) -> int:  # type: ignore[valid-type] - what a user may write
+    def final(a: Any = 1) -> int:
         return a
 
-    def of_class(a: ClassVar[int] = 1) -> int:  # type: ignore[valid-type] - what a user may write
+    def of_class(a: Any = 1) -> int:
         return a
+
+    final.__annotations__["a"], of_class.__annotations__["a"] = Final[int], ClassVar[int]
 
     @functools.singledispatch
     def chosen(a: int) -> int:

@@ -475,7 +475,8 @@ async def test_a_misspelt_argument_is_told_what_was_probably_meant(args: Any, me
     catalog.register(ToolSpec(name="echo", input_schema=input_schema), echo)
     result = await catalog.view(ANN).call("echo", args)
     assert result.error is not None
-    told = {problem["path"]: problem["message"] for problem in result.error.details["problems"]}
+    problems: Any = result.error.details["problems"]
+    told = {problem["path"]: problem["message"] for problem in problems}
     for path, name in meant.items():
         assert told[path].endswith("is not an argument here" if name is None else f"here (did you mean {name!r}?)")
 

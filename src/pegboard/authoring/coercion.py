@@ -15,6 +15,7 @@ from pegboard.core.json_text import json_bytes
 from pegboard.core.schema import ArgumentProblem, json_path, shown
 from pegboard.lazy import LazyModule
 from pegboard.model.error import CallError
+from pegboard.model.json_types import is_object
 
 if TYPE_CHECKING:
     import pydantic
@@ -82,15 +83,16 @@ def _check_fillable(core_schema: Any) -> None:
     Raises:
         UnfillableError: with what to write instead.
     """
-    stack, seen = [core_schema], set[int]()
+    stack: list[Any] = [core_schema]
+    seen: set[int] = set()
     while stack:
         at = stack.pop()
-        if isinstance(at, dict):
+        if is_object(at):
             if id(at) not in seen:
                 seen.add(id(at))
-                if fault := _fault_of(typing.cast("dict[str, Any]", at)):
+                if fault := _fault_of(at):
                     raise UnfillableError(fault)
-                stack.extend(inner for key, inner in typing.cast("dict[str, Any]", at).items() if key not in _BESIDE)
+                stack.extend(inner for key, inner in at.items() if key not in _BESIDE)
         elif isinstance(at, list | tuple):
             stack.extend(typing.cast("list[Any]", at))
 
