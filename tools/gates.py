@@ -184,6 +184,9 @@ LAZY = {
     "pegboard.sources.builtin.sqlite_engine": "apsw",
     "pegboard.sources.expressions": "jmespath",
     "pegboard.sources.mcp.connection": "mcp",
+    "pegboard.workspace.ingest": "apsw and re2",
+    "pegboard.workspace.sqlite.document_store": "apsw and re2",
+    "pegboard.workspace.tools.toolset": "the document store",
 }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pegboard import Catalog, ToolContext
+from pegboard.model.document import DocumentFilters, DocumentScope, NewDocument
 from pegboard.sources.builtin.builtins import builtin_entry
 
 
@@ -26,21 +27,28 @@ class Shelves:
     """Documents in memory, apart for each space and collection."""
 
     def __init__(self) -> None:
-        self.kept: dict[tuple[str | None, str], list[dict[str, Any]]] = {}
+        self.kept: dict[tuple[str, str], list[dict[str, Any]]] = {}
 
-    async def search(self, query: str, *, space: str | None, collection: str, top_k: int) -> list[dict[str, Any]]:
+    async def scope(self, ctx: ToolContext) -> DocumentScope:
+        spaces = () if ctx.space_id is None else (ctx.space_id,)
+        return DocumentScope(user=ctx.user_id, spaces=spaces, writable=frozenset(spaces))
+
+    async def search(
+        self, scope: DocumentScope, query: str, *, limit: int, filters: DocumentFilters, min_score: float
+    ) -> dict[str, Any]:
         found = [
             {"text": each["text"], "score": 0.9 if query in each["text"] else 0.1, "document_id": each["id"],
-             "source": each["name"], "start": 0, "end": len(each["text"]), "inner": "not shown"}
-            for each in self.kept.get((space, collection), [])
+             "name": each["name"], "start": 0, "end": len(each["text"]), "inner": "not shown"}
+            for space in scope.spaces
+            for each in self.kept.get((space, filters.collection), [])
         ]  # fmt: skip
-        return sorted(found, key=lambda hit: -hit["score"])[:top_k]
+        hits = sorted((hit for hit in found if hit["score"] >= min_score), key=lambda hit: -hit["score"])
+        return {"hits": hits[:limit], "mode_used": "keyword", "truncated": False}
 
-    async def ingest(
-        self, text: str, *, space: str, collection: str, name: str, metadata: dict[str, Any]
-    ) -> dict[str, Any]:
-        kept = self.kept.setdefault((space, collection), [])
-        kept.append({"id": f"d{len(kept)}", "text": text, "name": name, "metadata": metadata})
+    async def ingest(self, scope: DocumentScope, document: NewDocument, *, space: str, source: str) -> dict[str, Any]:
+        assert space in scope.writable
+        kept = self.kept.setdefault((space, source), [])
+        kept.append({"id": f"d{len(kept)}", "text": document.text, "name": document.path})
         return {"document_id": kept[-1]["id"], "chunks": 1}
 
 
@@ -66,7 +74,7 @@ async def test_without_a_model_or_a_store_the_tools_are_hidden_with_the_reason(c
     view = catalog.view(context())
     assert view.names() == []
     assert "a model is configured (models:)" in view.why("text_summarize").reason
-    assert "supplies a document store" in view.why("rag_query").reason
+    assert "the config has a document store (workspace:)" in view.why("rag_query").reason
     for name in ("text_summarize", "rag_query", "rag_ingest"):
         result = await view.call(name, {})
         assert result.error is not None

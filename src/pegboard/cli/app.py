@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pegboard.cli.commands.demo import demo_command
     from pegboard.cli.commands.doctor import doctor_command
     from pegboard.cli.commands.export import export_command
+    from pegboard.cli.commands.ingest import ingest_command
     from pegboard.cli.commands.init import init_command
     from pegboard.cli.commands.keys import keys_command
     from pegboard.cli.commands.lint import lint_command
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pegboard.cli.commands.show import show_command
     from pegboard.cli.commands.tokens import tokens_command
     from pegboard.cli.commands.why import why_command
+    from pegboard.cli.commands.workspace import workspace_command
 
     _IMPORTED_WHEN_USED = (
         call_command,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
         demo_command,
         doctor_command,
         export_command,
+        ingest_command,
         init_command,
         keys_command,
         lint_command,
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
         show_command,
         tokens_command,
         why_command,
+        workspace_command,
     )
 
 # In the order in which somebody new needs them. Each is the first line of its function's docstring.
@@ -69,9 +73,11 @@ COMMANDS = {
     "lock": "Pin what MCP servers say of their tools, show changes, accept them.",
     "doctor": "Tell the state of every source, key and optional package, and what to do.",
     "keys": "Make, list and revoke the API keys of callers over HTTP.",
+    "ingest": "Take a folder of documents into a space.",
+    "workspace": "Show and remove what is stored of documents, and grant spaces.",
     "schema": "Print the JSON Schema of the configuration file.",
 }
-UNSUPPORTED_COMMANDS = frozenset("run ingest workspace tasks consent audit plan".split())
+UNSUPPORTED_COMMANDS = frozenset("run tasks consent audit plan".split())
 
 SHARED_OPTIONS = ("--config", "--profile", "--as", "--json")
 

@@ -24,6 +24,7 @@ from pegboard.config.python_modules import (
     is_imported,
     registrations_of,
 )
+from pegboard.config.workspace import declare_workspace, store_of
 from pegboard.config.yaml.problems import Report
 from pegboard.consent.sqlite_store import SqliteAnswerStore
 from pegboard.core.availability import compile_availability
@@ -92,9 +93,11 @@ def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
     catalog.add_secrets(*config.secrets.values())
     catalog.registry.change(default_limit=config.default_limit)
     with importing(config.path.absolute().parent) as collected:
-        context = BuildContext(config=config, catalog=catalog, report=report, collected=collected)
+        documents = store_of(config, report)
+        context = BuildContext(config=config, catalog=catalog, report=report, collected=collected, documents=documents)
         _import_modules(context)
         _declare_groups(context)
+        _declare_workspace(context)
         declare_predicates(context)
         _declare_tools(context)
         declare_profiles(context)
@@ -161,6 +164,15 @@ def _import_modules(context: BuildContext) -> None:
 def _declare_groups(context: BuildContext) -> None:
     for name, description in context.config.groups.items():
         context.catalog.group(name, description)
+
+
+def _declare_workspace(context: BuildContext) -> None:
+    declared = context.config.workspace
+    if declared is not None and context.documents is not None:
+        try:
+            declare_workspace(context.catalog, context.documents)
+        except DefinitionError as error:
+            context.refused(error, declared.at)
 
 
 def _declare_tools(context: BuildContext) -> None:

@@ -18,6 +18,7 @@ from pegboard.config.python_modules import registering_on
 from pegboard.config.yaml.problems import Report
 from pegboard.config.yaml.tree import At
 from pegboard.core.names import nearest, nearest_one
+from pegboard.core.ports import DocumentStore
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.tool import ToolEntry
 
@@ -32,7 +33,8 @@ class BuildContext:
 
     `registered` are the tools that `python:` modules registered, by folded qualified id, in `main` by name alone;
     `collected` are the modules that `python:` names and those that registered something; `missed` says that one of
-    `python:` failed, so that what it would have registered is not missed a second time.
+    `python:` failed, so that what it would have registered is not missed a second time. `documents` is the store of
+    `workspace:`.
     """
 
     config: Config
@@ -41,6 +43,7 @@ class BuildContext:
     collected: set[str]
     registered: dict[str, ToolEntry] = field(default_factory=dict[str, ToolEntry])
     missed: bool = False
+    documents: DocumentStore | None = None
     _aside: Catalog = field(default_factory=Catalog)
 
     def module(self, name: str, at: At, *, collect: bool = False) -> Any:

@@ -12,6 +12,7 @@ from pegboard.config.forms.identity_form import IdentityForm
 from pegboard.config.forms.main_file import HookForm, ModelForm
 from pegboard.config.forms.predicate_form import PredicateForm
 from pegboard.config.forms.profile_form import ProfileForm
+from pegboard.config.forms.workspace_form import WorkspaceForm
 from pegboard.config.yaml.tree import At
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.error import Problem
@@ -70,6 +71,7 @@ class Config:
     limit_store: Declared[str | Secret] | None = None
     consent_store: Declared[str | Secret] | None = None
     identity: Declared[IdentityForm] | None = None
+    workspace: Declared[WorkspaceForm] | None = None
     lint_ignores: tuple[LintIgnore, ...] = ()
     warnings: tuple[Problem, ...] = ()
     open_files: tuple[Problem, ...] = ()

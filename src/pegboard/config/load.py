@@ -316,6 +316,9 @@ class _Load:
             if main.consents is None or at is None
             else Declared(value=main.consents.store, at=at / "consents" / "store"),
             identity=None if main.identity is None or at is None else Declared(value=main.identity, at=at / "identity"),
+            workspace=None
+            if main.workspace is None or at is None
+            else Declared(value=main.workspace, at=at / "workspace"),
             lint_ignores=() if main.lint is None else tuple(LintIgnore(**dict(form)) for form in main.lint.ignore),
             warnings=tuple(self.warnings),
             open_files=tuple(self.open_files),

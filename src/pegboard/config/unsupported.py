@@ -21,14 +21,13 @@ _SECTIONS_OF_MANY = frozenset({"tools", "profiles", "hooks"})
 # A key by its path, or `path=value` for one value of a key; `*` stands for an index or a chosen name.
 # The text says what the piece will bring, so that the reader knows what to do without it.
 UNSUPPORTED: Final[Mapping[str, str]] = {
-    "workspace": "there is no document store",
     "audit": "calls are not recorded; observe them with `catalog.observe`",
     "tasks": "no call outlives its request",
     "apiVersion": "agent files cannot be read; list tool files under `files:`",
     "kind": "agent files cannot be read; list tool files under `files:`",
     "metadata": "agent files cannot be read; list tool files under `files:`",
     "spec": "agent files cannot be read; put its tools under `tools:`",
-    "tools.*.type=rag": "it searches the document store of `workspace:`, which is missing",
+    "tools.*.type=rag": "use the built-in tool rag_query on `workspace:`",
     "tools.*.type=agent": "it runs an agent file, and what runs those is missing",
     "tools.*.task": "no call outlives its request",
     "limits.agent_timeout_s": "there are no agents to run; `tool_timeout_s` is for tools",

@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.context import ToolContext
+from pegboard.model.document import DocumentFilters, DocumentScope, NewDocument, SearchMode, SourceType
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.result import ToolResult
@@ -153,11 +154,70 @@ class Embedder(Protocol):
 
 
 class DocumentStore(Protocol):
-    """Searches and takes in documents of a space; fills the kind `rag`."""
+    """The documents of all spaces, each method within a scope, as if nothing else existed; fills the kind `rag`.
 
-    async def search(self, query: str, *, space: str | None, collection: str, top_k: int) -> list[JSON]: ...
+    What is outside of the scope and what does not exist are one `not_found`, in the same words. Answers are JSON, as
+    the tools of `pegboard.workspace.tools` give them.
+    """
 
-    async def ingest(self, text: str, *, space: str, collection: str, name: str, metadata: JSON) -> JSON: ...
+    async def scope(self, ctx: ToolContext) -> DocumentScope:
+        """Return whose documents a request may use: what is granted to it, in the space that it is in."""
+        ...
+
+    async def list_sources(
+        self, scope: DocumentScope, *, type_: str | None = None, limit: int, cursor: str | None = None
+    ) -> JSON: ...
+
+    async def list_folder(
+        self, scope: DocumentScope, source_id: str, path: str, *, limit: int, cursor: str | None = None
+    ) -> JSON: ...
+
+    async def folder_tree(
+        self, scope: DocumentScope, source_id: str, path: str, *, max_depth: int, documents: bool, max_nodes: int
+    ) -> JSON: ...
+
+    async def search(
+        self,
+        scope: DocumentScope,
+        query: str,
+        *,
+        mode: SearchMode = "hybrid",
+        limit: int,
+        filters: DocumentFilters = ...,
+        min_score: float = 0.0,
+    ) -> JSON: ...
+
+    async def grep(
+        self,
+        scope: DocumentScope,
+        pattern: str,
+        *,
+        is_regex: bool,
+        ignore_case: bool,
+        filters: DocumentFilters,
+        context_lines: int,
+        limit: int,
+    ) -> JSON: ...
+
+    async def find_by_name(
+        self, scope: DocumentScope, pattern: str, *, ignore_case: bool, filters: DocumentFilters, limit: int
+    ) -> JSON: ...
+
+    async def document_info(
+        self, scope: DocumentScope, *, document_id: str = "", source_id: str = "", path: str = ""
+    ) -> JSON: ...
+
+    async def read_document(self, scope: DocumentScope, document_id: str, *, start: int, end: int) -> JSON: ...
+
+    async def ingest(
+        self, scope: DocumentScope, document: NewDocument, *, space: str, source: str, type_: SourceType = "upload"
+    ) -> JSON:
+        """Take one document into a source of a space, beside those that have its name; `{document_id, chunks}`.
+
+        Raises:
+            CallError: read_only, where the scope may only read; not_found, where it does not have the space.
+        """
+        ...
 
 
 class TemplateRenderer(Protocol):

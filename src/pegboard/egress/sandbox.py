@@ -49,7 +49,7 @@ async def run_sandboxed(
         "call": call,
         "argument": argument,
         "has_payload": payload is not None,
-        "path": _import_path(),
+        "path": import_path(),
         "limits": {
             "RLIMIT_AS": memory_bytes,
             "RLIMIT_CPU": math.ceil(timeout_s) + 1,
@@ -78,7 +78,7 @@ async def run_sandboxed(
     return _value(call, line, memory_bytes)
 
 
-def _import_path() -> list[str]:
+def import_path() -> list[str]:
     """Return where we import from; the child runs in another folder, so nothing of it is relative."""
     return [str(Path(entry).absolute()) for entry in sys.path]
 

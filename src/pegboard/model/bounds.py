@@ -139,6 +139,8 @@ PIPE_LINE_COST_BYTES = 64  # the memory that each line costs beside its text
 PIPE_LINGER_S = 0.25  # for what a program wrote before it died; a descendant that keeps the pipe open gets this long
 SANDBOX_MEMORY_BYTES = 256 * MIB  # of a child that runs one function, unless the caller says otherwise ...
 SANDBOX_OUTPUT_BYTES = 1 * MIB  # ... and of what it answers
+POOL_CHILD_CALLS = 200  # of one child that runs many functions, before it is replaced ...
+POOL_CHILD_BYTES = 64 * MIB  # ... or that it was handed
 
 # -- egress: HTTP
 GIVEN_AWAY_SECRET_CHARS = 8  # the beginning of a secret that gives it away; foreign text may have been cut in it
@@ -329,6 +331,49 @@ SEARCH_QUERY_WORDS = 64  # different ones of one query
 SEARCH_SPELLINGS = 3  # near one unknown word
 SEARCH_WORDS_REMEMBERED = 1 << 16  # cut and stemmed
 SEARCH_LANGUAGES_REMEMBERED = 1 << 8  # sets of them, with their stop words
+
+# -- workspace: what is taken in
+PARSERS = 4  # children that read files at once; no more than there are processors
+PARSE_S = 30.0  # for reading one file
+PARSE_MEMORY_BYTES = 512 * MIB  # of a child that reads files
+PARSE_OUTPUT_BYTES = 64 * MIB  # of what one file says, as JSON
+DOCUMENT_CHARS = 20_000_000  # of the text of one document
+DOCUMENT_TITLE_CHARS = 200  # of a title, an author or the name of a column
+DOCUMENT_HEADINGS = 100  # of one document, that are told of it
+DOCUMENT_METADATA_BYTES = 16 * KIB  # that one may be given
+DOCUMENT_TERM_CHARS = 64  # of one word, by which it is found
+DOCUMENT_WORDS_REMEMBERED = 1 << 17  # cut and stemmed
+CHUNK_CHARS = 1_200  # of one passage, at most ...
+CHUNK_LEAST_CHARS = 300  # ... and at least, where the text goes on
+TABLE_CELL_CHARS = 1_000_000  # of one cell
+TABLE_COLUMNS = 1_000  # of one table ...
+TABLE_ROWS = 1_000_000  # ... and its rows
+INGEST_FOLDER_FILES = 1_000_000  # of one folder
+INGEST_LEVELS = 64  # of folders in folders
+INGEST_AT_ONCE_BYTES = 32 * MIB  # of files, read and not yet stored
+INGEST_BATCH_DOCUMENTS = 100  # stored in one transaction ...
+INGEST_BATCH_CHARS = 4_000_000  # ... or of text
+
+# -- workspace: the store
+DOCUMENT_STORE_BUSY_S = 30.0  # that a writer waits for another ...
+DOCUMENT_STORE_READ_BUSY_S = 2.0  # ... and a reader
+DOCUMENT_STORE_CONNECTIONS = 8  # kept open for readers
+SPACE_CHARS = 128  # of the name of a space
+SOURCE_NAME_CHARS = 128  # of the name of a source
+PRINCIPAL_CHARS = 300  # of `user:…` or `role:…`
+
+# -- workspace: its tools
+DOCUMENT_RESULT_BYTES = 64 * KIB  # of one answer
+DOCUMENT_READ_CHARS = 50_000  # of one document, read at once
+DOCUMENT_ID_CHARS = 100
+SEARCH_PASSAGES = 50  # of one search
+SEARCH_DOCUMENT_TERMS = 64  # different ones of one question
+GREP_LINE_CHARS = 1_000  # of one line that is shown
+GREP_MEMORY_BYTES = 8 * MIB  # of one compiled pattern
+GREP_PATTERN_CHARS = 1_000
+GLOB_CHARS = 500  # of a pattern over names
+DOCUMENT_FILTER_IDS = 100  # in one filter
+DOCUMENT_CURSOR_CHARS = 2_000
 
 # -- server: what is common to its doors
 AFTER_GRACE_S = 2.0  # what stopped calls get to write their last answer

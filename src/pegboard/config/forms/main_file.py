@@ -32,6 +32,7 @@ from pegboard.config.forms.value_types import (
     VariableGlob,
     definition_error,
 )
+from pegboard.config.forms.workspace_form import WorkspaceForm
 from pegboard.model.bounds import Bounds
 from pegboard.model.hook import HookKind
 from pegboard.model.lint_rule import LintRule
@@ -190,4 +191,5 @@ class MainFile(Fragment):
     rate_limits: Maybe[RateLimits] = Field(None, description="Limits on calls.")
     consents: Maybe[ConsentsForm] = Field(None, description="People's answers to what tools ask.")
     identity: Maybe[IdentityForm] = Field(None, description="Who may come in over HTTP, and as whom.")
+    workspace: Maybe[WorkspaceForm] = Field(None, description="Documents that agents browse, search and read.")
     lint: Maybe[LintForm] = Field(None, description="What `pegboard lint` lets pass.")

@@ -48,7 +48,11 @@ def declare(tool: Declared[BuiltinForm], build: BuildContext) -> None:
     kind = builtin_kind(form.name)
     folder = build.config.path.absolute().parent
     services = Services(
-        folder=folder, clock=build.catalog.guards.clock, bounds=build.config.bounds, models=models_of(build)
+        folder=folder,
+        clock=build.catalog.guards.clock,
+        bounds=build.config.bounds,
+        models=models_of(build),
+        documents=build.documents,
     )
     try:
         settings = kind.configured(form.config)

@@ -16,13 +16,13 @@ COLLECTION: Final = "^[A-Za-z0-9_.-]{1,64}$"
 Collection = Annotated[str, Field(pattern=COLLECTION)]
 
 
-def store_of(ctx: ToolContext) -> DocumentStore:
-    """Return the store that the host supplied.
+def store_of(ctx: ToolContext, services: Services) -> DocumentStore:
+    """Return the store that the host supplied, or the one of the config.
 
     Raises:
         CallError: there is none.
     """
-    store = ctx.services.get("documents")
+    store = ctx.services.get("documents") or services.documents
     if store is None:
         raise CallError("upstream_unavailable", "There is no document store.", retryable=False)
     return cast("DocumentStore", store)
@@ -30,8 +30,10 @@ def store_of(ctx: ToolContext) -> DocumentStore:
 
 def hidden_without_store(config: BuiltinConfig, spec: ToolSpec, services: Services) -> ToolSpec:
     """Return the declaration, hidden while there is no store."""
+    if services.documents is not None:
+        return spec
     return available_where(
         spec,
-        "the host supplies a document store (services: documents)",
+        "the config has a document store (workspace:), or the host supplies one (services: documents)",
         lambda ctx: ctx.services.get("documents") is not None,
     )

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Generic, Protocol, TypeVar, cast, runtime_che
 
 from pydantic import BaseModel, ConfigDict, PlainValidator, WithJsonSchema, model_validator
 
-from pegboard.core.ports import Model
+from pegboard.core.ports import DocumentStore, Model
 from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.credential_redaction import without_credentials
 from pegboard.model.bounds import BUILTIN_GRACE_S, DEFAULT_BOUNDS, Bounds
@@ -86,7 +86,7 @@ class Services:
     """What a built-in tool gets from the one who wires it.
 
     `folder` is where relative paths of the config start; `clock` counts seconds, `now` tells the time of day;
-    `resolve` looks host names up; `models` are those of the config, by name.
+    `resolve` looks host names up; `models` are those of the config, by name, and `documents` is its store.
     """
 
     folder: Path = field(default_factory=Path)
@@ -95,6 +95,7 @@ class Services:
     resolve: Resolve = system_resolve
     bounds: Bounds = DEFAULT_BOUNDS
     models: Mapping[str, Model] = field(default_factory=dict[str, Model])
+    documents: DocumentStore | None = None
 
 
 @runtime_checkable

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from pydantic import Field
 
 from pegboard.model.bounds import MIB
 from pegboard.model.call_context import CallContext
+from pegboard.model.document import NewDocument
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import Annotations, Handler
@@ -16,7 +19,7 @@ from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, 
 class IngestConfig(BuiltinConfig):
     """Where documents go, and how large one may be.
 
-    Without a store of the host, `ToolContext(services={"documents": …})`, the tool is hidden.
+    Without `workspace:` in the config, or a store of the host, `ToolContext(services={"documents": …})`, it is hidden.
     """
 
     collection: Collection = Field("default", description="The collection of a document that names none.")
@@ -41,26 +44,40 @@ SPEC = tool_spec(
 
 
 def make(config: IngestConfig, services: Services) -> Handler:
-    """Return the handler; the store comes with the context."""
+    """Return the handler, on the store of the context or of the config."""
 
     async def ingest(ctx: CallContext, args: JSON) -> JSON:
-        text: str = args["document"].encode("utf-8", "replace").decode()
+        # Without what no store takes: halves of characters, and the character that ends a text in SQL.
+        text: str = args["document"].encode("utf-8", "replace").decode().replace("\0", " ")
         size = len(text.encode())
         if size > config.max_bytes:
             refusal = f"The document has {size} bytes; at most {config.max_bytes} are taken. Split it."
             raise CallError("invalid_arguments", refusal)
         if ctx.space_id is None:
             raise CallError("tool_error", "A document needs a space, and this caller has none. Ask the operator.")
-        taken = await store_of(ctx).ingest(
-            text,
+        store = store_of(ctx, services)
+        taken = await store.ingest(
+            await store.scope(ctx),
+            NewDocument(
+                path=_file_name(args.get("name", "")),
+                mime="text/plain",
+                size_bytes=size,
+                checksum=f"sha256:{hashlib.sha256(text.encode()).hexdigest()}",
+                text=text,
+                metadata=args.get("metadata", {}),
+            ),
             space=ctx.space_id,
-            collection=args.get("collection", config.collection),
-            name=args.get("name", ""),
-            metadata=args.get("metadata", {}),
+            source=args.get("collection", config.collection),
         )
         return {"document_id": taken["document_id"], "chunks": taken["chunks"]}
 
     return ingest
+
+
+def _file_name(name: str) -> str:
+    """Return what a model calls a text as the name of one file, in no folder."""
+    plain = "".join(character if character.isprintable() else " " for character in name).replace("/", "_").strip()
+    return "document.txt" if plain.strip(".") == "" else plain
 
 
 KIND = BuiltinKind(spec=SPEC, config=IngestConfig, make=make, adapt=hidden_without_store)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import Field
 
 from pegboard.model.call_context import CallContext
+from pegboard.model.document import DocumentFilters
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.document_space import COLLECTION, Collection, hidden_without_store, store_of
@@ -16,7 +15,7 @@ from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, 
 class QueryConfig(BuiltinConfig):
     """Where it searches, and what counts as found.
 
-    Without a store of the host, `ToolContext(services={"documents": …})`, the tool is hidden.
+    Without `workspace:` in the config, or a store of the host, `ToolContext(services={"documents": …})`, it is hidden.
     """
 
     collection: Collection = Field("default", description="The collection of a query that names none.")
@@ -54,22 +53,24 @@ SPEC = tool_spec(
     annotations=Annotations(read_only=True, destructive=False, idempotent=True, open_world=False),
     examples=({"query": "notice period of the lease", "top_k": 3},),
 )
-_KEYS = ("text", "score", "document_id", "source", "start", "end")
+_KEYS = ("text", "score", "document_id", "start", "end")
 
 
 def make(config: QueryConfig, services: Services) -> Handler:
-    """Return the handler; the store comes with the context."""
+    """Return the handler, on the store of the context or of the config."""
 
     async def search(ctx: CallContext, args: JSON) -> JSON:
         top_k: int = args.get("top_k", 5)
-        hits: list[Any] = await store_of(ctx).search(
+        store = store_of(ctx, services)
+        found = await store.search(
+            await store.scope(ctx),
             args["query"],
-            space=ctx.space_id,
-            collection=args.get("collection", config.collection),
-            top_k=top_k,
+            limit=top_k,
+            filters=DocumentFilters(collection=args.get("collection", config.collection)),
+            min_score=config.score_threshold,
         )
-        good = [hit for hit in hits if hit["score"] >= config.score_threshold]
-        return {"results": [{key: hit[key] for key in _KEYS} for hit in good[:top_k]]}
+        hits: list[JSON] = found["hits"]
+        return {"results": [{"source": hit["name"], **{key: hit[key] for key in _KEYS}} for hit in hits]}
 
     return search
 

@@ -1,0 +1,106 @@
+"""ingest: take a folder of documents into a space."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from pegboard.cli.command_error import CommandError, Exit
+from pegboard.cli.document_project import document_project
+from pegboard.cli.options import SharedOptions
+from pegboard.cli.terminal import Terminal
+from pegboard.lazy import LazyModule
+from pegboard.model.error import CallError
+
+if TYPE_CHECKING:
+    from pegboard.workspace import ingest as ingesting
+else:
+    ingesting = LazyModule("pegboard.workspace.ingest")
+
+_SPACE = "The space that the documents belong to."
+_SOURCE = "Name of the source in that space; by default that of the folder."
+_PROGRESS_S = 0.2  # not a limit: between two lines of progress
+
+
+async def ingest_command(
+    path: Annotated[Path, Parameter(help="The folder, or one file.")],
+    /,
+    *,
+    space: Annotated[str, Parameter(help=_SPACE)],
+    source: Annotated[str | None, Parameter(help=_SOURCE)] = None,
+    options: SharedOptions,
+) -> int:
+    """Take a folder of documents into a space.
+
+    Only what is new or has changed is read, and what is gone from the folder is removed. A file that cannot be read
+    is told of in one line, and the others go on; the exit code is then 1. Run it again after anything that stopped it.
+    """
+    project = document_project(options)
+    terminal = options.terminal
+    progress = _Progress(terminal)
+    try:
+        report = await ingesting.FolderIngest(
+            store=project.store,
+            scope=project.store.operator_scope(space),
+            space=space,
+            source=source or path.absolute().name or "root",
+            path=path,
+            max_file_bytes=project.config.bounds.upload_bytes,
+            on_progress=progress.show,
+            on_bad=lambda bad: progress.note(f"{bad.path}: {bad.reason}"),
+        ).run()
+    except CallError as error:
+        raise CommandError(error.error.message, kind=error.error.kind, code=Exit.REFUSED) from None
+    finally:
+        progress.end()
+        project.store.close()
+    if options.json:
+        terminal.json(
+            {
+                "space": space,
+                **{each: report.counts[each] for each in ("added", "changed", "unchanged", "failed")},
+                "removed": report.removed,
+                "bad": [{"path": bad.path, "reason": bad.reason} for bad in report.bad],
+                "kindsNotRead": dict(report.kinds_not_read),
+            }
+        )
+    else:
+        terminal.say(f"{ingesting.describe(report)} in the space {space!r}.")
+        if report.kinds_not_read:
+            kinds = ", ".join(
+                f"{count} {'.' + kind if kind else 'without an ending'}"
+                for kind, count in report.kinds_not_read.most_common()
+            )
+            terminal.say(f"Files of kinds that are not read: {kinds}.")
+    return int(Exit.REFUSED if report.bad else Exit.DONE)
+
+
+class _Progress:
+    """One line that is written over, on a terminal; nothing elsewhere."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self._is_shown = terminal.err.isatty()
+        self._last_s = 0.0
+        self._width = 0
+
+    def show(self, report: ingesting.IngestReport) -> None:
+        now = time.monotonic()
+        if self._is_shown and now - self._last_s >= _PROGRESS_S:
+            self._last_s = now
+            line = f"{report.seen} files: {ingesting.describe(report)}"
+            self._terminal.err.write(f"\r{line.ljust(self._width)}")
+            self._terminal.err.flush()
+            self._width = len(line)
+
+    def note(self, text: str) -> None:
+        self.end()
+        self._terminal.note(text)
+
+    def end(self) -> None:
+        if self._width:
+            self._terminal.err.write("\r" + " " * self._width + "\r")
+            self._width = 0

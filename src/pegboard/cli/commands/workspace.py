@@ -1,0 +1,122 @@
+"""workspace: show and remove what is stored of documents, and grant spaces."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from pegboard.cli.command_error import CommandError, Exit
+from pegboard.cli.document_project import DocumentProject, document_project
+from pegboard.cli.options import Options, SharedOptions
+from pegboard.cli.terminal import Column
+from pegboard.model.document import Access
+from pegboard.model.error import CallError
+
+Action = Literal["ls", "rm", "stats", "grant", "revoke"]
+_ACTION = (
+    "ls: the sources of every space, or of one; rm SPACE SOURCE: remove a source with its documents; stats: what each "
+    "space holds; grant WHO SPACE [read|write] and revoke WHO SPACE: who may use a space, as user:NAME or role:NAME."
+)
+_SOURCES = (Column(head="Space", style="bold"), Column(head="Source"), Column(head="Type"), Column(head="Documents"),
+            Column(head="State"), Column(head="Updated"))  # fmt: skip
+_SPACES = (Column(head="Space", style="bold"), Column(head="Sources"), Column(head="Documents"), Column(head="Failed"),
+           Column(head="Passages"), Column(head="Characters"), Column(head="Rows"))  # fmt: skip
+_GRANTS = (Column(head="Space", style="bold"), Column(head="Who"), Column(head="Access"))
+_USAGE = {
+    "ls": "pegboard workspace ls [SPACE]",
+    "rm": "pegboard workspace rm SPACE SOURCE",
+    "stats": "pegboard workspace stats",
+    "grant": "pegboard workspace grant user:ann SPACE [read|write]",
+    "revoke": "pegboard workspace revoke user:ann SPACE",
+}
+
+
+async def workspace_command(
+    action: Annotated[Action, Parameter(help=_ACTION)] = "ls",
+    /,
+    *words: Annotated[str, Parameter(name="names", help="What the action is about.")],
+    options: SharedOptions,
+) -> None:
+    """Show and remove what is stored of documents, and grant spaces."""
+    project = document_project(options)
+    try:
+        match action, words:
+            case "ls", () | (_,):
+                await _list(project, options, words[0] if words else None)
+            case "rm", (space, source):
+                await _remove(project, options, space, source)
+            case "stats", ():
+                await _statistics(project, options)
+            case "grant", (who, space):
+                await _grant(project, options, who, space, "read")
+            case "grant", (who, space, ("read" | "write") as access):
+                await _grant(project, options, who, space, access)
+            case "revoke", (who, space):
+                await _revoke(project, options, who, space)
+            case _:
+                raise CommandError(f"`pegboard workspace {action}` takes other words: `{_USAGE[action]}`.")
+    except CallError as error:
+        raise CommandError(error.error.message, kind=error.error.kind, code=Exit.REFUSED) from None
+    finally:
+        project.store.close()
+
+
+async def _list(project: DocumentProject, options: Options, space: str | None) -> None:
+    spaces = [each for each in await project.store.statistics() if space in (None, each["space"])]
+    if options.json:
+        options.terminal.json(
+            {"sources": [{"space": each["space"], **one} for each in spaces for one in each["sources"]]}
+        )
+        return
+    rows = [
+        [each["space"], one["name"], one["type"], str(one["documents"]), one["status"], one["updated_at"]]
+        for each in spaces
+        for one in each["sources"]
+    ]
+    if rows:
+        options.terminal.table(_SOURCES, rows)
+        options.terminal.say("")
+    options.terminal.say(f"{len(rows)} source{'' if len(rows) == 1 else 's'} in {str(project.store.path)!r}.")
+    granted = await project.store.grants(space)
+    if granted:
+        options.terminal.say("")
+        options.terminal.table(_GRANTS, [[each["space"], each["principal"], each["access"]] for each in granted])
+
+
+async def _remove(project: DocumentProject, options: Options, space: str, source: str) -> None:
+    removed = await project.store.remove_source(project.store.operator_scope(space), space, source)
+    if options.json:
+        options.terminal.json({"space": space, "source": source, "removed": removed})
+    else:
+        options.terminal.say(f"Removed {source!r} from the space {space!r}, with {removed} documents.")
+
+
+async def _statistics(project: DocumentProject, options: Options) -> None:
+    spaces = await project.store.statistics()
+    if options.json:
+        options.terminal.json({"spaces": [{**each, "sources": len(each["sources"])} for each in spaces]})
+        return
+    if spaces:
+        keys = ("documents", "failed", "chunks", "chars", "rows")
+        rows = [[each["space"], str(len(each["sources"])), *(f"{each[key]:,}" for key in keys)] for each in spaces]
+        options.terminal.table(_SPACES, rows)
+        options.terminal.say("")
+    options.terminal.say(f"{len(spaces)} space{'' if len(spaces) == 1 else 's'} in {str(project.store.path)!r}.")
+
+
+async def _grant(project: DocumentProject, options: Options, who: str, space: str, access: Access) -> None:
+    await project.store.grant(who, space, access)
+    if options.json:
+        options.terminal.json({"granted": {"principal": who, "space": space, "access": access}})
+    else:
+        options.terminal.say(f"{who} may {access} the documents of the space {space!r} from now on.")
+
+
+async def _revoke(project: DocumentProject, options: Options, who: str, space: str) -> None:
+    if not await project.store.revoke(who, space):
+        raise CommandError(f"{who!r} has no grant for the space {space!r}.", kind="not_found", code=Exit.REFUSED)
+    if options.json:
+        options.terminal.json({"revoked": {"principal": who, "space": space}})
+    else:
+        options.terminal.say(f"{who} is no longer granted the space {space!r}.")

@@ -1,0 +1,49 @@
+"""Document project: the document store of the config that a command works on."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pegboard.cli.command_error import CommandError
+from pegboard.cli.options import Options
+from pegboard.cli.project import find_config
+from pegboard.config import Config, load
+from pegboard.config.workspace import store_of
+from pegboard.config.yaml.problems import Report
+from pegboard.model.error import DefinitionError
+
+if TYPE_CHECKING:
+    from pegboard.workspace.sqlite.document_store import SqliteDocumentStore
+
+
+@dataclass(frozen=True, kw_only=True)
+class DocumentProject:
+    """A loaded config and its document store. Nothing of the user's code is imported for it."""
+
+    config: Config
+    store: SqliteDocumentStore
+
+
+def document_project(options: Options) -> DocumentProject:
+    """Find and read the config, and open its document store.
+
+    Raises:
+        CommandError: there is no config, or none with `workspace:`.
+        DefinitionError: it cannot be honoured; with all problems.
+    """
+    path = find_config(options.config, start=Path.cwd())
+    config = load(path, env=os.environ)
+    options.terminal.secrets = lambda: tuple(config.secrets.values())
+    report = Report()
+    store = store_of(config, report)
+    if report:
+        raise DefinitionError(report.sorted(config.files, config.secrets))
+    if store is None:
+        text = (
+            f"{str(path)!r} has no documents. Say where they are stored: workspace: {{store: 'sqlite:./documents.db'}}."
+        )
+        raise CommandError(text, kind="no_workspace")
+    return DocumentProject(config=config, store=store)

@@ -1,0 +1,63 @@
+"""Workspace: the document store of a config, and the tools on it."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pegboard.config.config import Config
+from pegboard.config.yaml.problems import Report
+from pegboard.core.ports import DocumentStore
+from pegboard.lazy import LazyModule
+from pegboard.model.error import DefinitionError
+from pegboard.model.secret import Secret
+
+if TYPE_CHECKING:
+    from pegboard.catalog import Catalog
+    from pegboard.workspace.sqlite import document_store
+    from pegboard.workspace.tools import toolset
+else:
+    document_store = LazyModule("pegboard.workspace.sqlite.document_store")
+    toolset = LazyModule("pegboard.workspace.tools.toolset")
+
+_PACKAGE = "re2"
+
+
+def store_of(config: Config, report: Report) -> document_store.SqliteDocumentStore | None:
+    """Return the document store that a config names; `None` where it names none, or names it wrongly."""
+    declared = config.workspace
+    if declared is None:
+        return None
+    store = declared.value.store
+    uri = store.reveal() if isinstance(store, Secret) else store
+    at = declared.at / "store" if (declared.at / "store").exists else declared.at
+    scheme, _, rest = uri.partition(":")
+    if find_spec(_PACKAGE) is None:
+        message = "needs the package 'google-re2', which is not installed; install `pegboard[docs]`"
+        report.add(declared.at.problem(message))
+    elif scheme in ("postgres", "postgresql"):
+        report.add(
+            at.problem(
+                f"a store of the kind {scheme!r} is not supported by this version of Pegboard yet; write sqlite:FILE"
+            )
+        )
+    elif scheme != "sqlite" or not rest:
+        report.add(at.problem(f"a store of the kind {scheme[:40]!r} is unknown; write sqlite:FILE"))
+    else:
+        try:
+            return document_store.SqliteDocumentStore(_file(config.path, rest))
+        except DefinitionError as error:
+            report.add(at.problem(str(error)))
+    return None
+
+
+def _file(config: Path, rest: str) -> Path:
+    return config.absolute().parent / rest.removeprefix("//")
+
+
+def declare_workspace(catalog: Catalog, store: DocumentStore) -> None:
+    """Put the tools for documents into a catalog."""
+    for name, description in toolset.GROUPS.items():
+        catalog.group(name, description)
+    catalog.registry.add(*toolset.entries(store))

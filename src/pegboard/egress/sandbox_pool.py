@@ -1,0 +1,148 @@
+"""Sandbox pool: a few children that call functions one after the other, each killed and replaced when it fails.
+
+A fresh child for every call is what `sandbox` has; where there are thousands of calls its start would cost more than
+the work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, cast
+
+from pegboard.egress.process import Process, launch
+from pegboard.egress.sandbox import SandboxError, import_path
+from pegboard.model.bounds import POOL_CHILD_BYTES, POOL_CHILD_CALLS
+from pegboard.model.error import CallError
+
+_CHILD = Path(__file__).with_name("sandbox_pool_child.py")
+
+
+@dataclass(kw_only=True, slots=True)
+class _Child:
+    """One child, and how much it has done: memory that its calls leaked ends with it."""
+
+    process: Process
+    calls: int = 0
+    payload_bytes: int = 0
+
+    @property
+    def is_worn(self) -> bool:
+        return self.calls >= POOL_CHILD_CALLS or self.payload_bytes >= POOL_CHILD_BYTES
+
+
+@dataclass(kw_only=True)
+class SandboxPool:
+    """Children that call functions of ours on foreign bytes; made by whoever has many, in one event loop.
+
+    A child starts with the first call that finds none idle, and ends with the block: `async with SandboxPool(…)`. It
+    has a clean environment, no right to write files, and limits on memory and descriptors. One that dies, takes too
+    long or raises anything but `expected` is killed with everything that it started; the next call gets a fresh one.
+
+    Args:
+        children: how many at most.
+        expected: the name of the exception by which a function refuses its bytes; the child goes on after it.
+    """
+
+    children: int
+    timeout_s: float
+    memory_bytes: int
+    output_bytes: int
+    expected: str
+    _idle: list[_Child] = field(default_factory=list[_Child], init=False)
+
+    def __post_init__(self) -> None:
+        self._places = asyncio.Semaphore(self.children)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        while self._idle:
+            await self._idle.pop().process.stop(grace_s=0)
+
+    async def call(self, function: str, argument: Any, payload: bytes) -> Any:
+        """Call `module:function(argument, payload)` in a child, and return the JSON value that it returns.
+
+        Raises:
+            SandboxError: the function raised.
+            CallError: timeout; result_too_large; tool_error when the child used too much memory or died.
+        """
+        async with self._places:
+            child = self._idle.pop() if self._idle else _Child(process=await self._launch())
+            goes_on = False
+            try:
+                async with asyncio.timeout(self.timeout_s):
+                    answer = await self._ask(child, function, argument, payload)
+                goes_on = "value" in answer or answer.get("type") == self.expected
+            except TimeoutError:
+                text = f"it was not read within {self.timeout_s:g} s"
+                raise CallError("timeout", text, outcome_unknown=False) from None
+            finally:
+                if goes_on and not child.is_worn:
+                    self._idle.append(child)
+                else:
+                    await child.process.stop(grace_s=0)
+        return self._value(function, answer)
+
+    async def _launch(self) -> Process:
+        # -I: no PYTHON* variables, no user site; -B: nothing to write byte code for.
+        process = await launch(sys.executable, ["-I", "-B", str(_CHILD)], line_bytes=self.output_bytes)
+        setup = {
+            "path": import_path(),
+            "limits": {
+                "RLIMIT_AS": self.memory_bytes,
+                "RLIMIT_FSIZE": 0,
+                "RLIMIT_NOFILE": 64,
+                "RLIMIT_CORE": 0,
+            },
+        }
+        with suppress(CallError):
+            # One that died already is met by the first call.
+            await process.write(json.dumps(setup).encode() + b"\n")
+        return process
+
+    async def _ask(self, child: _Child, function: str, argument: Any, payload: bytes) -> dict[str, Any]:
+        child.calls += 1
+        child.payload_bytes += len(payload)
+        request = {"call": function, "argument": argument, "size": len(payload)}
+        try:
+            with suppress(CallError):
+                # It may die while it reads; what it wrote before, and its status, tell more.
+                await child.process.write(json.dumps(request).encode() + b"\n" + payload)
+            line = await child.process.read_line()
+        except CallError as error:
+            if error.error.kind != "protocol_error":
+                raise
+            text = f"what was read of it has more than {self.output_bytes} bytes"
+            raise CallError("result_too_large", text) from None
+        if line is None:
+            raise self._died(await child.process.exited())
+        try:
+            return cast("dict[str, Any]", json.loads(line))
+        except ValueError:
+            raise CallError("tool_error", "its reader broke off in the middle of its answer") from None
+
+    def _value(self, function: str, answer: dict[str, Any]) -> Any:
+        if "value" in answer:
+            return answer["value"]
+        if answer["failure"] == "memory":
+            raise self._out_of_memory()
+        raise SandboxError(function, type_name=answer["type"], text=answer["message"])
+
+    def _died(self, status: int) -> CallError:
+        if status in (-signal.SIGKILL, -signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS):
+            return self._out_of_memory()
+        return CallError("tool_error", f"its reader ended with status {status} and no answer")
+
+    def _out_of_memory(self) -> CallError:
+        mib = self.memory_bytes >> 20  # not a limit: to say it in MiB
+        return CallError("tool_error", f"its reader died or needed more than {mib} MiB of memory")

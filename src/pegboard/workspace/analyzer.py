@@ -1,0 +1,92 @@
+"""Analyzer: turn text, in any script, into the terms by which passages are found.
+
+Words are folded (case, width, accents of Latin, Greek and Cyrillic letters) and stemmed by the language of their
+script; scripts that put no spaces between words become overlapping pairs of characters. The same goes for documents
+and questions, whatever their language: a word always becomes the same term.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final, Protocol
+
+import Stemmer
+
+from pegboard.model.bounds import DOCUMENT_TERM_CHARS, DOCUMENT_WORDS_REMEMBERED
+
+# Marks that combine with a letter belong to its word, though Python's `\w` leaves them out.
+_MARKS = r"\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u109f\u1780-\u17ff"
+_WORD = re.compile(rf"[^\W_](?:[^\W_]|[{_MARKS}])*")
+_ASCII_WORD = re.compile(r"[a-z0-9]+")
+_APOSTROPHE = re.compile(r"(?<=[^\W\d_])['’](?:s|S)?\b")
+_UNSPACED = re.compile(  # Thai and Lao, Burmese, Khmer, kana, Han, Hangul
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+    r"\U00020000-\U0003ffff]+"
+)
+
+
+class _Stemmer(Protocol):
+    """What we use of PyStemmer, which has no types."""
+
+    maxCacheSize: int  # noqa: N815 - their name
+
+    def stemWord(self, word: str) -> str: ...  # noqa: N802 - their name
+
+
+def _stemmer(language: str) -> _Stemmer:
+    stemmer: _Stemmer = vars(Stemmer)["Stemmer"](language)
+    stemmer.maxCacheSize = 0  # its own cache is not safe between threads; `_terms_of_word` has one that is
+    return stemmer
+
+
+_LATIN: Final = _stemmer("english")
+_BY_SCRIPT: Final = tuple(
+    (re.compile(f"[{letters}]"), _stemmer(language))
+    for letters, language in (
+        (r"\u0400-\u04ff", "russian"),
+        (r"\u0370-\u03ff", "greek"),
+        (r"\u0600-\u06ff", "arabic"),
+        (r"\u0900-\u097f", "hindi"),
+        (r"\u0530-\u058f", "armenian"),
+        (r"\u0b80-\u0bff", "tamil"),
+    )
+)
+
+
+def terms_of(text: str) -> list[str]:
+    """Return the terms of a text, in order and with repetitions. A term has neither spaces nor quotes."""
+    folded = _APOSTROPHE.sub("", text).lower()
+    if folded.isascii():
+        words: Iterable[str] = _ASCII_WORD.findall(folded)
+    else:
+        words = _WORD.findall(unicodedata.normalize("NFKC", folded).casefold())
+    return [term for word in words for term in _terms_of_word(word)]
+
+
+@lru_cache(maxsize=DOCUMENT_WORDS_REMEMBERED)
+def _terms_of_word(word: str) -> tuple[str, ...]:
+    if word.isascii():
+        return (_LATIN.stemWord(word[:DOCUMENT_TERM_CHARS]),)
+    parts: list[str] = []
+    start = 0
+    for run in _UNSPACED.finditer(word):
+        parts += _stemmed(word[start : run.start()])
+        parts += _pairs(run.group())
+        start = run.end()
+    return (*parts, *_stemmed(word[start:]))
+
+
+def _pairs(run: str) -> list[str]:
+    return [run] if len(run) == 1 else [run[i : i + 2] for i in range(len(run) - 1)]
+
+
+def _stemmed(word: str) -> list[str]:
+    if not word:
+        return []
+    stemmer = next((each for letters, each in _BY_SCRIPT if letters.search(word)), _LATIN)
+    # People leave accents out when they ask. Vowel signs of other scripts are no accents.
+    bare = "".join(c for c in unicodedata.normalize("NFD", word[:DOCUMENT_TERM_CHARS]) if not "\u0300" <= c <= "\u036f")
+    return [stemmer.stemWord(unicodedata.normalize("NFC", bare))]

@@ -1,0 +1,76 @@
+"""Chunking: cut a text into passages that are shown and found on their own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pegboard.model.bounds import CHUNK_CHARS, CHUNK_LEAST_CHARS
+
+# Where a text may be cut, the best place first: before a heading, between paragraphs, lines, sentences, words.
+_CUTS = (
+    re.compile(r"\n(?=#{1,6} )"),
+    re.compile(r"\n\s*\n"),
+    re.compile(r"\n"),
+    re.compile(r"(?<=[.!?。！？।])\s+|(?<=[。！？])"),
+    re.compile(r"\s+"),
+)
+_HEADING = re.compile(r"^(#{1,6}) +(.+?) *#*$", re.MULTILINE)
+
+
+class Chunk(NamedTuple):
+    """A passage of a text, from code point `start` to `end`, and the headings that it stands under."""
+
+    start: int
+    end: int
+    headings: tuple[str, ...]
+
+
+def chunks_of(text: str) -> list[Chunk]:
+    """Return the passages of a text, in order, none longer than `CHUNK_CHARS` and none of white space alone."""
+    headings = [(found.start(), len(found[1]), found[2]) for found in _HEADING.finditer(text)]
+    chunks: list[Chunk] = []
+    above: list[tuple[int, str]] = []
+    next_heading = 0
+    for start, end in _spans(text):
+        while next_heading < len(headings) and headings[next_heading][0] < start:
+            above = _entered(above, headings[next_heading])
+            next_heading += 1
+        chunks.append(Chunk(start, end, tuple(title for _, title in above)))
+    return chunks
+
+
+def _entered(above: list[tuple[int, str]], heading: tuple[int, int, str]) -> list[tuple[int, str]]:
+    _, level, title = heading
+    return [*(each for each in above if each[0] < level), (level, title)]
+
+
+def _spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where each passage begins and ends, without the white space around it."""
+    start, length = 0, len(text)
+    while start < length:
+        while start < length and text[start].isspace():
+            start += 1
+        if start == length:
+            return
+        end = _end(text, start)
+        stop = end
+        while stop > start and text[stop - 1].isspace():
+            stop -= 1
+        yield start, stop
+        start = end
+
+
+def _end(text: str, start: int) -> int:
+    """Return the last good place to cut within the length of a passage; any place where there is none."""
+    limit = start + CHUNK_CHARS
+    least = start + CHUNK_LEAST_CHARS
+    if limit >= len(text):
+        return len(text)
+    for cut in _CUTS:
+        # One character more: the white space behind a passage that just fits is such a place.
+        places = [found.start() for found in cut.finditer(text, least, limit + 1)]
+        if places:
+            return places[-1]
+    return limit

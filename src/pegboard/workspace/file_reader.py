@@ -1,0 +1,85 @@
+"""File reader: what the bytes of a file say, read in children that can be killed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self, cast
+
+from pegboard.egress.sandbox import SandboxError
+from pegboard.egress.sandbox_pool import SandboxPool
+from pegboard.model.bounds import PARSE_MEMORY_BYTES, PARSE_OUTPUT_BYTES, PARSE_S, PARSERS
+from pegboard.model.document import DocumentTable, NewDocument
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON, JSONValue
+from pegboard.workspace.parsing.formats import format_of
+
+_UNREADABLE = "UnreadableError"
+_TOLD = ("title", "author", "created", "language", "headings", "pages")
+
+
+class FileReader:
+    """Makes documents of files; `async with` ends its children. One event loop uses it."""
+
+    def __init__(self) -> None:
+        self._pool = SandboxPool(
+            children=min(PARSERS, os.cpu_count() or 1),
+            timeout_s=PARSE_S,
+            memory_bytes=PARSE_MEMORY_BYTES,
+            output_bytes=PARSE_OUTPUT_BYTES,
+            expected=_UNREADABLE,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._pool.__aexit__(kind, exc, trace)
+
+    async def read(self, path: str, payload: bytes, *, modified_s: float | None = None) -> NewDocument:
+        """Return the document that a file is; one that cannot be read has an `error`, which says why in one line."""
+        kind = format_of(path)
+        document = NewDocument(
+            path=path,
+            mime=kind.mime if kind else "application/octet-stream",
+            size_bytes=len(payload),
+            checksum=checksum_of(payload),
+            modified_s=modified_s,
+        )
+        if kind is None:
+            return with_error(document, "no parser reads this kind of file")
+        try:
+            parsed: JSON = await self._pool.call(kind.parser, {"name": path.rpartition("/")[2]}, payload)
+        except SandboxError as error:
+            said = error.text if error.type_name == _UNREADABLE else f"its parser failed: {error.type_name}"
+            return with_error(document, said)
+        except CallError as error:
+            return with_error(document, error.error.message)
+        return _filled(document, parsed)
+
+
+def checksum_of(payload: bytes) -> str:
+    """Return by what content is told from other content."""
+    return f"sha256:{hashlib.sha256(payload).hexdigest()}"
+
+
+def with_error(document: NewDocument, error: str) -> NewDocument:
+    """Return the document as one of which nothing could be read."""
+    return replace(document, error=" ".join(error.split()))
+
+
+def _filled(document: NewDocument, parsed: JSON) -> NewDocument:
+    tables = cast("Sequence[JSON]", parsed.get("tables") or ())
+    metadata: JSON = {name: parsed[name] for name in _TOLD if parsed.get(name)}
+    return replace(document, text=parsed["text"], metadata=metadata, tables=tuple(map(_table, tables)))
+
+
+def _table(parsed: JSON) -> DocumentTable:
+    rows: list[list[JSONValue]] = parsed["rows"]
+    columns: list[Any] = parsed["columns"]
+    return DocumentTable(name=parsed["name"], columns=tuple(columns), rows=tuple(tuple(row) for row in rows))

@@ -1,0 +1,293 @@
+"""Ingest: take a folder into a source: what is new and what changed, and nothing that is no longer there.
+
+Files are read and parsed side by side, in children that can be killed, and stored in batches, each whole or not at
+all. Whatever ends it, what was stored stays, and the next run does the rest. Memory does not grow with the folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pegboard.egress.files import FileEntry, Root
+from pegboard.model.bounds import (
+    INGEST_AT_ONCE_BYTES,
+    INGEST_BATCH_CHARS,
+    INGEST_BATCH_DOCUMENTS,
+    INGEST_FOLDER_FILES,
+    INGEST_LEVELS,
+    MIB,
+    PARSERS,
+)
+from pegboard.model.document import DocumentScope, NewDocument
+from pegboard.model.error import CallError, DefinitionError
+from pegboard.workspace.file_reader import FileReader, checksum_of, with_error
+from pegboard.workspace.parsing.formats import format_of
+from pegboard.workspace.sqlite.document_store import SqliteDocumentStore
+from pegboard.workspace.sqlite.writing import PreparedDocument, Stored, prepared
+
+_TRIES = 3  # not a limit: of reading a file that changes meanwhile
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BadFile:
+    """A file that could not be taken in, and why, in one line."""
+
+    path: str
+    reason: str
+
+
+@dataclass(kw_only=True, slots=True)
+class IngestReport:
+    """What became of the files of one run. Those that are told of here are stored."""
+
+    counts: Counter[Stored] = field(default_factory=Counter[Stored])
+    removed: int = 0
+    bad: list[BadFile] = field(default_factory=list[BadFile])
+    kinds_not_read: Counter[str] = field(default_factory=Counter[str])
+
+    @property
+    def seen(self) -> int:
+        """How many files were looked at."""
+        return self.counts.total()
+
+
+Observer = Callable[[IngestReport], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderIngest:
+    """One run over a folder, or over one file.
+
+    Args:
+        max_file_bytes: what a file may have.
+        on_progress: told after each batch that was stored; `on_bad` of each file that was not, at once.
+
+    Raises:
+        DefinitionError: the path is neither a folder nor a file.
+    """
+
+    store: SqliteDocumentStore
+    scope: DocumentScope
+    space: str
+    source: str
+    path: Path
+    max_file_bytes: int
+    on_progress: Observer = lambda _: None
+    on_bad: Callable[[BadFile], None] = lambda _: None
+
+    async def run(self) -> IngestReport:
+        """Take everything in, and remove what is gone.
+
+        Raises:
+            CallError: the space may not be written to, or the store cannot be used.
+        """
+        root, only = self._root()
+        await self.store.begin_source(
+            self.scope, self.space, self.source, type_="folder", origin=str(self.path.absolute())
+        )
+        report = IngestReport()
+        async with FileReader() as reader:
+            await self._store_all(root, only, reader, report)
+        if only is None:
+            report.removed = await self._remove_gone(root)
+        await self.store.end_source(self.scope, self.space, self.source)
+        self.on_progress(report)
+        return report
+
+    def _root(self) -> tuple[Root, FileEntry | None]:
+        if self.path.is_dir():
+            return Root(path=self.path, hard_links=True), None
+        if not self.path.is_file():
+            raise DefinitionError(f"There is no folder or file {str(self.path)!r}.")
+        # A link that the operator names is followed; those inside of a folder are not.
+        path = self.path.resolve()
+        root = Root(path=path.parent, hard_links=True)
+        return root, root.stat(path.name)
+
+    # ------------------------------------------------------------ in
+
+    async def _store_all(self, root: Root, only: FileEntry | None, reader: FileReader, report: IngestReport) -> None:
+        batch: list[PreparedDocument] = []
+        chars = 0
+        async for document in self._documents(root, only, reader, report):
+            batch.append(await asyncio.to_thread(prepared, document))
+            chars += len(document.text)
+            if len(batch) >= INGEST_BATCH_DOCUMENTS or chars >= INGEST_BATCH_CHARS:
+                await self._store(batch, report)
+                batch, chars = [], 0
+        await self._store(batch, report)
+
+    async def _store(self, batch: list[PreparedDocument], report: IngestReport) -> None:
+        if batch:
+            stored = await self.store.put(self.scope, self.space, self.source, batch)
+            report.counts.update(each for _, each in stored)
+            for each in batch:
+                if each.document.error:
+                    self._told(report, BadFile(path=each.document.path, reason=each.document.error))
+        self.on_progress(report)
+
+    async def _documents(
+        self, root: Root, only: FileEntry | None, reader: FileReader, report: IngestReport
+    ) -> AsyncIterator[NewDocument]:
+        """Yield the documents that are new or changed, a few at work at once, in the order in which they are done."""
+        working: set[asyncio.Task[NewDocument | None]] = set()
+        reading_bytes = 0
+        sizes: dict[asyncio.Task[NewDocument | None], int] = {}
+        try:
+            for entry in [only] if only else self._files(root, report):
+                while working and (len(working) >= 2 * PARSERS or reading_bytes > INGEST_AT_ONCE_BYTES):
+                    done, working = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
+                    reading_bytes -= sum(sizes.pop(each) for each in done)
+                    for document in self._outcomes(done, report):
+                        yield document
+                task = asyncio.create_task(self._document(root, entry, reader))
+                working.add(task)
+                sizes[task] = min(entry.size_bytes, self.max_file_bytes)
+                reading_bytes += sizes[task]
+            while working:
+                done, working = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
+                for document in self._outcomes(done, report):
+                    yield document
+        finally:
+            for each in working:
+                each.cancel()
+            await asyncio.gather(*working, return_exceptions=True)
+
+    def _outcomes(self, done: set[asyncio.Task[NewDocument | None]], report: IngestReport) -> Iterator[NewDocument]:
+        for task in done:
+            document = task.result()
+            if document is None:
+                report.counts["unchanged"] += 1
+            else:
+                yield document
+
+    async def _document(self, root: Root, entry: FileEntry, reader: FileReader) -> NewDocument | None:
+        """Return what a file says; `None` where that is stored already."""
+        unread = NewDocument(path=entry.path, mime=_mime(entry.path), size_bytes=entry.size_bytes, checksum="")
+        if entry.size_bytes > self.max_file_bytes:
+            size = f"{entry.size_bytes / MIB:,.0f} MiB"
+            return with_error(unread, f"it has {size}; at most {self.max_file_bytes / MIB:,.0f} MiB are taken")
+        try:
+            payload = await asyncio.to_thread(_settled, root, entry.path, self.max_file_bytes)
+        except CallError as error:
+            return with_error(unread, error.error.message)
+        except OSError as error:
+            return with_error(unread, f"it cannot be read: {error.strerror}")
+        if await self.store.is_stored(self.scope, self.space, self.source, entry.path, checksum_of(payload)):
+            return None
+        return await reader.read(entry.path, payload, modified_s=entry.modified_s)
+
+    def _files(self, root: Root, report: IngestReport) -> Iterator[FileEntry]:
+        """Yield the files that can be read, folder by folder, by name; hidden ones are left out."""
+        waiting = ["."]
+        while waiting:
+            folder = waiting.pop()
+            try:
+                listing = root.listing(folder, max_entries=INGEST_FOLDER_FILES)
+            except (CallError, OSError) as error:
+                self._told(report, BadFile(path=folder, reason=_reason(error)))
+                continue
+            below: list[str] = []
+            for entry in listing:
+                name = entry.path.rpartition("/")[2]
+                if name.startswith("."):
+                    continue
+                fault = _fault(entry)
+                if fault:
+                    self._told(report, BadFile(path=_printable(entry.path), reason=fault))
+                elif entry.kind == "folder":
+                    below.append(entry.path)
+                elif format_of(name) is None:
+                    report.kinds_not_read[name.rpartition(".")[2].lower() if "." in name else ""] += 1
+                else:
+                    yield entry
+            waiting += reversed(below)
+
+    def _told(self, report: IngestReport, bad: BadFile) -> None:
+        report.bad.append(bad)
+        self.on_bad(bad)
+
+    # ------------------------------------------------------------ out
+
+    async def _remove_gone(self, root: Root) -> int:
+        """Remove the documents whose files are no longer there."""
+        removed = 0
+        place: tuple[str, str] | None = None
+        while some := await self.store.documents_from(self.scope, self.space, self.source, place):
+            place = some[-1][1:]
+            gone = await asyncio.to_thread(_gone, root, some)
+            if gone:
+                removed += await self.store.remove_documents(self.scope, self.space, self.source, gone)
+        return removed
+
+
+def _fault(entry: FileEntry) -> str:
+    """Return why something in a folder is not taken, in words; empty where it is."""
+    try:
+        entry.path.encode()
+    except UnicodeEncodeError:
+        return "its name is not valid UTF-8; rename it"
+    if entry.kind == "symlink":
+        return "it is a symbolic link, which is not followed"
+    if entry.kind == "special":
+        return "it is not an ordinary file"
+    if entry.kind == "folder" and entry.path.count("/") >= INGEST_LEVELS:
+        return f"it is a folder below {INGEST_LEVELS} others"
+    return ""
+
+
+def _printable(path: str) -> str:
+    return path.encode("utf-8", "backslashreplace").decode()
+
+
+def _reason(error: CallError | OSError) -> str:
+    return error.error.message if isinstance(error, CallError) else f"it cannot be read: {error.strerror}"
+
+
+def _mime(path: str) -> str:
+    kind = format_of(path)
+    return kind.mime if kind else "application/octet-stream"
+
+
+def _settled(root: Root, path: str, max_bytes: int) -> bytes:
+    """Return the content of a file that did not change while it was read.
+
+    Raises:
+        CallError: it changes again and again, grew too large, or is no ordinary file any more.
+    """
+    for _ in range(_TRIES):
+        before = root.stat(path)
+        with root.open_read(path) as file:
+            payload = file.read(max_bytes + 1)
+        if len(payload) > max_bytes:
+            raise CallError("result_too_large", f"it has more than {max_bytes / MIB:,.0f} MiB")
+        if root.stat(path) == before and len(payload) == before.size_bytes:
+            return payload
+    raise CallError("busy", "it changes while it is read")
+
+
+def _gone(root: Root, documents: list[tuple[int, str, str]]) -> list[int]:
+    return [n for n, folder, name in documents if not _is_there(root, folder, name)]
+
+
+def _is_there(root: Root, folder: str, name: str) -> bool:
+    """Tell whether a document's file is still there, and still one that would be taken."""
+    if any(part.startswith(".") for part in (*folder.split("/"), name)):
+        return False
+    try:
+        return root.stat(f"{folder}/{name}" if folder else name).kind == "file"
+    except CallError as error:
+        return error.error.kind != "invalid_arguments"
+
+
+def describe(report: IngestReport) -> str:
+    """Return what became of a run, in one line."""
+    counts = report.counts
+    parts = [f"{counts[each]} {each}" for each in ("added", "changed", "unchanged", "failed") if counts[each]]
+    if report.removed:
+        parts.append(f"{report.removed} removed")
+    return ", ".join(parts) or "nothing to take in"

@@ -1,0 +1,60 @@
+"""Paging: where a list goes on, as text that a caller sends back, and how much of it fits into one answer."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from pegboard.model.bounds import DOCUMENT_RESULT_BYTES
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON, JSONValue, is_list
+
+_ROOM_BYTES = 1_024  # not a limit: of an answer, for what stands around its items
+
+
+def cursor_after(*place: JSONValue) -> str:
+    """Return a cursor for what follows a place in an order. It says nothing that the answer before it did not say."""
+    return base64.urlsafe_b64encode(orjson.dumps(place)).decode().rstrip("=")
+
+
+def place_of(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:
+    """Return the place that a cursor names; `None` without one.
+
+    Raises:
+        CallError: invalid_arguments, when no list gave it.
+    """
+    if cursor is None:
+        return None
+    try:
+        place = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    except (binascii.Error, ValueError):
+        place = None
+    if not is_list(place) or [type(each) for each in place] != list(kinds):
+        text = f"The cursor {cursor[:40]!r} was not given by this list. Leave it out to begin anew."
+        raise CallError("invalid_arguments", text)
+    return tuple(place)
+
+
+def fitting_count(items: Sequence[JSON], *, max_bytes: int = DOCUMENT_RESULT_BYTES) -> int:
+    """Return how many items fit into one answer, from the first on; one of them always does."""
+    size = _ROOM_BYTES
+    for count, item in enumerate(items):
+        size += len(orjson.dumps(item)) + 1
+        if size > max_bytes and count:
+            return count
+    return len(items)
+
+
+def page(items: Sequence[JSON], *, limit: int, places: Sequence[tuple[JSONValue, ...]]) -> JSON:
+    """Return an answer with the items that fit. `items` has one more than `limit` where there are more."""
+    count = fitting_count(items[:limit])
+    is_truncated = count < len(items)
+    return {
+        "items": list(items[:count]),
+        "next_cursor": cursor_after(*places[count - 1]) if is_truncated else None,
+        "truncated": is_truncated,
+    }

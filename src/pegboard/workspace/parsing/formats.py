@@ -1,0 +1,37 @@
+"""Formats: which files can be read, by the ends of their names, and what reads each."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Format(NamedTuple):
+    """One format: its media type, and the function that reads its bytes, as `module:function`."""
+
+    mime: str
+    parser: str
+
+
+_PARSING: Final = "pegboard.workspace.parsing"
+FORMATS: Final = {
+    ".txt": Format("text/plain", f"{_PARSING}.prose:parse_text"),
+    ".text": Format("text/plain", f"{_PARSING}.prose:parse_text"),
+    ".log": Format("text/plain", f"{_PARSING}.prose:parse_text"),
+    ".rst": Format("text/x-rst", f"{_PARSING}.prose:parse_text"),
+    ".md": Format("text/markdown", f"{_PARSING}.prose:parse_markdown"),
+    ".markdown": Format("text/markdown", f"{_PARSING}.prose:parse_markdown"),
+    ".html": Format("text/html", f"{_PARSING}.markup:parse_html"),
+    ".htm": Format("text/html", f"{_PARSING}.markup:parse_html"),
+    ".xhtml": Format("application/xhtml+xml", f"{_PARSING}.markup:parse_html"),
+    ".csv": Format("text/csv", f"{_PARSING}.tabular:parse_csv"),
+    ".tsv": Format("text/tab-separated-values", f"{_PARSING}.tabular:parse_tsv"),
+    ".json": Format("application/json", f"{_PARSING}.tabular:parse_json"),
+    ".jsonl": Format("application/jsonl", f"{_PARSING}.tabular:parse_jsonl"),
+    ".ndjson": Format("application/jsonl", f"{_PARSING}.tabular:parse_jsonl"),
+}
+
+
+def format_of(name: str) -> Format | None:
+    """Return the format of a file by its name; `None` where no parser knows it."""
+    _, dot, suffix = name.rpartition(".")
+    return FORMATS.get(f".{suffix.lower()}") if dot else None

@@ -1,0 +1,120 @@
+"""Markup: read HTML: all that a reader of the page sees, its headings and lists as Markdown writes them."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from typing import Final
+
+from pegboard.workspace.parsing.parsed import Parsed, cleaned, decoded, headings_of, one_line
+
+_UNSEEN: Final = frozenset({"script", "style", "noscript", "template", "title", "svg", "head", "iframe", "object"})
+_HEADINGS: Final = {f"h{level}": "#" * level for level in range(1, 7)}
+_BLOCKS: Final = frozenset(
+    "address article aside blockquote dd details div dl dt fieldset figcaption figure footer form header hr main nav "
+    "ol p pre section table tbody thead tr ul br li h1 h2 h3 h4 h5 h6 caption summary".split()
+)
+_NAMED: Final = {"author": "author", "date": "created", "dc.date": "created", "article:published_time": "created"}
+_CHARSET = re.compile(rb"<meta[^>]{0,200}charset=[\"']?([\w-]{1,40})", re.IGNORECASE)
+
+
+def parse_html(_: object, payload: bytes) -> Parsed:
+    """Read a page; what stands in scripts, styles and comments is not part of it."""
+    page = _Page()
+    page.feed(cleaned(_decoded(payload)))
+    page.close()
+    lines = [" ".join(line.split()) for line in "".join(page.text).split("\n")]
+    text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+    headings = headings_of(page.headings)
+    title = one_line("".join(page.title)) or (headings[0] if headings else "")
+    parsed = Parsed(text=text, headings=headings)
+    if title:
+        parsed["title"] = title
+    if page.language:
+        parsed["language"] = one_line(page.language)
+    if "author" in page.told:
+        parsed["author"] = page.told["author"]
+    if "created" in page.told:
+        parsed["created"] = page.told["created"]
+    return parsed
+
+
+def _decoded(payload: bytes) -> str:
+    """Return the text of a page in the encoding that it names, of the two that pages are still written in."""
+    named = _CHARSET.search(payload[:2_048])
+    if named is not None and named[1].lower() in (b"iso-8859-1", b"latin1", b"windows-1252", b"cp1252", b"ascii"):
+        return payload.decode("cp1252", "replace")
+    return decoded(payload)
+
+
+class _Page(HTMLParser):
+    """Takes title, headings and all visible text of a page."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.title: list[str] = []
+        self.text: list[str] = []
+        self.headings: list[str] = []
+        self.language = ""
+        self.told: dict[str, str] = {}
+        self._unseen: list[str] = []
+        self._in_title = False
+        self._in_heading = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        if tag == "html":
+            self.language = given.get("lang", "")
+        elif tag == "meta":
+            name = _NAMED.get((given.get("name") or given.get("property") or "").lower())
+            if name:
+                self.told.setdefault(name, one_line(given.get("content", "")))
+        elif tag == "title":
+            self._in_title = not self.title
+        elif tag == "body":
+            # Whatever was left open before it.
+            self._unseen.clear()
+        elif tag in ("td", "th"):
+            self.text.append(" | " if self.text and not self.text[-1].endswith("\n") else "")
+        elif tag == "img" and given.get("alt"):
+            self.text.append(given["alt"])
+        if tag in _UNSEEN:
+            self._unseen.append(tag)
+        if tag in _BLOCKS:
+            self._begin_block(tag)
+
+    def _begin_block(self, tag: str) -> None:
+        if tag in _HEADINGS:
+            self.text.append(f"\n\n{_HEADINGS[tag]} ")
+            self.headings.append("")
+            self._in_heading = True
+        elif tag in ("p", "table", "ul", "ol", "section", "article", "blockquote"):
+            self.text.append("\n\n")
+        else:
+            self.text.append("\n- " if tag == "li" else "\n")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        # `<svg/>` has no content: nothing behind it is unseen.
+        self.handle_starttag(tag, attrs)
+        self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "title":
+            self._in_title = False
+        if tag in self._unseen:
+            # Whatever was left open inside of it.
+            while self._unseen.pop() != tag:
+                pass
+        if tag in _BLOCKS and tag != "br":
+            self.text.append("\n")
+        if tag in _HEADINGS:
+            self._in_heading = False
+
+    def handle_data(self, data: str) -> None:
+        if self._in_title:
+            self.title.append(data)
+        if self._unseen:
+            return
+        self.text.append(data if data.strip() else " ")
+        if self._in_heading and self.headings:
+            self.headings[-1] += data

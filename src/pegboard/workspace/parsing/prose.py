@@ -1,0 +1,43 @@
+"""Prose: read plain text and Markdown."""
+
+from __future__ import annotations
+
+import re
+
+from pegboard.model.bounds import DOCUMENT_TITLE_CHARS
+from pegboard.workspace.parsing.parsed import Parsed, cleaned, decoded, headings_of, one_line
+
+_HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
+_FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+_FRONT = re.compile(r"\A---\n(.*?)\n(?:---|\.\.\.)\n", re.DOTALL)
+_FIELD = re.compile(r"^(title|author|date|lang|language): *(\S.*)$", re.MULTILINE | re.IGNORECASE)
+
+
+def parse_text(_: object, payload: bytes) -> Parsed:
+    """Read plain text. A short first line with an empty one behind it is its title."""
+    text = cleaned(decoded(payload))
+    first, _, rest = text.lstrip().partition("\n")
+    is_title = 0 < len(first) <= DOCUMENT_TITLE_CHARS and rest.startswith("\n")
+    return Parsed(text=text, title=one_line(first)) if is_title else Parsed(text=text)
+
+
+def parse_markdown(_: object, payload: bytes) -> Parsed:
+    """Read Markdown, with what stands before it between two lines of dashes: title, author, date, language."""
+    text = cleaned(decoded(payload))
+    headings = headings_of(_HEADING.findall(_FENCED.sub("", text)))
+    parsed = Parsed(text=text, headings=headings)
+    if headings:
+        parsed["title"] = headings[0]
+    front = _FRONT.match(text)
+    for name, value in _FIELD.findall(front[1]) if front else ():
+        told = one_line(value.strip().strip("\"'"))
+        match name.lower():
+            case "title":
+                parsed["title"] = told
+            case "author":
+                parsed["author"] = told
+            case "date":
+                parsed["created"] = told
+            case _:
+                parsed["language"] = told
+    return parsed

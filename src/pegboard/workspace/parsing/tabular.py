@@ -1,0 +1,148 @@
+"""Tabular: read CSV, TSV, JSON and JSON lines: their text, and the rows that can be queried."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pegboard.model.bounds import TABLE_CELL_CHARS, TABLE_COLUMNS, TABLE_ROWS
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.workspace.parsing.parsed import Parsed, ParsedTable, UnreadableError, cleaned, decoded, one_line
+
+_DELIMITERS = ",;\t|"
+# As a spreadsheet writes numbers. `007`, `+1` and `1_000` are text: as numbers they would read otherwise.
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?(?:[eE][-+]?[0-9]{1,2})?")
+
+
+def parse_csv(_: object, payload: bytes) -> Parsed:
+    """Read CSV; what separates its values is told by its first line, which names the columns."""
+    text = cleaned(decoded(payload))
+    first = text.lstrip("\n").partition("\n")[0]
+    delimiter = max(_DELIMITERS, key=first.count)
+    return _separated(text, delimiter)
+
+
+def parse_tsv(_: object, payload: bytes) -> Parsed:
+    """Read values with tabs between them."""
+    return _separated(cleaned(decoded(payload)), "\t")
+
+
+def _separated(text: str, delimiter: str) -> Parsed:
+    csv.field_size_limit(TABLE_CELL_CHARS)
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    try:
+        rows = [row for row in lines if any(map(str.strip, row))]
+    except csv.Error as error:
+        raise UnreadableError(f"line {lines.line_num} is no CSV: {error}") from None
+    if not rows:
+        return Parsed(text=text)
+    columns = column_names(rows[0])
+    body = [_fitted(row, len(columns)) for row in rows[1:]]
+    return Parsed(text=text, tables=[typed_table("", columns, body)])
+
+
+def parse_json(_: object, payload: bytes) -> Parsed:
+    """Read JSON. A list of objects is a table, and so is each such list that an object holds under a name."""
+    text = cleaned(decoded(payload))
+    value = _loaded(text, "it")
+    tables: list[ParsedTable] = []
+    if _is_rows(value):
+        tables.append(_table_of_objects("", value))
+    elif is_object(value):
+        tables += [_table_of_objects(name, rows) for name, rows in value.items() if _is_rows(rows)]
+    return Parsed(text=text, tables=tables)
+
+
+def parse_jsonl(_: object, payload: bytes) -> Parsed:
+    """Read JSON lines; those that are objects make a table."""
+    text = cleaned(decoded(payload))
+    values = [_loaded(line, f"line {number}") for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    return Parsed(text=text, tables=[_table_of_objects("", values)] if _is_rows(values) else [])
+
+
+def _loaded(text: str, what: str) -> JSONValue:
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise UnreadableError(f"{what} is nested too deeply") from None
+    except ValueError as error:
+        raise UnreadableError(f"{what} is no JSON: {error}") from None
+
+
+def _is_rows(value: JSONValue) -> bool:
+    return is_list(value) and bool(value) and all(map(is_object, value))
+
+
+def _table_of_objects(name: str, objects: Sequence[JSON]) -> ParsedTable:
+    columns = list(dict.fromkeys(key for row in objects for key in row))
+    names = column_names(columns)
+    rows = [[cell(row.get(key)) for key in columns] for row in objects]
+    _check(len(columns), len(rows))
+    return ParsedTable(name=one_line(name), columns=names, rows=rows)
+
+
+def column_names(cells: Iterable[object]) -> list[str]:
+    """Return names for columns: none empty, none twice in any case, as SQL has it."""
+    names: list[str] = []
+    taken: set[str] = set()
+    for place, value in enumerate(cells, start=1):
+        plain = one_line("" if value is None else str(value)) or f"column_{place}"
+        name, count = plain, 1
+        while name.lower() in taken:
+            count += 1
+            name = f"{plain}_{count}"
+        taken.add(name.lower())
+        names.append(name)
+    return names
+
+
+def typed_table(name: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> ParsedTable:
+    """Return a table of texts whose columns of numbers are numbers, and whose empty cells are null."""
+    _check(len(columns), len(rows))
+    made = [list(map(_typed_column, columns, zip(*rows, strict=True)))] if rows else []
+    by_row = [list(row) for row in zip(*made[0], strict=True)] if made else []
+    return ParsedTable(name=name, columns=list(columns), rows=by_row)
+
+
+def _typed_column(_name: str, cells: Sequence[str]) -> list[JSONValue]:
+    """Return the cells of one column: numbers only where every cell that is not empty is one."""
+    filled = [value.strip() for value in cells if value.strip()]
+    if filled and all(map(_INTEGER.fullmatch, filled)):
+        return [int(value) if value.strip() else None for value in cells]
+    if filled and all(map(_NUMBER.fullmatch, filled)):
+        return [float(value) if value.strip() else None for value in cells]
+    return [value or None for value in cells]
+
+
+def cell(value: Any) -> JSONValue:
+    """Return one value of a table: what is no plain value becomes JSON, what JSON has no number for becomes text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
+        return str(value)
+    if isinstance(value, str):
+        return cleaned(value)
+    if is_object(value) or is_list(value):
+        return json.dumps(value, ensure_ascii=False)
+    return value
+
+
+def _fitted(row: Sequence[str], width: int) -> list[str]:
+    """Return a row with as many cells as there are columns; a longer one keeps its rest in the last."""
+    if len(row) > width:
+        return [*row[: width - 1], ",".join(row[width - 1 :])]
+    return [*row, *[""] * (width - len(row))]
+
+
+def _check(columns: int, rows: int) -> None:
+    if columns > TABLE_COLUMNS or rows > TABLE_ROWS:
+        text = (
+            f"a table has {rows:,} rows and {columns:,} columns; at most {TABLE_ROWS:,} and {TABLE_COLUMNS:,} are taken"
+        )
+        raise UnreadableError(f"{text}. Split it")

@@ -1,0 +1,1 @@
+"""sqlite: the documents of all spaces in one file."""

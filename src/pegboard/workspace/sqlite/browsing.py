@@ -1,0 +1,365 @@
+"""Browsing: the sources of a scope, their folders, and what is told of one document."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import orjson
+
+from pegboard.model.bounds import DOCUMENT_RESULT_BYTES
+from pegboard.model.document import DocumentFilters
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON
+from pegboard.workspace.linear_patterns import linear
+from pegboard.workspace.paging import fitting_count, page, place_of
+from pegboard.workspace.sqlite.connection import Connection
+from pegboard.workspace.sqlite.within import Within, absent, as_path, folder_of
+
+_FOLDER = 0
+
+
+def list_sources(db: Connection, within: Within, *, type_: str | None, limit: int, cursor: str | None) -> JSON:
+    """Return the sources of a scope by name, each with how many documents it has."""
+    place = place_of(cursor, str, str)
+    rows = db.execute(
+        f"""
+        select id, name, type, status, updated_at,
+            (select count(*) from documents where documents.source_n = sources.n) as document_count
+        from sources
+        where {within.of("sources")} and (?1 is null or type = ?1) and (?2 is null or (name, id) > (?2, ?3))
+        order by name, id limit ?4
+        """,  # noqa: S608 - numbers of ours
+        (type_, *(place or (None, None)), limit + 1),
+    ).fetchall()
+    items = [
+        {
+            "source_id": source_id, "name": name, "type": kind, "document_count": count,
+            "updated_at": updated_at, "status": status,
+        }
+        for source_id, name, kind, status, updated_at, count in rows
+    ]  # fmt: skip
+    return page(items, limit=limit, places=[(row[1], row[0]) for row in rows])
+
+
+def list_folder(db: Connection, within: Within, source_id: str, path: str, *, limit: int, cursor: str | None) -> JSON:
+    """Return what stands in a folder, folders first.
+
+    Raises:
+        CallError: not_found; invalid_arguments for the path of a document.
+    """
+    source_n = within.source_n(db, source_id)
+    folder = _existing_folder(db, source_n, path)
+    kind, name = place_of(cursor, int, str) or (-1, "")
+    rows = db.execute(
+        """
+        with inside as (
+            select distinct 0 as kind, name_below(folder, ?1) as name, '' as id, '' as mime, 0 as size_bytes, null as at
+            from documents where source_n = ?2 and name_below(folder, ?1) is not null
+            union all
+            select 1, name, id, mime, size_bytes, modified_at from documents where source_n = ?2 and folder = ?1
+        )
+        select kind, name, id, mime, size_bytes, at from inside
+        where (kind, name) > (?3, ?4) order by kind, name limit ?5
+        """,
+        (folder, source_n, kind, name, limit + 1),
+    ).fetchall()
+    items: list[JSON] = [
+        {"type": "folder", "name": name, "path": as_path(folder, name)}
+        if kind == _FOLDER
+        else {
+            "type": "document", "name": name, "path": as_path(folder, name), "document_id": document_id,
+            "mime": mime, "size_bytes": size_bytes, "modified_at": modified_at,
+        }
+        for kind, name, document_id, mime, size_bytes, modified_at in rows
+    ]  # fmt: skip
+    return {"path": f"/{folder}", **page(items, limit=limit, places=[(row[0], row[1]) for row in rows])}
+
+
+def _existing_folder(db: Connection, source_n: int, path: str) -> str:
+    folder = folder_of(path)
+    if not folder:
+        return folder
+    upper, _, name = folder.rpartition("/")
+    if db.execute(
+        "select 1 from documents where source_n = ?1 and (folder = ?2 or name_below(folder, ?2) is not null) limit 1",
+        (source_n, folder),
+    ).fetchone():
+        return folder
+    if db.execute(
+        "select 1 from documents where source_n = ? and folder = ? and name = ?", (source_n, upper, name)
+    ).fetchone():
+        text = f"{path[:100]!r} is a document, not a folder. Read it with read_document, or name its folder."
+        raise CallError("invalid_arguments", text)
+    text = f"There is no folder {path[:100]!r} in this source. Ask list_folder_contents or folder_tree for its folders."
+    raise CallError("not_found", text)
+
+
+def add_name_function(db: Connection) -> None:
+    """Let statements of a connection say `name_below(folder, above)`: the next name on the way down, or null."""
+
+    def name_below(folder: str, above: str) -> str | None:
+        if not above:
+            return folder.partition("/")[0] or None
+        return folder[len(above) + 1 :].partition("/")[0] if folder.startswith(f"{above}/") else None
+
+    db.create_scalar_function("name_below", name_below, 2, deterministic=True)
+
+
+def folder_tree(
+    db: Connection, within: Within, source_id: str, path: str, *, max_depth: int, documents: bool, max_nodes: int
+) -> JSON:
+    """Return the folders below one as nested JSON and as a drawn tree; what is too much is cut breadth first.
+
+    Raises:
+        CallError: not_found; invalid_arguments for the path of a document.
+    """
+    source_n = within.source_n(db, source_id)
+    top = _existing_folder(db, source_n, path)
+    name = db.execute("select name from sources where n = ?", (source_n,)).fetchone()
+    assert name is not None
+    below = (top, source_n, len(top) + 1, f"{top}/")
+    # One row a folder that has documents: far fewer than documents.
+    counts: dict[str, int] = dict(
+        db.execute(
+            "select folder, count(*) from documents where source_n = ?2 and "
+            "(?1 = '' or folder = ?1 or substr(folder, 1, ?3) = ?4) group by folder",
+            below,
+        ).fetchall()
+    )
+    root = _node(top.rpartition("/")[2] or str(name[0]), top)
+    for folder in sorted(counts):
+        _placed(root, top, folder, counts[folder])
+    if documents:
+        named = db.execute(
+            "select folder, name, id from documents where source_n = ?2 and "
+            "(?1 = '' or folder = ?1 or substr(folder, 1, ?3) = ?4) order by folder, name",
+            below,
+        )
+        for folder, document, document_id in named:
+            _placed(root, top, folder, 0)["names"].append((document, document_id))
+    while True:
+        tree, shown, total = _cut(root, max_depth, max_nodes)
+        drawn = "\n".join(_lines(tree))
+        answer = {"tree": tree, "text": drawn, "shown": shown, "total": total, "truncated": shown < total}
+        if len(orjson.dumps(answer)) <= DOCUMENT_RESULT_BYTES or max_nodes <= 1:
+            return answer
+        # Drawn and as JSON it must fit: half of it, until it does.
+        max_nodes = max(1, min(max_nodes, shown) // 2)
+
+
+def _node(name: str, path: str) -> JSON:
+    return {"name": name, "path": path, "folders": {}, "names": [], "count": 0}
+
+
+def _placed(root: JSON, top: str, folder: str, count: int) -> JSON:
+    """Return the node of a folder below the top, made with those above it; all of them hold what it holds."""
+    node = root
+    node["count"] += count
+    rest = folder[len(top) :].strip("/")
+    for name in rest.split("/") if rest else ():
+        path = as_path(node["path"], name)
+        node = node["folders"].setdefault(name, _node(name, path))
+        node["count"] += count
+    return node
+
+
+def _cut(root: JSON, max_depth: int, max_nodes: int) -> tuple[JSON, int, int]:
+    """Return the tree as it is shown, level by level until it is full, with how many nodes that are, and were."""
+    shown, total = 1, 1
+    tree = _shown(root)
+    level = [(root, tree)]
+    for depth in range(_depth_of(root)):
+        following: list[tuple[JSON, JSON]] = []
+        for node, made in level:
+            children = [*node["folders"].values()]
+            total += len(children) + len(node["names"])
+            if depth >= max_depth:
+                if children or node["names"]:
+                    made["more"] = len(children) + len(node["names"])
+                following += [(child, {}) for child in children]
+                continue
+            room = max(0, max_nodes - shown)
+            fitting = [(child, _shown(child)) for child in children[:room]] if made else []
+            names: list[tuple[str, str]] = node["names"][: max(0, room - len(fitting))] if made else []
+            if fitting:
+                made["folders"] = [each for _, each in fitting]
+            if names:
+                made["documents"] = [{"name": name, "document_id": document_id} for name, document_id in names]
+            left = len(children) + len(node["names"]) - len(fitting) - len(names)
+            if left and made:
+                made["more"] = left
+            shown += len(fitting) + len(names)
+            following += [*fitting, *((child, {}) for child in children[len(fitting) :])]
+        level = following
+    return tree, shown, total
+
+
+def _depth_of(node: JSON) -> int:
+    """Return how many levels there are; paths have at most as many as a file system has."""
+    deepest, level = 1, [node]
+    while level := [child for each in level for child in each["folders"].values()]:
+        deepest += 1
+    return deepest
+
+
+def _shown(node: JSON) -> JSON:
+    return {"name": node["name"], "path": f"/{node['path']}", "document_count": node["count"]}
+
+
+def _lines(tree: JSON, indent: str = "") -> list[str]:
+    count = tree["document_count"]
+    lines = [f"{indent}{tree['name']}/ ({count} document{'' if count == 1 else 's'})"]
+    for folder in tree.get("folders", ()):
+        lines += _lines(folder, indent + "  ")
+    lines += [f"{indent}  {document['name']}" for document in tree.get("documents", ())]
+    if "more" in tree:
+        lines.append(f"{indent}  … {tree['more']} more")
+    return lines
+
+
+def find_by_name(
+    db: Connection, within: Within, pattern: str, *, ignore_case: bool, filters: DocumentFilters, limit: int
+) -> JSON:
+    """Return the documents whose name, or path where the pattern has a slash, fits a glob; by source and path."""
+    condition, values = within.filtered(db, filters)
+    matches = linear(glob_expression(pattern), ignore_case=ignore_case).fullmatch
+    on_path = "/" in pattern
+    rows = db.execute(
+        f"""
+        select documents.id, documents.folder, documents.name, documents.mime, documents.size_bytes, sources.id
+        from documents join sources on sources.n = documents.source_n
+        where {condition} order by sources.name, sources.id, documents.folder, documents.name
+        """,  # noqa: S608 - conditions of ours
+        values,
+    )
+    items: list[JSON] = []
+    total = 0
+    for document_id, folder, name, mime, size_bytes, source_id in rows:
+        if not matches(as_path(folder, name) if on_path else name):
+            continue
+        total += 1
+        if len(items) < limit:
+            items.append({
+                "document_id": document_id, "name": name, "path": as_path(folder, name), "source_id": source_id,
+                "mime": mime, "size_bytes": size_bytes,
+            })  # fmt: skip
+    count = fitting_count(items)
+    return {"items": items[:count], "total": total, "truncated": count < total}
+
+
+def glob_expression(pattern: str) -> str:
+    """Return a glob as a regular expression that no name makes slow; a bare word stands anywhere in a name.
+
+    `*` and `?` stop at a slash, `**` does not.
+    """
+    if not set(pattern) & set("*?[/"):
+        pattern = f"*{pattern}*"
+    pattern = pattern.removeprefix("/")
+    parts: list[str] = []
+    place = 0
+    while place < len(pattern):
+        if pattern.startswith("**", place):
+            parts.append(".*")
+            place += 3 if pattern.startswith("**/", place) else 2
+            continue
+        character = pattern[place]
+        closing = pattern.find("]", place + 2) if character == "[" else -1
+        if closing > 0:
+            parts.append(_set_of(pattern[place + 1 : closing]))
+            place = closing
+        else:
+            parts.append({"*": "[^/]*", "?": "[^/]"}.get(character, re.escape(character)))
+        place += 1
+    # Several stars in a row mean one; as they stand, each would double the work.
+    return re.sub(r"(?:\[\^/\]\*)+", "[^/]*", "".join(parts))
+
+
+def _set_of(inner: str) -> str:
+    is_negated = inner[0] in "!^"
+    members = inner[1:] if is_negated else inner
+    escaped = re.sub(r"([\\\[\]^&~|])", r"\\\1", members)
+    return f"[{'^' if is_negated else ''}{escaped}]"
+
+
+def document_info(db: Connection, document_n: int) -> JSON:
+    """Return what is known of a document."""
+    row = db.execute(
+        """
+        select documents.id, documents.name, documents.folder, documents.mime, documents.size_bytes,
+            documents.char_count, documents.checksum, documents.metadata, documents.modified_at, documents.ingested_at,
+            documents.error, sources.id, sources.name,
+            (select count(*) from chunks where chunks.document_n = documents.n)
+        from documents join sources on sources.n = documents.source_n where documents.n = ?
+        """,
+        (document_n,),
+    ).fetchone()
+    assert row is not None
+    (document_id, name, folder, mime, size_bytes, char_count, checksum, told, modified_at, ingested_at, error,
+     source_id, source, chunk_count) = row  # fmt: skip
+    metadata: JSON = orjson.loads(str(told))
+    tables = db.execute(
+        "select name, columns, row_count from tables where document_n = ? order by n", (document_n,)
+    ).fetchall()
+    return {
+        "document_id": document_id, "name": name, "path": as_path(str(folder), str(name)),
+        "source_id": source_id, "source": source, "mime": mime, "size_bytes": size_bytes, "char_count": char_count,
+        "pages": _taken(metadata, "pages", int), "language": _taken(metadata, "language", str),
+        "created_at": _taken(metadata, "created", str), "modified_at": modified_at, "ingested_at": ingested_at,
+        "checksum": checksum, "chunk_count": chunk_count, "metadata": metadata,
+        "tables": [
+            {"table": table, "columns": orjson.loads(str(columns)), "row_count": row_count}
+            for table, columns, row_count in tables
+        ],
+        "status": "failed" if error else "ready", **({"error": error} if error else {}),
+    }  # fmt: skip
+
+
+def _taken(metadata: JSON, name: str, kind: type) -> Any:
+    """Take a value out of the metadata; what is of another kind was given by somebody, and stays there."""
+    return metadata.pop(name) if type(metadata.get(name)) is kind else None
+
+
+def document_at(db: Connection, within: Within, source_id: str, path: str) -> int:
+    """Return the number of the document at a path of a source.
+
+    Raises:
+        CallError: not_found.
+    """
+    source_n = within.source_n(db, source_id)
+    folder, _, name = folder_of(path).rpartition("/")
+    row = db.execute(
+        "select n from documents where source_n = ? and folder = ? and name = ?", (source_n, folder, name)
+    ).fetchone()
+    if row is None:
+        raise absent("document", path)
+    return int(row[0])
+
+
+def read_document(db: Connection, document_n: int, *, start: int, end: int) -> JSON:
+    """Return a part of a document's text, by code points; what is too large goes on at `next_start`."""
+    row = db.execute(
+        "select documents.id, documents.name, documents.char_count, substr(texts.text, ?2 + 1, ?3) from documents "
+        "join texts on texts.document_n = documents.n where documents.n = ?1",
+        (document_n, start, max(0, end - start)),
+    ).fetchone()
+    assert row is not None
+    document_id, name, total, text = str(row[0]), str(row[1]), row[2], str(row[3])
+    shown = _fitting(text)
+    stop = min(start, total) + len(shown)
+    return {
+        "document_id": document_id, "name": name, "text": shown, "start": min(start, total), "end": stop,
+        "total_chars": total, "next_start": stop if stop < total else None, "truncated": len(shown) < len(text),
+    }  # fmt: skip
+
+
+def _fitting(text: str) -> str:
+    """Return the longest beginning that fits into one answer, as JSON."""
+    room = DOCUMENT_RESULT_BYTES - 2_048  # not a limit: what stands around it
+    if len(text) * 6 <= room or len(orjson.dumps(text)) <= room:
+        return text
+    low, high = 0, min(len(text), room)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if len(orjson.dumps(text[:middle])) <= room else (low, middle - 1)
+    return text[:low]

@@ -1,0 +1,293 @@
+"""Document store: the documents of all spaces in one SQLite file; fills the port `DocumentStore`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from pegboard.model.bounds import INGEST_BATCH_DOCUMENTS
+from pegboard.model.context import ToolContext
+from pegboard.model.document import (
+    EVERY_DOCUMENT,
+    Access,
+    DocumentFilters,
+    DocumentScope,
+    NewDocument,
+    SearchMode,
+    SourceType,
+)
+from pegboard.model.error import CallError, DefinitionError
+from pegboard.model.json_types import JSON
+from pegboard.workspace.sqlite import browsing, granting, grepping, searching, statistics, writing
+from pegboard.workspace.sqlite.connection import Connection
+from pegboard.workspace.sqlite.database import Database
+from pegboard.workspace.sqlite.within import Within
+from pegboard.workspace.sqlite.writing import PreparedDocument, Stored
+
+T = TypeVar("T")
+
+
+class SqliteDocumentStore:
+    """Sources, documents, passages, rows and grants of all spaces in one file; see `ports.DocumentStore`.
+
+    Each method takes a scope, which `scope` makes, and answers as if nothing else existed. The file is made with its
+    first use. Any number of processes of one machine may share it; it must be on a local disk.
+
+    Args:
+        path: the file.
+
+    Raises:
+        DefinitionError: its folder does not exist.
+    """
+
+    def __init__(self, path: Path) -> None:
+        if not path.parent.is_dir():
+            raise DefinitionError(f"there is no folder {str(path.parent)!r} for it")
+        self._database = Database(path)
+
+    @property
+    def path(self) -> Path:
+        return self._database.path
+
+    def close(self) -> None:
+        """Close what is open; the next use opens it again."""
+        self._database.close()
+
+    # ------------------------------------------------------------ who
+
+    async def scope(self, ctx: ToolContext) -> DocumentScope:
+        return await self._database.read(lambda db: granting.scope_of(db, ctx), caller=ctx.user_id)
+
+    def operator_scope(self, space: str) -> DocumentScope:
+        """Return the scope of whoever runs this machine, in one space.
+
+        Raises:
+            CallError: invalid_arguments, when no space can be called so.
+        """
+        return DocumentScope(spaces=(granting.checked_space(space),), writable=frozenset({space}))
+
+    async def grant(self, principal: str, space: str, access: Access = "read") -> None:
+        await self._database.write(lambda db: granting.grant(db, principal, space, access), caller=None)
+
+    async def revoke(self, principal: str, space: str) -> bool:
+        return await self._database.write(lambda db: granting.revoke(db, principal, space), caller=None)
+
+    async def grants(self, space: str | None = None) -> list[JSON]:
+        return await self._database.read(lambda db: granting.grants(db, space), caller=None)
+
+    # ------------------------------------------------------------ look
+
+    async def list_sources(
+        self, scope: DocumentScope, *, type_: str | None = None, limit: int, cursor: str | None = None
+    ) -> JSON:
+        return await self._within(
+            scope, lambda db, within: browsing.list_sources(db, within, type_=type_, limit=limit, cursor=cursor)
+        )
+
+    async def list_folder(
+        self, scope: DocumentScope, source_id: str, path: str, *, limit: int, cursor: str | None = None
+    ) -> JSON:
+        return await self._within(
+            scope, lambda db, within: browsing.list_folder(db, within, source_id, path, limit=limit, cursor=cursor)
+        )
+
+    async def folder_tree(
+        self, scope: DocumentScope, source_id: str, path: str, *, max_depth: int, documents: bool, max_nodes: int
+    ) -> JSON:
+        return await self._within(
+            scope,
+            lambda db, within: browsing.folder_tree(
+                db, within, source_id, path, max_depth=max_depth, documents=documents, max_nodes=max_nodes
+            ),
+        )
+
+    async def find_by_name(
+        self, scope: DocumentScope, pattern: str, *, ignore_case: bool, filters: DocumentFilters, limit: int
+    ) -> JSON:
+        return await self._within(
+            scope,
+            lambda db, within: browsing.find_by_name(
+                db, within, pattern, ignore_case=ignore_case, filters=filters, limit=limit
+            ),
+        )
+
+    async def document_info(
+        self, scope: DocumentScope, *, document_id: str = "", source_id: str = "", path: str = ""
+    ) -> JSON:
+        def look(db: Connection, within: Within) -> JSON:
+            if document_id:
+                return browsing.document_info(db, within.document_n(db, document_id))
+            return browsing.document_info(db, browsing.document_at(db, within, source_id, path))
+
+        return await self._within(scope, look)
+
+    async def read_document(self, scope: DocumentScope, document_id: str, *, start: int, end: int) -> JSON:
+        return await self._within(
+            scope,
+            lambda db, within: browsing.read_document(db, within.document_n(db, document_id), start=start, end=end),
+        )
+
+    async def search(
+        self,
+        scope: DocumentScope,
+        query: str,
+        *,
+        mode: SearchMode = "hybrid",
+        limit: int,
+        filters: DocumentFilters = EVERY_DOCUMENT,
+        min_score: float = 0.0,
+    ) -> JSON:
+        return await self._within(
+            scope,
+            lambda db, within: searching.search(db, within, query, filters=filters, limit=limit, min_score=min_score),
+        )
+
+    async def grep(
+        self,
+        scope: DocumentScope,
+        pattern: str,
+        *,
+        is_regex: bool,
+        ignore_case: bool,
+        filters: DocumentFilters,
+        context_lines: int,
+        limit: int,
+    ) -> JSON:
+        return await self._within(
+            scope,
+            lambda db, within: grepping.grep(
+                db,
+                within,
+                pattern,
+                is_regex=is_regex,
+                ignore_case=ignore_case,
+                filters=filters,
+                context_lines=context_lines,
+                limit=limit,
+            ),
+        )
+
+    # ------------------------------------------------------------ change
+
+    async def begin_source(
+        self, scope: DocumentScope, space: str, name: str, *, type_: SourceType, origin: str
+    ) -> None:
+        """Make a source, or take one up again, to put documents into it.
+
+        Raises:
+            CallError: not_found; read_only; invalid_arguments, when it is of another type.
+        """
+
+        def begin(db: Connection) -> None:
+            writing.source_number(db, writing.writable_space(db, scope, space), name, type_, origin)
+
+        await self._database.write(begin, caller=scope.user)
+
+    async def is_stored(self, scope: DocumentScope, space: str, source: str, path: str, checksum: str) -> bool:
+        """Tell whether a source has this content at this path."""
+        return await self._database.read(
+            lambda db: writing.is_stored(db, _source(db, scope, space, source)[1], path, checksum), caller=scope.user
+        )
+
+    async def put(
+        self, scope: DocumentScope, space: str, source: str, documents: Sequence[PreparedDocument]
+    ) -> list[tuple[str, Stored]]:
+        """Store documents, all or none; return the id of each, and what became of it.
+
+        Raises:
+            CallError: not_found; read_only.
+        """
+
+        def put(db: Connection) -> list[tuple[str, Stored]]:
+            writing.writable_space(db, scope, space)
+            space_n, source_n = _source(db, scope, space, source)
+            return [writing.put(db, space_n, source_n, each) for each in documents]
+
+        return await self._database.write(put, caller=scope.user)
+
+    async def ingest(
+        self, scope: DocumentScope, document: NewDocument, *, space: str, source: str, type_: SourceType = "upload"
+    ) -> JSON:
+        ready = writing.prepared(document)
+
+        def ingest(db: Connection) -> JSON:
+            space_n = writing.writable_space(db, scope, space)
+            source_n = writing.source_number(db, space_n, source, type_, "")
+            free = writing.free_path(db, source_n, document.path)
+            document_id, _ = writing.put(db, space_n, source_n, replace(ready, document=replace(document, path=free)))
+            writing.source_written(db, source_n)
+            return {"document_id": document_id, "chunks": len(ready.passages), "path": free}
+
+        return await self._database.write(ingest, caller=scope.user)
+
+    async def documents_from(
+        self, scope: DocumentScope, space: str, source: str, place: tuple[str, str] | None
+    ) -> list[tuple[int, str, str]]:
+        """Return some documents of a source behind a place in the order of their paths."""
+        return await self._database.read(
+            lambda db: writing.documents_from(
+                db, _source(db, scope, space, source)[1], place, limit=INGEST_BATCH_DOCUMENTS
+            ),
+            caller=scope.user,
+        )
+
+    async def remove_documents(self, scope: DocumentScope, space: str, source: str, numbers: Sequence[int]) -> int:
+        """Remove documents of a source by their numbers; return how many there were."""
+
+        def remove(db: Connection) -> int:
+            writing.writable_space(db, scope, space)
+            _, source_n = _source(db, scope, space, source)
+            return sum(writing.remove_document(db, source_n, n) for n in numbers)
+
+        return await self._database.write(remove, caller=scope.user)
+
+    async def end_source(self, scope: DocumentScope, space: str, source: str) -> None:
+        """Say that a source has all that it was to get."""
+
+        def end(db: Connection) -> None:
+            writing.writable_space(db, scope, space)
+            writing.source_written(db, _source(db, scope, space, source)[1])
+
+        await self._database.write(end, caller=scope.user)
+
+    async def remove_source(self, scope: DocumentScope, space: str, source: str) -> int:
+        """Remove a source with its documents; return how many they were.
+
+        Raises:
+            CallError: not_found; read_only.
+        """
+
+        def remove(db: Connection) -> int:
+            return writing.remove_source(db, writing.writable_space(db, scope, space), source)
+
+        return await self._database.write(remove, caller=scope.user)
+
+    # ------------------------------------------------------------ the operator's
+
+    async def statistics(self) -> list[JSON]:
+        """Return what each space holds, for whoever runs this machine."""
+        return await self._database.read(statistics.of_spaces, caller=None)
+
+    async def _within(self, scope: DocumentScope, look: Callable[[Connection, Within], T]) -> T:
+        def looking(db: Connection) -> T:
+            return look(db, Within.of_scope(db, scope))
+
+        return await self._database.read(looking, caller=scope.user)
+
+
+def _source(db: Connection, scope: DocumentScope, space: str, name: str) -> tuple[int, int]:
+    """Return the numbers of a space and of a source in it.
+
+    Raises:
+        CallError: not_found.
+    """
+    row = db.execute(
+        "select spaces.n, sources.n from sources join spaces on spaces.n = sources.space_n "
+        "where spaces.name = ? and sources.name = ?",
+        (space, name),
+    ).fetchone()
+    if row is None or space not in scope.spaces:
+        raise CallError("not_found", f"There is no source {name[:100]!r} here.")
+    return int(row[0]), int(row[1])

@@ -1,0 +1,102 @@
+"""Granting: who may read and write which spaces, as it is stored, and the scope that follows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pegboard.model.bounds import PRINCIPAL_CHARS, SPACE_CHARS
+from pegboard.model.context import ToolContext
+from pegboard.model.document import Access, DocumentScope
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON
+from pegboard.workspace.sqlite.connection import Connection
+from pegboard.workspace.sqlite.writing import space_number
+
+
+def scope_of(db: Connection, ctx: ToolContext) -> DocumentScope:
+    """Return whose documents a request may use.
+
+    The space that host code or a credential gave it, or without one every space that is granted to its user or one of
+    its roles. Whoever was given a space may write it too, until somebody is granted that space by name: from then on
+    only they may who were granted to write.
+    """
+    granted: dict[str, str] = {}
+    principals = principals_of(ctx)
+    asked = ",".join("?" * len(principals))
+    rows = db.execute(
+        f"""
+        select spaces.name, max(grants.access) from grants join spaces on spaces.n = grants.space_n
+        where grants.principal in ({asked}) group by spaces.n
+        """,  # noqa: S608 - question marks
+        principals,
+    )
+    for name, access in rows:
+        granted[str(name)] = str(access)
+    writable = {name for name, access in granted.items() if access == "write"}
+    if ctx.space_id is None:
+        return DocumentScope(user=ctx.user_id, spaces=tuple(sorted(granted)), writable=frozenset(writable))
+    given = ctx.space_id
+    row = db.execute("select is_granted from spaces where name = ?", (given,)).fetchone()
+    may_write = given in writable or row is None or not row[0]
+    return DocumentScope(user=ctx.user_id, spaces=(given,), writable=frozenset({given} if may_write else ()))
+
+
+def principals_of(ctx: ToolContext) -> list[str]:
+    """Return the names under which a caller may have been granted something."""
+    users = [] if ctx.user_id is None else [f"user:{ctx.user_id}"]
+    return [*users, *(f"role:{role}" for role in sorted(ctx.roles))]
+
+
+def grant(db: Connection, principal: str, space: str, access: Access) -> None:
+    """Grant a space to a user or a role.
+
+    Raises:
+        CallError: invalid_arguments, for what is neither, and for a name that no space has.
+    """
+    checked_principal(principal)
+    space_n = space_number(db, checked_space(space))
+    db.execute("insert or replace into grants values (?, ?, ?)", (principal, space_n, access))
+    db.execute("update spaces set is_granted = 1 where n = ?", (space_n,))
+
+
+def revoke(db: Connection, principal: str, space: str) -> bool:
+    """Take a grant back; tell whether there was one. The space goes on being one that is granted by name."""
+    db.execute(
+        "delete from grants where principal = ? and space_n = (select n from spaces where name = ?)", (principal, space)
+    )
+    return db.changes() > 0
+
+
+def grants(db: Connection, space: str | None = None) -> list[JSON]:
+    """Return all grants, or those of a space, by space and principal."""
+    rows: Sequence[Any] = db.execute(
+        "select spaces.name, grants.principal, grants.access from grants join spaces on spaces.n = grants.space_n "
+        "where ?1 is null or spaces.name = ?1 order by spaces.name, grants.principal",
+        (space,),
+    ).fetchall()
+    return [{"space": name, "principal": principal, "access": access} for name, principal, access in rows]
+
+
+def checked_principal(principal: str) -> str:
+    """Return it, if it is `user:…` or `role:…`.
+
+    Raises:
+        CallError: invalid_arguments.
+    """
+    kind, _, name = principal.partition(":")
+    if kind not in ("user", "role") or not name or len(principal) > PRINCIPAL_CHARS:
+        raise CallError("invalid_arguments", f"{principal[:100]!r} is nobody: write user:NAME or role:NAME.")
+    return principal
+
+
+def checked_space(space: str) -> str:
+    """Return the name of a space.
+
+    Raises:
+        CallError: invalid_arguments, when it is empty, too long or not of printable characters.
+    """
+    if not 0 < len(space) <= SPACE_CHARS or not space.isprintable():
+        text = f"{space[:100]!r} is no name of a space: 1 to {SPACE_CHARS} printable characters."
+        raise CallError("invalid_arguments", text)
+    return space

@@ -1,0 +1,79 @@
+"""Grepping: the lines of documents that a pattern fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pegboard.model.bounds import GREP_LINE_CHARS
+from pegboard.model.document import DocumentFilters
+from pegboard.model.json_types import JSON
+from pegboard.workspace.linear_patterns import LinearPattern, linear, literal
+from pegboard.workspace.paging import fitting_count
+from pegboard.workspace.sqlite.connection import Connection
+from pegboard.workspace.sqlite.within import Within
+
+
+def grep(
+    db: Connection,
+    within: Within,
+    pattern: str,
+    *,
+    is_regex: bool,
+    ignore_case: bool,
+    filters: DocumentFilters,
+    context_lines: int,
+    limit: int,
+) -> JSON:
+    """Return the lines that a pattern fits, by source, path and line; `total` counts those that are not shown too."""
+    condition, values = within.filtered(db, filters)
+    written = pattern if is_regex else literal(pattern)
+    # Each line is looked at by itself; the whole text first, as most have none.
+    of_line = linear(written, ignore_case=ignore_case)
+    has_any = None if "\\A" in written or "\\z" in written else linear(f"(?m:{written})", ignore_case=ignore_case)
+    rows = db.execute(
+        f"""
+        select documents.id, documents.name, cast(texts.text as blob)
+        from documents
+            join sources on sources.n = documents.source_n
+            join texts on texts.document_n = documents.n
+        where {condition} order by sources.name, sources.id, documents.folder, documents.name
+        """,  # noqa: S608 - conditions of ours
+        values,
+    )
+    matches: list[JSON] = []
+    total = scanned = 0
+    for row in rows:
+        document_id, name, text = row[0], row[1], bytes(row[2])
+        scanned += 1
+        if has_any is not None and has_any.search(text) is None:
+            continue
+        for match in _in_text(text, of_line, context_lines):
+            total += 1
+            if len(matches) < limit:
+                matches.append({"document_id": document_id, "name": name, **match})
+    count = fitting_count(matches)
+    return {"matches": matches[:count], "total": total, "files_scanned": scanned, "truncated": count < total}
+
+
+def _in_text(text: bytes, pattern: LinearPattern, context_lines: int) -> Iterator[JSON]:
+    lines = text.split(b"\n")
+    begin = 0
+    for place, line in enumerate(lines):
+        found = pattern.search(line)
+        shown = line.decode()
+        if found is not None:
+            start, end = (len(line[:at].decode()) for at in found.span())
+            yield {
+                "line": place + 1, "start": begin + start, "end": begin + end, "text": _cut(shown, start),
+                "before": [_cut(each.decode(), 0) for each in lines[max(0, place - context_lines) : place]],
+                "after": [_cut(each.decode(), 0) for each in lines[place + 1 : place + 1 + context_lines]],
+            }  # fmt: skip
+        begin += len(shown) + 1
+
+
+def _cut(line: str, at: int) -> str:
+    """Return a line, or of a long one what stands around a place."""
+    if len(line) <= GREP_LINE_CHARS:
+        return line
+    first = max(0, min(at - GREP_LINE_CHARS // 2, len(line) - GREP_LINE_CHARS))
+    return f"{'…' if first else ''}{line[first : first + GREP_LINE_CHARS]}…"

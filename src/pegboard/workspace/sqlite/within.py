@@ -1,0 +1,113 @@
+"""Within: a scope as SQL has it: the numbers of its spaces, and the conditions that keep every statement inside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from pegboard.model.document import DocumentFilters, DocumentScope
+from pegboard.model.error import CallError
+from pegboard.workspace.sqlite.connection import Connection
+
+Condition = tuple[str, list[Any]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Within:
+    """What one scope may read. Every statement on documents has `of` a table of it in its WHERE."""
+
+    spaces: dict[int, str]
+
+    @classmethod
+    def of_scope(cls, db: Connection, scope: DocumentScope) -> Within:
+        named = ",".join("?" * len(scope.spaces))
+        rows = db.execute(f"select n, name from spaces where name in ({named})", scope.spaces)  # noqa: S608 - question marks
+        return cls(spaces={int(n): str(name) for n, name in rows})
+
+    def of(self, table: str) -> str:
+        """Return the condition that a row of a table is of one of the spaces. The numbers are our own."""
+        return f"{table}.space_n in ({','.join(map(str, self.spaces)) or 'null'})"
+
+    def match(self) -> str:
+        """Return the part of an FTS5 query by which a passage is of one of the spaces, a phrase for each."""
+        return "space : (" + " OR ".join(f'"s{n}"' for n in self.spaces) + ")"
+
+    def source_n(self, db: Connection, source_id: str) -> int:
+        """Return the number of a source.
+
+        Raises:
+            CallError: not_found, whether it does not exist or is of another space.
+        """
+        statement = f"select n from sources where {self.of('sources')} and id = ?"  # noqa: S608 - numbers of ours
+        return _only(db, statement, source_id, "source")
+
+    def document_n(self, db: Connection, document_id: str) -> int:
+        """Return the number of a document.
+
+        Raises:
+            CallError: not_found, whether it does not exist or is of another space.
+        """
+        statement = f"select n from documents where {self.of('documents')} and id = ?"  # noqa: S608 - numbers of ours
+        return _only(db, statement, document_id, "document")
+
+    def filtered(self, db: Connection, filters: DocumentFilters) -> Condition:
+        """Return the condition that a row of `documents` passes the filters, and is of this scope, with its values.
+
+        Raises:
+            CallError: not_found, for an id that is not in this scope.
+        """
+        conditions, values = [self.of("documents")], list[Any]()
+        sources = [self.source_n(db, each) for each in (*filters.source_ids, *filters.feed_ids)]
+        if sources:
+            conditions.append(f"documents.source_n in ({','.join(map(str, sources))})")
+        documents = [self.document_n(db, each) for each in filters.document_ids]
+        if documents:
+            conditions.append(f"documents.n in ({','.join(map(str, documents))})")
+        if filters.collection:
+            named = f"select n from sources where (id = ? or name = ?) and {self.of('sources')}"  # noqa: S608 - numbers of ours
+            conditions.append(f"documents.source_n in ({named})")
+            values += [filters.collection, filters.collection]
+        folder = folder_of(filters.folder_path)
+        if folder:
+            conditions.append("(documents.folder = ? or substr(documents.folder, 1, ?) = ?)")
+            values += [folder, len(folder) + 1, f"{folder}/"]
+        for key, value in filters.metadata.items():
+            # An unknown name has no value, and equals nothing.
+            conditions.append(
+                "exists (select 1 from json_each(documents.metadata) as told"
+                " where told.key = ? and told.value is json_extract(?, '$[0]'))"
+            )
+            values += [key, orjson.dumps([value]).decode()]
+        return " and ".join(conditions), values
+
+
+def _only(db: Connection, statement: str, identifier: str, what: str) -> int:
+    row = db.execute(statement, (identifier,)).fetchone()
+    if row is None:
+        raise absent(what, identifier)
+    return int(row[0])
+
+
+def absent(what: str, named: str) -> CallError:
+    """Return the error for something that does not exist, and for something that is of another space: one text."""
+    where = "list_sources" if what == "source" else "find_by_name"
+    return CallError("not_found", f"There is no {what} {named[:100]!r} here. Ask {where} for what there is.")
+
+
+def folder_of(path: str) -> str:
+    """Return a folder as it is stored: its names with slashes between them, and nothing for the root.
+
+    Raises:
+        CallError: invalid_arguments, for a path with `..` in it.
+    """
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        raise CallError("invalid_arguments", f"The path {path[:100]!r} has a '..' step. Name the folder itself.")
+    return "/".join(parts)
+
+
+def as_path(folder: str, name: str) -> str:
+    """Return the path of a document in its source."""
+    return f"{folder}/{name}" if folder else name

@@ -1,0 +1,253 @@
+"""Writing: take documents in, exchange and remove them; with what they are found by, or not at all."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import apsw
+import orjson
+
+from pegboard.model.document import DocumentScope, NewDocument, SourceType
+from pegboard.model.error import CallError
+from pegboard.workspace.analyzer import terms_of
+from pegboard.workspace.chunking import chunks_of
+from pegboard.workspace.sqlite.connection import Connection
+from pegboard.workspace.sqlite.within import absent, as_path, folder_of
+
+Stored = Literal["added", "changed", "unchanged", "failed"]
+_TABLE_NAME_CHARS = 60  # not a limit: longer ones are cut
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PreparedDocument:
+    """A document with its passages: where each stands, and the terms by which it is found, with spaces between."""
+
+    document: NewDocument
+    passages: tuple[tuple[int, int, int, str], ...]
+
+
+def prepared(document: NewDocument) -> PreparedDocument:
+    """Return a document ready to be stored. This is most of the work, and needs no database."""
+    text = document.text
+    title = str(document.metadata.get("title") or document.path.rpartition("/")[2].rpartition(".")[0])
+    passages: list[tuple[int, int, int, str]] = []
+    for chunk in chunks_of(text):
+        terms = terms_of(text[chunk.start : chunk.end])
+        # A passage is about what stands above it, too.
+        above = terms_of(" ".join(dict.fromkeys((title, *chunk.headings)))) if chunk.start else _missing(title, terms)
+        passages.append((chunk.start, chunk.end, len(terms) + len(above), " ".join((*terms, *above))))
+    return PreparedDocument(document=document, passages=tuple(passages))
+
+
+def _missing(title: str, terms: Sequence[str]) -> list[str]:
+    """Return the terms of a title that the first passage does not have: most often it begins with the title."""
+    known = set(terms)
+    return [term for term in terms_of(title) if term not in known]
+
+
+def writable_space(db: Connection, scope: DocumentScope, space: str) -> int:
+    """Return the number of a space that is written to, made where it is new.
+
+    Raises:
+        CallError: not_found, for a space outside the scope; read_only, for one that may only be read.
+    """
+    if space not in scope.spaces:
+        raise CallError("not_found", f"There is no space {space[:100]!r} here.")
+    if space not in scope.writable:
+        text = f"The documents of the space {space[:100]!r} may be read here, and not changed."
+        raise CallError("read_only", text, hint="The operator can allow it: `pegboard workspace grant … write`.")
+    return space_number(db, space)
+
+
+def space_number(db: Connection, space: str) -> int:
+    """Return the number of a space, made where it is new."""
+    db.execute("insert or ignore into spaces (name) values (?)", (space,))
+    row: Any = db.execute("select n from spaces where name = ?", (space,)).fetchone()
+    return int(row[0])
+
+
+def source_number(db: Connection, space_n: int, name: str, type_: SourceType, origin: str) -> int:
+    """Return the number of a source of a space by its name, made where it is new; it is being written to from now on.
+
+    Raises:
+        CallError: invalid_arguments, when the name is one of another type of source.
+    """
+    now = _now()
+    db.execute(
+        "insert or ignore into sources (id, space_n, name, type, origin, status, created_at, updated_at) "
+        "values (?, ?, ?, ?, ?, 'ingesting', ?, ?)",
+        (f"src_{secrets.token_hex(8)}", space_n, name, type_, origin, now, now),
+    )
+    row: Any = db.execute("select n, type from sources where space_n = ? and name = ?", (space_n, name)).fetchone()
+    if row[1] != type_:
+        text = f"The source {name[:100]!r} is of the type {row[1]!r}, and takes no {type_!r}. Choose another name."
+        raise CallError("invalid_arguments", text)
+    db.execute("update sources set origin = ?, status = 'ingesting' where n = ?", (origin, row[0]))
+    return int(row[0])
+
+
+def source_written(db: Connection, source_n: int) -> None:
+    """Say that a source has all that its folder had."""
+    db.execute("update sources set status = 'ready', updated_at = ? where n = ?", (_now(), source_n))
+
+
+def is_stored(db: Connection, source_n: int, path: str, checksum: str) -> bool:
+    """Tell whether a source has a document with this content, whole."""
+    folder, name = _split(path)
+    row = db.execute(
+        "select 1 from documents where source_n = ? and folder = ? and name = ? and checksum = ? and error = ''",
+        (source_n, folder, name, checksum),
+    ).fetchone()
+    return row is not None
+
+
+def free_path(db: Connection, source_n: int, path: str) -> str:
+    """Return a path of a source that no document has: this one, or one with a number in its name."""
+    folder, name = _split(path)
+    stem, dot, suffix = name.rpartition(".")
+    if not stem:
+        stem, dot, suffix = name, "", ""
+    free, count = name, 1
+    while db.execute(
+        "select 1 from documents where source_n = ? and folder = ? and name = ?", (source_n, folder, free)
+    ).fetchone():
+        count += 1
+        free = f"{stem} ({count}){dot}{suffix}"
+    return as_path(folder, free)
+
+
+def put(db: Connection, space_n: int, source_n: int, each: PreparedDocument) -> tuple[str, Stored]:
+    """Store a document in the place of the one of its path, and return its id and what became of it.
+
+    The id stays the same when the content changes. What nothing could be read of is known by its name, and its error.
+    """
+    document = each.document
+    folder, name = _split(document.path)
+    row: Any = db.execute(
+        "select n, id, checksum, error from documents where source_n = ? and folder = ? and name = ?",
+        (source_n, folder, name),
+    ).fetchone()
+    if row is not None and row[2] == document.checksum and row[3] == document.error:
+        return str(row[1]), "failed" if document.error else "unchanged"
+    document_id = f"doc_{secrets.token_hex(8)}" if row is None else str(row[1])
+    modified = None if document.modified_s is None else _moment(document.modified_s)
+    values = (
+        document.mime, document.size_bytes, document.checksum, len(document.text),
+        orjson.dumps(document.metadata).decode(), modified, _now(), document.error,
+    )  # fmt: skip
+    if row is None:
+        db.execute(
+            "insert into documents (id, space_n, source_n, folder, name, mime, size_bytes, checksum, char_count, "
+            "metadata, modified_at, ingested_at, error) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (document_id, space_n, source_n, folder, name, *values),
+        )
+        document_n = db.last_insert_rowid()
+    else:
+        document_n = int(row[0])
+        for table in ("texts", "chunks", "tables"):
+            db.execute(f"delete from {table} where document_n = ?", (document_n,))  # noqa: S608 - names of ours
+        db.execute(
+            "update documents set mime = ?, size_bytes = ?, checksum = ?, char_count = ?, metadata = ?, "
+            "modified_at = ?, ingested_at = ?, error = ? where n = ?",
+            (*values, document_n),
+        )
+    db.execute("insert into texts values (?, ?)", (document_n, document.text))
+    _put_passages(db, space_n, document_n, each.passages)
+    _put_tables(db, space_n, document_n, document)
+    if document.error:
+        return document_id, "failed"
+    return document_id, "added" if row is None else "changed"
+
+
+def _put_passages(db: Connection, space_n: int, document_n: int, passages: Sequence[tuple[int, int, int, str]]) -> None:
+    last: Any = db.execute("select coalesce(max(n), 0) from chunks").fetchone()
+    first = int(last[0]) + 1
+    db.executemany(
+        "insert into chunks values (?, ?, ?, ?, ?, ?, ?)",
+        [
+            (first + ordinal, space_n, document_n, ordinal, start, end, term_count)
+            for ordinal, (start, end, term_count, _) in enumerate(passages)
+        ],
+    )
+    db.executemany(
+        "insert into passages (rowid, space, terms) values (?, ?, ?)",
+        [(first + ordinal, f"s{space_n}", terms) for ordinal, (_, _, _, terms) in enumerate(passages)],
+    )
+
+
+def _put_tables(db: Connection, space_n: int, document_n: int, document: NewDocument) -> None:
+    stem = document.path.rpartition("/")[2].rpartition(".")[0]
+    for table in document.tables:
+        wanted = table_name(f"{stem}_{table.name}" if table.name else stem)
+        name, count = wanted, 1
+        while db.execute("select 1 from tables where space_n = ? and name = ?", (space_n, name)).fetchone():
+            count += 1
+            name = f"{wanted}_{count}"
+        db.execute(
+            "insert into tables (space_n, document_n, name, columns, row_count) values (?, ?, ?, ?, ?)",
+            (space_n, document_n, name, orjson.dumps(table.columns).decode(), len(table.rows)),
+        )
+        table_n = db.last_insert_rowid()
+        db.executemany(
+            "insert into table_rows values (?, ?, ?)",
+            ((table_n, ordinal, orjson.dumps(row).decode()) for ordinal, row in enumerate(table.rows)),
+        )
+
+
+def table_name(text: str) -> str:
+    """Return a name for a table that SQL takes without quotes."""
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    name = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")[:_TABLE_NAME_CHARS] or "table"
+    return f"t_{name}" if name[0].isdigit() or name.upper() in apsw.keywords else name
+
+
+def remove_document(db: Connection, source_n: int, document_n: int) -> int:
+    """Remove a document of a source and all that it is found by; return whether there was one, as 0 or 1."""
+    db.execute("delete from documents where n = ? and source_n = ?", (document_n, source_n))
+    return db.changes()
+
+
+def documents_from(
+    db: Connection, source_n: int, place: tuple[str, str] | None, *, limit: int
+) -> list[tuple[int, str, str]]:
+    """Return some documents of a source, behind a place in their order: number, folder and name of each."""
+    rows = db.execute(
+        "select n, folder, name from documents where source_n = ?1 and (?2 is null or (folder, name) > (?2, ?3)) "
+        "order by folder, name limit ?4",
+        (source_n, *(place or (None, None)), limit),
+    )
+    return [(int(n), str(folder), str(name)) for n, folder, name in rows]
+
+
+def remove_source(db: Connection, space_n: int, name: str) -> int:
+    """Remove a source and its documents; return how many they were.
+
+    Raises:
+        CallError: not_found.
+    """
+    row: Any = db.execute("select n from sources where space_n = ? and name = ?", (space_n, name)).fetchone()
+    if row is None:
+        raise absent("source", name)
+    count: Any = db.execute("select count(*) from documents where source_n = ?", (row[0],)).fetchone()
+    db.execute("delete from documents where source_n = ?", (row[0],))
+    db.execute("delete from sources where n = ?", (row[0],))
+    return int(count[0])
+
+
+def _split(path: str) -> tuple[str, str]:
+    folder, _, name = folder_of(path).rpartition("/")
+    return folder, name
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, tz=UTC).isoformat(timespec="seconds")

@@ -1,0 +1,1 @@
+"""tools: what an agent can do with documents, one module a tool."""

@@ -1,0 +1,161 @@
+"""Declaration: what the tools for documents share: how one is declared, its filters, and its pages."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from pegboard.core.ports import DocumentStore
+from pegboard.model.bounds import (
+    DOCUMENT_CURSOR_CHARS,
+    DOCUMENT_FILTER_IDS,
+    DOCUMENT_ID_CHARS,
+    PATH_CHARS,
+)
+from pegboard.model.call_context import CallContext
+from pegboard.model.context import ToolContext
+from pegboard.model.document import DocumentFilters, DocumentScope
+from pegboard.model.json_types import JSON
+from pegboard.model.tool import Annotations, ToolEntry, ToolSpec
+
+NAMESPACE: Final = "docs"
+Look = Callable[[DocumentStore, DocumentScope, JSON], Awaitable[JSON]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DocumentTool:
+    """One tool: its declaration, and what it asks of a store within the scope of its caller."""
+
+    spec: ToolSpec
+    look: Look
+
+    def entry(self, store: DocumentStore) -> ToolEntry:
+        """Return the tool on a store."""
+        look = self.look
+
+        async def run(ctx: CallContext, args: JSON) -> JSON:
+            return await look(store, await store.scope(ctx), args)
+
+        return ToolEntry(spec=self.spec, handler=run)
+
+
+def document_tool(
+    name: str,
+    description: str,
+    look: Look,
+    *,
+    groups: Sequence[str],
+    arguments: Mapping[str, JSON],
+    required: Sequence[str] = (),
+    result: Mapping[str, JSON],
+    always: Sequence[str] = (),
+    examples: Sequence[JSON],
+) -> DocumentTool:
+    """Return a tool that only reads what is stored here."""
+    input_schema: JSON = {"type": "object", "properties": dict(arguments)}
+    if required:
+        input_schema["required"] = list(required)
+    spec = ToolSpec(
+        name=name,
+        namespace=NAMESPACE,
+        description=description,
+        input_schema=input_schema,
+        output_schema={"type": "object", "properties": dict(result), "required": list(always)},
+        groups=tuple(groups),
+        annotations=Annotations(read_only=True, destructive=False, idempotent=True, open_world=False),
+        examples=tuple(examples),
+        origin=f"pegboard.workspace.tools.{name}",
+    )
+    return DocumentTool(spec=spec, look=look)
+
+
+def where_space_is_set(tool: DocumentTool) -> DocumentTool:
+    """Return the tool, hidden from callers who are in no one space."""
+    return replace(tool, spec=replace(tool.spec, available=SpaceIsSet()))
+
+
+class SpaceIsSet:
+    """A question on the context, with words for a name, which `why` shows."""
+
+    def __init__(self) -> None:
+        self.__qualname__ = "the caller is in one space (space_id)"
+
+    def __call__(self, ctx: ToolContext) -> bool:
+        return ctx.space_id is not None
+
+
+def _ids(what: str) -> JSON:
+    return {
+        "type": "array",
+        "items": {"type": "string", "minLength": 1, "maxLength": DOCUMENT_ID_CHARS},
+        "maxItems": DOCUMENT_FILTER_IDS,
+        "description": what,
+    }
+
+
+FILTERS: Final[Mapping[str, JSON]] = {
+    "source_ids": _ids("Only documents of these sources."),
+    "folder_path": {"type": "string", "maxLength": PATH_CHARS, "description": "Only what is in this folder or below."},
+    "feed_ids": _ids("Only documents of these feeds."),
+    "document_ids": _ids("Only these documents."),
+}
+CURSOR: Final[JSON] = {
+    "type": "string",
+    "maxLength": DOCUMENT_CURSOR_CHARS,
+    "description": "The next_cursor of the answer before.",
+}
+DOCUMENT_ID: Final[JSON] = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": DOCUMENT_ID_CHARS,
+    "description": "The document_id that another tool gave.",
+}
+SOURCE_ID: Final[JSON] = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": DOCUMENT_ID_CHARS,
+    "description": "The source_id that list_sources gave.",
+}
+PATH: Final[JSON] = {
+    "type": "string",
+    "maxLength": PATH_CHARS,
+    "default": "/",
+    "description": "A folder of the source, such as /policies/travel.",
+}
+
+
+def up_to(most: int, usual: int, description: str, *, least: int = 1) -> JSON:
+    """Return the schema of a whole number."""
+    return {"type": "integer", "minimum": least, "maximum": most, "default": usual, "description": description}
+
+
+def rows(always: Mapping[str, JSON], **sometimes: JSON) -> JSON:
+    """Return the schema of a list of objects with these properties."""
+    row: JSON = {"type": "object", "properties": {**always, **sometimes}, "required": list(always)}
+    return {"type": "array", "items": row}
+
+
+def filters_of(args: JSON) -> DocumentFilters:
+    """Return the filters that arguments name."""
+
+    def names(key: str) -> tuple[str, ...]:
+        listed: list[Any] = args.get(key, [])
+        return tuple(map(str, listed))
+
+    return DocumentFilters(
+        source_ids=names("source_ids"),
+        feed_ids=names("feed_ids"),
+        document_ids=names("document_ids"),
+        folder_path=args.get("folder_path", ""),
+        metadata=args.get("metadata", {}),
+    )
+
+
+TEXT: Final[JSON] = {"type": "string"}
+NUMBER: Final[JSON] = {"type": "number"}
+WHOLE: Final[JSON] = {"type": "integer"}
+FLAG: Final[JSON] = {"type": "boolean"}
+MAYBE_TEXT: Final[JSON] = {"type": ["string", "null"]}
+MAYBE_WHOLE: Final[JSON] = {"type": ["integer", "null"]}
+PAGED: Final[Mapping[str, JSON]] = {"next_cursor": MAYBE_TEXT, "truncated": FLAG}
