@@ -91,10 +91,10 @@ async def test_the_file_to_start_from(project: Project) -> None:
 
 
 def test_the_key_whose_piece_is_missing_is_refused_by_its_name(project: Project) -> None:
-    project.write('workspace: {store: "sqlite:./pegboard.db", embedder: hashing}\n')
+    project.write('audit: {store: "sqlite:./pegboard.db"}\n')
     [problem] = project.problems()
-    assert (problem.where, problem.path) == ("pegboard.yaml:1:1", "workspace")
-    assert problem.message.startswith("`workspace:` is not supported by this version of Pegboard yet: ")
+    assert (problem.where, problem.path) == ("pegboard.yaml:1:1", "audit")
+    assert problem.message.startswith("`audit:` is not supported by this version of Pegboard yet: ")
 
 
 async def test_the_documented_web_search_comes_out_exactly(project: Project) -> None:

@@ -58,10 +58,13 @@ GOOD = [
     "identity: {api_keys: {store: 'sqlite:./k.db'}, map: [{when: {key: a}, user: ann, roles: x, profiles: [p]}]}\n",
     "identity: {jwt: {issuer: i, audience: a, jwks_url: 'https://x', scopes: [s]}, map: [{when: {claim: {a: 1}}}]}\n",
     "identity: {anonymous: {profile: chat, on: anywhere}}\n",
+    "workspace: {}\n",
+    "workspace: {store: 'sqlite:d.db', embedder: none}\n",
 ]
 BAD = [
     "nmae: x",
-    "workspace: {}",
+    "workspace: {space: s1}",
+    "workspace: {embedder: magic}",
     "tools: [{name: a}]",
     "tools: [{name: a, type: mcp}]",
     "tools: [{name: a b, type: internal}]",

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pegboard.discovery.search.stop_words import STOP_WORDS
 from pegboard.discovery.search.terms import languages_of, split_identifier, terms_of, word_parts, words_of
+from pegboard.language.stop_words import STOP_WORDS
 
 
 @pytest.mark.parametrize(

@@ -10,18 +10,19 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final, Protocol
 
 import Stemmer
 
+from pegboard.language.stop_words import STOP_WORDS
 from pegboard.model.bounds import DOCUMENT_TERM_CHARS, DOCUMENT_WORDS_REMEMBERED
 
 # Marks that combine with a letter belong to its word, though Python's `\w` leaves them out.
 _MARKS = r"\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u109f\u1780-\u17ff"
 _WORD = re.compile(rf"[^\W_](?:[^\W_]|[{_MARKS}])*")
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
-_APOSTROPHE = re.compile(r"(?<=[^\W\d_])['’](?:s|S)?\b")
+_POSSESSIVE = re.compile(r"(?<=[^\W\d_])['’]s\b")
 _UNSPACED = re.compile(  # Thai and Lao, Burmese, Khmer, kana, Han, Hangul
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
     r"\U00020000-\U0003ffff]+"
@@ -58,12 +59,30 @@ _BY_SCRIPT: Final = tuple(
 
 def terms_of(text: str) -> list[str]:
     """Return the terms of a text, in order and with repetitions. A term has neither spaces nor quotes."""
-    folded = _APOSTROPHE.sub("", text).lower()
+    folded = _POSSESSIVE.sub("", text.lower())
     if folded.isascii():
         words: Iterable[str] = _ASCII_WORD.findall(folded)
     else:
         words = _WORD.findall(unicodedata.normalize("NFKC", folded).casefold())
     return [term for word in words for term in _terms_of_word(word)]
+
+
+def question_terms(text: str) -> list[str]:
+    """Return the different terms of a question, in order: without the words that hold sentences together, unless it
+    has no others. Documents keep theirs.
+    """
+    words = {word.casefold() for word in _WORD.findall(text)}
+    hits = {language: len(words & silent) for language, silent in STOP_WORDS.items()}
+    most = max(hits.values())
+    # On a tie each of them may be it, as with "die" or "in".
+    languages = [language for language, count in hits.items() if count == most] if most else []
+    terms = dict.fromkeys(terms_of(text))
+    return [term for term in terms if not any(term in _silent_terms(each) for each in languages)] or list(terms)
+
+
+@cache
+def _silent_terms(language: str) -> frozenset[str]:
+    return frozenset(term for word in STOP_WORDS[language] for term in terms_of(word))
 
 
 @lru_cache(maxsize=DOCUMENT_WORDS_REMEMBERED)

@@ -64,10 +64,12 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
 
 def _end(text: str, start: int) -> int:
     """Return the last good place to cut within the length of a passage; any place where there is none."""
-    limit = start + CHUNK_CHARS
-    least = start + CHUNK_LEAST_CHARS
-    if limit >= len(text):
+    left = len(text) - start
+    if left <= CHUNK_CHARS:
         return len(text)
+    # What is left for two passages is shared by them: a scrap at the end would be found for its shortness.
+    length = min(CHUNK_CHARS, max(left // 2 + CHUNK_LEAST_CHARS // 2, CHUNK_LEAST_CHARS))
+    limit, least = start + length, start + CHUNK_LEAST_CHARS
     for cut in _CUTS:
         # One character more: the white space behind a passage that just fits is such a place.
         places = [found.start() for found in cut.finditer(text, least, limit + 1)]

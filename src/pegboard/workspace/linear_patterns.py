@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol, cast
 
-import re2
+import re2  # pyright: ignore[reportMissingTypeStubs] - it has none
 
 from pegboard.model.bounds import GREP_MEMORY_BYTES
 from pegboard.model.error import CallError

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import Stemmer
 
-from pegboard.discovery.search.stop_words import STOP_WORDS
+from pegboard.language.stop_words import STOP_WORDS
 from pegboard.model.bounds import SEARCH_LANGUAGES_REMEMBERED, SEARCH_WORDS_REMEMBERED
 
 ENGLISH = "english"

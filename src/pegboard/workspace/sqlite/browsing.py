@@ -260,8 +260,9 @@ def glob_expression(pattern: str) -> str:
     place = 0
     while place < len(pattern):
         if pattern.startswith("**", place):
-            parts.append(".*")
-            place += 3 if pattern.startswith("**/", place) else 2
+            is_folders = pattern.startswith("**/", place)
+            parts.append("(?:.*/)?" if is_folders else ".*")
+            place += 3 if is_folders else 2
             continue
         character = pattern[place]
         closing = pattern.find("]", place + 2) if character == "[" else -1

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from pegboard.model.bounds import SEARCH_DOCUMENT_TERMS
 from pegboard.model.document import DocumentFilters
 from pegboard.model.json_types import JSON
-from pegboard.workspace.analyzer import terms_of
+from pegboard.workspace.analyzer import question_terms
 from pegboard.workspace.paging import fitting_count
 from pegboard.workspace.sqlite.connection import Connection
 from pegboard.workspace.sqlite.scoring import best_score, idf
 from pegboard.workspace.sqlite.within import Within
-
-# A term that more than this share of the passages have brings none of them up by itself, where another term does.
-_COMMON = 0.5  # not a limit: where the idf of a term has sunk to ln 2
 
 
 def search(
@@ -40,24 +36,24 @@ def keyword_hits(
     """Return the passages that have words of a question, by their score."""
     # Also where nothing is searched for: an id that is not there is an error in any case.
     condition, values = within.filtered(db, filters)
-    terms = list(dict.fromkeys(terms_of(query)))[:SEARCH_DOCUMENT_TERMS]
+    terms = question_terms(query)[:SEARCH_DOCUMENT_TERMS]
     passages, length = _size(db, within)
     if not terms or not passages:
         return []
     having = {term: _having(db, within, term) for term in terms}
     weights = {term: idf(passages=passages, having=count) for term, count in having.items()}
     known = [term for term in terms if having[term]]
-    telling = [term for term in known if having[term] <= passages * _COMMON] or known
-    if not telling:
+    if not known:
         return []
-    match, phrase_weights = _match(within, known, telling, weights)
+    match = f"{within.match()} AND terms : ({_any(known)})"
+    phrase_weights = [*[0.0] * len(within.spaces), *(weights[term] for term in known)]
     best = best_score([weights[term] for term in terms])
     # The weights are numbers of ours; they stand in the text, for SQLite has a limit on the values that it is given.
     listed = ", ".join(f"{weight!r}" for weight in phrase_weights)
     rows = db.execute(
         f"""
         with found as materialized (
-            select rowid as n, passage_score(passages, {length!r}, {listed}) / {best!r} as score
+            select rowid as n, round(passage_score(passages, {length!r}, {listed}) / {best!r}, 6) as score
             from passages where passages match ?
         )
         select documents.id, documents.name, chunks.ordinal, found.score, chunks.start, chunks."end", sources.id,
@@ -75,7 +71,7 @@ def keyword_hits(
     return [
         {
             "document_id": document_id, "name": name, "chunk_id": f"{document_id}.{ordinal}", "text": text,
-            "score": round(score, 6), "start": start, "end": end, "source_id": source_id,
+            "score": score, "start": start, "end": end, "source_id": source_id,
             "why": {"keyword_rank": rank, "vector_rank": None},
         }
         for rank, (document_id, name, ordinal, score, start, end, source_id, text) in enumerate(rows, start=1)
@@ -96,21 +92,6 @@ def _having(db: Connection, within: Within, term: str) -> int:
     match = f'{within.match()} AND terms : "{term}"'
     row: Any = db.execute("select count(*) from passages where passages match ?", (match,)).fetchone()
     return int(row[0])
-
-
-def _match(
-    within: Within, known: Sequence[str], telling: Sequence[str], weights: dict[str, float]
-) -> tuple[str, list[float]]:
-    """Return the MATCH for passages of a scope with a telling term, and a weight for each of its phrases in order."""
-    phrases = Counter(telling)
-    common = [term for term in known if term not in phrases]
-    match = f"{within.match()} AND terms : ({_any(telling)})"
-    phrase_weights = [*[0.0] * len(within.spaces), *(weights[term] for term in telling)]
-    if common:
-        # They say nothing of whether a passage is found, and something of its score.
-        match += f" AND terms : ({_any([*telling, *common])})"
-        phrase_weights += [*[0.0] * len(telling), *(weights[term] for term in common)]
-    return match, phrase_weights
 
 
 def _any(terms: Sequence[str]) -> str:

@@ -1,0 +1,1 @@
+"""language: what is known of natural languages."""

@@ -1,0 +1,93 @@
+"""pegboard ingest and pegboard workspace: documents in, what there is, who may see it, and out again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.cli.conftest import Run
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path) -> None:
+    (tmp_path / "pegboard.yaml").write_text("workspace: {store: 'sqlite:documents.db'}\n")
+    (tmp_path / "handbook").mkdir()
+    (tmp_path / "handbook" / "leave.md").write_text("# Leave\n\nThirty days a year.\n")
+    (tmp_path / "handbook" / "orders.csv").write_text("id,total\n1,10\n2,20\n")
+
+
+def test_a_folder_comes_in_and_the_second_time_nothing_is_left_to_do(run: Run) -> None:
+    assert run("ingest", "handbook", "--space", "s1") == (0, "2 added in the space 's1'.\n", "")
+    assert run("ingest", "handbook", "--space", "s1").out == "2 unchanged in the space 's1'.\n"
+    told = orjson.loads(run("call", "search_documents", "--as", "space=s1", "--args", '{"query": "days"}').out)
+    assert [hit["name"] for hit in told["hits"]] == ["leave.md"]
+    nobody = orjson.loads(run("call", "search_documents", "--as", "space=s2", "--args", '{"query": "days"}').out)
+    assert nobody["hits"] == []
+
+
+def test_bad_files_are_one_line_each_and_end_with_1(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "handbook" / "bad.json").write_text("{")
+    (tmp_path / "handbook" / "picture.png").write_bytes(b"x")
+    ran = run("ingest", "handbook", "--space", "s1")
+    assert (ran.code, ran.err.count("\n")) == (1, 1)
+    assert ran.err.startswith("bad.json: it is no JSON: ")
+    assert ran.out == "2 added, 1 failed in the space 's1'.\nFiles of kinds that are not read: 1 .png.\n"
+    told = orjson.loads(run("ingest", "handbook", "--space", "s1", "--json").out)
+    assert (told["failed"], told["unchanged"], told["kindsNotRead"]) == (1, 2, {"png": 1})
+    assert [bad["path"] for bad in told["bad"]] == ["bad.json"]
+
+
+def test_what_there_is_is_listed_counted_and_removed(run: Run) -> None:
+    run("ingest", "handbook", "--space", "s1", "--source", "book")
+    [source] = orjson.loads(run("workspace", "ls", "--json").out)["sources"]
+    assert (source["space"], source["name"], source["documents"], source["status"]) == ("s1", "book", 2, "ready")
+    assert "1 source in" in run("workspace", "ls", "s1").out
+    assert "0 sources in" in run("workspace", "ls", "s2").out
+    [space] = orjson.loads(run("workspace", "stats", "--json").out)["spaces"]
+    assert (space["documents"], space["rows"], space["sources"]) == (2, 2, 1)
+    assert "1 space in" in run("workspace", "stats").out
+    assert run("workspace", "rm", "s1", "book").out == "Removed 'book' from the space 's1', with 2 documents.\n"
+    assert orjson.loads(run("workspace", "ls", "--json").out)["sources"] == []
+    assert run("workspace", "rm", "s1", "book").code == 1
+
+
+def test_a_space_is_granted_to_users_and_roles_and_taken_back(run: Run) -> None:
+    run("ingest", "handbook", "--space", "s1")
+    asked = ("call", "search_documents", "--args", '{"query": "days"}', "--as")
+    assert orjson.loads(run(*asked, "user=bob").out)["hits"] == []
+    assert run("workspace", "grant", "user:bob", "s1").out == (
+        "user:bob may read the documents of the space 's1' from now on.\n"
+    )
+    run("workspace", "grant", "role:support", "s1", "write")
+    assert len(orjson.loads(run(*asked, "user=bob").out)["hits"]) == 1
+    assert len(orjson.loads(run(*asked, "user=cid,roles=support").out)["hits"]) == 1
+    assert "role:support   write" in run("workspace", "ls").out
+    assert run("workspace", "revoke", "user:bob", "s1").code == 0
+    assert orjson.loads(run(*asked, "user=bob").out)["hits"] == []
+    assert "has no grant" in run("workspace", "revoke", "user:bob", "s1").err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["workspace", "grant", "bob", "s1"], "'bob' is nobody: write user:NAME or role:NAME."),
+        (["workspace", "grant", "user:", "s1"], "'user:' is nobody"),
+        (["workspace", "grant", "user:bob", "s1", "own"], "pegboard workspace grant user:ann SPACE [read|write]"),
+        (["workspace", "rm", "s1"], "pegboard workspace rm SPACE SOURCE"),
+        (["workspace", "revoke"], "pegboard workspace revoke user:ann SPACE"),
+        (["ingest", "nowhere", "--space", "s1"], "There is no folder or file 'nowhere'."),
+        (["ingest", "handbook", "--space", ""], "is no name of a space"),
+        (["ingest", "handbook"], "--space"),
+    ],
+)
+def test_what_cannot_be_done_says_what_to_write(run: Run, words: list[str], said: str) -> None:
+    ran = run(*words)
+    assert ran.code in (1, 2)
+    assert said in ran.err
+
+
+def test_a_config_without_documents_says_what_to_add(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "pegboard.yaml").write_text("name: acme\n")
+    assert "workspace: {store: 'sqlite:./documents.db'}" in run("ingest", "handbook", "--space", "s1").err

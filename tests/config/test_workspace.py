@@ -1,0 +1,89 @@
+"""`workspace:` in a config: the tools that it brings, the built-ins on the same store, and what is refused."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+from tests.config.project import Project
+
+TOOLS = {
+    "document_info", "find_by_name", "folder_tree", "grep_documents", "list_folder_contents", "list_sources",
+    "read_document", "search_documents",
+}  # fmt: skip
+
+
+def test_it_brings_the_tools_in_their_groups_and_makes_no_file_yet(project: Project) -> None:
+    project.write("workspace: {}\nprofiles: {looking: {include: [navigation, document]}}\n")
+    assert set(project.view(user="ann", space="s1").names()) == TOOLS
+    assert set(project.view(user="ann", space="s1", profile="looking").names()) == {
+        "document_info", "folder_tree", "list_folder_contents", "list_sources", "read_document",
+    }  # fmt: skip
+    assert [path.name for path in project.folder.glob("*.db")] == []
+
+
+async def test_the_built_in_tools_for_documents_use_its_store(project: Project) -> None:
+    project.write(
+        "workspace: {store: 'sqlite:d.db'}\n"
+        "tools: [{name: rag_ingest, type: builtin}, {name: rag_query, type: builtin}]\n"
+    )
+    view = project.view(user="ann", space="s1")
+    first = (await view.call("rag_ingest", {"document": "The lease ends in May.", "name": "a/b.txt"})).structured
+    second = (await view.call("rag_ingest", {"document": "The lease ends in June.", "name": "a/b.txt"})).structured
+    assert first["document_id"] != second["document_id"]
+    found = (await view.call("rag_query", {"query": "lease in May"})).structured["results"]
+    assert [(each["source"], each["text"]) for each in found] == [
+        ("a_b.txt", "The lease ends in May."),
+        ("a_b (2).txt", "The lease ends in June."),
+    ]
+    assert 0 < found[0]["score"] <= 1
+    read = (await view.call("read_document", {"document_id": first["document_id"]})).structured
+    assert read["text"] == "The lease ends in May."
+    assert (await view.call("rag_query", {"query": "lease", "collection": "other"})).structured["results"] == []
+    elsewhere = project.view(user="ann", space="s2")
+    assert (await elsewhere.call("rag_query", {"query": "lease"})).structured["results"] == []
+    assert (project.folder / "d.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "workspace: {store: 'postgresql://localhost/x'}",
+            "pegboard.yaml:1:20: workspace.store: a store of the kind 'postgresql' is not supported by this version of "
+            "Pegboard yet; write sqlite:FILE",
+        ),
+        (
+            "workspace: {store: documents.db}",
+            "pegboard.yaml:1:20: workspace.store: a store of the kind 'documents.db' is unknown; write sqlite:FILE",
+        ),
+        (
+            "workspace: {store: 'sqlite:nowhere/d.db'}",
+            "pegboard.yaml:1:20: workspace.store: there is no folder 'nowhere' for it",
+        ),
+    ],
+)
+def test_a_store_that_cannot_be_used_is_refused_where_it_stands(project: Project, text: str, said: str) -> None:
+    project.write(text)
+    assert project.said() == [said]
+
+
+def test_without_its_extra_it_is_refused_with_the_line_that_installs_it(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr("pegboard.config.workspace.find_spec", lambda name: None if name == "re2" else found(name))
+    project.write("workspace: {}")
+    [said] = project.said()
+    assert said.startswith("pegboard.yaml:1:")
+    assert said.endswith("needs the package 'google-re2', which is not installed; install `pegboard[docs]`")
+
+
+def test_a_tool_that_would_stand_in_its_namespace_is_told_of(project: Project) -> None:
+    project.write(
+        "workspace: {}\ntools: [{name: read_document, namespace: docs, type: internal, handler: 'python:mine:read'}]\n",
+        mine="def read(): ...\n",
+    )
+    [problem] = project.problems()
+    assert "docs.read_document" in problem.message

@@ -1,0 +1,91 @@
+"""A library for tests: a store in a folder, documents made of a few words, and folders of files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pegboard import Catalog, ToolContext
+from pegboard.model.bounds import DEFAULT_BOUNDS
+from pegboard.model.document import DocumentTable, NewDocument
+from pegboard.workspace.file_reader import checksum_of
+from pegboard.workspace.ingest import FolderIngest, IngestReport
+from pegboard.workspace.sqlite.document_store import SqliteDocumentStore
+from pegboard.workspace.sqlite.writing import prepared
+from pegboard.workspace.tools.toolset import entries
+
+
+class Library:
+    """A store with the tools on it, in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.store = SqliteDocumentStore(folder / "documents.db")
+        self.catalog = Catalog()
+        self.catalog.registry.add(*entries(self.store))
+
+    async def add(
+        self, space: str, source: str, texts: Mapping[str, str], *, tables: tuple[DocumentTable, ...] = (), **told: Any
+    ) -> dict[str, str]:
+        """Store texts by their paths; return their ids."""
+        scope = self.store.operator_scope(space)
+        await self.store.begin_source(scope, space, source, type_="folder", origin="")
+        documents = [
+            prepared(
+                NewDocument(
+                    path=path,
+                    mime="text/plain",
+                    size_bytes=len(text.encode()),
+                    checksum=checksum_of(text.encode()),
+                    text=text,
+                    metadata=dict(told),
+                    tables=tables,
+                )
+            )
+            for path, text in texts.items()
+        ]
+        stored = await self.store.put(scope, space, source, documents)
+        await self.store.end_source(scope, space, source)
+        return {path: document_id for path, (document_id, _) in zip(texts, stored, strict=True)}
+
+    async def take_in(self, folder: Path, *, space: str = "s1", source: str = "handbook") -> IngestReport:
+        """Ingest a folder."""
+        return await FolderIngest(
+            store=self.store,
+            scope=self.store.operator_scope(space),
+            space=space,
+            source=source,
+            path=folder,
+            max_file_bytes=DEFAULT_BOUNDS.upload_bytes,
+        ).run()
+
+    async def call(self, tool: str, ctx: ToolContext | None = None, **args: Any) -> Any:
+        """Call a tool; return what it gives, or its error as `{"error": [kind, message]}`."""
+        result = await self.catalog.view(ctx or in_space("s1")).call(tool, args)
+        if result.error is not None:
+            return {"error": [result.error.kind, result.error.message]}
+        return result.structured
+
+    async def source_id(self, space: str = "s1", name: str = "handbook") -> str:
+        items = (await self.call("list_sources", in_space(space)))["items"]
+        [found] = [each["source_id"] for each in items if each["name"] == name]
+        return found
+
+
+def in_space(space: str | None, user: str | None = "ann", *roles: str) -> ToolContext:
+    return ToolContext(user_id=user, space_id=space, roles=roles)
+
+
+def files(folder: Path, content: Mapping[str, str | bytes]) -> Path:
+    """Write files below a folder."""
+    for name, text in content.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return folder
+
+
+def as_bytes(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True).encode()

@@ -1,0 +1,224 @@
+"""Ingest: what is new comes in, what is gone goes, what is bad is told in one line, and nothing else is touched."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import apsw
+import pytest
+
+from pegboard.model.error import CallError
+from pegboard.workspace import ingest
+from tests import forking
+from tests.workspace.library import Library, files, in_space
+
+GOOD = {
+    "a.md": "# Leave\n\nThirty days.",
+    "policies/b.html": "<h1>Travel</h1><p>Trains</p>",
+    "data/c.csv": "x,y\n1,2\n",
+}
+
+
+async def names(library: Library) -> set[str]:
+    return {each["path"] for each in (await library.call("find_by_name", pattern="*"))["items"]}
+
+
+async def test_the_second_run_takes_what_changed_and_removes_what_is_gone(library: Library, tmp_path: Path) -> None:
+    folder = files(tmp_path / "in", {**GOOD, "d.txt": "old"})
+    assert dict((await library.take_in(folder)).counts) == {"added": 4}
+    before = {each["path"]: each["document_id"] for each in (await library.call("find_by_name", pattern="*"))["items"]}
+    assert dict((await library.take_in(folder)).counts) == {"unchanged": 4}
+    files(folder, {"a.md": "# Leave\n\nForty days.", "e.txt": "new"})
+    (folder / "d.txt").unlink()
+    report = await library.take_in(folder)
+    assert (dict(report.counts), report.removed) == ({"changed": 1, "unchanged": 2, "added": 1}, 1)
+    after = {each["path"]: each["document_id"] for each in (await library.call("find_by_name", pattern="*"))["items"]}
+    # A document keeps its id when its content changes.
+    assert {path: after[path] for path in GOOD} == {path: before[path] for path in GOOD}
+    assert set(after) == {*GOOD, "e.txt"}
+    assert (await library.call("grep_documents", pattern="days"))["matches"][0]["text"] == "Forty days."
+    assert (await library.call("search_documents", query="old"))["hits"] == []
+    assert (await library.call("search_documents", query="thirty"))["hits"] == []
+
+
+async def test_a_folder_that_became_empty_leaves_nothing_behind(library: Library, tmp_path: Path) -> None:
+    folder = files(tmp_path / "in", GOOD)
+    await library.take_in(folder)
+    for path in GOOD:
+        (folder / path).unlink()
+    assert (await library.take_in(folder)).removed == 3
+    [space] = await library.store.statistics()
+    assert {key: space[key] for key in ("documents", "chunks", "chars", "rows")} == {
+        "documents": 0, "chunks": 0, "chars": 0, "rows": 0,
+    }  # fmt: skip
+
+
+async def test_each_bad_file_is_one_line_and_the_others_come_in(library: Library, tmp_path: Path) -> None:
+    folder = files(
+        tmp_path / "in",
+        {
+            **GOOD,
+            "broken.json": '{"a": ',
+            "deep.json": "[" * 100_000,
+            "latin.txt": b"caf\xe9",
+            "wide.csv": ",".join(f"c{place}" for place in range(2_000)) + "\n",
+            "data.bin": b"\x00\x01",
+            ".hidden.md": "# not taken",
+            "名前 مرحبا Ünïcode.txt": "a name in every script",
+        },
+    )
+    (tmp_path / "outside.txt").write_text("canary outside")
+    (folder / "link.txt").symlink_to(tmp_path / "outside.txt")
+    (folder / "linked").symlink_to(tmp_path)
+    os.mkfifo(folder / "pipe.txt")
+    with (folder / "huge.txt").open("wb") as file:
+        file.truncate(2 << 30)
+    (folder / os.fsdecode(b"bad\xff.txt")).write_text("x")
+    report = await library.take_in(folder)
+    told = {bad.path: bad.reason for bad in report.bad}
+    assert await names(library) >= {*GOOD, "名前 مرحبا Ünïcode.txt"}
+    assert dict(report.kinds_not_read) == {"bin": 1}
+    assert {path: reason for path, reason in told.items() if path != "deep.json"} == {
+        "broken.json": "it is no JSON: Expecting value: line 1 column 7 (char 6)",
+        "latin.txt": "it is not valid UTF-8 near byte 3; save it as UTF-8",
+        "wide.csv": "a table has 0 rows and 2,000 columns; at most 1,000,000 and 1,000 are taken. Split it",
+        "link.txt": "it is a symbolic link, which is not followed",
+        "linked": "it is a symbolic link, which is not followed",
+        "pipe.txt": "it is not an ordinary file",
+        "huge.txt": "it has 2,048 MiB; at most 100 MiB are taken",
+        "bad\\udcff.txt": "its name is not valid UTF-8; rename it",
+    }
+    assert "nested too deeply" in told["deep.json"]
+    assert (await library.call("search_documents", query="canary outside"))["hits"] == []
+    info = await library.call("document_info", source_id=await library.source_id(), path="latin.txt")
+    assert (info["status"], info["error"], info["chunk_count"]) == ("failed", told["latin.txt"], 0)
+    # They are told of again as long as they are bad, and taken when they are mended.
+    files(folder, {"latin.txt": "café", "broken.json": "{}"})
+    assert (await library.take_in(folder)).counts["changed"] == 2
+
+
+async def test_a_file_that_changes_or_vanishes_while_it_is_read_is_one_line(
+    library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = files(tmp_path / "in", {**GOOD, "gone.txt": "x", "restless.txt": "x"})
+    settled, writes = ingest._settled, iter(range(1_000))
+
+    def meanwhile(root: ingest.Root, path: str, max_bytes: int) -> bytes:
+        if path == "gone.txt":
+            (folder / path).unlink()
+        return settled(root, path, max_bytes)
+
+    def changing(root: ingest.Root, path: str) -> object:
+        if path.endswith("restless.txt"):
+            (folder / path).write_text("y" * next(writes))
+        return stat(root, path)
+
+    stat = ingest.Root.stat
+    monkeypatch.setattr(ingest, "_settled", meanwhile)
+    monkeypatch.setattr(ingest.Root, "stat", changing)
+    report = await library.take_in(folder)
+    assert {bad.path: bad.reason for bad in report.bad} == {
+        "gone.txt": "The path 'gone.txt' does not exist. Check the name and its folders.",
+        "restless.txt": "it changes while it is read",
+    }
+    assert await names(library) >= {*GOOD}
+    assert "gone.txt" not in await names(library)
+
+
+async def test_one_file_is_taken_in_alone_and_removes_nothing(library: Library, tmp_path: Path) -> None:
+    folder = files(tmp_path / "in", GOOD)
+    await library.take_in(folder)
+    single = files(tmp_path / "other", {"z.txt": "single"}) / "z.txt"
+    assert dict((await library.take_in(single)).counts) == {"added": 1}
+    assert await names(library) == {*GOOD, "z.txt"}
+
+
+async def test_two_runs_over_one_folder_at_once_end_as_one_would(library: Library, tmp_path: Path) -> None:
+    folder = files(tmp_path / "in", {f"{place}.txt": f"lease {place}" for place in range(60)})
+    other = Library(tmp_path)
+    reports = await asyncio.gather(library.take_in(folder), other.take_in(folder))
+    assert sum(report.counts["added"] for report in reports) == 60
+    assert len((await library.call("find_by_name", pattern="*", limit=200))["items"]) == 60
+    assert (await library.call("grep_documents", pattern="lease"))["total"] == 60
+    [space] = await library.store.statistics()
+    assert (space["documents"], space["chunks"]) == (60, 60)
+    other.store.close()
+
+
+async def test_a_source_of_another_type_is_not_written_over(library: Library, tmp_path: Path) -> None:
+    scope = library.store.operator_scope("s1")
+    await library.store.begin_source(scope, "s1", "notes", type_="upload", origin="")
+    with pytest.raises(CallError, match="of the type 'upload'"):
+        await library.take_in(files(tmp_path / "in", GOOD), source="notes")
+
+
+INGEST = ["pegboard", "ingest", "in", "--space", "s1", "--source", "handbook"]
+
+
+@pytest.mark.parametrize("moments", [4, pytest.param(50, marks=pytest.mark.soak)])
+async def test_killing_it_loses_nothing_acknowledged_and_the_next_run_does_the_rest(
+    library: Library, tmp_path: Path, moments: int
+) -> None:
+    (tmp_path / "pegboard.yaml").write_text("workspace: {store: 'sqlite:documents.db'}\n")
+    folder = files(tmp_path / "in", {f"{place:03}.txt": f"lease number{place}\n" * 20 for place in range(250)})
+    known = set[str]()
+    for moment in range(moments):
+        files(folder, {f"{place:03}.txt": f"lease number{place} round{moment}\n" * 20 for place in range(250)})
+        with (tmp_path / "said").open("wb") as said:
+            files_of_it = (said.fileno(), said.fileno(), said.fileno())
+            running = forking.fork(INGEST, files=files_of_it, cwd=tmp_path, env={**os.environ})
+            ended = asyncio.create_task(asyncio.to_thread(running.wait))
+            with watching(library) as version:
+                # After as many transactions of it as the moment says, and a little later each time.
+                for _ in range(1 + moment % 4):
+                    before = version()
+                    while not ended.done() and version() == before:
+                        await asyncio.sleep(0.001)
+                for _ in range(moment // 4):
+                    await asyncio.sleep(0.001)
+            seen = await _stored(library, moment)
+            running.send_signal(signal.SIGKILL)
+            await ended
+        assert await _stored(library, moment) >= seen
+        now = await names(library)
+        assert now >= known
+        known = now
+        # Each document whole or not at all: as many passages as documents, all of which are found.
+        for space in await library.store.statistics():
+            assert space["documents"] == space["chunks"] == (await _found(library))
+    last = await library.take_in(folder)
+    assert last.counts["unchanged"] + last.counts["changed"] + last.counts["added"] == 250
+    assert await _stored(library, moments - 1) == 250
+    [space] = await library.store.statistics()
+    assert (space["documents"], space["chunks"], await _found(library)) == (250, 250, 250)
+
+
+@contextmanager
+def watching(library: Library) -> Iterator[Callable[[], int]]:
+    """Give what changes with each transaction of somebody else's."""
+    library.store.path.touch()
+    with closing(apsw.Connection(str(library.store.path))) as db:
+        db.set_busy_timeout(30_000)
+        yield lambda: int(db.pragma("data_version"))
+
+
+async def _stored(library: Library, moment: int) -> int:
+    answer = await library.call("grep_documents", pattern=f"round{moment}", limit=1)
+    return answer["total"] // 20
+
+
+async def _found(library: Library) -> int:
+    with apsw.Connection(str(library.store.path)) as db:
+        return db.execute("select count(*) from passages where passages match 'terms : leas'").fetchone()[0]  # type: ignore[index] - a row
+
+
+async def test_the_file_of_the_store_is_for_its_owner_alone(library: Library) -> None:
+    await library.add("s1", "handbook", {"a.txt": "lease"})
+    assert (await library.call("list_sources", in_space("s1")))["items"]
+    for path in library.folder.glob("documents.db*"):
+        assert path.stat().st_mode & 0o077 == 0, path
