@@ -41,6 +41,9 @@ async def test_the_built_in_tools_for_documents_use_its_store(project: Project) 
     read = (await view.call("read_document", {"document_id": first["document_id"]})).structured
     assert read["text"] == "The lease ends in May."
     assert (await view.call("rag_query", {"query": "lease", "collection": "other"})).structured["results"] == []
+    large = await view.call("rag_ingest", {"document": "x", "metadata": {"note": "x" * 20_000}})
+    assert large.error is not None
+    assert large.error.kind == "invalid_arguments"
     elsewhere = project.view(user="ann", space="s2")
     assert (await elsewhere.call("rag_query", {"query": "lease"})).structured["results"] == []
     assert (project.folder / "d.db").exists()

@@ -61,7 +61,7 @@ class Library:
             max_file_bytes=DEFAULT_BOUNDS.upload_bytes,
         ).run()
 
-    async def call(self, tool: str, ctx: ToolContext | None = None, **args: Any) -> Any:
+    async def call(self, tool: str, ctx: ToolContext | None = None, /, **args: Any) -> Any:
         """Call a tool; return what it gives, or its error as `{"error": [kind, message]}`."""
         result = await self.catalog.view(ctx or in_space("s1")).call(tool, args)
         if result.error is not None:

@@ -213,8 +213,9 @@ async def _stored(library: Library, moment: int) -> int:
 
 
 async def _found(library: Library) -> int:
-    with apsw.Connection(str(library.store.path)) as db:
-        return db.execute("select count(*) from passages where passages match 'terms : leas'").fetchone()[0]  # type: ignore[index] - a row
+    with closing(apsw.Connection(str(library.store.path))) as db:
+        [[count]] = db.execute("select count(*) from passages where passages match 'terms : leas'").fetchall()
+        return int(str(count))
 
 
 async def test_the_file_of_the_store_is_for_its_owner_alone(library: Library) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 
+import orjson
 from pydantic import Field
 
-from pegboard.model.bounds import MIB
+from pegboard.model.bounds import DOCUMENT_METADATA_BYTES, MIB
 from pegboard.model.call_context import CallContext
 from pegboard.model.document import NewDocument
 from pegboard.model.error import CallError
@@ -55,6 +56,11 @@ def make(config: IngestConfig, services: Services) -> Handler:
             raise CallError("invalid_arguments", refusal)
         if ctx.space_id is None:
             raise CallError("tool_error", "A document needs a space, and this caller has none. Ask the operator.")
+        metadata: JSON = args.get("metadata", {})
+        if len(orjson.dumps(metadata)) > DOCUMENT_METADATA_BYTES:
+            raise CallError(
+                "invalid_arguments", f"`metadata` has more than {DOCUMENT_METADATA_BYTES} bytes. Give less."
+            )
         store = store_of(ctx, services)
         taken = await store.ingest(
             await store.scope(ctx),
@@ -64,7 +70,7 @@ def make(config: IngestConfig, services: Services) -> Handler:
                 size_bytes=size,
                 checksum=f"sha256:{hashlib.sha256(text.encode()).hexdigest()}",
                 text=text,
-                metadata=args.get("metadata", {}),
+                metadata=metadata,
             ),
             space=ctx.space_id,
             source=args.get("collection", config.collection),

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import apsw
 import orjson
 
+from pegboard.model.bounds import SOURCE_NAME_CHARS
 from pegboard.model.document import DocumentScope, NewDocument, SourceType
 from pegboard.model.error import CallError
 from pegboard.workspace.analyzer import terms_of
@@ -78,6 +79,9 @@ def source_number(db: Connection, space_n: int, name: str, type_: SourceType, or
     Raises:
         CallError: invalid_arguments, when the name is one of another type of source.
     """
+    if not 0 < len(name) <= SOURCE_NAME_CHARS or not name.isprintable():
+        text = f"{name[:100]!r} is no name of a source: 1 to {SOURCE_NAME_CHARS} printable characters."
+        raise CallError("invalid_arguments", text)
     now = _now()
     db.execute(
         "insert or ignore into sources (id, space_n, name, type, origin, status, created_at, updated_at) "

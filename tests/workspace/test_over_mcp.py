@@ -1,0 +1,126 @@
+"""A real folder, ingested by the command, looked at over MCP: every tool, and only by those who may."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from pegboard.auth.keys import KeyStore
+from tests import forking
+from tests.auth.parts import bearer
+from tests.server.doors import answer_of, call, post
+from tests.server.processes import serving
+from tests.workspace.library import files
+
+CONFIG = """\
+name: acme
+workspace: {store: "sqlite:./documents.db"}
+tools: [{name: rag_query, type: builtin, config: {collection: handbook}}]
+identity:
+  api_keys: {store: "sqlite:./keys.db"}
+  map:
+    - {when: {key: ann}, user: ann, space: s1}
+    - {when: {key: bob}, user: bob, roles: [support]}
+    - {when: {key: eve}, user: eve, space: s3}
+"""
+HANDBOOK = {
+    "leave.md": "# Leave\n\nYou have thirty days of holiday a year.\n\n## Illness\n\nTell your manager.\n",
+    "travel/trains.html": "<title>Trains</title><h1>Trains</h1><p>Second class, canary one.</p>",
+    "orders.csv": "id,region,total\n1,north,10\n2,south,20\n",
+    "notes.jsonl": '{"a": 1}\n{"a": 2}\n',
+}
+
+
+@pytest.fixture(scope="module")
+async def door(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, httpx2.AsyncClient]]:
+    """A client for each of three callers, of one server."""
+    folder = tmp_path_factory.mktemp("acme")
+    (folder / "pegboard.yaml").write_text(CONFIG)
+    files(folder / "handbook", HANDBOOK)
+    files(folder / "secret", {"plans.md": "# Plans\n\nThe canary two sings of holiday.\n"})
+    for words in (
+        ["ingest", "handbook", "--space", "s1"],
+        ["ingest", "secret", "--space", "s2"],
+        ["workspace", "grant", "role:support", "s2"],
+    ):
+        ran = forking.run(["pegboard", *words], cwd=folder)
+        assert ran.returncode == 0, ran
+    keys = {name: KeyStore(folder / "keys.db").add(name)[0] for name in ("ann", "bob", "eve")}
+    async with serving(folder) as server:
+        clients = {
+            name: httpx2.AsyncClient(base_url=server.url, headers=bearer(key), trust_env=False)
+            for name, key in keys.items()
+        }
+        yield clients
+        for client in clients.values():
+            await client.aclose()
+
+
+async def told(client: httpx2.AsyncClient, name: str, **arguments: Any) -> Any:
+    result = (await call(client, name, arguments))["result"]
+    return result["structuredContent"]
+
+
+async def test_an_agent_browses_searches_and_reads_the_folder_of_its_space(
+    door: dict[str, httpx2.AsyncClient],
+) -> None:
+    ann = door["ann"]
+    [source] = (await told(ann, "list_sources"))["items"]
+    assert (source["name"], source["document_count"]) == ("handbook", 4)
+    tree = await told(ann, "folder_tree", source_id=source["source_id"], include_documents=True)
+    assert tree["text"].splitlines() == [
+        "handbook/ (4 documents)",
+        "  travel/ (1 document)",
+        "    trains.html",
+        "  leave.md",
+        "  notes.jsonl",
+        "  orders.csv",
+    ]
+    listed = await told(ann, "list_folder_contents", source_id=source["source_id"], path="/travel")
+    assert [each["name"] for each in listed["items"]] == ["trains.html"]
+    [hit, *_] = (await told(ann, "search_documents", query="How many days of holiday do I have?"))["hits"]
+    assert (hit["name"], "thirty days" in hit["text"]) == ("leave.md", True)
+    read = await told(ann, "read_document", document_id=hit["document_id"], start=hit["start"], end=hit["end"])
+    assert read["text"] == hit["text"]
+    lines = await told(ann, "grep_documents", pattern="second class", ignore_case=True)
+    assert [each["name"] for each in lines["matches"]] == ["trains.html"]
+    [found] = (await told(ann, "find_by_name", pattern="*.csv"))["items"]
+    info = await told(ann, "document_info", document_id=found["document_id"])
+    assert info["tables"] == [{"table": "orders", "columns": ["id", "region", "total"], "row_count": 2}]
+    assert [each["source"] for each in (await told(ann, "rag_query", query="holiday"))["results"]] == ["leave.md"]
+
+
+async def test_others_get_nothing_of_it_and_are_told_what_they_would_be_told_of_nothing(
+    door: dict[str, httpx2.AsyncClient],
+) -> None:
+    [source] = (await told(door["ann"], "list_sources"))["items"]
+    [found] = (await told(door["ann"], "find_by_name", pattern="leave"))["items"]
+    assert [hit["name"] for hit in (await told(door["bob"], "search_documents", query="holiday"))["hits"]] == [
+        "plans.md"
+    ]
+    for name in ("bob", "eve"):
+        stolen = await told(door[name], "read_document", document_id=found["document_id"])
+        invented = await told(door[name], "read_document", document_id="doc_0000000000000000")
+        assert json.dumps(stolen).replace(found["document_id"], "X") == json.dumps(invented).replace(
+            "doc_0000000000000000", "X"
+        )
+        assert (await told(door[name], "grep_documents", pattern="canary one"))["matches"] == []
+    assert (await told(door["eve"], "list_sources"))["items"] == []
+    hidden = await told(door["eve"], "folder_tree", source_id=source["source_id"])
+    assert hidden["error"]["kind"] == "not_found"
+    # In no one space, what belongs to one is not even listed.
+    listed = answer_of(await post(door["bob"], "tools/list"))["result"]["tools"]
+    assert "list_sources" not in {tool["name"] for tool in listed}
+    assert {"search_documents", "read_document"} <= {tool["name"] for tool in listed}
+    reads = next(tool for tool in listed if tool["name"] == "read_document")
+    assert reads["annotations"]["readOnlyHint"] is True
+
+
+async def test_a_query_across_spaces_sees_only_what_was_granted(door: dict[str, httpx2.AsyncClient]) -> None:
+    answer = await call(door["bob"], "grep_documents", {"pattern": "canary"})
+    assert "canary two" in json.dumps(answer)
+    assert "canary one" not in json.dumps(answer)
