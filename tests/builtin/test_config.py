@@ -30,7 +30,7 @@ def test_a_config_that_names_all_17_loads_and_tells_what_the_hidden_ones_miss() 
     assert len(BUILTINS) == 17
     assert "a model is configured" in view.why("text_summarize").reason
     for name in ("rag_query", "rag_ingest"):
-        assert "supplies a document store" in view.why(name).reason
+        assert "the config has a document store (workspace:)" in view.why(name).reason
 
 
 def test_every_builtin_has_schemas_hints_words_and_examples_that_its_schema_takes() -> None:

@@ -125,8 +125,8 @@ async def test_all_17_load_and_list_shows_those_that_can_work(opened: Open) -> N
     ("name", "missing"),
     [
         ("text_summarize", "a model is configured (models:)"),
-        ("rag_query", "the host supplies a document store (services: documents)"),
-        ("rag_ingest", "the host supplies a document store (services: documents)"),
+        ("rag_query", "the config has a document store (workspace:), or the host supplies one (services: documents)"),
+        ("rag_ingest", "the config has a document store (workspace:), or the host supplies one (services: documents)"),
     ],
 )
 async def test_what_cannot_work_says_why_and_cannot_be_called(opened: Open, name: str, missing: str) -> None:
