@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from mcp import Client
 
+from tests import forking
+
 DEMO = [sys.executable, "-c", "import sys; from pegboard.cli import main; sys.exit(main())", "demo"]
 
 
@@ -86,7 +88,7 @@ def test_demo_can_be_interrupted_in_the_middle(env: dict[str, str], tmp_path: Pa
 def test_demo_says_when_its_port_is_taken(env: dict[str, str], tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        ended = subprocess.run([*DEMO, "--port", port], env=env, cwd=tmp_path, capture_output=True, timeout=60)
+        ended = forking.run(["pegboard", "demo", "--port", port], env=env, cwd=tmp_path)
 
     assert ended.returncode == 2
     assert b"cannot be listened on" in ended.stderr
@@ -101,10 +103,15 @@ def test_demo_ends_quietly_when_nobody_reads_on(env: dict[str, str], tmp_path: P
         assert demo.wait(timeout=60) == 0
 
 
-def test_demo_refuses_a_port_that_is_none(env: dict[str, str], tmp_path: Path) -> None:
-    ended = subprocess.run([*DEMO, "--once", "--port", "x"], env=env, cwd=tmp_path, capture_output=True, timeout=60)
+@pytest.mark.parametrize(
+    ("port", "said"),
+    [("x", b"port"), ("99999", b"is no port; choose one from 1 to 65535"), ("-1", b"is no port; choose one from 1 to")],
+)
+def test_a_port_that_is_none_is_a_usage_error(env: dict[str, str], tmp_path: Path, port: str, said: bytes) -> None:
+    ended = forking.run(["pegboard", "demo", f"--port={port}"], env=env, cwd=tmp_path)
 
     assert ended.returncode == 2
+    assert said in ended.stderr
 
 
 def _tool_names(address: str) -> list[str]:
@@ -125,9 +132,3 @@ def _running(env: dict[str, str], folder: Path, *words: str) -> Iterator[subproc
         demo.wait()
         if demo.stdout is not None:
             demo.stdout.close()
-
-
-def test_a_port_that_is_none_is_a_usage_error() -> None:
-    for port in ("99999", "-1"):
-        ended = subprocess.run([*DEMO, f"--port={port}"], capture_output=True, check=False)
-        assert (ended.returncode, b"is no port; choose one from 1 to 65535" in ended.stderr) == (2, True), ended.stderr

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from pegboard.core.names import check_tool_name
 from pegboard.sources.mcp.definition_changes import looks_like
 from pegboard.sources.mcp.lock_file import LockFile
+from tests import forking
 from tests.upstream_mcp.parts import on_stdio, running, view_of
 from tests.upstream_mcp.test_passed_on import TELLING, telling
 
@@ -93,10 +93,9 @@ def test_doctor_and_the_whole_list_name_what_was_left_out(tmp_path: Path) -> Non
     server = {"transport": "stdio", "command": sys.executable, "args": [str(TELLING), str(file)]}
     config = {"tools": [{"name": "up", "type": "mcp", "mcp": server}]}
     (tmp_path / "pegboard.yaml").write_text(json.dumps(config))
-    pegboard = str(Path(sys.executable).with_name("pegboard"))
 
     def told(*args: str) -> str:
-        return subprocess.run([pegboard, *args], cwd=tmp_path, capture_output=True, text=True, check=False).stdout
+        return forking.run(["pegboard", *args], cwd=tmp_path).stdout.decode()
 
     reason = "its name has invisible characters: 'ab'"
     assert json.loads(told("list", "--all", "--json"))["left_out"] == [{"name": "ab", "source": "up", "reason": reason}]
