@@ -177,6 +177,7 @@ LAZY = {
     "pegboard.server.app": "starlette and mcp",
     "pegboard.server.identify": "starlette",
     "pegboard.server.mcp.sdk_pipe": "mcp",
+    "pegboard.server.redis_transport": "redis",
     "pegboard.server.stdio": "mcp",
     "pegboard.sources.builtin.postgres_engine": "psycopg",
     "pegboard.sources.builtin.smtp_client": "aiosmtplib",

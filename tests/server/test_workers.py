@@ -23,6 +23,7 @@ name: many
 tools:
   - {name: who, type: internal, handler: "python:mine:who"}
   - {name: hold, type: internal, handler: "python:mine:hold"}
+  - {name: ask, type: internal, handler: "python:mine:ask"}
 """
 MODULE = """
 import asyncio, os
@@ -33,6 +34,9 @@ HERE = Path(__file__).parent
 
 async def who(ctx: CallContext) -> dict:
     return {"pid": os.getpid(), "session": ctx.session_id}
+
+async def ask(ctx: CallContext) -> str:
+    return str(await ctx.client.elicit("Name?"))
 
 async def hold(name: str) -> int:
     (HERE / f"began-{name}-{os.getpid()}").touch()
@@ -88,7 +92,11 @@ def is_alive(pid: int) -> bool:
 async def test_a_session_goes_on_at_whichever_worker_answers_and_is_the_same_there(tmp_path: Path) -> None:
     async with many(tmp_path) as server:
         await pids(server.url)
-        params = {"protocolVersion": REVISION, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+        params = {
+            "protocolVersion": REVISION,
+            "capabilities": {"elicitation": {}},
+            "clientInfo": {"name": "c", "version": "1"},
+        }
         hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
         async with httpx2.AsyncClient(base_url=server.url, verify=False) as client:
             begun = await client.post("/mcp", headers=JSON_HEADERS, json=hello)
@@ -99,6 +107,31 @@ async def test_a_session_goes_on_at_whichever_worker_answers_and_is_the_same_the
                 told += await asyncio.gather(*(who(server.url, session) for _ in range(8)))
         assert len({answer["session"] for answer in told}) == 1
         assert server.said.read_text().count("Serving MCP on") == 1
+        # Nothing connects these two: what needs that says so, at once and with the line to add.
+        line = 'server: {bus: "redis://HOST:PORT"}'
+        assert "note: without `server: {bus:" in server.said.read_text()
+        async with httpx2.AsyncClient(base_url=server.url, verify=False) as client:
+            sent = {"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"name": "ask"}}
+            asked = answer_of(await client.post("/mcp", headers={**JSON_HEADERS, **session}, json=sent))["result"]
+            assert (asked["isError"], line in asked["content"][0]["text"]) == (True, True)
+            result = {"jsonrpc": "2.0", "id": f"pegboard-{'0' * 16}-x", "result": {"action": "accept", "content": {}}}
+            strays = [
+                await client.post("/mcp", headers={**JSON_HEADERS, **session}, json=result),
+                await client.get("/metrics"),
+                await client.get("/v1/events"),
+                await client.post("/v1/calls/x/cancel"),
+            ]
+            events = {**session, "accept": "text/event-stream", "last-event-id": f"p{'0' * 16}-1"}
+            strays.append(await client.get("/mcp", headers=events))
+        assert [
+            (
+                stray.status_code,
+                line in stray.json().get("detail", stray.text)
+                if stray.headers["content-type"] == "application/problem+json"
+                else "server: {bus:" in stray.text,
+            )
+            for stray in strays
+        ] == [(503, True)] * 5
 
 
 async def test_a_worker_that_is_killed_loses_its_own_calls_alone_and_another_takes_its_place(tmp_path: Path) -> None:

@@ -315,6 +315,7 @@ class _Load:
             consent_store=None
             if main.consents is None or at is None
             else Declared(value=main.consents.store, at=at / "consents" / "store"),
+            server=None if main.server is None or at is None else Declared(value=main.server, at=at / "server"),
             identity=None if main.identity is None or at is None else Declared(value=main.identity, at=at / "identity"),
             workspace=None
             if main.workspace is None or at is None

@@ -392,6 +392,11 @@ HOST_NAME_CHARS = 253  # of a host name that a refusal repeats; DNS has no longe
 KEEP_ALIVE_S = 75
 # A worker that ends takes no more connections, and what is on its way to it on those that it has arrives meanwhile.
 LAST_REQUESTS_S = 0.5
+BUS_ANSWER_S = 1.0  # for another worker to answer on the bus
+BUS_WAITING = 10_000  # messages that are to go out on it
+BUS_SOCKET_S = 2.0  # for its store to take one
+BUS_PING_S = 15.0  # of silence, after which it is looked whether the store is there
+BUS_AGAIN_S = 0.5  # before it is connected again
 ACCEPT_AGAIN_S = 0.5  # after a connection could not be taken, for want of files for example
 ACCEPT_LATER_S = 0.001  # that a worker with more connections than another leaves the next to that ...
 ACCEPT_LATER_TIMES = 10  # ... before it takes it nevertheless

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket  # noqa: TID251 - listens, and calls nobody
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
 from pegboard.catalog import Catalog
+from pegboard.lazy import LazyModule
 from pegboard.model.bounds import SHUTDOWN_GRACE_S
 from pegboard.model.error import DefinitionError, PegboardError
 from pegboard.model.hops import server_id_of
+from pegboard.model.secret import Secret
 from pegboard.server.authenticator import Authenticator
+from pegboard.server.bus import Bus, Others
 from pegboard.server.event_hub import EventHub
 from pegboard.server.gateway import gateway_of
 from pegboard.server.health import Health
@@ -29,9 +34,15 @@ from pegboard.server.listener import bound_to, listen
 from pegboard.server.mcp.endpoint import Endpoint
 from pegboard.server.mcp.request_states import sealing_with
 from pegboard.server.principal import choose_profile
+from pegboard.server.sealing import Sealing
 from pegboard.server.start_page import StartPage
 from pegboard.server.workers import Worker
 from pegboard.telemetry.call_log import log_calls
+
+if TYPE_CHECKING:
+    from pegboard.server import redis_transport
+else:
+    redis_transport = LazyModule("pegboard.server.redis_transport")
 
 log = logging.getLogger("pegboard.serve")
 
@@ -44,6 +55,7 @@ def http_app(
     profile: str | None = None,
     allowed_hosts: Sequence[str] = LOOPBACK_HOSTS,
     keys: tuple[bytes, ...] = (),
+    bus: str | Secret | None = None,
     problems: Callable[[], Sequence[object]] = tuple,
     grace_s: float = SHUTDOWN_GRACE_S,
 ) -> Starlette:
@@ -64,20 +76,46 @@ def http_app(
             serves all groups there.
         allowed_hosts: names, without port, by which clients reach the server.
         keys: secrets of 32 bytes or more that seal what clients carry for us; the same for all workers.
+        bus: where workers with the same keys hear each other, `redis://host:port`; without it, questions of earlier
+            revisions, cancellations, events and metrics are of one worker alone.
         problems: gives what is wrong with a config whose change was refused, for `/healthz` and `/metrics`.
         grace_s: how long running calls may go on when the app is shut down.
 
     Raises:
-        DefinitionError: there is no such profile, or a key is too short; both `identify` and `identity:`.
+        DefinitionError: there is no such profile, or a key is too short; both `identify` and `identity:`; a bus
+            without keys.
     """
+    return app_of(
+        catalog, config=config, identify=identify, profile=profile, allowed_hosts=allowed_hosts, keys=keys, bus=bus,
+        problems=problems, grace_s=grace_s,
+    )  # fmt: skip
+
+
+def app_of(
+    catalog: Catalog,
+    *,
+    config: object,
+    identify: Identify | None,
+    profile: str | None,
+    allowed_hosts: Sequence[str],
+    keys: tuple[bytes, ...],
+    bus: str | Secret | None,
+    problems: Callable[[], Sequence[object]],
+    grace_s: float,
+    has_others: bool = False,
+) -> Starlette:
+    """Return an ASGI app, as `http_app` does; `has_others` where it is known that there are other workers."""
     choose_profile(catalog.registry.profiles, profile)
     if identify is not None and catalog.identity is not None:
         raise DefinitionError("identify= and the config's `identity:` both say who callers are. Keep one of them.")
     authenticator = Authenticator(catalog, profile=profile, identify=identify)
-    event_hub, host_guard = EventHub(), HostGuard(allowed_hosts)
-    gateway = replace(gateway_of(catalog, config), event_hub=event_hub)
+    host_guard = HostGuard(allowed_hosts)
     catalog.guards.is_shared = True
     sealing = sealing_with(keys, audience=catalog.name)
+    others = Others(bool(keys), has_others or bus is not None, _bus(bus, catalog, sealing, keys))
+    event_hub = EventHub(others)
+    event_hub.cancel = catalog.cancel
+    gateway = replace(gateway_of(catalog, config), event_hub=event_hub)
     if keys:
         # Workers on other machines have the keys, if not the folder.
         catalog.registry.server_id = server_id_of(keys[-1], catalog.name.encode())
@@ -86,13 +124,32 @@ def http_app(
             "No store of consents: each answer of a person is taken by the worker that asked alone. Serve with one "
             "worker, or set `consents: {store: …}`."
         )
-    endpoint: Endpoint = Endpoint(gateway, host_guard, authenticator=authenticator, sealing=sealing)
+    endpoint: Endpoint = Endpoint(gateway, host_guard, authenticator=authenticator, sealing=sealing, others=others)
     api: Routes = Routes(Api(gateway, host_guard, authenticator, event_hub, sealing))
     health = Health(
-        gateway, host_guard, authenticator, event_hub, is_serving=lambda: endpoint.is_running, problems=problems
+        gateway,
+        host_guard,
+        authenticator,
+        event_hub,
+        is_serving=lambda: endpoint.is_running,
+        problems=problems,
+        others=others,
     )
     start_page = StartPage(gateway, host_guard, authenticator)
-    return App(catalog, endpoint, api, health, start_page, host_guard, grace_s=grace_s)
+    return App(catalog, endpoint, api, health, start_page, host_guard, grace_s=grace_s, bus=others.bus)
+
+
+def _bus(uri: str | Secret | None, catalog: Catalog, sealing: Sealing, keys: tuple[bytes, ...]) -> Bus | None:
+    if uri is None:
+        return None
+    if not keys:
+        raise DefinitionError("bus= connects workers with the same keys: give them keys=(…), too.")
+    try:
+        return Bus(redis_transport.RedisTransport(uri, key_prefix=f"pegboard:{catalog.name}"), sealing)
+    except ImportError as error:
+        raise DefinitionError(
+            f"The bus needs the package {error.name!r}, which is not installed; install `pegboard[redis]`."
+        ) from None
 
 
 class LifespanError(PegboardError):
@@ -118,7 +175,9 @@ class App(Starlette):
         host_guard: HostGuard,
         *,
         grace_s: float,
+        bus: Bus | None,
     ) -> None:
+        self._bus = bus
         routes = [*endpoint.routes, *start_page.routes, *health.routes, *api.all()]
         super().__init__(routes=routes, lifespan=self._serving)
         self._catalog, self._endpoint, self._api, self._health = catalog, endpoint, api, health
@@ -131,7 +190,8 @@ class App(Starlette):
         self._api.events.begin()
         end_counting, end_logging = self._health.begin(), log_calls(self._catalog.guards)
         try:
-            async with self._endpoint.running():
+            # Left last: calls that end while the endpoint does are told of still.
+            async with contextlib.nullcontext() if self._bus is None else self._bus.running(), self._endpoint.running():
                 self._was_started = True
                 yield
         finally:
@@ -174,6 +234,7 @@ def run_http(
     allow_anonymous_from_anywhere: bool = False,
     allowed_hosts: Sequence[str] = (),
     keys: tuple[bytes, ...] = (),
+    bus: str | Secret | None = None,
     problems: Callable[[], Sequence[object]] = tuple,
     grace_s: float = SHUTDOWN_GRACE_S,
 ) -> None:
@@ -196,6 +257,7 @@ def run_http(
         identify=identify,
         on_ready=on_ready,
         keys=keys,
+        bus=bus,
         problems=problems,
         grace_s=grace_s,
     )
@@ -213,6 +275,7 @@ def serve_http(
     keys: tuple[bytes, ...] = (),
     problems: Callable[[], Sequence[object]] = tuple,
     grace_s: float = SHUTDOWN_GRACE_S,
+    bus: str | Secret | None = None,
     worker: Worker | None = None,
 ) -> None:
     """Serve the catalog on a socket, which is bound when all else is known to be good; `worker` if there are several.
@@ -221,15 +284,17 @@ def serve_http(
         DefinitionError: no such profile, or a key that is too short.
         OSError: the address cannot be had.
     """
-    app = http_app(
+    app = app_of(
         catalog,
         config=config,
         identify=identify,
         profile=profile,
         allowed_hosts=hosts,
         keys=keys,
+        bus=bus,
         problems=problems,
         grace_s=grace_s,
+        has_others=worker is not None,
     )
 
     def say_where(address: str) -> None:

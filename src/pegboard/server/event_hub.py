@@ -17,6 +17,7 @@ from pegboard.model.event import Event
 from pegboard.model.json_types import JSON
 from pegboard.model.result import ToolResult
 from pegboard.providers.mcp import mcp_result
+from pegboard.server.bus import ALONE, NO_BUS, Others
 from pegboard.server.principal import Principal
 
 Owner = tuple[str, str | None, str | None]
@@ -70,13 +71,29 @@ class Outbox:
 
 
 class EventHub:
-    """Who listens, and which calls run for whom."""
+    """Who listens, and which calls run for whom; with a bus, at the other workers too.
 
-    def __init__(self) -> None:
+    Args:
+        others: what is known of these.
+    """
+
+    def __init__(self, others: Others = ALONE) -> None:
+        self._bus = others.bus
+        self.refusal = NO_BUS if others.are_known and others.bus is None else None
+        """Why what is asked of all workers cannot be had."""
+        self._elsewhere: dict[Owner, set[str]] = {}
         self._streams: dict[Owner, list[Outbox]] = {}
         self._running: dict[str, Owner] = {}
         self.streams = 0
         """How many event streams are open."""
+        self.cancel: Callable[[str], bool] = _cancel_nothing
+        """Ends a running call."""
+        if self._bus is not None:
+            self._bus.on("hello", self._on_hello)
+            self._bus.on("gone", self._on_gone)
+            self._bus.on("events.listening", self._on_listening)
+            self._bus.on("events.event", self._on_event)
+            self._bus.on("calls.cancel", self._on_cancel)
 
     def follow(
         self, ctx: ToolContext, principal: Principal, *, own: Outbox | None = None
@@ -88,7 +105,10 @@ class EventHub:
 
     def has_listener(self, principal: Principal, ctx: ToolContext) -> bool:
         """Tell whether somebody listens to the events of the calls on a context."""
-        return bool(self._streams) and owner_of(principal, ctx) in self._streams
+        if not self._streams and not self._elsewhere:
+            return False
+        owner = owner_of(principal, ctx)
+        return owner in self._streams or owner in self._elsewhere
 
     def owns(self, owner: Owner, call_id: str) -> bool:
         """Tell whether a call of this id runs, and for this owner."""
@@ -98,6 +118,7 @@ class EventHub:
         """Put the events of an owner's calls into `outbox`; returns the function that ends it."""
         self._streams.setdefault(owner, []).append(outbox)
         self.streams += 1
+        self._say_listening(owner, is_on=True)
 
         def end() -> None:
             boxes = self._streams[owner]
@@ -105,8 +126,58 @@ class EventHub:
             self.streams -= 1
             if not boxes:
                 del self._streams[owner]
+                self._say_listening(owner, is_on=False)
 
         return end
+
+    # -- other workers
+
+    def _say_listening(self, owner: Owner, *, is_on: bool, to: str = "all") -> None:
+        if self._bus is not None:
+            self._bus.tell_soon("events.listening", {"owner": owner, "is_on": is_on}, to=to)
+
+    def _on_hello(self, who: str, _said: JSON) -> None:
+        for owner in self._streams:
+            self._say_listening(owner, is_on=True, to=who)
+
+    def _on_listening(self, who: str, said: JSON) -> None:
+        owner = _owner(said["owner"])
+        if said["is_on"]:
+            self._elsewhere.setdefault(owner, set()).add(who)
+        else:
+            self._forget(owner, who)
+
+    def _on_gone(self, who: str, _said: JSON) -> None:
+        for owner in list(self._elsewhere):
+            self._forget(owner, who)
+
+    def _forget(self, owner: Owner, worker: str) -> None:
+        listening = self._elsewhere.get(owner, set())
+        listening.discard(worker)
+        if not listening:
+            self._elsewhere.pop(owner, None)
+
+    def _on_event(self, _who: str, said: JSON) -> None:
+        for box in self._streams.get(_owner(said["owner"]), ()):
+            box.put(said["frame"].encode())
+
+    def _on_cancel(self, _who: str, said: JSON) -> JSON:
+        call_id = str(said["call"])
+        return {"is_cancelled": self.owns(_owner(said["owner"]), call_id) and self.cancel(call_id)}
+
+    async def cancel_elsewhere(self, owner: Owner, call_id: str) -> bool:
+        """End a call that runs at another worker, and for this owner; `False` where there is none.
+
+        Raises:
+            ConnectionError: the others cannot be asked.
+        """
+        if self._bus is None:
+            return False
+        asked: JSON = {"owner": owner, "call": call_id}
+        answers = await self._bus.ask("calls.cancel", asked, is_enough=_is_cancelled)
+        return any(map(_is_cancelled, answers.said))
+
+    # -- events
 
     def publish(self, owner: Owner, event: Event, own: Outbox | None) -> None:
         """Pass on one event of a call, and note where the call begins and ends."""
@@ -115,10 +186,27 @@ class EventHub:
         elif event.type == "on_tool_result":
             self._running.pop(event.call_id, None)
         boxes = [*self._streams.get(owner, ()), *(() if own is None else (own,))]
-        if boxes:
+        elsewhere = self._elsewhere.get(owner, ())
+        if boxes or elsewhere:
             shown = frame(event.type, wire_event(event))
+            for worker in elsewhere:
+                assert self._bus is not None
+                self._bus.tell_soon("events.event", {"owner": owner, "frame": shown.decode()}, to=worker)
             for box in boxes:
                 box.put(shown)
+
+
+def _owner(said: list[str | None]) -> Owner:
+    credential, user, space = said
+    return str(credential), user, space
+
+
+def _is_cancelled(answer: JSON) -> bool:
+    return answer["is_cancelled"]
+
+
+def _cancel_nothing(_call_id: str) -> bool:
+    return False
 
 
 class Follower:

@@ -8,8 +8,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from pegboard.model.json_types import JSON
 from pegboard.model.source_state import SourceState
 from pegboard.server.authenticator import Authenticator
+from pegboard.server.bus import ALONE, Answers, Others
 from pegboard.server.event_hub import EventHub
 from pegboard.server.gateway import Gateway
 from pegboard.server.host_guard import HostGuard, Refusal
@@ -30,6 +32,7 @@ class Health:
         event_hub: knows the open event streams.
         is_serving: tells whether calls are taken.
         problems: gives what is wrong with a config whose change was refused.
+        others: the other workers, whose calls are counted together with those of this one.
     """
 
     def __init__(
@@ -41,11 +44,22 @@ class Health:
         *,
         is_serving: Callable[[], bool],
         problems: Callable[[], Sequence[object]] = tuple,
+        others: Others = ALONE,
     ) -> None:
         self._gateway, self._host_guard = gateway, host_guard
         self._authenticator, self._event_hub = authenticator, event_hub
         self._is_serving, self._problems = is_serving, problems
-        self._call_metrics = CallMetrics()
+        self._call_metrics, self._bus = CallMetrics(), others.bus
+        if self._bus is not None:
+            self._bus.on("metrics", lambda _who, _said: self._counted())
+
+    def _counted(self) -> JSON:
+        return {
+            "calls": self._call_metrics.said(),
+            "in_flight": len(self._gateway.catalog.guards.in_flight),
+            "streams": self._event_hub.streams,
+            "is_refused": bool(self._problems()),
+        }
 
     @property
     def routes(self) -> list[Route]:
@@ -76,14 +90,28 @@ class Health:
         if refusal is not None:
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in refusal.headers}
             return PlainTextResponse(refusal.text, status_code=refusal.status, headers=headers)
-        registry = self._gateway.catalog.registry
+        counted = [self._counted()]
+        if self._event_hub.refusal is not None:
+            return PlainTextResponse(f"Other workers count, too. {self._event_hub.refusal}", status_code=503)
+        if self._bus is not None:
+            try:
+                theirs = await self._bus.ask("metrics", {})
+            except ConnectionError:
+                theirs = Answers([], are_all=False)
+            if not theirs.are_all:
+                # A sum that lacks a worker would look like calls that never were.
+                return PlainTextResponse("Not every worker told what it has counted.", status_code=503)
+            counted += theirs.said
+        registry, metrics = self._gateway.catalog.registry, CallMetrics()
+        for one in counted:
+            metrics.add(one["calls"])
         states, usual = registry.states(), SourceState()
         text = prometheus_text(
-            self._call_metrics,
-            in_flight=len(self._gateway.catalog.guards.in_flight),
-            streams=self._event_hub.streams,
+            metrics,
+            in_flight=sum(one["in_flight"] for one in counted),
+            streams=sum(one["streams"] for one in counted),
             sources={name: states.get(name, usual) for name in registry.sources},
-            is_refused=bool(self._problems()),
+            is_refused=any(one["is_refused"] for one in counted),
         )
         return Response(text, media_type=MEDIA_TYPE, headers={"cache-control": "no-store"})
 

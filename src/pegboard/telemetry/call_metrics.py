@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from pegboard.core.call.finished_call import FinishedCall, StartedCall
 from pegboard.model.bounds import COUNTED_TOOLS
+from pegboard.model.json_types import JSON
 
 # fmt: off
 LIMITS_S = (  # not a limit: buckets of a histogram
@@ -46,6 +47,19 @@ class CallMetrics:
         metrics.ends[call.kind] = metrics.ends.get(call.kind, 0) + 1
         metrics.within[bisect_left(LIMITS_S, call.duration_s)] += 1
         metrics.total_s += call.duration_s
+
+    def said(self) -> JSON:
+        """Return what was counted, for another process to add."""
+        return {tool: [one.ends, one.within, one.total_s] for tool, one in self.by_tool.items()}
+
+    def add(self, said: JSON) -> None:
+        """Add what another process has counted."""
+        for tool, (ends, within, total_s) in said.items():
+            metrics = self.by_tool.setdefault(tool, ToolMetrics())
+            for kind, count in ends.items():
+                metrics.ends[kind] = metrics.ends.get(kind, 0) + count
+            metrics.within = [ours + theirs for ours, theirs in zip(metrics.within, within, strict=True)]
+            metrics.total_s += total_s
 
     def _metrics(self, call: FinishedCall) -> ToolMetrics:
         is_tool = call.qualified_id or (call.decision is not None and call.decision.code != "unknown")

@@ -20,6 +20,7 @@ from pegboard.config.reload import Reloader
 from pegboard.consent.sqlite_store import SqliteAnswerStore
 from pegboard.model.bounds import WORKERS
 from pegboard.model.context import ToolContext
+from pegboard.model.secret import Secret
 from pegboard.platforms import platform
 from pegboard.server.app import addresses, serve_http
 from pegboard.server.host_guard import hosts_of
@@ -36,6 +37,10 @@ _LOG_LEVEL = "Log from this level on; info has a line for each request and each 
 _LOG_FORMAT = "Log lines of text, or of JSON."
 _STDIO = "Speak on standard input and output, to the program that started this one."
 
+_NO_BUS = (
+    "note: without `server: {bus: redis://HOST:PORT}` in the config the workers do not hear each other: questions in "
+    "sessions of earlier revisions are refused, and so are /metrics, /v1/events and /v1/calls/ID/cancel."
+)
 # uvicorn logs why it cannot have the address, and ends the process with this code.
 _UVICORN_STARTUP_FAILURE = 3  # not a limit: uvicorn's exit code
 _HOST, _PORT = "127.0.0.1", 8420  # not a limit: where it listens unless told otherwise
@@ -122,10 +127,13 @@ def _serve(
         if sys.stdin.isatty():
             options.terminal.note("Waiting for an MCP client, which starts this command by itself. Ctrl-C ends it.")
         return run_stdio(project.catalog, project.config, profile=profile, identity=options.identity)
+    keys, bus = _shared_secrets(project.config, worker)
     catalog, config, note, problems = project.catalog, project.config, "", _no_problems
     begin: Callable[[], None] = _nothing
     if worker is not None:
         _share(catalog, worker)
+        if bus is None and worker.is_first:
+            say(f"{_NO_BUS}\n")
     if reload:
         config, problems, begin = _reloading(project, host=host, profile=profile, names=names, say=say, worker=worker)
         note = ", and reloading what changes"
@@ -143,10 +151,21 @@ def _serve(
         hosts=hosts_of(host, names, is_open=catalog.identity is not None),
         profile=profile,
         on_ready=ready,
-        keys=() if worker is None else (worker.key,),
+        keys=keys,
+        bus=bus,
         problems=problems,
         worker=worker,
     )
+
+
+def _shared_secrets(config: Config, worker: Worker | None) -> tuple[tuple[bytes, ...], str | Secret | None]:
+    """Return the keys that seal, and the bus of those who have the same."""
+    declared = None if config.server is None else config.server.value
+    given = () if declared is None else declared.keys
+    keys = tuple((key.reveal() if isinstance(key, Secret) else key).encode() for key in given)
+    if worker is not None and not keys:
+        keys = (worker.key,)
+    return keys, declared.bus if declared is not None and keys else None
 
 
 def _share(catalog: Catalog, worker: Worker) -> None:

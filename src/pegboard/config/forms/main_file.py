@@ -73,6 +73,19 @@ class ConsentsForm(Form):
     )
 
 
+class ServerForm(Form):
+    """What servers of this config have in common."""
+
+    keys: tuple[ConcealedText, ...] = Field(
+        (),
+        description="Secrets of 32 bytes or more that seal what clients carry: the first seals, all open. The same for "
+        "all servers that answer for each other; the workers of one `pegboard serve` need none.",
+    )
+    bus: Maybe[ConcealedText] = Field(
+        None, description="Where workers with the same keys hear each other, redis://HOST:PORT."
+    )
+
+
 class IgnoreForm(Form):
     """Findings of `pegboard lint` that are meant to be so."""
 
@@ -190,6 +203,7 @@ class MainFile(Fragment):
     limits: Maybe[LimitsForm] = Field(None, description="Limits of this process.")
     rate_limits: Maybe[RateLimits] = Field(None, description="Limits on calls.")
     consents: Maybe[ConsentsForm] = Field(None, description="People's answers to what tools ask.")
+    server: Maybe[ServerForm] = Field(None, description="What several workers or servers of this config share.")
     identity: Maybe[IdentityForm] = Field(None, description="Who may come in over HTTP, and as whom.")
     workspace: Maybe[WorkspaceForm] = Field(None, description="Documents that agents browse, search and read.")
     lint: Maybe[LintForm] = Field(None, description="What `pegboard lint` lets pass.")

@@ -11,7 +11,7 @@ from pegboard.model.hops import HOPS_HEADER, ids_of_header
 from pegboard.model.json_types import JSON
 from pegboard.model.result import ToolResult
 from pegboard.providers.mcp import mcp_result
-from pegboard.server.event_hub import Follower, Outbox, frame, owner_of
+from pegboard.server.event_hub import EventHub, Follower, Outbox, Owner, frame, owner_of
 from pegboard.server.http_api.api_app import Api, ApiRequest, cancel_and_wait, client_gone
 from pegboard.server.http_api.problem_details import STATUS_OF_KIND, ProblemError, not_found, problem_of
 from pegboard.server.http_api.responses import EventStream, Reply, json_reply, wants_events
@@ -72,9 +72,25 @@ class CallRoutes:
         """Stop a running call of this caller; every other id is unknown."""
         call_id = request.path["id"]
         owner = owner_of(request.principal, self._api.gateway.context(request.principal))
-        if not self._api.event_hub.owns(owner, call_id) or not self._api.gateway.catalog.cancel(call_id):
+        event_hub = self._api.event_hub
+        if event_hub.owns(owner, call_id):
+            is_cancelled = self._api.gateway.catalog.cancel(call_id)
+        else:
+            is_cancelled = await _cancelled_elsewhere(event_hub, owner, call_id)
+        if not is_cancelled:
             raise not_found(f"No call {call_id[:100]!r} of yours is running.")
         return json_reply({"callId": call_id, "cancelled": True})
+
+
+async def _cancelled_elsewhere(event_hub: EventHub, owner: Owner, call_id: str) -> bool:
+    try:
+        is_cancelled = await event_hub.cancel_elsewhere(owner, call_id)
+    except ConnectionError:
+        text = "The call may run at another worker, which cannot be asked at the moment. Try again in a moment."
+        raise ProblemError(503, "busy", text, headers={"retry-after": "1"}) from None
+    if not is_cancelled and event_hub.refusal is not None:
+        raise ProblemError(503, "busy", f"The call may run at another worker. {event_hub.refusal}")
+    return is_cancelled
 
 
 async def _begun(outbox: Outbox, running: Running, leaving: asyncio.Task[None]) -> None:

@@ -41,6 +41,8 @@ class EventRoute:
             # A stream has no end that a client could wait for.
             return Reply(b"", media_type=EVENT_STREAM)
         event_hub = self._api.event_hub
+        if event_hub.refusal is not None:
+            raise ProblemError(503, "busy", f"Calls run at other workers too. {event_hub.refusal}")
         owner = owner_of(request.principal, self._api.gateway.context(request.principal))
         whose = (*owner, request.principal.address)
         if event_hub.streams >= API_STREAMS or self._of_one[whose] >= API_STREAMS_OF_ONE:

@@ -16,6 +16,7 @@ from pegboard.model.hops import HOPS_KEY
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.server.authenticator import Authenticator
 from pegboard.server.body_reader import BodyError, BodyReader, ClientLeftError, replay
+from pegboard.server.bus import ALONE, NO_BUS, Others
 from pegboard.server.gateway import Gateway
 from pegboard.server.host_guard import HostGuard, Refusal
 from pegboard.server.mcp.disconnect import answer
@@ -45,11 +46,19 @@ class Endpoint:
         host_guard: whose Host and Origin come in.
         authenticator: tells who sends a request.
         sealing: seals states and cursors.
+        others: what is known of other workers.
     """
 
     def __init__(
-        self, gateway: Gateway, host_guard: HostGuard, *, authenticator: Authenticator, sealing: Sealing
+        self,
+        gateway: Gateway,
+        host_guard: HostGuard,
+        *,
+        authenticator: Authenticator,
+        sealing: Sealing,
+        others: Others = ALONE,
     ) -> None:
+        self._others = others
         self._gateway, self._host_guard, self._authenticator, self._sealing = (
             gateway,
             host_guard,
@@ -70,12 +79,15 @@ class Endpoint:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Serve for the time of the block; may be entered again after it has ended."""
-        lists, sessions = Lists(self._gateway), Sessions(SessionIds(self._sealing))
+        lists, others = Lists(self._gateway), self._others
+        worker = self._sealing.worker if others.may_be else ""
+        refusal = NO_BUS if others.are_known and others.bus is None else None
+        sessions = Sessions(SessionIds(self._sealing), worker=worker, refusal=refusal, has_others=others.are_known)
         self._sdk = SdkServer(self._gateway, lists, self._sealing, sessions)
         self._fast_path = FastPath(self._gateway, lists, seal=self._sdk.seal, accepts=accepts)
         self._sdk_sessions = self._manager(self._sdk)
         path = EarlierPath(self._gateway, lists)
-        self._with_sessions = SessionEndpoint(self._gateway, path, sessions, self._to_sdk)
+        self._with_sessions = SessionEndpoint(self._gateway, path, sessions, self._to_sdk, others.bus)
         self._sdk.start()
         try:
             async with self._sdk_sessions.run(), self._with_sessions.running():

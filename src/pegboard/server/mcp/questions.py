@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 from pegboard.core.identifiers import new_id
 from pegboard.model.consent import ConsentRequest
@@ -12,18 +13,33 @@ from pegboard.server.mcp.client_channel import ClientChannel, fits
 from pegboard.server.mcp.jsonrpc import as_object
 from pegboard.server.mcp.notifications import MessageOutlet, Notifications
 
+_ASKED_BY = re.compile(r"pegboard-([0-9a-f]{16})-")
 _ACTIONS = ("accept", "decline", "cancel")
 
 
 class Questions:
-    """The open questions of one client. Each has an id of its own, which no request of the SDK has."""
+    """The open questions of one client. Each has an id of its own, which no request of the SDK has.
 
-    def __init__(self) -> None:
+    Args:
+        worker: the name of the worker that asks, where there may be others; part of the ids.
+        refusal: why nobody can be asked.
+        has_others: whether there are other workers, to one of which an answer may come.
+    """
+
+    def __init__(self, worker: str = "", refusal: str | None = None, *, has_others: bool = False) -> None:
         self._open: dict[str, asyncio.Future[JSON]] = {}
+        self._prefix = f"pegboard-{worker}-" if worker else "pegboard-"
+        self.refusal, self.has_others = refusal, has_others
 
     async def ask(self, outlet: MessageOutlet, request: JSON) -> JSON:
-        """Send a request on the stream of a call; return the client's response to it."""
-        question_id = f"pegboard-{new_id()}"
+        """Send a request on the stream of a call; return the client's response to it.
+
+        Raises:
+            CallError: `consent_required`; nobody can be asked.
+        """
+        if self.refusal is not None:
+            raise CallError("consent_required", f"The client could not be asked. {self.refusal}")
+        question_id = f"{self._prefix}{new_id()}"
         answered = self._open[question_id] = asyncio.get_running_loop().create_future()
         try:
             await outlet.send({"jsonrpc": "2.0", "id": question_id, **request})
@@ -49,6 +65,12 @@ class Questions:
         for answered in self._open.values():
             if not answered.done():
                 answered.set_result({"error": {"message": "the session has ended."}})
+
+
+def worker_of(question_id: object) -> str | None:
+    """Return the worker that asked a question, by its id; `None` where that says nothing of it."""
+    match = _ASKED_BY.match(question_id) if isinstance(question_id, str) else None
+    return None if match is None else match[1]
 
 
 class SessionChannel(Notifications, ClientChannel):

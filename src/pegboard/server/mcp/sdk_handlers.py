@@ -35,6 +35,11 @@ Asking = types.CallToolRequestParams | types.GetPromptRequestParams | types.Read
 log = logging.getLogger("pegboard.serve")
 
 
+_NOT_ROUTED = (
+    "This request came in a form, or is of a kind, whose questions reach one worker alone, and this server has several."
+)
+
+
 class SdkOutlet:
     """The stream of a request that came through the SDK."""
 
@@ -62,12 +67,16 @@ class SdkSessionChannel(Notifications, ClientChannel):
     """Asks the client of a session in a request that the SDK answers."""
 
     ctx: Ctx
+    refusal: str | None = None
+    """Why nobody can be asked."""
 
     async def close_stream(self) -> None:
         if self.ctx.close_sse_stream is not None:
             await self.ctx.close_sse_stream()
 
     async def _ask(self, key: str, request: JSON, *, bound_to: ConsentRequest | None = None) -> JSON:
+        if self.refusal is not None:
+            raise CallError("consent_required", f"The client could not be asked. {self.refusal}")
         ask, answer_type = _ASKED[request["method"]]
         try:
             answer = await self.ctx.session.send_request(
@@ -134,7 +143,10 @@ class ToolHandlers:
         if is_earlier(ctx):
             asking = SdkSessionChannel(capabilities)
             asking.ctx = ctx
-            level = self._principals.session_of(ctx).level
+            session = self._principals.session_of(ctx)
+            level = session.level
+            # The SDK's questions have ids that say nothing of who asked, so no other worker could hand on the answer.
+            asking.refusal = session.questions.refusal or (_NOT_ROUTED if session.questions.has_others else None)
             asking.tell_through(SdkOutlet(ctx), token=_token_of(ctx), level=level or "debug")
             return asking
         if params.request_state is not None:

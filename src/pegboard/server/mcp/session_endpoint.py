@@ -20,6 +20,7 @@ from pegboard.core.stepping import Begun, first_step
 from pegboard.model.bounds import ANSWERED_STREAM_S, INITIALIZE_BYTES, SESSION_SWEEP_S, STREAM_PING_S, WATCHED_AFTER_S
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.server.body_reader import replay
+from pegboard.server.bus import NO_BUS, Bus
 from pegboard.server.gateway import Gateway, RpcError
 from pegboard.server.mcp.capabilities import initialization
 from pegboard.server.mcp.earlier_path import EarlierPath
@@ -27,10 +28,12 @@ from pegboard.server.mcp.fast_path import Answer, Plan, error_answer
 from pegboard.server.mcp.headers import RequestHeaders
 from pegboard.server.mcp.jsonrpc import as_object, error_message, json_bytes
 from pegboard.server.mcp.notifications import MessageOutlet
+from pegboard.server.mcp.questions import worker_of
 from pegboard.server.mcp.sdk_handlers import Principals
 from pegboard.server.mcp.sdk_server import introduced
 from pegboard.server.mcp.session_streams import SessionStream, SessionStreams
 from pegboard.server.mcp.sessions import Session, Sessions
+from pegboard.server.mcp.shared_sessions import SharedSessions, Wishes, other_keeper_of
 from pegboard.server.principal import Principal
 
 ToSdk = Callable[[Scope, Receive, Send, Principal], Awaitable[None]]
@@ -40,6 +43,7 @@ _CANCELLED = RpcError(-32800, "Request cancelled")
 _ID_IS_OPEN = "A request with the id {!r:.100} is already open in this session. Give each request an id of its own."
 _TOO_MANY = "This caller has as many sessions open as it may. End one with DELETE, or wait until an idle one ends."
 _TOO_LONG = "An initialize of {} bytes is too long: {} is the most. What a client can do takes far less."
+_NOT_REACHED = "Another worker asked, and cannot be reached at the moment. Send the answer again."
 _RESPONSE = {"jsonrpc", "id", "result"}
 _CLIENT: JSON = {"name": "client", "version": ""}
 _INITIALIZED = orjson.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"})
@@ -92,13 +96,21 @@ class SessionEndpoint:
         path: answers plain requests.
         sessions: the sessions of the server.
         to_sdk: has the SDK answer a request.
+        bus: the way to the other workers, where there is one.
     """
 
-    def __init__(self, gateway: Gateway, path: EarlierPath, sessions: Sessions, to_sdk: ToSdk) -> None:
+    def __init__(
+        self, gateway: Gateway, path: EarlierPath, sessions: Sessions, to_sdk: ToSdk, bus: Bus | None = None
+    ) -> None:
         self._gateway, self._path, self._sessions, self._to_sdk = gateway, path, sessions, to_sdk
         self._over_http: dict[Session, HttpSession] = {}
         self._ending: set[asyncio.Task[None]] = set()
         sessions.on_forget = self._forget
+        self._shared = (
+            None
+            if bus is None
+            else SharedSessions(bus, sessions, follow=self._follow_from_elsewhere, cancel=self._cancel_named)
+        )
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -134,6 +146,8 @@ class SessionEndpoint:
                 await self._follow(exchange, found)
             elif method == "DELETE":
                 self._sessions.end(found.session)
+                if self._shared is not None:
+                    self._shared.ended(found.session)
                 await _reply(exchange.send, 200, b"", found)
             else:
                 await self._by_sdk(exchange, found)
@@ -169,12 +183,18 @@ class SessionEndpoint:
             return None
         session = self._sessions.find(named, principal.owner)
         if session is not None:
+            if self._sessions.worker:
+                # Its `initialized` may have gone to another worker.
+                session.is_open = True
             return self._over_http[session]
         session = self._sessions.reopen(named, principal)
         return None if session is None else self._known(session, principal)
 
     def _known(self, session: Session, principal: Principal) -> HttpSession:
-        opened = HttpSession(session=session, principal=principal, streams=SessionStreams(session.session_id))
+        streams = SessionStreams(session.session_id, self._sessions.worker)
+        opened = HttpSession(session=session, principal=principal, streams=streams)
+        if self._shared is not None:
+            self._shared.remembered(session)
         session.tell, self._over_http[session] = opened.tell, opened
         return opened
 
@@ -219,15 +239,34 @@ class SessionEndpoint:
     async def _response(self, exchange: Exchange, found: HttpSession, response: JSON) -> None:
         # Who answers what nobody has asked is thanked as well; of its own questions the SDK knows.
         is_stray = found.in_sdk is None and response.keys() == _RESPONSE and response["jsonrpc"] == "2.0"
-        if found.session.questions.take(response) or (is_stray and type(response["id"]) in (int, str)):
+        if found.session.questions.take(response):
+            await _reply(exchange.send, 202, b"", found)
+        elif worker_of(response.get("id")) not in (None, self._sessions.worker):
+            await self._response_elsewhere(exchange, found, response)
+        elif is_stray and type(response["id"]) in (int, str):
             await _reply(exchange.send, 202, b"", found)
         else:
             await self._by_sdk(exchange, found)
 
+    async def _response_elsewhere(self, exchange: Exchange, found: HttpSession, response: JSON) -> None:
+        """Hand on the answer to a question that another worker asked."""
+        try:
+            if self._shared is not None and await self._shared.answer(found.session, response):
+                await _reply(exchange.send, 202, b"", found)
+                return
+            text = f"Another worker asked. {NO_BUS}"
+        except ConnectionError:
+            text = _NOT_REACHED
+        refusal = error_message(-32603, text)
+        await _write(exchange.send, 503, refusal, _JSON, (b"retry-after", b"1"))
+
     async def _notification(self, exchange: Exchange, found: HttpSession, notification: JSON) -> None:
         method, params = notification["method"], as_object(notification.get("params"))
         named = None if params is None else params.get("requestId")
-        open_request = found.open_requests.get(str(named)) if method == "notifications/cancelled" else None
+        is_cancelling = method == "notifications/cancelled"
+        open_request = found.open_requests.get(str(named)) if is_cancelling else None
+        if is_cancelling and open_request is None and self._shared is not None:
+            self._shared.cancelled(found.session, str(named))
         if open_request is not None and open_request.call is not None:
             _cancel(open_request)
         elif found.in_sdk is not None or type(method) is not str or notification.get("jsonrpc") != "2.0":
@@ -256,7 +295,10 @@ class SessionEndpoint:
                 # One that begins again says anew what it can do.
                 client = introduced(request) if request["method"] == "initialize" else None
                 found.session.capabilities = found.session.capabilities if client is None else client.capabilities
+                wishes = Wishes(found.session.level, set(found.session.uris))
                 await self._by_sdk(exchange, found)
+                if self._shared is not None:
+                    self._shared.wished(found.session, wishes)
             elif plan.outlet is None:
                 await _reply(exchange.send, 200, (await plan.work).message(plan.request_id), found)
             else:
@@ -284,6 +326,9 @@ class SessionEndpoint:
 
     async def _follow(self, exchange: Exchange, found: HttpSession) -> None:
         streams, last = found.streams, exchange.headers.by_name.get(b"last-event-id", b"").decode("latin-1")
+        worker = other_keeper_of(last, self._sessions.worker)
+        if worker is not None and await self._follow_elsewhere(exchange, found, worker, last):
+            return
         if last and not streams.are_ours(last):
             await self._by_sdk(exchange, found)
             return
@@ -300,6 +345,27 @@ class SessionEndpoint:
         await stream.resume(exchange.send, last)
         if stream.is_attached:
             await stream.hold(exchange.receive, found.session.ended)
+
+    async def _follow_elsewhere(self, exchange: Exchange, found: HttpSession, worker: str, last: str) -> bool:
+        """Let a client go on with a stream of another worker; `False` where that is gone, and the stream with it."""
+        if self._shared is not None:
+            return await self._shared.follow_there(worker, found.session, last, exchange.receive, exchange.send)
+        text = f"Another worker keeps this stream. {NO_BUS}"
+        await _write(exchange.send, 503, error_message(-32603, text), _JSON, (b"retry-after", b"1"))
+        return True
+
+    async def _follow_from_elsewhere(self, session: Session, last: str, receive: Receive, send: Send) -> None:
+        found = self._over_http.get(session)
+        if found is not None and found.streams.are_ours(last):
+            headers = RequestHeaders([], {b"last-event-id": last.encode("latin-1", "replace")})
+            with session.in_use():
+                await self._follow(Exchange({}, receive, send, found.principal, headers), found)
+
+    def _cancel_named(self, session: Session, name: str) -> None:
+        found = self._over_http.get(session)
+        open_request = None if found is None else found.open_requests.get(name)
+        if open_request is not None:
+            _cancel(open_request)
 
     # -- the rest is the SDK's
 

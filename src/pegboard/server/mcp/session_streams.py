@@ -24,10 +24,17 @@ class KeptEvent(NamedTuple):
 
 
 class SessionStreams:
-    """The latest events of one session, bounded in number and bytes, and the stream that belongs to no request."""
+    """The latest events of one session, bounded in number and bytes, and the stream that belongs to no request.
 
-    def __init__(self, session_id: str) -> None:
+    Args:
+        session_id: the id of the session.
+        worker: the name of the worker that keeps them, where there may be others; part of the ids of events.
+    """
+
+    def __init__(self, session_id: str, worker: str = "") -> None:
         self.session_id = session_id
+        self._prefix = f"{_OURS}{worker}-" if worker else _OURS
+        self._head = f"id: {self._prefix}".encode()
         self.own: SessionStream | None = None
         self._events: dict[int, KeptEvent] = {}
         self._next = self._bytes = 0
@@ -35,7 +42,7 @@ class SessionStreams:
     def keep(self, stream: SessionStream, head: bytes, data: bytes) -> bytes:
         """Return an event with an id of its own, and keep it for those who lose it."""
         self._next += 1
-        event = b"id: %b%d\r\n%bdata: %b\r\n\r\n" % (_OURS.encode(), self._next, head, data)
+        event = b"%b%d\r\n%bdata: %b\r\n\r\n" % (self._head, self._next, head, data)
         self._events[self._next] = KeptEvent(stream, event)
         self._bytes += len(event)
         while len(self._events) > SESSION_MESSAGES or (self._bytes > SESSION_BYTES and len(self._events) > 1):
@@ -48,20 +55,21 @@ class SessionStreams:
 
     def stream_of(self, last_event_id: str) -> SessionStream | None:
         """Return the stream of an event; `None` when it is not kept any more."""
-        known = self._events.get(_number(last_event_id))
+        known = self._events.get(self._number(last_event_id))
         return None if known is None else known.stream
 
     def after(self, stream: SessionStream, last_event_id: str) -> list[tuple[str, bytes]]:
         """Return what went out on a stream after an event, each with its id."""
-        number = _number(last_event_id)
+        number = self._number(last_event_id)
         return [
-            (f"{_OURS}{at}", kept.event) for at, kept in self._events.items() if at > number and kept.stream is stream
+            (f"{self._prefix}{at}", kept.event)
+            for at, kept in self._events.items()
+            if at > number and kept.stream is stream
         ]
 
-
-def _number(event_id: str) -> int:
-    digits = event_id.removeprefix(_OURS)
-    return int(digits) if _NUMBER.fullmatch(digits) else 0
+    def _number(self, event_id: str) -> int:
+        digits = event_id.removeprefix(self._prefix)
+        return int(digits) if _NUMBER.fullmatch(digits) else 0
 
 
 class SessionStream(EventStream):

@@ -77,10 +77,18 @@ class Sessions:
     Args:
         ids: makes ids that any worker opens; without it, a session is known here alone.
         clock: a monotonic clock in seconds.
+        worker: the name of this worker, where there may be others.
+        refusal: why no client can be asked in the middle of a call.
+        has_others: whether there are other workers.
     """
 
-    def __init__(self, ids: SessionIds | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, ids: SessionIds | None = None, clock: Callable[[], float] = time.monotonic, *, worker: str = "",
+        refusal: str | None = None, has_others: bool = False,
+    ) -> None:  # fmt: skip
         self._known: dict[str, Session] = {}
+        self._by_name: dict[str, Session] = {}
+        self.worker, self._refusal, self._has_others = worker, refusal, has_others
         self._of_one: Counter[Whose] = Counter()
         self._ids, self._clock = ids, clock
         self.on_forget: Callable[[Session], None] = _nothing
@@ -125,8 +133,9 @@ class Sessions:
             session_id=session_id, owner=principal.owner, whose=principal.shares_as, profile=principal.profile,
             name=name_of(session_id).hex(), version=client.version, capabilities=client.capabilities, ends_at=ends_at,
             used_at=self._clock(),
+            questions=Questions(self.worker, self._refusal, has_others=self._has_others),
         )  # fmt: skip
-        self._known[session_id] = session
+        self._known[session_id] = self._by_name[session.name] = session
         self._of_one[session.whose] += 1
         return session
 
@@ -134,6 +143,18 @@ class Sessions:
         """Return a session of this owner's."""
         session = self._known.get(session_id)
         return session if session is not None and session.owner == owner else None
+
+    def named(self, name: str) -> Session | None:
+        """Return a session by its name."""
+        return self._by_name.get(name)
+
+    def ended_elsewhere(self, name: str, ends_at: float) -> None:
+        """End a session that another worker was told to end."""
+        if self._ids is not None:
+            self._ids.end(bytes.fromhex(name), ends_at)
+        session = self._by_name.get(name)
+        if session is not None:
+            self.forget(session)
 
     def end(self, session: Session) -> None:
         """End a session, whose id opens it no more; its streams and questions end."""
@@ -145,6 +166,7 @@ class Sessions:
         """Forget what is known of a session. Its client may go on with it where its id is good."""
         if self._known.pop(session.session_id, None) is None:
             return
+        del self._by_name[session.name]
         self._of_one[session.whose] -= 1
         if not self._of_one[session.whose]:
             del self._of_one[session.whose]

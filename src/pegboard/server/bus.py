@@ -1,0 +1,231 @@
+"""Bus: what the workers of a server tell and ask each other, sealed with the keys that they share."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, cast
+
+import orjson
+
+from pegboard.core.identifiers import new_id
+from pegboard.model.bounds import BUS_ANSWER_S, BUS_WAITING
+from pegboard.model.json_types import JSON
+from pegboard.server.sealing import Sealing
+
+log = logging.getLogger("pegboard.serve")
+NO_BUS = (
+    "This server has several workers, and nothing connects them. Whoever runs it can add "
+    '`server: {bus: "redis://HOST:PORT"}` to its config, or serve with one worker.'
+)
+Handler = Callable[[str, JSON], JSON | None]
+"""Takes who tells and what; what it returns is the answer to those who ask."""
+
+
+class Transport(Protocol):
+    """Carries messages to all who listen on a channel."""
+
+    async def listen(self, channels: Sequence[str], hear: Callable[[bytes], None], is_listening: asyncio.Event) -> None:
+        """Hear what comes until cancelled; sets the event whenever it has begun to."""
+        ...
+
+    async def publish(self, channel: str, message: bytes) -> int:
+        """Send a message; return how many listen.
+
+        Raises:
+            ConnectionError: nobody could be reached.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let the connections go."""
+        ...
+
+
+def _nothing(_who: str, _said: JSON) -> None:
+    """Stand for a handler where there is none."""
+
+
+class Others(NamedTuple):
+    """What a server knows of other workers: whether there may be any, whether there are, and the way to them."""
+
+    may_be: bool = False
+    are_known: bool = False
+    bus: Bus | None = None
+
+
+ALONE = Others()
+
+
+class _Waiting(NamedTuple):
+    """A message that is to go out, and who wants to know of it."""
+
+    to: str
+    message: bytes
+    sent: asyncio.Future[int] | None
+
+
+class Answers(NamedTuple):
+    """What others answered, and whether all of them did."""
+
+    said: list[JSON]
+    are_all: bool
+
+
+@dataclass(slots=True)
+class _Answers:
+    """The answers to one question, as they come."""
+
+    said: list[JSON] = field(default_factory=list[JSON])
+    more: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Bus:
+    """One worker's way to the others.
+
+    Args:
+        transport: carries the messages.
+        sealing: the keys of the server; what others write onto the bus is not heard.
+    """
+
+    def __init__(self, transport: Transport, sealing: Sealing) -> None:
+        self._transport, self._sealing = transport, sealing
+        self._handlers: dict[str, Handler] = {"answers": self._answered}
+        self._asked: dict[str, _Answers] = {}
+        self._waiting: asyncio.Queue[_Waiting] = asyncio.Queue(BUS_WAITING)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._was_full = False
+
+    @property
+    def worker(self) -> str:
+        """The name of this worker."""
+        return self._sealing.worker
+
+    def on(self, kind: str, handler: Handler) -> None:
+        """Have a kind of message handled."""
+        self._handlers[kind] = handler
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Listen and send for the time of the block; waits a moment until the others can be heard."""
+        self._loop, is_listening = asyncio.get_running_loop(), asyncio.Event()
+        self._waiting = asyncio.Queue(BUS_WAITING)
+        channels = (self._channel("all"), self._channel(self.worker))
+        tasks = [
+            asyncio.create_task(self._transport.listen(channels, self._hear, is_listening)),
+            asyncio.create_task(self._send()),
+        ]
+        try:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(is_listening.wait(), BUS_ANSWER_S)
+            self.tell_soon("hello", {})
+            yield
+        finally:
+            self._loop = None
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._transport.close()
+
+    def _channel(self, name: str) -> str:
+        return f"bus:{name}"
+
+    # -- what we say
+
+    async def tell(self, kind: str, said: JSON, *, to: str = "all") -> int:
+        """Tell one worker or all others; return how many heard it.
+
+        Raises:
+            ConnectionError: nobody can be reached.
+        """
+        sent = asyncio.get_running_loop().create_future()
+        if not self._put(kind, said, to, sent):
+            raise ConnectionError("the bus is full")
+        heard = await sent
+        return heard - 1 if to == "all" else heard
+
+    def tell_soon(self, kind: str, said: JSON, *, to: str = "all") -> None:
+        """Tell it without waiting, from the loop's own thread. What cannot be told is lost, and logged."""
+        self._put(kind, said, to, None)
+
+    def _put(self, kind: str, said: JSON, to: str, sent: asyncio.Future[int] | None) -> bool:
+        if self._loop is None:
+            return False
+        text = orjson.dumps(["bus", self._sealing.audience, self.worker, kind, said], default=str)
+        try:
+            self._waiting.put_nowait(_Waiting(to, self._sealing.codec.seal(text).encode(), sent))
+        except asyncio.QueueFull:
+            if not self._was_full:
+                log.warning("The bus is slower than what is said on it; some of it is lost.")
+            self._was_full = True
+            return False
+        self._was_full = False
+        return True
+
+    async def _send(self) -> None:
+        # One after the other: what follows something arrives after it.
+        while True:
+            to, message, sent = await self._waiting.get()
+            try:
+                heard = await self._transport.publish(self._channel(to), message)
+            except ConnectionError as error:
+                log.warning("The other workers could not be told: %s", error)
+                if sent is not None and not sent.done():
+                    sent.set_exception(error)
+            else:
+                if sent is not None and not sent.done():
+                    sent.set_result(heard)
+                if not heard:
+                    self._handlers.get("gone", _nothing)(to, {})
+
+    async def ask(self, kind: str, said: JSON, *, is_enough: Callable[[JSON], bool] = lambda _: False) -> Answers:
+        """Ask all others; return what they say in time, or until one answer is enough.
+
+        Raises:
+            ConnectionError: nobody can be reached.
+        """
+        question, answers = new_id(), _Answers()
+        self._asked[question] = answers
+        try:
+            count = await self.tell(kind, {**said, "question": question})
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(BUS_ANSWER_S):
+                    while len(answers.said) < count and not any(map(is_enough, answers.said)):
+                        answers.more.clear()
+                        await answers.more.wait()
+        finally:
+            del self._asked[question]
+        return Answers(answers.said, len(answers.said) >= count)
+
+    # -- what others say
+
+    def _hear(self, message: bytes) -> None:
+        opened = self._sealing.codec.open(message.decode("latin-1"))
+        try:
+            said: Any = None if opened is None else orjson.loads(opened)
+        except ValueError:
+            return
+        # What was sealed for another use is not meant for us, and what we said ourselves we know.
+        if not isinstance(said, list) or said[:2] != ["bus", self._sealing.audience] or said[2] == self.worker:
+            return
+        who, kind, body = cast("tuple[str, str, JSON]", tuple(said[2:]))  # pyright: ignore[reportUnknownArgumentType] - JSON
+        handler = self._handlers.get(kind)
+        if handler is None:
+            return
+        try:
+            answer = handler(who, body)
+        except Exception:
+            log.exception("What another worker said could not be taken (%r).", kind)
+            return
+        if answer is not None:
+            self.tell_soon("answers", {"question": body["question"], "answer": answer}, to=who)
+
+    def _answered(self, _who: str, said: JSON) -> None:
+        answers = self._asked.get(said["question"])
+        if answers is not None:
+            answers.said.append(said["answer"])
+            answers.more.set()

@@ -1,0 +1,220 @@
+"""SharedSessions: what the workers of a server tell each other of sessions of the earlier revisions.
+
+An answer goes to the worker that asked, a cancellation to whoever runs the call, and a client that comes back for the
+rest of a stream has it from the worker that keeps it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.types import Message, Receive, Send
+
+from pegboard.core.bounded_cache import BoundedCache
+from pegboard.core.identifiers import new_id
+from pegboard.model.bounds import BUS_ANSWER_S, SESSIONS, STREAM_PING_S
+from pegboard.model.json_types import JSON
+from pegboard.server.bus import Bus
+from pegboard.server.mcp.questions import worker_of
+from pegboard.server.mcp.sessions import Session, Sessions
+
+_EVENT_OF = re.compile(r"p([0-9a-f]{16})-[0-9]{1,18}")
+
+
+@dataclass(slots=True)
+class Wishes:
+    """What the client of a session said that it wants to hear."""
+
+    level: str | None = None
+    uris: set[str] = field(default_factory=set[str])
+
+
+class SharedSessions:
+    """The sessions of all workers, as one of them sees them.
+
+    Args:
+        bus: the way to the others.
+        sessions: those of this worker.
+        follow: lets a client of another worker go on with a stream of ours, over these `receive` and `send`.
+        cancel: ends an open request of a session; does nothing where there is none.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        sessions: Sessions,
+        *,
+        follow: Callable[[Session, str, Receive, Send], Awaitable[None]],
+        cancel: Callable[[Session, str], None],
+    ) -> None:
+        self._bus, self._sessions, self._follow, self._cancel = bus, sessions, follow, cancel
+        self._wishes = BoundedCache[str, Wishes](max_entries=SESSIONS)
+        self._following: dict[str, asyncio.Queue[JSON]] = {}
+        self._followed: dict[str, asyncio.Event] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        for kind, handler in {
+            "session.answer": self._on_answer,
+            "session.cancelled": self._on_cancelled,
+            "session.ended": self._on_ended,
+            "session.wishes": self._on_wishes,
+            "session.resume": self._on_resume,
+            "session.left": self._on_left,
+            "session.sent": self._on_sent,
+        }.items():
+            bus.on(kind, handler)
+
+    # -- answers to questions
+
+    async def answer(self, session: Session, response: JSON) -> bool:
+        """Give an answer to the worker that asked; `False` where no other worker can have asked.
+
+        Raises:
+            ConnectionError: it cannot be reached.
+        """
+        worker = worker_of(response.get("id"))
+        if worker is None or worker == self._bus.worker:
+            return False
+        await self._bus.tell("session.answer", {"session": session.name, "response": response}, to=worker)
+        return True
+
+    def _on_answer(self, _who: str, said: JSON) -> None:
+        session = self._sessions.named(said["session"])
+        if session is not None:
+            session.questions.take(said["response"])
+
+    # -- ends
+
+    def cancelled(self, session: Session, request: str) -> None:
+        """Have whoever runs a request of a session end it."""
+        self._bus.tell_soon("session.cancelled", {"session": session.name, "request": request})
+
+    def _on_cancelled(self, _who: str, said: JSON) -> None:
+        session = self._sessions.named(said["session"])
+        if session is not None:
+            self._cancel(session, said["request"])
+
+    def ended(self, session: Session) -> None:
+        """Have a session known as ended everywhere."""
+        self._bus.tell_soon("session.ended", {"session": session.name, "ends_at": session.ends_at})
+
+    def _on_ended(self, _who: str, said: JSON) -> None:
+        self._sessions.ended_elsewhere(said["session"], said["ends_at"])
+
+    # -- what a client wants to hear
+
+    def wished(self, session: Session, before: Wishes) -> None:
+        """Tell what has changed in what the client of a session wants to hear."""
+        added, removed = session.uris - before.uris, before.uris - session.uris
+        if session.level != before.level or added or removed:
+            said: JSON = {"level": session.level, "added": sorted(added), "removed": sorted(removed)}
+            self._bus.tell_soon("session.wishes", {"session": session.name, **said})
+
+    def _on_wishes(self, _who: str, said: JSON) -> None:
+        # Of one that is not known here, it is remembered until its client comes.
+        session = self._sessions.named(said["session"])
+        kept = session or self._wishes.get(said["session"]) or self._wishes.remember(said["session"], Wishes())
+        kept.level = said["level"]
+        kept.uris = (kept.uris | set(said["added"])) - set(said["removed"])
+
+    def remembered(self, session: Session) -> None:
+        """Let a session that begins here have what was said of it elsewhere."""
+        wishes = self._wishes.get(session.name)
+        if wishes is not None:
+            session.level, session.uris = wishes.level, set(wishes.uris)
+
+    # -- streams
+
+    async def follow_there(self, worker: str, session: Session, last: str, receive: Receive, send: Send) -> bool:
+        """Send a client here the rest of a stream there; `False` where that worker does not answer."""
+        follow = new_id()
+        queue = self._following[follow] = asyncio.Queue[JSON]()
+        leaving = asyncio.create_task(_left(receive))
+        try:
+            said: JSON = {"session": session.name, "last": last, "follow": follow}
+            if not await self._bus.tell("session.resume", said, to=worker):
+                return False
+            has_begun = False
+            while (sent := await _next(queue, leaving, has_begun=has_begun)) is not None:
+                has_begun = True
+                await send(_message(sent))
+                if not sent["more"]:
+                    break
+            return has_begun or leaving.done()
+        except ConnectionError:
+            return False
+        finally:
+            leaving.cancel()
+            del self._following[follow]
+            self._bus.tell_soon("session.left", {"follow": follow}, to=worker)
+
+    def _on_sent(self, _who: str, said: JSON) -> None:
+        queue = self._following.get(said["follow"])
+        if queue is not None:
+            queue.put_nowait(said)
+
+    def _on_resume(self, who: str, said: JSON) -> None:
+        session, follow = self._sessions.named(said["session"]), str(said["follow"])
+        left = self._followed[follow] = asyncio.Event()
+
+        async def send(message: Message) -> None:
+            is_start = message["type"] == "http.response.start"
+            sent: JSON = {"follow": follow, "more": is_start or message.get("more_body", False)}
+            if is_start:
+                headers = [[name.decode(), value.decode()] for name, value in message["headers"]]
+                sent |= {"status": message["status"], "headers": headers}
+            await self._bus.tell("session.sent", {**sent, "body": message.get("body", b"").decode()}, to=who)
+
+        async def receive() -> Message:
+            await left.wait()
+            return {"type": "http.disconnect"}
+
+        async def run() -> None:
+            try:
+                if session is not None:
+                    await self._follow(session, said["last"], receive, send)
+            except ConnectionError:
+                pass
+            finally:
+                del self._followed[follow]
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _on_left(self, _who: str, said: JSON) -> None:
+        left = self._followed.get(said["follow"])
+        if left is not None:
+            left.set()
+
+
+def other_keeper_of(last_event_id: str, worker: str) -> str | None:
+    """Return the worker that keeps the stream of an event, where it is not the one of this name."""
+    match = _EVENT_OF.fullmatch(last_event_id)
+    return None if match is None or match[1] == worker else match[1]
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _next(queue: asyncio.Queue[JSON], leaving: asyncio.Task[None], *, has_begun: bool) -> JSON | None:
+    """Return what comes next; `None` when the client has left, or the other worker gives no sign of life."""
+    getting = asyncio.ensure_future(queue.get())
+    try:
+        patience_s = 2 * STREAM_PING_S if has_begun else BUS_ANSWER_S
+        await asyncio.wait((getting, leaving), timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+        return getting.result() if getting.done() else None
+    finally:
+        getting.cancel()
+
+
+def _message(sent: JSON) -> dict[str, Any]:
+    if "status" in sent:
+        headers = [(name.encode(), value.encode()) for name, value in sent["headers"]]
+        return {"type": "http.response.start", "status": sent["status"], "headers": headers}
+    return {"type": "http.response.body", "body": sent["body"].encode(), "more_body": sent["more"]}
