@@ -168,6 +168,10 @@ async def next_field(lines: Any, name: str) -> str:
 # -- real clients
 
 
+def text_of(result: Any) -> str:
+    return result.content[0].text
+
+
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_a_client_lists_calls_hears_progress_is_asked_and_hears_of_changes_through_a_proxy(
     mode: str, pair: Pair
@@ -180,10 +184,10 @@ async def test_a_client_lists_calls_hears_progress_is_asked_and_hears_of_changes
     async def on_question(_context: Any, _params: Any) -> ElicitResult:
         return ElicitResult(action="accept", content={"answer": "Ann"})
 
-    async def on_progress(done: float, _total: float | None, _message: str | None) -> None:
-        progress.append(done)
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        told.append(progress)
 
-    progress: list[float] = []
+    told: list[float] = []
     async with asyncio.timeout(PATIENCE_S), proxied(pair.urls) as url:
         async with (
             httpx2.AsyncClient(verify=False, timeout=PATIENCE_S) as http,
@@ -194,15 +198,15 @@ async def test_a_client_lists_calls_hears_progress_is_asked_and_hears_of_changes
         ):  # fmt: skip
             for _ in range(2):
                 assert "ask" in {tool.name for tool in (await client.list_tools()).tools}
-            pids = {(await client.call_tool("who", {})).content[0].text for _ in range(6)}
+            pids = {text_of(await client.call_tool("who", {})) for _ in range(6)}
             assert len(pids) == 2
             for _ in range(4):
                 asked = await client.call_tool("ask", {})
-                assert json.loads(asked.content[0].text)["said"] == "Ann"
+                assert json.loads(text_of(asked))["said"] == "Ann"
             await client.call_tool("steps", {}, progress_callback=on_progress)
-            assert progress == [0.0, pytest.approx(1 / 3), pytest.approx(2 / 3)]
+            assert told == [0.0, pytest.approx(1 / 3), pytest.approx(2 / 3)]
             agreed = await client.call_tool("agree", {"what": "it"})
-            assert (agreed.is_error, agreed.content[0].text) == (False, "did it")
+            assert (agreed.is_error, text_of(agreed)) == (False, "did it")
             held = asyncio.create_task(client.call_tool("hold", {"name": mode}))
             await until((pair.folder / f"began-{mode}").exists)
             held.cancel()

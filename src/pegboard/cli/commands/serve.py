@@ -132,8 +132,6 @@ def _serve(
     begin: Callable[[], None] = _nothing
     if worker is not None:
         _share(catalog, worker)
-        if bus is None and worker.is_first:
-            say(f"{_NO_BUS}\n")
     if reload:
         config, problems, begin = _reloading(project, host=host, profile=profile, names=names, say=say, worker=worker)
         note = ", and reloading what changes"
@@ -142,6 +140,8 @@ def _serve(
         if worker is None or worker.is_first:
             many = "" if worker is None else f", with {worker.count} workers"
             say(addresses(address, catalog, profile=profile, note=f"{many}{note}"), url=address)
+            if worker is not None and bus is None:
+                say(f"{_NO_BUS}\n")
         begin()
 
     return serve_http(
