@@ -181,7 +181,7 @@ async def test_a_client_lists_calls_hears_progress_is_asked_and_hears_of_changes
     async def on_message(message: Any) -> None:
         heard.append(str(getattr(message, "method", "")))
 
-    async def on_question(_context: Any, _params: Any) -> ElicitResult:
+    async def on_question(context: Any, params: Any) -> ElicitResult:
         return ElicitResult(action="accept", content={"answer": "Ann"})
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
