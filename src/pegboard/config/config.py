@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from pegboard.config.allowed_imports import AllowedImports
 from pegboard.config.forms.identity_form import IdentityForm
-from pegboard.config.forms.main_file import HookForm, ModelForm, ServerForm
+from pegboard.config.forms.main_file import HookForm, ModelForm, ServingForm
 from pegboard.config.forms.predicate_form import PredicateForm
 from pegboard.config.forms.profile_form import ProfileForm
 from pegboard.config.forms.workspace_form import WorkspaceForm
@@ -70,7 +70,7 @@ class Config:
     default_limit: RateLimit | None = None
     limit_store: Declared[str | Secret] | None = None
     consent_store: Declared[str | Secret] | None = None
-    server: Declared[ServerForm] | None = None
+    server: Declared[ServingForm] | None = None
     identity: Declared[IdentityForm] | None = None
     workspace: Declared[WorkspaceForm] | None = None
     lint_ignores: tuple[LintIgnore, ...] = ()

@@ -73,7 +73,7 @@ class ConsentsForm(Form):
     )
 
 
-class ServerForm(Form):
+class ServingForm(Form):
     """What servers of this config have in common."""
 
     keys: tuple[ConcealedText, ...] = Field(
@@ -203,7 +203,7 @@ class MainFile(Fragment):
     limits: Maybe[LimitsForm] = Field(None, description="Limits of this process.")
     rate_limits: Maybe[RateLimits] = Field(None, description="Limits on calls.")
     consents: Maybe[ConsentsForm] = Field(None, description="People's answers to what tools ask.")
-    server: Maybe[ServerForm] = Field(None, description="What several workers or servers of this config share.")
+    server: Maybe[ServingForm] = Field(None, description="What several workers or servers of this config share.")
     identity: Maybe[IdentityForm] = Field(None, description="Who may come in over HTTP, and as whom.")
     workspace: Maybe[WorkspaceForm] = Field(None, description="Documents that agents browse, search and read.")
     lint: Maybe[LintForm] = Field(None, description="What `pegboard lint` lets pass.")
