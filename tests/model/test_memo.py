@@ -54,7 +54,7 @@ async def test_awaiting_an_answer_that_is_there_asks_nothing() -> None:
     with pytest.raises(AsyncPredicateError):
         memo.answer(waiting, "ctx")
     for _ in range(2):
-        await memo.answer_async(waiting, "ctx", timeout_s=1.0)
+        await memo.answer_async([waiting], "ctx")
     assert (memo.answer(waiting, "ctx"), asked) == (42, ["ctx"])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -147,7 +146,7 @@ class _PredicateBuilder:
             return tree.answer(ctx, states())
 
         async def ask_async(ctx: ToolContext) -> Answer:
-            await asyncio.gather(*(ctx.memo.answer_async(each, ctx, timeout_s=each.limit_s) for each in waiting))
+            await ctx.memo.answer_async(waiting, ctx)
             return ask(ctx)
 
         return Question(ask, name, ask_async if waiting else ask, is_async=bool(waiting), limit_s=self._limit_s)

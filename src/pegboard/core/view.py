@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -409,7 +408,7 @@ class View:
         asked = {
             question.key: question for condition in conditions for question in condition.questions if question.waits
         }
-        await asyncio.gather(*(memo.answer_async(each, self.ctx, timeout_s=each.limit_s) for each in asked.values()))
+        await memo.answer_async(asked.values(), self.ctx)
         states = self._parts.registry.states()
         for condition in conditions:
             if any(question.is_slow for question in condition.questions):
@@ -418,7 +417,7 @@ class View:
             if entry.builder is not None and dynamic_code(without_builder(entry), snapshot, self.ctx, states) is None:
                 question = snapshot.build_question(entry)
                 if question.waits:
-                    await memo.answer_async(question, self.ctx, timeout_s=question.limit_s)
+                    await memo.answer_async((question,), self.ctx)
 
     async def _answer_slowly(self, condition: Availability, states: States) -> None:
         """Ask the predicates of a condition in their order, and those that have held the event loop beside it."""
@@ -428,7 +427,7 @@ class View:
                 memo.deferring(partial(condition.answer, ctx, states))
             except SlowPredicateError as met:
                 beside = partial(self._ask_off_loop, met.question)
-                await memo.answer_async(met.question._replace(ask=beside), ctx, timeout_s=met.question.limit_s)
+                await memo.answer_async((met.question._replace(ask=beside),), ctx)
             else:
                 return
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
 
@@ -76,7 +76,7 @@ class Memo:
         """Forget every answer; ask again at once what needs awaiting, so that who had it ready has it ready still."""
         before, self._now = self._now, _Answers()
         again = before.awaited.values()
-        await asyncio.gather(*(self.answer_async(each, ctx, timeout_s=each.limit_s) for each in again))
+        await self.answer_async(again, ctx)
 
     def _claim(self, key: object, now: _Answers) -> tuple[Future[Any], bool]:
         """Return the answer's future, and whether the caller is the one to fill it."""
@@ -133,17 +133,20 @@ class Memo:
         found = self._now.futures.get(key)
         return found is not None and found.done()
 
-    async def answer_async(self, question: Question, ctx: object, *, timeout_s: float) -> None:
-        """Have the question answered, awaiting it if need be. What it raises is kept, not raised here."""
+    async def answer_async(self, questions: Iterable[Question], ctx: object) -> None:
+        """Have the questions answered together, awaiting what must be. What one raises is kept, not raised here."""
         now = self._now
-        answer, is_mine = self._claim(question.key, now)
-        if is_mine:
-            now.awaited[question.key] = question
-            # A task of its own: others wait for the answer too, so one caller's cancellation must not end it.
-            task = asyncio.ensure_future(_ask(question, ctx, answer, timeout_s))
-            await asyncio.shield(task)
-        elif not answer.done():
-            await asyncio.wait([asyncio.wrap_future(answer)])
+        waiting: list[asyncio.Future[Any]] = []
+        for question in questions:
+            answer, is_mine = self._claim(question.key, now)
+            if is_mine:
+                now.awaited[question.key] = question
+                waiting.append(asyncio.ensure_future(_ask(question, ctx, answer)))
+            elif not answer.done():
+                waiting.append(asyncio.wrap_future(answer))
+        if waiting:
+            # Others wait for the answers too: a caller that is cancelled here leaves those who ask to go on.
+            await asyncio.wait(waiting)
 
 
 def _fill(answer: Future[Any], ask: Callable[[], Any]) -> None:
@@ -155,12 +158,12 @@ def _fill(answer: Future[Any], ask: Callable[[], Any]) -> None:
         answer.set_result(value)
 
 
-async def _ask(question: Question, ctx: object, answer: Future[Any], timeout_s: float) -> None:
+async def _ask(question: Question, ctx: object, answer: Future[Any]) -> None:
     try:
-        asked = asyncio.to_thread(question.ask, ctx) if question.is_blocking else question.ask(ctx)
-        value = await asyncio.wait_for(asked, timeout_s)
+        async with asyncio.timeout(question.limit_s):
+            value = await (asyncio.to_thread(question.ask, ctx) if question.is_blocking else question.ask(ctx))
     except TimeoutError:
-        answer.set_exception(TimeoutError(f"no answer within {timeout_s:g} s"))
+        answer.set_exception(TimeoutError(f"no answer within {question.limit_s:g} s"))
     except BaseException as error:  # noqa: BLE001 - boundary: foreign code
         answer.set_exception(error)
     else:
