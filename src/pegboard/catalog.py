@@ -29,7 +29,7 @@ from pegboard.core.declarations import Declarations, Mirror, MirroredSource
 from pegboard.core.executor import Executor
 from pegboard.core.judge import Selection
 from pegboard.core.names import fold, nearest
-from pegboard.core.ports import LimitStore, Source, UsedAnswers
+from pegboard.core.ports import Embedder, LimitStore, Source, UsedAnswers
 from pegboard.core.registry import Registry
 from pegboard.core.snapshot import Snapshot
 from pegboard.core.unmatched_globs import unmatched
@@ -64,6 +64,8 @@ class Catalog:
         limit_store: where rate limits are counted; in memory by default.
         consent_store: where the workers of a server remember which answers of people were used; without one each
             answer is taken by the worker that asked alone.
+        embedder: compares meanings when tools are searched, beside words; see `pegboard.core.ports.Embedder`. A search
+            never fails or waits long for it.
         clock: a monotonic clock in seconds, for tests.
     """
 
@@ -75,10 +77,13 @@ class Catalog:
         context_type: type[ToolContext] = ToolContext,
         limit_store: LimitStore | None = None,
         consent_store: UsedAnswers | None = None,
+        embedder: Embedder | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         declared = Declarations(name=name, bounds=bounds or DEFAULT_BOUNDS)
-        self.runtime = assemble(declared, context_type=context_type, limit_store=limit_store, clock=clock)
+        self.runtime = assemble(
+            declared, context_type=context_type, limit_store=limit_store, embedder=embedder, clock=clock
+        )
         self._is_of_config = False
         self.guards.used_answers = consent_store
         self._default_loaders: list[Callable[[Catalog], object]] = []

@@ -10,7 +10,7 @@ from pegboard.core.call.record import Guards
 from pegboard.core.declarations import Declarations
 from pegboard.core.defaults import Defaults
 from pegboard.core.executor import Executor
-from pegboard.core.ports import LimitStore
+from pegboard.core.ports import Embedder, LimitStore
 from pegboard.core.registry import Registry
 from pegboard.core.view import ViewParts
 from pegboard.discovery.exposure import Discovery
@@ -45,11 +45,13 @@ def assemble(
     *,
     context_type: type[ToolContext],
     limit_store: LimitStore | None,
+    embedder: Embedder | None,
     clock: Callable[[], float],
 ) -> Runtime:
     """Return the parts of a catalog that declares this.
 
     Without a `limit_store` limits are counted in memory; with one, memory decides while it does not answer.
+    Without an `embedder` tools are found by words alone.
     """
     registry = Registry(declared, read_built=read_built, context_type=context_type)
     in_memory = MemoryLimitStore(clock=clock, max_keys=declared.bounds.ratelimit_keys)
@@ -68,7 +70,7 @@ def assemble(
         defaults=Defaults(),
         guards=guards,
         executor=executor,
-        discovery=Discovery.of(registry),
+        discovery=Discovery.of(registry, embedder=embedder),
         resources=Resources(registry, executor),
         view_parts=ViewParts(registry=registry, runner=executor, exporters=EXPORTERS),
     )

@@ -134,6 +134,8 @@ def test_what_is_documented_and_not_there_yet_is_refused_by_name(project: Projec
             text = f"profiles: {{chat: {{{line}}}}}"
         case "hooks":
             text = f"hooks: [{{on: before, {line}}}]"
+        case "discovery":
+            text = f"discovery: {{embedder: {{{line}}}}}"
         case ("rate_limits" | "limits") as section:
             text = f"{section}: {{{line}}}"
         case _:

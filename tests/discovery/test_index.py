@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -351,46 +351,3 @@ def test_changed_text_replaces_the_old_one_in_the_new_index_only() -> None:
 def test_two_tools_with_one_id_are_refused() -> None:
     with pytest.raises(ValueError, match="Two tools have the id 'a'"):
         Index.build([ToolText(id="a", name="a"), ToolText(id="a", name="b")])
-
-
-# ---- meaning ---------------------------------------------------------------------------------------------------------
-
-
-class Concepts:
-    """An embedder over three concepts, which remembers what it was asked."""
-
-    model_id = "concepts"
-    dimension = 3
-    WORDS = (("cash", "money", "funds"), ("cat", "feline"), ("rain", "shower"))
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        self.asked.extend(texts)
-        return [[float(any(word in text.lower() for word in words)) for words in self.WORDS] for text in texts]
-
-
-def test_embedder_finds_what_shares_no_word() -> None:
-    embedder = Concepts()
-    texts = [ToolText(id=id_, name=id_, description=text) for id_, text in (("a", "Moves funds."), ("b", "A feline."))]
-    index = Index.build(texts, embedder=embedder)
-    assert first("send cash", index) == "a"
-    assert first("send cash", index, visible=["b"]) is None
-    assert first("shower", index) is None
-
-
-def test_only_changed_tools_are_embedded_again() -> None:
-    embedder = Concepts()
-    texts = [ToolText(id=id_, name=id_, description=text) for id_, text in (("a", "Moves funds."), ("b", "A feline."))]
-    index = Index.build(texts, embedder=embedder)
-    embedder.asked.clear()
-    index.updated(changed=[texts[0], ToolText(id="b", name="b", description="A shower.")])
-    assert embedder.asked == ["b: A shower."]
-
-
-def test_embedder_of_another_dimension_is_refused() -> None:
-    embedder = Concepts()
-    embedder.dimension = 4
-    with pytest.raises(ValueError, match="shape"):
-        Index.build(TEXTS, embedder=embedder)

@@ -1,11 +1,20 @@
 """Retrieval on the shared sets: the figures that the index holds, with the weights that it has everywhere."""
 
+import asyncio
 import os
+from collections.abc import Callable
+from itertools import pairwise
+from statistics import fmean
+from typing import Any
 
+import numpy as np
 import pytest
 
 from bench.confidence import SHIPPED, Asked, asked_of, calibration_error, fitted, right_by_level, share_of
-from bench.discovery import Score, ToolSet, measured, tool_sets
+from bench.discovery import Row, Score, ToolSet, measured, recall_at, tool_sets, tool_text
+from pegboard.discovery.search.index import Index
+from pegboard.models.embedding.hashing import HashingEmbedder
+from tests.discovery.test_meaning import seeded
 
 pytestmark = [
     pytest.mark.shared,
@@ -86,3 +95,40 @@ def test_single_requests_of_an_agent_are_far_easier_than_tasks(scores: dict[str,
     ours = measured(ToolSet(name="agent", tools=tools.tools, servable=single, unservable=[]), "pegboard")
     assert ours.recall[10] >= 0.88
     assert ours.recall[5] > whole.recall[5]
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_a_poor_embedder_costs_at_most_a_point_and_an_oracle_wins_by_as_much_as_it_knows(name: str) -> None:
+    tools = next(tools for tools in tool_sets() if tools.name == name)
+    index = Index.build(map(tool_text, tools.tools))
+    ids = list(index._ids)
+    vectors = {id_: seeded(id_, 96) for id_ in ids}
+    matrix = np.stack([vectors[id_] for id_ in ids]).astype(np.float32)
+    hashing = HashingEmbedder(dimension=64)
+    hashed = asyncio.run(hashing.embed(index.meanings))
+
+    def recall(likeness: Callable[[Row], Any] | None) -> float:
+        return fmean(
+            recall_at(
+                row,
+                [hit.id for hit in index.search(row["query"], limit=5, likeness=likeness and likeness(row)).hits],
+                5,
+            )
+            for row in tools.servable
+        )
+
+    def oracle(blur: float) -> Callable[[Row], Any]:
+        def likeness(row: Row) -> Any:
+            gold = np.sum([vectors[name] for name in row["relevant"] if name in vectors], axis=0)
+            seen = (1 - blur) * gold / np.linalg.norm(gold) + blur * seeded(f"noise of {row['qid']}", 96)
+            return (matrix @ (seen / np.linalg.norm(seen))).astype(np.float32)
+
+        return likeness
+
+    alone = recall(None)
+    assert recall(lambda row: hashed @ asyncio.run(hashing.embed([row["query"]]))[0]) >= alone - 0.01
+    assert recall(lambda row: matrix @ seeded(row["query"], 96).astype(np.float32)) >= alone - 0.01
+    found = [recall(oracle(blur)) for blur in (0.75, 0.65, 0.55, 0.45, 0.0)]
+    assert all(less < more for less, more in pairwise(found))
+    assert found[0] >= alone - 0.01
+    assert found[-1] > alone + 0.15

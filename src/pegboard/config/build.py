@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pegboard.catalog import Catalog
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Config
+from pegboard.config.embedders import embedder_of, keys_of
 from pegboard.config.forms.predicate_form import availability
 from pegboard.config.identity import faults_of, rules_of
 from pegboard.config.load import read
@@ -88,9 +89,17 @@ def _server_id(config: Config) -> str:
 def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
     limits = _limit_store(config, report)
     answers = _consent_store(config, report)
-    catalog = Catalog(config.name, bounds=config.bounds, clock=clock, limit_store=limits, consent_store=answers)
+    embedder = embedder_of(config, report)
+    catalog = Catalog(
+        config.name,
+        bounds=config.bounds,
+        clock=clock,
+        limit_store=limits,
+        consent_store=answers,
+        embedder=embedder,
+    )
     catalog.registry.server_id = _server_id(config)
-    catalog.add_secrets(*config.secrets.values())
+    catalog.add_secrets(*config.secrets.values(), *keys_of(config))
     catalog.registry.change(default_limit=config.default_limit)
     with importing(config.path.absolute().parent) as collected:
         documents = store_of(config, report)

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pegboard.config.allowed_imports import AllowedImports
 from pegboard.config.config import Config, Declared, Refused
 from pegboard.config.file_permissions import permission_faults
-from pegboard.config.forms.main_file import Fragment, HookForm, MainFile, ModelForm
+from pegboard.config.forms.main_file import EmbedderForm, Fragment, HookForm, MainFile, ModelForm
 from pegboard.config.forms.predicate_form import PredicateForm, secret_names
 from pegboard.config.forms.validation import validated
 from pegboard.config.forms.value_types import as_names, rate_limit
@@ -36,6 +36,7 @@ from pegboard.sources.plugins import load_plugin
 
 M = TypeVar("M", bound=BaseModel)
 F = TypeVar("F", bound=Fragment)
+_NO_OPENAI_KEY = "the variable 'OPENAI_API_KEY' is not set; set it, or write `api_key`"
 _TOP_LEVEL = MainFile.model_fields.keys() | {key for key in UNSUPPORTED if "." not in key}
 _NO_CONFIG = "this is no configuration: no line begins with a key of one, such as `tools:` or `profiles:`"
 
@@ -275,9 +276,18 @@ class _Load:
             models[name] = Declared(value=form, at=at / "models" / name)
             if _needs_openai_key(form) and not self.environment.variable("OPENAI_API_KEY"):
                 fault = self.environment.fault("OPENAI_API_KEY")
-                missing = "the variable 'OPENAI_API_KEY' is not set; set it, or write `api_key`"
-                self.report.add(models[name].at.problem(fault or missing))
+                self.report.add(models[name].at.problem(fault or _NO_OPENAI_KEY))
         return models
+
+    def _embedder(self, main: MainFile, at: At | None) -> Declared[EmbedderForm] | None:
+        """Return the embedder of tool search, and report one whose key is nowhere."""
+        if main.discovery is None or at is None:
+            return None
+        form, here = main.discovery.embedder, at / "discovery" / "embedder"
+        needs_key = form.type == "openai" and form.api_key is None and form.base_url is None
+        if needs_key and not self.environment.variable("OPENAI_API_KEY"):
+            self.report.add(here.problem(self.environment.fault("OPENAI_API_KEY") or _NO_OPENAI_KEY))
+        return Declared(value=form, at=here)
 
     def config(self, main: MainFile, at: At | None = None) -> Config:
         """Return all that was collected."""
@@ -309,6 +319,7 @@ class _Load:
             profiles=self.named.get("profiles", {}),
             hooks=tuple(self.hooks),
             models=self._models(main, at),
+            embedder=self._embedder(main, at),
             bounds=Bounds(**limits),
             default_limit=None if main.rate_limits is None else rate_limit(main.rate_limits.default),
             limit_store=None if store is None or at is None else Declared(value=store, at=at / "rate_limits" / "store"),

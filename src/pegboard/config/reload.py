@@ -143,6 +143,8 @@ class Reloader:
             # States that wait for an answer are bound to how they are used up.
             log.warning("consents.store has changed: it counts from the next start on.")
             config = replace(config, consent_store=self.config.consent_store)
+        if _embedder(config) != _embedder(self.config):
+            catalog.discovery.finder.use_embedder(made.discovery.finder.embedder)
         self.config, self.problems = config, ()
         self._on_reload(config)
         of_files = made.registry.declarations
@@ -223,6 +225,10 @@ def _mark(path: Path) -> Mark:
 
 def _store_of_answers(config: Config) -> object:
     return None if config.consent_store is None else config.consent_store.value
+
+
+def _embedder(config: Config) -> object:
+    return None if config.embedder is None else config.embedder.value
 
 
 def _uri(config: Config) -> object:

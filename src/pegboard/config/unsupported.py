@@ -21,6 +21,8 @@ _SECTIONS_OF_MANY = frozenset({"tools", "profiles", "hooks"})
 # A key by its path, or `path=value` for one value of a key; `*` stands for an index or a chosen name.
 # The text says what the piece will bring, so that the reader knows what to do without it.
 UNSUPPORTED: Final[Mapping[str, str]] = {
+    "discovery.embedder.type=fastembed": "it needs a runtime of 150 MB and a model; serve the model (Ollama, "
+    "llama.cpp, text-embeddings-inference) and name it by `type: openai` with its `base_url`",
     "audit": "calls are not recorded; observe them with `catalog.observe`",
     "tasks": "no call outlives its request",
     "apiVersion": "agent files cannot be read; list tool files under `files:`",

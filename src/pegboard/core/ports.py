@@ -144,8 +144,8 @@ class Embedder(Protocol):
         """How long its vectors are; `None` as long as no answer has shown it."""
         ...
 
-    async def embed(self, texts: Sequence[str]) -> Iterable[Iterable[float]]:
-        """Return one row a text, in order. It must not block the event loop, and may be cancelled at any time.
+    def embed(self, texts: Sequence[str], /) -> Awaitable[Iterable[Iterable[float]]]:
+        """Return one row a text, in order; an `async def`. It must not block the event loop, and may be cancelled at any time.
 
         Raises:
             Exception: whatever it likes; who asks goes on without vectors.

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.hooks import hooks_of
 from pegboard.core.judge import applies
+from pegboard.core.ports import Embedder
 from pegboard.core.registry import Registry
 from pegboard.core.schema import compile_schema
 from pegboard.core.snapshot import Plan, Snapshot
@@ -55,8 +56,8 @@ class Discovery:
     loop_guard: LoopGuard
 
     @classmethod
-    def of(cls, registry: Registry) -> Discovery:
-        return cls(registry=registry, finder=Finder(registry), loop_guard=LoopGuard())
+    def of(cls, registry: Registry, *, embedder: Embedder | None = None) -> Discovery:
+        return cls(registry=registry, finder=Finder(registry, embedder=embedder), loop_guard=LoopGuard())
 
     @property
     def bounds(self) -> Bounds:

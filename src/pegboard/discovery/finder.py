@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.json_text import json_bytes
+from pegboard.core.ports import Embedder
 from pegboard.core.registry import Registry
 from pegboard.core.snapshot import Snapshot
 from pegboard.core.view import View
@@ -19,10 +20,13 @@ from pegboard.model.json_types import is_object
 from pegboard.model.tool import ToolEntry
 
 if TYPE_CHECKING:
+    from pegboard.discovery import meaning as meanings
+    from pegboard.discovery.meaning import Meaning
     from pegboard.discovery.search import index as indexing
     from pegboard.discovery.search.confidence import Confidence
     from pegboard.discovery.search.index import Index, ToolText, VisibleTools
 else:
+    meanings = LazyModule("pegboard.discovery.meaning")
     indexing = LazyModule("pegboard.discovery.search.index")
 
 
@@ -41,11 +45,15 @@ class FoundTool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Found:
-    """The answer to one request, best first; the nearest visible namespaces when nothing matches it at all."""
+    """The answer to one request, best first; the nearest visible namespaces when nothing matches it at all.
+
+    `words_alone` says why an embedder that is there was not heard; `None` where it was, or where there is none.
+    """
 
     query: str
     tools: tuple[FoundTool, ...] = ()
     near_namespaces: tuple[str, ...] = ()
+    words_alone: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,11 +74,23 @@ class Finder:
     The index follows the snapshot when it is next asked, and reads again only the tools that changed.
     """
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, *, embedder: Embedder | None = None) -> None:
         self._registry = registry
+        self._meaning: Meaning | None = None
+        self.use_embedder(embedder)
         self._built: _Built | None = None
         self._lock = threading.Lock()
         self.builds = 0
+
+    def use_embedder(self, embedder: Embedder | None) -> None:
+        """Compare meanings by this embedder from now on; with none, words alone."""
+        self.embedder = embedder
+        self._meaning = None if embedder is None else meanings.Meaning(embedder)
+
+    async def read_meanings(self) -> None:
+        """Wait for the embedder, where there is one, to have read every tool: a search does not wait that long."""
+        if self._meaning is not None:
+            await self._meaning.read((await asyncio.to_thread(self._following, self._registry.snapshot())).index)
 
     async def search(self, view: View, queries: Iterable[str], *, limit: int = SEARCH_USUAL_HITS) -> list[Found]:
         """Return which of the view's tools match each request. Hidden tools change nothing in it."""
@@ -79,7 +99,25 @@ class Finder:
         if built is None or built.snapshot is not snapshot:
             # Reading thousands of tools takes a part of a second, which others must not wait for.
             built = await asyncio.to_thread(self._following, snapshot)
-        return self._search(view, built, queries, limit)
+        by_id = {entry.qualified_id: entry for entry in view.tools()}
+        index, visible = self._visible(view, by_id, built)
+        asked = list(queries)
+        alike = await self._meaning.likeness(index, asked) if self._meaning is not None and by_id else None
+        answers: list[Found] = []
+        for place, query in enumerate(asked):
+            likeness = None if alike is None or isinstance(alike, str) else alike[place]
+            hits = index.search(query, visible=visible, limit=limit, likeness=likeness)
+            answers.append(
+                Found(
+                    query=query,
+                    tools=tuple(
+                        FoundTool(entry=by_id[hit.id], score=hit.score, confidence=hit.confidence) for hit in hits.hits
+                    ),
+                    near_namespaces=hits.near_namespaces,
+                    words_alone=alike if isinstance(alike, str) else None,
+                )
+            )
+        return answers
 
     def _following(self, snapshot: Snapshot) -> _Built:
         with self._lock:
@@ -99,23 +137,6 @@ class Finder:
             self.builds += 1
             self._built = built = _Built(snapshot=snapshot, known=frozenset(now), index=index)
             return built
-
-    def _search(self, view: View, built: _Built, queries: Iterable[str], limit: int) -> list[Found]:
-        by_id = {entry.qualified_id: entry for entry in view.tools()}
-        index, visible = self._visible(view, by_id, built)
-        answers: list[Found] = []
-        for query in queries:
-            hits = index.search(query, visible=visible, limit=limit)
-            answers.append(
-                Found(
-                    query=query,
-                    tools=tuple(
-                        FoundTool(entry=by_id[hit.id], score=hit.score, confidence=hit.confidence) for hit in hits.hits
-                    ),
-                    near_namespaces=hits.near_namespaces,
-                )
-            )
-        return answers
 
     def _visible(self, view: View, by_id: Mapping[str, ToolEntry], built: _Built) -> tuple[Index, VisibleTools]:
         tools = view.tools()

@@ -320,6 +320,11 @@ EMBED_BATCH = 64  # texts of one request to a model
 EMBED_TEXT_CHARS = 8_000  # of one text that a model reads
 EMBED_DIMENSIONS = 8_192  # of one vector, at most
 EMBED_CACHE_ROWS = 200_000  # vectors that one file keeps
+EMBED_READ_S = 60.0  # of one batch of tools that a model reads in the background
+EMBED_REST_S = 30.0  # after a failure, in which searches go by words alone
+EMBED_WAIT_S = 1.5  # that a search waits for an embedder, before it goes by words alone
+EMBED_QUERIES = 1_000  # requests whose vectors are remembered
+EMBED_MATRICES = 4  # of whole catalogs, at hand
 EMBED_CACHE_BUSY_S = 1.0  # that a search waits for the file, before it does without
 
 # -- discovery: the search engine

@@ -39,7 +39,9 @@ async def search_command(
     if limit < 1:
         raise CommandError(f"--limit {limit}: there is nothing to show. Give 1 or more.")
     async with opened(options, lists_only=True) as (project, view):
-        [found] = await answers(project.catalog.discovery.finder, view, [query], limit=limit)
+        finder = project.catalog.discovery.finder
+        await finder.read_meanings()
+        [found] = await answers(finder, view, [query], limit=limit)
         answer: JSON = project.clean(found, view.ctx)
     if options.json:
         options.terminal.json({"profile": options.chosen_profile, **answer})
@@ -54,6 +56,6 @@ async def search_command(
         options.terminal.say("")
     summary = f"{len(hits)} tool{'' if len(hits) == 1 else 's'} for {query!r} {options.seen_by}"
     near: list[str] = answer.get("nearest", [])
-    if "note" in answer:
-        summary += "; weak matches only, perhaps none serves"
     options.terminal.say(f"{summary}; nearest namespaces: {', '.join(near)}." if near else f"{summary}.")
+    if "note" in answer:
+        options.terminal.say(answer["note"])

@@ -156,6 +156,41 @@ ModelRef: TypeAlias = Annotated[
 ]
 
 
+class EmbedderForm(Form):
+    """What turns texts into vectors, whose cosine says how alike their meanings are."""
+
+    type: Literal["openai", "hashing"] = Field(
+        description="openai: a model behind an endpoint that speaks OpenAI's embeddings. hashing: no model; texts with "
+        "the same words are alike, for trying things out."
+    )
+    model: Maybe[FilledText] = Field(None, description="What the endpoint calls the model.")
+    base_url: Maybe[FilledText] = Field(
+        None, description="Where the endpoint is, such as http://127.0.0.1:11434/v1; OpenAI's without it."
+    )
+    api_key: Maybe[ConcealedText] = Field(
+        None, description="The key; without `base_url` OPENAI_API_KEY of the environment is taken where it is missing."
+    )
+    dimension: Maybe[PositiveWhole] = Field(None, description="How long a vector is; the model's own choice without.")
+    timeout_seconds: PositiveNumber = Field(30.0, description="How long one request may take, in seconds.")
+    cache: FilledText = Field(
+        ".pegboard-embeddings.sqlite", description="The file that keeps the vectors of a model, beside this config."
+    )
+
+    @model_validator(mode="after")
+    def _fits_its_type(self) -> EmbedderForm:
+        if self.type == "openai" and self.model is None:
+            raise definition_error("an embedder of type openai needs `model`")
+        if self.type == "hashing" and (strange := {"model", "base_url", "api_key", "cache"} & self.model_fields_set):
+            raise definition_error(f"an embedder of type hashing takes no `{min(strange)}`")
+        return self
+
+
+class DiscoveryForm(Form):
+    """How tools are found, beside the words that they are described in."""
+
+    embedder: EmbedderForm = Field(description="What compares the meanings of requests and tools.")
+
+
 class Fragment(Form):
     """What any file may hold: the main file, and those that it names under `files:`.
 
@@ -200,6 +235,7 @@ class MainFile(Fragment):
     models: Mapping[FilledText, ModelRef] = Field(
         default_factory=dict[str, Any], description="Language models by name; tools that name none use `default`."
     )
+    discovery: Maybe[DiscoveryForm] = Field(None, description="How tools are found.")
     limits: Maybe[LimitsForm] = Field(None, description="Limits of this process.")
     rate_limits: Maybe[RateLimits] = Field(None, description="Limits on calls.")
     consents: Maybe[ConsentsForm] = Field(None, description="People's answers to what tools ask.")

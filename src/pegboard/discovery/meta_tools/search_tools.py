@@ -60,8 +60,8 @@ async def answers(
     """Return the answer to each request in wire form: `{query, hits, note?, nearest?}`, from the view's tools alone.
 
     `call` of a hit is the name that a call takes: that on the wire, unless it is one of those `taken` by other tools.
-    `note` says so where all hits are weak. A request that nothing matches has no hits; `nearest` then names the
-    namespaces that come closest.
+    `note` says so where all hits are weak, or where meanings could not be compared. A request that nothing matches has
+    no hits; `nearest` then names the namespaces that come closest.
     """
     return [_shown(answer, detail, taken) for answer in await finder.search(view, queries, limit=limit)]
 
@@ -79,8 +79,11 @@ def _shown(answer: Found, detail: Detail, taken: Sequence[str]) -> JSON:
         named: JSON = {"agent": tool.pop("agent"), "tool": tool.pop("tool"), "call": call}
         hits.append({**named, "score": one.score, "confidence": one.confidence, **tool})
     shown: JSON = {"query": echoed(answer.query, chars=SEARCH_ECHO_CHARS), "hits": hits}
-    if hits and hits[0]["confidence"] == "weak":
-        shown["note"] = _WEAK
+    notes = [_WEAK] if hits and hits[0]["confidence"] == "weak" else []
+    if answer.words_alone is not None:
+        notes.append(f"Searched by words alone: {answer.words_alone}.")
+    if notes:
+        shown["note"] = " ".join(notes)
     if not hits:
         shown["nearest"] = list(answer.near_namespaces)
     return shown

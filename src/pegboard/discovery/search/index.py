@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pegboard.discovery.search.confidence import Confidence, chance_served, confidence_of
-from pegboard.discovery.search.embedding import Embedder, embedded, fused_ranks
+from pegboard.discovery.search.likeness import fused
 from pegboard.discovery.search.postings import Postings, post, trigrams_of
 from pegboard.discovery.search.query import Vocabulary, parse_query
 from pegboard.discovery.search.ranking import Scope, Vector, rank, scope_of
@@ -17,7 +17,7 @@ from pegboard.discovery.search.terms import LANGUAGES, Languages
 from pegboard.discovery.search.tool_text import Entry, ToolText, read_tool
 from pegboard.model.bounds import SEARCH_NEAR_NAMESPACES, SEARCH_QUERY_CHARS, SEARCH_USUAL_HITS
 
-__all__ = ["Embedder", "Hit", "Hits", "Index", "ToolText", "VisibleTools"]
+__all__ = ["Hit", "Hits", "Index", "ToolText", "VisibleTools"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,9 +80,7 @@ class Index:
     It may be searched from several threads at once.
     """
 
-    def __init__(
-        self, entries: Iterable[Entry], *, vectors: Mapping[str, Vector], embedder: Embedder | None, alike_from: float
-    ) -> None:
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
         ordered = sorted(entries, key=lambda entry: (entry.text.namespace, entry.text.id))
         namespaces = {namespace: n for n, namespace in enumerate(dict.fromkeys(e.text.namespace for e in ordered))}
         self._entries = {entry.text.id: entry for entry in ordered}
@@ -91,24 +89,20 @@ class Index:
         self._namespace_of = np.array([namespaces[entry.text.namespace] for entry in ordered], dtype=np.int64)
         self._language_bits = np.array([entry.language_bits for entry in ordered], dtype=np.int64)
         self._postings = post([entry.terms for entry in ordered])
-        self._vectors = vectors
-        self._matrix = np.stack([vectors[id_] for id_ in self._ids]) if vectors else None
-        self._embedder = embedder
-        self._alike_from = alike_from
 
     @classmethod
-    def build(cls, texts: Iterable[ToolText], *, embedder: Embedder | None = None, alike_from: float = 0.6) -> Index:
-        """Index tools from scratch; the order they come in does not matter.
-
-        Args:
-            texts: each with an id of its own.
-            embedder: when given, meanings are compared too; it is called once for the texts and once a search.
-            alike_from: cosine from which likeness of meaning alone is reason to answer. It depends on the model.
+    def build(cls, texts: Iterable[ToolText]) -> Index:
+        """Index tools from scratch, each with an id of its own; the order they come in does not matter.
 
         Raises:
-            ValueError: two texts share an id, or the embedder does not keep to its dimension.
+            ValueError: two texts share an id.
         """
-        return cls((), vectors={}, embedder=embedder, alike_from=alike_from).updated(changed=texts)
+        return cls().updated(changed=texts)
+
+    @property
+    def meanings(self) -> tuple[str, ...]:
+        """What an embedder reads of each tool, in the order of `VisibleTools.seen`."""
+        return tuple(entry.text.meaning for entry in self._entries.values())
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -119,24 +113,17 @@ class Index:
         An id in `removed` that is not there is passed over; one that is in `changed` too stays.
 
         Raises:
-            ValueError: two changed texts share an id, or the embedder does not keep to its dimension.
+            ValueError: two changed texts share an id.
         """
         entries = {id_: entry for id_, entry in self._entries.items() if id_ not in removed}
         changed_ids: set[str] = set()
-        fresh: list[ToolText] = []
         for text in changed:
             if text.id in changed_ids:
                 raise ValueError(f"Two tools have the id {text.id!r}. Give each tool an id of its own.")
             changed_ids.add(text.id)
             before = self._entries.get(text.id)
-            if before is None or before.text != text:
-                fresh.append(text)
             entries[text.id] = before if before is not None and before.text == text else read_tool(text)
-        vectors = {id_: vector for id_, vector in self._vectors.items() if id_ in entries}
-        if self._embedder is not None:
-            rows = embedded([f"{text.title or text.name}: {text.description}" for text in fresh], self._embedder)
-            vectors.update(zip((text.id for text in fresh), rows, strict=True))
-        return Index(entries.values(), vectors=vectors, embedder=self._embedder, alike_from=self._alike_from)
+        return Index(entries.values())
 
     def among(self, visible: Collection[str] | None = None) -> VisibleTools:
         """Return the tools with these ids (all when omitted), ready for several searches of one caller."""
@@ -154,7 +141,12 @@ class Index:
         )
 
     def search(
-        self, query: str, *, visible: Collection[str] | VisibleTools | None = None, limit: int = SEARCH_USUAL_HITS
+        self,
+        query: str,
+        *,
+        visible: Collection[str] | VisibleTools | None = None,
+        limit: int = SEARCH_USUAL_HITS,
+        likeness: Vector | None = None,
     ) -> Hits:
         """Return the visible tools that match a request, with how sure it is that they answer it; none when none does.
 
@@ -162,6 +154,7 @@ class Index:
             query: one need or a whole task, in any language.
             visible: the ids that the caller may see, or what `among` made of them; all tools when omitted.
             limit: the most hits to return.
+            likeness: the cosine of each tool of this index and the request, where an embedder was asked.
 
         Raises:
             ValueError: `visible` was made by the `among` of another index.
@@ -175,11 +168,8 @@ class Index:
         ranking = rank(request, self._postings, tools.scope) if request.groups else None
         chance = chance_served(request, ranking, tools.scope) if ranking is not None else 0.0
         scores = ranking.scores if ranking is not None else np.zeros(tools.scope.count, dtype=np.float32)
-        if self._embedder is not None and self._matrix is not None and query.strip():
-            likeness = self._matrix[tools.seen] @ embedded([query], self._embedder)[0]
-            scores = fused_ranks(scores, likeness)
-            if likeness.max() >= self._alike_from:
-                chance = max(chance, min(float(likeness.max()), 1.0))
+        if likeness is not None:
+            scores, chance = fused(scores, chance, likeness[tools.seen])
         best = [place for place in np.argsort(-scores, kind="stable")[: max(limit, 0)] if scores[place] > 0]
         if not best and not scores.any():
             return Hits(near_namespaces=self._nearest(query, tools))

@@ -24,6 +24,11 @@ class ToolText:
     parameters: tuple[tuple[str, str], ...] = ()
     examples: tuple[str, ...] = ()
 
+    @property
+    def meaning(self) -> str:
+        """What an embedder reads of the tool: what it is called and what it does."""
+        return f"{self.title or self.name}: {self.description}"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:

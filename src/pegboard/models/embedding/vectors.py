@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import isawaitable
 from typing import TypeAlias
 
 import numpy as np
@@ -28,7 +29,10 @@ async def embedded(texts: Sequence[str], embedder: Embedder, *, dimension: int |
     """
     if not texts:
         return np.zeros((0, dimension or embedder.dimension or 0), dtype=np.float32)
-    rows = await embedder.embed([text[:EMBED_TEXT_CHARS] for text in texts])
+    # One that is not async is taken as well.
+    rows: object = embedder.embed([text[:EMBED_TEXT_CHARS] for text in texts])
+    if isawaitable(rows):
+        rows = await rows
     return unit_rows(rows, count=len(texts), dimension=dimension or embedder.dimension, model_id=embedder.model_id)
 
 

@@ -1,0 +1,164 @@
+"""Meaning: what an embedder says of tools and requests, and why it says nothing where it does not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import TypeVar
+
+import numpy as np
+
+from pegboard.core.bounded_cache import BoundedCache
+from pegboard.core.ports import Embedder
+from pegboard.discovery.search.index import Index
+from pegboard.model.bounds import (
+    EMBED_BATCH,
+    EMBED_MATRICES,
+    EMBED_QUERIES,
+    EMBED_READ_S,
+    EMBED_REST_S,
+    EMBED_WAIT_S,
+    LISTED_LINE_CHARS,
+)
+from pegboard.models.embedding.thread import EmbeddingThread
+from pegboard.models.embedding.vectors import Vectors, embedded
+
+STILL_READING = "the embedder is still reading the tools"
+NO_ANSWER = "the embedder does not answer"
+
+T = TypeVar("T")
+log = logging.getLogger("pegboard")
+
+
+class Meaning:
+    """The vectors of a catalog's tools, read in the background, and those of requests, read while a search waits.
+
+    A search waits `wait_s` at most. After an embedder has failed it is left alone for `rest_s`; what it has read by
+    then stays read. It runs on a thread of its own.
+    """
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        *,
+        wait_s: float = EMBED_WAIT_S,
+        rest_s: float = EMBED_REST_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._embedder, self._wait_s, self._rest_s, self._clock = embedder, wait_s, rest_s, clock
+        self._thread = EmbeddingThread()
+        self._tools: dict[str, Vectors]
+        self._requests: BoundedCache[str, Vectors]
+        self._matrices: BoundedCache[int, tuple[Index, Vectors]]
+        self._forget()
+        self._reading: Future[None] | None = None
+        self._rests_until = -1.0
+        self._has_failed = False
+
+    async def likeness(self, index: Index, queries: Sequence[str]) -> list[Vectors] | str:
+        """Return for each request the cosine of every tool of the index; or in words, why there is none."""
+        if self._has_failed and self._clock() < self._rests_until:
+            return NO_ANSWER
+        ends = self._clock() + self._wait_s
+        try:
+            async with asyncio.timeout(self._wait_s):
+                requests = await self._read_requests(queries)
+            matrix = await self._matrix(index, max(ends - self._clock(), 0.0))
+            if matrix is None:
+                return STILL_READING
+            answers = [matrix @ row for row in requests]
+        except TimeoutError:
+            return self._failed(f"it did not answer within {self._wait_s:g} s")
+        except Exception as error:  # noqa: BLE001 - boundary: an embedder is foreign code, and no reason to find nothing
+            if isinstance(error, ValueError):
+                # Vectors of another dimension: the model was exchanged, and what was read of the other is of no use.
+                self._forget()
+            return self._failed(f"{type(error).__name__}: {str(error)[:LISTED_LINE_CHARS]}")
+        if self._has_failed:
+            log.info("The embedder %r answers again.", self._embedder.model_id)
+            self._has_failed = False
+        return answers
+
+    def _failed(self, why: str) -> str:
+        if not self._has_failed:
+            name = self._embedder.model_id
+            log.warning("The embedder %r failed, so tools are searched by words alone: %s", name, why)
+        self._has_failed, self._rests_until = True, self._clock() + self._rest_s
+        return NO_ANSWER
+
+    def _forget(self) -> None:
+        self._tools = {}
+        self._requests = BoundedCache(max_entries=EMBED_QUERIES)
+        self._matrices = BoundedCache(max_entries=EMBED_MATRICES)
+
+    async def read(self, index: Index) -> None:
+        """Wait until the embedder has read the tools of an index, or has failed at it, for a minute at most."""
+        with suppress(Exception):
+            await self._matrix(index, EMBED_READ_S)
+
+    async def _read_requests(self, queries: Sequence[str]) -> list[Vectors]:
+        known = {query: row for query in queries if (row := self._requests.get(query)) is not None}
+        missing = [query for query in dict.fromkeys(queries) if query not in known]
+        if missing:
+            work = self._thread.start(embedded(missing, self._embedder))
+            try:
+                vectors = await _outcome(work)
+            finally:
+                work.cancel()
+            for query, row in zip(missing, vectors, strict=True):
+                known[query] = self._requests.remember(query, row)
+        return [known[query] for query in queries]
+
+    async def _matrix(self, index: Index, wait_s: float) -> Vectors | None:
+        """Return the vectors of an index, a row a tool; `None` when they are not read in time, and go on being read."""
+        at_hand = self._matrices.get(id(index))
+        if at_hand is not None and at_hand[0] is index:
+            return at_hand[1]
+        meanings = index.meanings
+        missing = [text for text in dict.fromkeys(meanings) if text not in self._tools]
+        if missing:
+            if self._reading is None or self._reading.done():
+                self._reading = self._thread.start(self._read_tools(missing))
+            try:
+                async with asyncio.timeout(wait_s):
+                    # It goes on when nobody waits any longer.
+                    await _outcome(self._reading)
+            except TimeoutError:
+                if not self._reading.done():
+                    return None
+                raise
+        rows = [self._tools.get(text) for text in meanings]
+        known = [row for row in rows if row is not None]
+        if len(known) < len(rows):
+            return None  # another snapshot's tools were read meanwhile
+        if len(self._tools) > 2 * len(meanings):
+            self._tools = dict(zip(meanings, known, strict=True))
+        return self._matrices.remember(id(index), (index, np.stack(known)))[1]
+
+    async def _read_tools(self, texts: Sequence[str]) -> None:
+        tools = self._tools
+        for start in range(0, len(texts), EMBED_BATCH):
+            batch = texts[start : start + EMBED_BATCH]
+            async with asyncio.timeout(EMBED_READ_S):
+                rows = await embedded(batch, self._embedder)
+            tools.update(zip(batch, rows, strict=True))
+
+
+async def _outcome(work: Future[T]) -> T:
+    """Wait for what runs on the other thread; to be cancelled here does not cancel it."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+    def tell(_: Future[T]) -> None:
+        # Whoever waited may be gone, with its loop.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(ended.set)
+
+    work.add_done_callback(tell)
+    await ended.wait()
+    if work.cancelled():
+        raise RuntimeError("it cancelled itself")
+    return work.result()

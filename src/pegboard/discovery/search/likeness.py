@@ -1,0 +1,48 @@
+"""Likeness: what an embedder says of the visible tools, beside what words say. Nobody knows how good it is.
+
+A cosine means nothing by itself: each model has its own scale. What counts is how far a tool stands out from all
+others that are visible: of so many numbers drawn by chance the largest lies about √(2 ln n) deviations above the
+middle, and only what lies above that speaks. A poor embedder singles out nothing and leaves the words as they are; one
+that knows lifts its tools as far as it is sure of them.
+"""
+
+from __future__ import annotations
+
+from math import exp, log, sqrt
+
+import numpy as np
+
+from pegboard.discovery.search.ranking import Vector
+
+# Chosen with embedders that know nothing, that know words alone, and that know the answer more or less blurred.
+_SHARE = 0.2
+_SURE_AFTER = 2.0  # deviations beyond chance
+_ALIKE_ALONE = 0.1  # the chance where no word matches and nothing stands out: weak
+
+
+def fused(scores: Vector, chance: float, likeness: Vector) -> tuple[Vector, float]:
+    """Return score and chance of words and likeness together, the best score 1.0.
+
+    The surer the words are, the less the likeness counts.
+
+    Args:
+        scores: of words, the best 1.0, or all 0.
+        chance: that words have found a right tool.
+        likeness: one cosine a tool.
+    """
+    deviations = _deviations(likeness)
+    beyond = np.maximum(deviations - sqrt(2 * log(max(len(likeness), 2))), 0)
+    most = float(beyond.max())
+    if not most:
+        if scores.any():
+            return scores, chance
+        alike = np.maximum(deviations, 0)
+        return alike / max(float(alike.max()), 1e-9), _ALIKE_ALONE
+    both = chance * scores + _SHARE * (1 - chance) * beyond
+    return both / both.max(), 1 - (1 - chance) * exp(-most / _SURE_AFTER)
+
+
+def _deviations(likeness: Vector) -> Vector:
+    spread = float(likeness.std())
+    # Alike to the last digits is alike: nothing stands out by rounding.
+    return (likeness - np.median(likeness)) / spread if spread > 1e-6 else np.zeros_like(likeness)
