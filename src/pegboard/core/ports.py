@@ -145,7 +145,9 @@ class Embedder(Protocol):
         ...
 
     def embed(self, texts: Sequence[str], /) -> Awaitable[Iterable[Iterable[float]]]:
-        """Return one row a text, in order; an `async def`. It must not block the event loop, and may be cancelled at any time.
+        """Return one row a text, in order; an `async def`.
+
+        It must not block the event loop, and may be cancelled at any time.
 
         Raises:
             Exception: whatever it likes; who asks goes on without vectors.
