@@ -13,7 +13,7 @@ import pytest
 from pegboard.auth.jwks import KeySet
 from pegboard.auth.rejections import BadCredentialError, InsufficientScopeError, UnavailableError
 from pegboard.auth.tokens import TokenReader
-from pegboard.model.bounds import JWKS_FRESH_S, JWKS_PAUSE_S, JWKS_STALE_S
+from pegboard.model.bounds import JWKS_FRESH_S, JWKS_PAUSE_S, JWKS_STALE_S, TOKEN_LEEWAY_S, TOKENS_REMEMBERED
 from tests.auth.parts import AUDIENCE, EC_ONE, ISSUER, RSA_ONE, RSA_TWO, Issuer, jwk_of, part, pem_of
 
 
@@ -300,3 +300,66 @@ async def test_known_keys_serve_while_new_ones_are_on_their_way(issuer: Issuer) 
     assert not first.done()
     answer.set()
     assert await first
+
+
+# -- tokens that were seen before
+
+
+async def test_a_token_that_was_good_is_not_judged_again_until_the_keys_are_fetched_anew(issuer: Issuer) -> None:
+    clock = Clock()
+    tokens, token = reader(issuer, clock), issuer.token()
+    first = await tokens.credential(token)
+    assert await tokens.credential(token) is first
+    clock.now += JWKS_FRESH_S
+    again = await tokens.credential(token)
+    assert (again, again is first) == (first, False)
+
+
+async def test_a_token_that_was_good_ends_at_its_time(issuer: Issuer) -> None:
+    clock = Clock()
+    clock.now = time.time()
+    tokens = TokenReader(issuer.rules(), KeySet(issuer.jwks_url), wall_clock=clock)
+    token = issuer.token(exp=int(clock.now) + 60)
+    first = await tokens.credential(token)
+    clock.now += 60 + TOKEN_LEEWAY_S - 2
+    assert await tokens.credential(token) is first
+    clock.now += 2
+    # Judged again, by the clock of the machine, for which it is good still.
+    assert await tokens.credential(token) is not first
+
+
+async def test_who_was_good_makes_no_change_of_it_good(issuer: Issuer) -> None:
+    tokens, token = reader(issuer), issuer.token()
+    await tokens.credential(token)
+    head, body, signature = token.split(".")
+    other_body = issuer.token(sub="bob").split(".")[1]
+    for forged in (
+        f"{head}.{other_body}.{signature}",
+        f"{head}.{body}.{signature[:-4]}AAAA",
+        f"{head}.{body}.",
+        f"{token} ",
+    ):
+        with pytest.raises(BadCredentialError):
+            await tokens.credential(forged)
+
+
+async def test_a_token_that_was_good_with_a_key_is_good_for_nothing_when_that_key_is_gone(issuer: Issuer) -> None:
+    clock = Clock()
+    tokens, token = reader(issuer, clock), issuer.token()
+    await tokens.credential(token)
+    issuer.keys = [jwk_of(RSA_TWO, "two")]
+    # Another token, of a key that is not known yet, has the keys fetched anew before their time.
+    clock.now += JWKS_PAUSE_S
+    await tokens.credential(issuer.token(key=RSA_TWO, kid="two"))
+    with pytest.raises(BadCredentialError):
+        await tokens.credential(token)
+
+
+async def test_no_more_tokens_are_kept_than_a_number(issuer: Issuer) -> None:
+    issuer.keys = [jwk_of(RSA_ONE, "one"), jwk_of(EC_ONE, "ec")]
+    tokens, first = reader(issuer), issuer.token()
+    kept = await tokens.credential(first)
+    assert await tokens.credential(first) is kept
+    for number in range(TOKENS_REMEMBERED):
+        await tokens.credential(issuer.token(key=EC_ONE, alg="ES256", kid="ec", jti=str(number)))
+    assert await tokens.credential(first) is not kept

@@ -35,6 +35,20 @@ class KeySet:
         self._fetching: asyncio.Lock | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
+    async def current(self) -> Sequence[JSON]:
+        """Return the keys of now: the very same value until they are fetched anew.
+
+        Raises:
+            UnavailableError: the issuer does not answer, and what is known of it is too old.
+        """
+        await self._refresh(JWKS_FRESH_S)
+        return self._keys
+
+    @property
+    def published(self) -> Sequence[JSON]:
+        """The keys that were fetched last, however old."""
+        return self._keys
+
     async def candidates(self, kid: str | None, key_type: str, algorithm: str) -> list[JSON]:
         """Return the keys that may have signed a token with these words in its head.
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+import time
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple, cast
 
 import jwt
 import orjson
@@ -12,22 +15,41 @@ from pegboard.auth.rejections import BadCredentialError, InsufficientScopeError
 from pegboard.auth.rules import ALGORITHMS, Credential, TokenRules
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.digests import digest
-from pegboard.model.bounds import TOKEN_CHARS, TOKEN_KEYS_REMEMBERED, TOKEN_KEYS_TRIED, TOKEN_LEEWAY_S
+from pegboard.model.bounds import (
+    TOKEN_CHARS,
+    TOKEN_KEYS_REMEMBERED,
+    TOKEN_KEYS_TRIED,
+    TOKEN_LEEWAY_S,
+    TOKENS_REMEMBERED,
+)
 from pegboard.model.json_types import JSON
 
 _TYPES = frozenset({"jwt", "at+jwt", "application/at+jwt"})
 
 
+class _Good(NamedTuple):
+    """A token that was good: what it proves, by which published keys, and until when, in seconds since 1970."""
+
+    credential: Credential
+    keys: Sequence[JSON]
+    ends_at: float
+
+
 class TokenReader:
     """Verifies the access tokens of an issuer.
 
+    A token that was good is kept, by its hash, until it ends or the issuer's keys are fetched anew: then it is judged
+    again, so a key that was taken back is good for nothing from that moment.
+
     Args:
-        rules: whose tokens, for whom, with what scopes.
+        rules: whose tokens, for whom, with what scopes; others have a reader of their own.
         keys: the issuer's public keys.
+        wall_clock: seconds since 1970.
     """
 
-    def __init__(self, rules: TokenRules, keys: KeySet) -> None:
-        self._rules, self._keys = rules, keys
+    def __init__(self, rules: TokenRules, keys: KeySet, *, wall_clock: Callable[[], float] = time.time) -> None:
+        self._rules, self._keys, self._clock = rules, keys, wall_clock
+        self._good = BoundedCache[bytes, _Good](max_entries=TOKENS_REMEMBERED)
         self._public_keys = BoundedCache[bytes, jwt.PyJWK](max_entries=TOKEN_KEYS_REMEMBERED)
         self._judge = jwt.PyJWT(options={"enforce_minimum_key_length": True})
 
@@ -38,13 +60,21 @@ class TokenReader:
             BadCredentialError: nothing; InsufficientScopeError: not enough.
             UnavailableError: the issuer's keys cannot be had.
         """
+        name = sha256(token.encode()).digest()
+        good = self._good.get(name)
+        if good is not None and good.keys is await self._keys.current() and good.ends_at > self._clock():
+            return good.credential
         algorithm, kid = _head(token)
         # The issuer may have a new key since, with or without another id.
         for known in (self._keys.candidates, self._keys.newer):
-            for key in (await known(kid, _key_type(algorithm), algorithm))[:TOKEN_KEYS_TRIED]:
+            candidates = await known(kid, _key_type(algorithm), algorithm)
+            published = self._keys.published
+            for key in candidates[:TOKEN_KEYS_TRIED]:
                 claims = self._claims(token, key, algorithm)
                 if claims is not None:
-                    return self._credential(claims)
+                    credential = self._credential(claims)
+                    self._good.remember(name, _Good(credential, published, int(claims["exp"]) + TOKEN_LEEWAY_S))
+                    return credential
         raise BadCredentialError("signature")
 
     def _claims(self, token: str, key: JSON, algorithm: str) -> JSON | None:

@@ -181,6 +181,7 @@ JWKS_KEYS = 100  # of one issuer
 KEY_FILE_SETTLED_S = 2.5  # a file written within this time may change again unseen: clocks of file systems are coarse
 KEY_FILE_BUSY_MS = 2_000  # that the file of API keys may be locked by somebody else
 TOKEN_CHARS = 16 * KIB  # of a JWT
+TOKENS_REMEMBERED = 1_000  # that were good, so that they need not be judged again at once
 TOKEN_LEEWAY_S = 30  # by which the issuer's clock may differ
 TOKEN_KEYS_TRIED = 4  # of one token's key id
 TOKEN_KEYS_REMEMBERED = 64  # ready for use
