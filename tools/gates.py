@@ -180,6 +180,7 @@ LAZY = {
     "pegboard.models.embedding.openai": "numpy",
     "pegboard.server.app": "starlette and mcp",
     "pegboard.server.identify": "starlette",
+    "pegboard.server.listener": "uvicorn",
     "pegboard.server.mcp.sdk_pipe": "mcp",
     "pegboard.server.redis_transport": "redis",
     "pegboard.server.stdio": "mcp",

@@ -1,5 +1,6 @@
 """What is wrong is said with the place, the mark below it and the next step; what would do nothing is refused."""
 
+import json
 import os
 import pty
 import re
@@ -168,6 +169,29 @@ def test_help_does_without_the_library() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 0, ran.stderr[-2000:]
+
+
+def test_a_client_on_stdio_waits_for_nothing_that_only_http_and_rare_requests_need(tmp_path: Path) -> None:
+    write(tmp_path, "tools: [{name: shout, type: internal, handler: 'python:mine:shout'}]\n")
+    (tmp_path / "mine.py").write_text("def shout(text: str) -> str:\n    return text.upper()\n")
+    code = (
+        "import sys; from pegboard.cli import main\n"
+        "main(['serve', '--stdio'])\n"
+        "print(sorted(sys.modules.keys() & {'mcp', 'mcp_types', 'starlette', 'uvicorn'}), file=sys.stderr)"
+    )
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    messages = [
+        {"id": 1, "method": "initialize", "params": hello},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/list"},
+        {"id": 3, "method": "tools/call", "params": {"name": "shout", "arguments": {"text": "hey"}}},
+    ]
+    given = "".join(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in messages)
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, input=given, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert '"HEY"' in ran.stdout
+    assert ran.stderr.splitlines()[-1] == "[]"
 
 
 @pytest.mark.parametrize("command", ["list", "check", "serve", "keys", "lock", "why"])

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -18,17 +18,23 @@ from pegboard.cli.project import Project, load
 from pegboard.config import Config
 from pegboard.config.reload import Reloader
 from pegboard.consent.sqlite_store import SqliteAnswerStore
+from pegboard.lazy import LazyModule
 from pegboard.model.bounds import WORKERS
 from pegboard.model.context import ToolContext
 from pegboard.model.secret import Secret
 from pegboard.platforms import platform
-from pegboard.server.app import addresses, serve_http
 from pegboard.server.host_guard import hosts_of
-from pegboard.server.listener import bound_to
 from pegboard.server.principal import Principal, choose_profile, context_maker
 from pegboard.server.shared_state import counted_in_memory
 from pegboard.server.stdio import run_stdio
 from pegboard.server.workers import Worker, Workers
+
+# On standard input neither uvicorn nor Starlette nor the SDK of MCP is needed, which take longer than all the rest.
+if TYPE_CHECKING:
+    from pegboard.server import app, listener
+else:
+    app = LazyModule("pegboard.server.app")
+    listener = LazyModule("pegboard.server.listener")
 
 _RELOAD = "Take good changes of the config's files while serving; keep the old on bad ones."
 _HOSTS = "Name by which clients reach the server, beside those of this machine; may be given several times."
@@ -88,8 +94,10 @@ def serve_command(
         if count > 1:
             if platform.NO_WORKERS is not None:
                 raise CommandError(f"--workers {count}: {platform.NO_WORKERS}.")
-            listening = bound_to(host, port)
+            listening = listener.bound_to(host, port)
             parent = Workers(count=count, listening=listening, say=lambda text: say(f"{text}\n"))
+            # Loaded before the fork, so that the workers share it.
+            assert app.serve_http
             worker = parent.run()
             if worker is None:
                 return parent.exit_code
@@ -139,15 +147,15 @@ def _serve(
     def ready(address: str) -> None:
         if worker is None or worker.is_first:
             many = "" if worker is None else f", with {worker.count} workers"
-            say(addresses(address, catalog, profile=profile, note=f"{many}{note}"), url=address)
+            say(app.addresses(address, catalog, profile=profile, note=f"{many}{note}"), url=address)
             if worker is not None and bus is None:
                 say(f"{_NO_BUS}\n")
         begin()
 
-    return serve_http(
+    return app.serve_http(
         catalog,
         config,
-        listening=lambda: bound_to(host, port) if worker is None else worker.listening,
+        listening=lambda: listener.bound_to(host, port) if worker is None else worker.listening,
         hosts=hosts_of(host, names, is_open=catalog.identity is not None),
         profile=profile,
         on_ready=ready,
