@@ -10,7 +10,7 @@ from tests.config.project import Project
 
 TOOLS = {
     "document_info", "find_by_name", "folder_tree", "grep_documents", "list_folder_contents", "list_sources",
-    "read_document", "search_documents",
+    "query_documents", "read_document", "search_documents",
 }  # fmt: skip
 
 
@@ -18,7 +18,7 @@ def test_it_brings_the_tools_in_their_groups_and_makes_no_file_yet(project: Proj
     project.write("workspace: {}\nprofiles: {looking: {include: [navigation, document]}}\n")
     assert set(project.view(user="ann", space="s1").names()) == TOOLS
     assert set(project.view(user="ann", space="s1", profile="looking").names()) == {
-        "document_info", "folder_tree", "list_folder_contents", "list_sources", "read_document",
+        "document_info", "folder_tree", "list_folder_contents", "list_sources", "query_documents", "read_document",
     }  # fmt: skip
     assert [path.name for path in project.folder.glob("*.db")] == []
 

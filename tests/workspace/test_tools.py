@@ -37,7 +37,7 @@ async def test_sources_are_listed_by_name_and_page_by_page(library: Library) -> 
 async def test_the_tools_for_one_space_are_hidden_where_a_caller_is_in_none(library: Library) -> None:
     view = library.catalog.view(in_space(None))
     assert sorted(view.names()) == [
-        "document_info", "find_by_name", "grep_documents", "read_document", "search_documents",
+        "document_info", "find_by_name", "grep_documents", "query_documents", "read_document", "search_documents",
     ]  # fmt: skip
     assert "the caller is in one space (space_id)" in view.why("list_sources").reason
 

@@ -209,6 +209,23 @@ class DocumentStore(Protocol):
         self, scope: DocumentScope, *, document_id: str = "", source_id: str = "", path: str = ""
     ) -> JSON: ...
 
+    async def query(
+        self,
+        scope: DocumentScope,
+        sql: str,
+        *,
+        document_ids: Sequence[str] = (),
+        tables: Sequence[str] = (),
+        limit: int,
+        timeout_s: float,
+    ) -> JSON:
+        """Run one SELECT over the tables in documents.
+
+        Raises:
+            CallError: read_only, for anything else than reading; invalid_arguments; timeout; not_found.
+        """
+        ...
+
     async def read_document(self, scope: DocumentScope, document_id: str, *, start: int, end: int) -> JSON: ...
 
     async def ingest(

@@ -7,7 +7,7 @@ all. Whatever ends it, what was stored stays, and the next run does the rest. Me
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,37 +133,34 @@ class FolderIngest:
     async def _documents(
         self, root: Root, only: FileEntry | None, reader: FileReader, report: IngestReport
     ) -> AsyncIterator[NewDocument]:
-        """Yield the documents that are new or changed, a few at work at once, in the order in which they are done."""
-        working: set[asyncio.Task[NewDocument | None]] = set()
+        """Yield the documents that are new or changed, a few at work at once, in the order of the files."""
+        working: deque[tuple[asyncio.Task[NewDocument | None], int]] = deque()
         reading_bytes = 0
-        sizes: dict[asyncio.Task[NewDocument | None], int] = {}
         try:
             for entry in [only] if only else self._files(root, report):
                 while working and (len(working) >= 2 * PARSERS or reading_bytes > INGEST_AT_ONCE_BYTES):
-                    done, working = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
-                    reading_bytes -= sum(sizes.pop(each) for each in done)
-                    for document in self._outcomes(done, report):
+                    task, size_bytes = working[0]
+                    document = await task
+                    working.popleft()
+                    reading_bytes -= size_bytes
+                    if document is not None:
                         yield document
-                task = asyncio.create_task(self._document(root, entry, reader))
-                working.add(task)
-                sizes[task] = min(entry.size_bytes, self.max_file_bytes)
-                reading_bytes += sizes[task]
+                    else:
+                        report.counts["unchanged"] += 1
+                size_bytes = min(entry.size_bytes, self.max_file_bytes)
+                working.append((asyncio.create_task(self._document(root, entry, reader)), size_bytes))
+                reading_bytes += size_bytes
             while working:
-                done, working = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
-                for document in self._outcomes(done, report):
+                document = await working[0][0]
+                working.popleft()
+                if document is not None:
                     yield document
+                else:
+                    report.counts["unchanged"] += 1
         finally:
-            for each in working:
-                each.cancel()
-            await asyncio.gather(*working, return_exceptions=True)
-
-    def _outcomes(self, done: set[asyncio.Task[NewDocument | None]], report: IngestReport) -> Iterator[NewDocument]:
-        for task in done:
-            document = task.result()
-            if document is None:
-                report.counts["unchanged"] += 1
-            else:
-                yield document
+            for task, _ in working:
+                task.cancel()
+            await asyncio.gather(*(task for task, _ in working), return_exceptions=True)
 
     async def _document(self, root: Root, entry: FileEntry, reader: FileReader) -> NewDocument | None:
         """Return what a file says; `None` where that is stored already."""

@@ -27,7 +27,7 @@ class Limits:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Query:
     """One statement; `params` is a list, a mapping, or `None`. `allow_superuser` and `allow_functions` are
-    PostgreSQL's alone.
+    PostgreSQL's alone. `only_functions` are those of SQLite that it may name, where it may not name all harmless ones.
     """
 
     text: str
@@ -36,6 +36,7 @@ class Query:
     limits: Limits
     allow_superuser: bool = False
     allow_functions: frozenset[str] = frozenset()
+    only_functions: frozenset[str] | None = None
     started_s: float = field(default_factory=time.monotonic)
 
     @property

@@ -55,8 +55,18 @@ def run(path: Path, query: Query) -> Answer:
     Raises:
         CallError: read_only; timeout; busy; invalid_arguments for a faulty statement; upstream_unavailable.
     """
+    with closing(_opened(path, query)) as connection:
+        return run_on(connection, query)
+
+
+def run_on(connection: apsw.Connection, query: Query) -> Answer:
+    """Run the statement on a connection that is closed afterwards.
+
+    Raises:
+        CallError: as `run`.
+    """
     refused: list[str] = []
-    with closing(_opened(path, query)) as connection, _explained(query, refused), _ending(connection, query):
+    with _explained(query, refused), _ending(connection, query):
         _limit(connection, query)
         if query.read_only:
             return _judged(connection, query, refused)
@@ -104,20 +114,23 @@ def _ending(connection: apsw.Connection, query: Query) -> Generator[None]:
 
 
 def _judged(connection: apsw.Connection, query: Query, refused: list[str]) -> Answer:
-    connection.authorizer = _authorizer(query.read_only, refused)
+    connection.authorizer = _authorizer(query, refused)
     try:
         return _answer(connection, query)
     finally:
         connection.authorizer = None
 
 
-def _authorizer(read_only: bool, refused: list[str]) -> Callable[..., int]:
+def _authorizer(query: Query, refused: list[str]) -> Callable[..., int]:
+    only = query.only_functions
+
     def judge(action: int, first: str | None, second: str | None, _database: str | None, _inner: str | None) -> int:
         name = str(apsw.mapping_authorizer_function.get(action, action)).removeprefix("SQLITE_")
         if action == apsw.SQLITE_FUNCTION:
-            allowed = str(second).lower() not in _FUNCTIONS
+            called = str(second).lower()
+            allowed = called not in _FUNCTIONS and (only is None or called in only)
             name = f"the function {second}"
-        elif read_only:
+        elif query.read_only:
             allowed = action in _READING
         else:
             allowed = action not in _LEAVING and (action != apsw.SQLITE_PRAGMA or str(first).lower() in _LOOKING)

@@ -14,6 +14,7 @@ from pegboard.model.json_types import JSON
 from pegboard.workspace.linear_patterns import linear
 from pegboard.workspace.paging import fitting_count, page, place_of
 from pegboard.workspace.sqlite.connection import Connection
+from pegboard.workspace.sqlite.document_tables import tables_of
 from pegboard.workspace.sqlite.within import Within, absent, as_path, folder_of
 
 _FOLDER = 0
@@ -283,7 +284,7 @@ def _set_of(inner: str) -> str:
     return f"[{'^' if is_negated else ''}{escaped}]"
 
 
-def document_info(db: Connection, document_n: int) -> JSON:
+def document_info(db: Connection, within: Within, document_n: int) -> JSON:
     """Return what is known of a document."""
     row = db.execute(
         """
@@ -299,9 +300,6 @@ def document_info(db: Connection, document_n: int) -> JSON:
     (document_id, name, folder, mime, size_bytes, char_count, checksum, told, modified_at, ingested_at, error,
      source_id, source, chunk_count) = row  # fmt: skip
     metadata: JSON = orjson.loads(str(told))
-    tables = db.execute(
-        "select name, columns, row_count from tables where document_n = ? order by n", (document_n,)
-    ).fetchall()
     return {
         "document_id": document_id, "name": name, "path": as_path(str(folder), str(name)),
         "source_id": source_id, "source": source, "mime": mime, "size_bytes": size_bytes, "char_count": char_count,
@@ -309,8 +307,9 @@ def document_info(db: Connection, document_n: int) -> JSON:
         "created_at": _taken(metadata, "created", str), "modified_at": modified_at, "ingested_at": ingested_at,
         "checksum": checksum, "chunk_count": chunk_count, "metadata": metadata,
         "tables": [
-            {"table": table, "columns": orjson.loads(str(columns)), "row_count": row_count}
-            for table, columns, row_count in tables
+            {"table": table.shown, "columns": list(table.columns), "row_count": table.row_count}
+            for table in tables_of(db, within)
+            if table.document_n == document_n
         ],
         "status": "failed" if error else "ready", **({"error": error} if error else {}),
     }  # fmt: skip

@@ -20,7 +20,7 @@ from pegboard.model.document import (
 )
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON
-from pegboard.workspace.sqlite import browsing, granting, grepping, searching, statistics, writing
+from pegboard.workspace.sqlite import browsing, granting, grepping, querying, searching, statistics, writing
 from pegboard.workspace.sqlite.connection import Connection
 from pegboard.workspace.sqlite.database import Database
 from pegboard.workspace.sqlite.within import Within
@@ -118,8 +118,8 @@ class SqliteDocumentStore:
     ) -> JSON:
         def look(db: Connection, within: Within) -> JSON:
             if document_id:
-                return browsing.document_info(db, within.document_n(db, document_id))
-            return browsing.document_info(db, browsing.document_at(db, within, source_id, path))
+                return browsing.document_info(db, within, within.document_n(db, document_id))
+            return browsing.document_info(db, within, browsing.document_at(db, within, source_id, path))
 
         return await self._within(scope, look)
 
@@ -168,6 +168,22 @@ class SqliteDocumentStore:
                 limit=limit,
             ),
         )
+
+    async def query(
+        self,
+        scope: DocumentScope,
+        sql: str,
+        *,
+        document_ids: Sequence[str] = (),
+        tables: Sequence[str] = (),
+        limit: int,
+        timeout_s: float,
+    ) -> JSON:
+        def query(db: Connection, within: Within) -> JSON:
+            chosen = querying.chosen_tables(db, within, document_ids, tables)
+            return querying.query(self.path, within, chosen, sql, limit=limit, timeout_s=timeout_s)
+
+        return await self._within(scope, query)
 
     # ------------------------------------------------------------ change
 

@@ -13,6 +13,7 @@ from pegboard.workspace.tools import (
     grep_documents,
     list_folder_contents,
     list_sources,
+    query_documents,
     read_document,
     search_documents,
 )
@@ -27,6 +28,7 @@ TOOLS: Final[tuple[DocumentTool, ...]] = (
     find_by_name.TOOL,
     document_info.TOOL,
     read_document.TOOL,
+    query_documents.TOOL,
 )
 GROUPS: Final = {
     "navigation": "Sources of documents and their folders.",

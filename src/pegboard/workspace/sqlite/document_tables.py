@@ -1,0 +1,55 @@
+"""Document tables: the tables in the documents of a scope, by the names that queries call them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+import orjson
+
+from pegboard.workspace.sqlite.connection import Connection
+from pegboard.workspace.sqlite.within import Within
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredTable:
+    """A table of a document: its number, its name in its space, and how it is shown to this scope."""
+
+    n: int
+    name: str
+    shown: str
+    document_n: int
+    columns: tuple[str, ...]
+    row_count: int
+
+
+def tables_of(db: Connection, within: Within) -> list[StoredTable]:
+    """Return the tables of a scope by name. A name that two of its spaces have is followed by that of the space."""
+    rows = db.execute(
+        f"select n, space_n, name, document_n, columns, row_count from tables where {within.of('tables')} "  # noqa: S608 - numbers of ours
+        "order by name, space_n"
+    ).fetchall()
+    counts = Counter(name for _, _, name, _, _, _ in rows)
+    taken = {name for name, count in counts.items() if count == 1}
+    tables: list[StoredTable] = []
+    for n, space_n, name, document_n, columns, row_count in rows:
+        shown = name
+        if counts[name] > 1:
+            space = re.sub(r"[^a-z0-9]+", "_", within.spaces[space_n].lower()).strip("_") or "space"
+            shown, number = f"{name}__{space}", 1
+            while shown in taken:
+                number += 1
+                shown = f"{name}__{space}_{number}"
+            taken.add(shown)
+        tables.append(
+            StoredTable(
+                n=n,
+                name=name,
+                shown=shown,
+                document_n=document_n,
+                columns=tuple(orjson.loads(columns)),
+                row_count=row_count,
+            )
+        )
+    return tables

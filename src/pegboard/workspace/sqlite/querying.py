@@ -1,0 +1,134 @@
+"""Querying: one SELECT over the tables of a scope, in a database that holds nothing else.
+
+The tables that a query names are copied, by the engine, into a database of its own, which lives as long as the query.
+What is not in it cannot be read by any name, function or error. An authorizer on the tables of all spaces would have
+to know through which view a row was asked for, and a CTE that is called like the view is told to it as the view.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final, cast
+
+import apsw
+
+from pegboard.model.bounds import (
+    DOCUMENT_RESULT_BYTES,
+    DOCUMENT_STORE_READ_BUSY_S,
+    DOCUMENT_TABLES,
+)
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON
+from pegboard.sources.builtin.sql_statement import Limits, Query, read_only_refusal
+from pegboard.sources.builtin.sqlite_engine import run_on
+from pegboard.workspace.sqlite.connection import Connection
+from pegboard.workspace.sqlite.document_tables import StoredTable, tables_of
+from pegboard.workspace.sqlite.within import Within
+
+_SHOWN_NAMES = 20  # not a limit: tables that an error names
+_PROGRESS_STEPS = 5_000  # not a limit: how often the clock is looked at
+FUNCTIONS: Final = frozenset(
+    """
+    abs acos acosh asin asinh atan atan2 atanh avg ceil ceiling char coalesce concat concat_ws cos cosh count
+    cume_dist current_date current_time current_timestamp date datetime degrees dense_rank exp first_value floor format
+    glob group_concat hex if ifnull iif instr json json_array json_array_length json_each json_extract json_group_array
+    json_group_object json_object json_quote json_type json_valid julianday lag last_value lead length like likely
+    likelihood ln log log10 log2 lower ltrim max median min mod nth_value ntile nullif octet_length percent_rank
+    percentile percentile_cont percentile_disc pi pow power printf quote radians random rank replace round row_number
+    rtrim sign sin sinh sqrt strftime string_agg substr substring subtype sum tan tanh time timediff total trim trunc
+    typeof unicode unixepoch unlikely upper -> ->>
+    """.split()
+)  # fmt: skip
+
+
+def chosen_tables(
+    db: Connection, within: Within, document_ids: Sequence[str], names: Sequence[str]
+) -> list[StoredTable]:
+    """Return the tables that a query may be about: all of the scope, or those of some documents, or named.
+
+    Raises:
+        CallError: not_found, for a document or a table that is not in the scope.
+    """
+    tables = tables_of(db, within)
+    if document_ids:
+        documents = {within.document_n(db, each) for each in document_ids}
+        tables = [table for table in tables if table.document_n in documents]
+    if names:
+        known = {table.shown.lower(): table for table in tables}
+        for name in names:
+            if name.lower() not in known:
+                raise CallError("not_found", f"There is no table {name[:100]!r} here.{_what_there_is(tables)}")
+        tables = [known[name.lower()] for name in dict.fromkeys(names)]
+    return tables
+
+
+def query(path: Path, within: Within, tables: Sequence[StoredTable], sql: str, *, limit: int, timeout_s: float) -> JSON:
+    """Run one SELECT over these tables; only those that its text names are there.
+
+    Raises:
+        CallError: read_only; invalid_arguments; timeout; result_too_large.
+    """
+    words = {word.lower() for word in re.findall(r"\w+", sql)}
+    named = [table for table in tables if table.shown.lower() in words][:DOCUMENT_TABLES]
+    limits = Limits(max_rows=limit, timeout_s=timeout_s, max_bytes=DOCUMENT_RESULT_BYTES * 3 // 4)
+    asked = Query(text=sql, params=None, read_only=True, limits=limits, only_functions=FUNCTIONS)
+    with closing(apsw.Connection("")) as own:
+        _copy(cast("Any", own), path, within, named, asked)
+        try:
+            answer = run_on(own, asked)
+        except CallError as error:
+            if "no such table" in error.error.message:
+                text = f"{error.error.message}{_what_there_is(tables)}"
+                raise CallError("invalid_arguments", text) from None
+            raise
+    if not answer.columns:
+        raise read_only_refusal("it gives no rows")
+    return {
+        "sql": sql,
+        "columns": list(answer.columns),
+        "rows": [list(row) for row in answer.rows],
+        "row_count": len(answer.rows),
+        "truncated": answer.truncated,
+        "tables_used": [table.shown for table in named],
+    }
+
+
+def _copy(own: Any, path: Path, within: Within, tables: Sequence[StoredTable], asked: Query) -> None:
+    """Copy tables into a database, each as plain columns without types, so that a value stays what it is."""
+    if not tables:
+        return
+    own.set_progress_handler(lambda: asked.left_s() <= 0, _PROGRESS_STEPS)
+    own.set_busy_timeout(int(DOCUMENT_STORE_READ_BUSY_S * 1000))
+    try:
+        own.execute("attach ? as stored", (str(path),))
+        own.execute("begin")
+        for table in tables:
+            columns = ", ".join(_quoted(name) for name in table.columns)
+            cells = ", ".join(f"json_extract(cells, '$[{place}]')" for place in range(len(table.columns)))
+            own.execute(f"create table main.{_quoted(table.shown)} ({columns})")
+            # By its name and space as well: the number may have been given to another table meanwhile.
+            own.execute(
+                f"insert into main.{_quoted(table.shown)} select {cells} from stored.table_rows "  # noqa: S608 - names that are quoted
+                f"where table_n = (select n from stored.tables as known where n = ? and name = ? and "
+                f"document_n = ? and {within.of('known')}) order by ordinal",
+                (table.n, table.name, table.document_n),
+            )
+        own.execute("commit")
+        own.execute("detach stored")
+    except apsw.InterruptError:
+        raise asked.too_slow() from None
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _what_there_is(tables: Sequence[StoredTable]) -> str:
+    if not tables:
+        return " There are no tables in these documents."
+    shown = ", ".join(table.shown for table in tables[:_SHOWN_NAMES])
+    more = f" and {len(tables) - _SHOWN_NAMES} more" if len(tables) > _SHOWN_NAMES else ""
+    return f" There are: {shown}{more}. Ask document_info for their columns."
