@@ -17,7 +17,12 @@ COME_WITH = {"pydantic_core": "pydantic", "mcp_types": "mcp", "httpcore2": "http
 BROUGHT = {"tiktoken"}
 # The modules that need an extra; each is imported when it is used. Everything else runs without any.
 OF_EXTRAS: dict[str, set[str]] = {
-    "docs": {"sources/builtin/page_text.py", "workspace/linear_patterns.py"},
+    "docs": {
+        "sources/builtin/page_text.py",
+        "workspace/linear_patterns.py",
+        "workspace/parsing/office.py",
+        "workspace/parsing/pdf.py",
+    },
     "auth": {"auth/tokens.py"},
     "postgres": {
         "sources/builtin/postgres_engine.py",

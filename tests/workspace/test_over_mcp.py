@@ -91,6 +91,8 @@ async def test_an_agent_browses_searches_and_reads_the_folder_of_its_space(
     [found] = (await told(ann, "find_by_name", pattern="*.csv"))["items"]
     info = await told(ann, "document_info", document_id=found["document_id"])
     assert info["tables"] == [{"table": "orders", "columns": ["id", "region", "total"], "row_count": 2}]
+    grouped = await told(ann, "query_documents", sql="SELECT region, sum(total) FROM orders GROUP BY 1 ORDER BY 1")
+    assert grouped["rows"] == [["north", 10], ["south", 20]]
     assert [each["source"] for each in (await told(ann, "rag_query", query="holiday"))["results"]] == ["leave.md"]
 
 

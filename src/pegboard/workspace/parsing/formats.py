@@ -13,6 +13,7 @@ class Format(NamedTuple):
 
 
 _PARSING: Final = "pegboard.workspace.parsing"
+_OFFICE: Final = "application/vnd.openxmlformats-officedocument"
 FORMATS: Final = {
     ".txt": Format("text/plain", f"{_PARSING}.prose:parse_text"),
     ".text": Format("text/plain", f"{_PARSING}.prose:parse_text"),
@@ -27,6 +28,9 @@ FORMATS: Final = {
     ".tsv": Format("text/tab-separated-values", f"{_PARSING}.tabular:parse_tsv"),
     ".json": Format("application/json", f"{_PARSING}.tabular:parse_json"),
     ".jsonl": Format("application/jsonl", f"{_PARSING}.tabular:parse_jsonl"),
+    ".pdf": Format("application/pdf", f"{_PARSING}.pdf:parse_pdf"),
+    ".docx": Format(f"{_OFFICE}.wordprocessingml.document", f"{_PARSING}.office:parse_docx"),
+    ".xlsx": Format(f"{_OFFICE}.spreadsheetml.sheet", f"{_PARSING}.office:parse_xlsx"),
     ".ndjson": Format("application/jsonl", f"{_PARSING}.tabular:parse_jsonl"),
 }
 

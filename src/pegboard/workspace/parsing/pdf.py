@@ -1,0 +1,62 @@
+"""Pdf: read the text of PDF files."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Any, cast
+
+import pypdfium2
+
+from pegboard.model.bounds import DOCUMENT_CHARS, PDF_PAGES
+from pegboard.workspace.parsing.parsed import Parsed, UnreadableError, cleaned, one_line
+
+_DATE = re.compile(r"D:(\d{14})")
+# Words that a line break cut, and the mark that PDFium leaves there.
+_CUT = re.compile("[\ufffe\u00ad]\\s*")
+
+
+def parse_pdf(_: object, payload: bytes) -> Parsed:
+    """Read a PDF, page by page. What is only a picture has no text."""
+    untyped: Any = pypdfium2
+    try:
+        document = untyped.PdfDocument(payload)
+    except untyped.PdfiumError as error:
+        said = str(error)
+        text = (
+            "it is locked with a password" if "password" in said.lower() else f"it is no PDF that can be read: {said}"
+        )
+        raise UnreadableError(text[:300]) from None
+    count = len(document)
+    if count > PDF_PAGES:
+        raise UnreadableError(f"it has {count:,} pages; at most {PDF_PAGES:,} are taken. Split it")
+    pages: list[str] = []
+    size = 0
+    for number in range(count):
+        try:
+            page = document[number]
+            text = _CUT.sub("", str(page.get_textpage().get_text_bounded()))
+            page.close()
+        except untyped.PdfiumError as error:
+            raise UnreadableError(f"its page {number + 1} cannot be read: {error}"[:300]) from None
+        size += len(text)
+        if size > DOCUMENT_CHARS:
+            raise UnreadableError(f"its text has more than {DOCUMENT_CHARS:,} characters. Split it")
+        pages.append(text.strip())
+    parsed = Parsed(text=cleaned("\n\n".join(pages)), pages=count)
+    told = cast("dict[str, str]", document.get_metadata_dict())
+    if one_line(told.get("Title", "")):
+        parsed["title"] = one_line(told["Title"])
+    if one_line(told.get("Author", "")):
+        parsed["author"] = one_line(told["Author"])
+    created = _DATE.match(told.get("CreationDate", ""))
+    if created is not None:
+        parsed["created"] = _iso(created[1])
+    return parsed
+
+
+def _iso(digits: str) -> str:
+    try:
+        return datetime.strptime(digits, "%Y%m%d%H%M%S").isoformat()  # noqa: DTZ007 - a PDF need not say its zone
+    except ValueError:
+        return digits

@@ -1,0 +1,209 @@
+"""What files of each format say, and hostile ones: each is one line, and the reader goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import zipfile
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import docx
+import pytest
+
+from pegboard.model.document import NewDocument
+from pegboard.workspace.file_reader import FileReader
+
+
+@pytest.fixture(scope="module")
+async def reader() -> AsyncIterator[FileReader]:
+    """One pool for all of them: a bad file must not spoil the next."""
+    async with FileReader() as made:
+        yield made
+
+
+def packed(parts: dict[str, bytes]) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    return file.getvalue()
+
+
+def word() -> bytes:
+    document = docx.Document()
+    document.core_properties.title, document.core_properties.author = "Travel rules", "Ann"
+    document.core_properties.created = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    document.add_heading("Travel", 1)
+    document.add_paragraph("Second class, please. Größe 😀")
+    table = document.add_table(rows=0, cols=2)
+    for row in (("city", "price"), ("Rome", "120"), ("Oslo", "80")):
+        cells = table.add_row().cells
+        cells[0].text, cells[1].text = row
+    document.add_paragraph("The end.")
+    file = io.BytesIO()
+    document.save(file)
+    return file.getvalue()
+
+
+SHEET = """<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetData>{rows}</sheetData></worksheet>"""
+RELS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+PACKAGE = "http://schemas.openxmlformats.org/package/2006"
+
+
+def workbook(*sheets: str) -> bytes:
+    names = range(1, len(sheets) + 1)
+    listed = "".join(f'<sheet name="Sheet {n}" sheetId="{n}" r:id="rId{n}"/>' for n in names)
+    related = "".join(
+        f'<Relationship Id="rId{n}" Type="{RELS}/worksheet" Target="worksheets/sheet{n}.xml"/>' for n in names
+    )
+    return packed(
+        {
+            "[Content_Types].xml": f'<Types xmlns="{PACKAGE}/content-types"/>'.encode(),
+            "_rels/.rels": (
+                f'<Relationships xmlns="{PACKAGE}/relationships"><Relationship Id="rId1" Type="{RELS}/officeDocument" '
+                'Target="xl/workbook.xml"/></Relationships>'
+            ).encode(),
+            "xl/workbook.xml": (
+                '<workbook xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" '
+                f'xmlns:r="{RELS}"><sheets>{listed}</sheets></workbook>'
+            ).encode(),
+            "xl/_rels/workbook.xml.rels": (
+                f'<Relationships xmlns="{PACKAGE}/relationships">{related}</Relationships>'
+            ).encode(),
+            **{f"xl/worksheets/sheet{n}.xml": SHEET.format(rows=each).encode() for n, each in enumerate(sheets, 1)},
+        }
+    )
+
+
+def row(number: int, *values: Any) -> str:
+    cells = ""
+    for place, value in enumerate(values):
+        spot = f"{chr(65 + place)}{number}"
+        if isinstance(value, str):
+            cells += f'<c r="{spot}" t="inlineStr"><is><t>{value}</t></is></c>'
+        elif value is not None:
+            cells += f'<c r="{spot}"><v>{value}</v></c>'
+    return f'<row r="{number}">{cells}</row>'
+
+
+def pdf(*pages: str, kids: str | None = None, info: str = "") -> bytes:
+    numbers = [4 + 2 * place for place in range(len(pages))]
+    objects = {
+        1: "<< /Type /Catalog /Pages 2 0 R >>",
+        2: f"<< /Type /Pages /Count {len(pages)} /Kids [{kids or ' '.join(f'{n} 0 R' for n in numbers)}] >>",
+        3: "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    }
+    for number, text in zip(numbers, pages, strict=True):
+        stream = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET"
+        objects[number] = (
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources << /Font << /F1 3 0 R >> >> "
+            f"/Contents {number + 1} 0 R >>"
+        )
+        objects[number + 1] = f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream"
+    if info:
+        objects[99] = info
+    body, places = b"%PDF-1.4\n", dict[int, int]()
+    for number, content in objects.items():
+        places[number] = len(body)
+        body += f"{number} 0 obj\n{content}\nendobj\n".encode()
+    table = len(body)
+    entries = "".join(f"{number} 1\n{place:010} 00000 n \n" for number, place in places.items())
+    trailer = f"<< /Size 100 /Root 1 0 R {'/Info 99 0 R' if info else ''} >>"
+    return body + f"xref\n0 1\n0000000000 65535 f \n{entries}trailer\n{trailer}\nstartxref\n{table}\n%%EOF".encode()
+
+
+async def test_a_word_document_has_its_text_headings_tables_and_who_wrote_it(reader: FileReader) -> None:
+    document = await reader.read("rules.docx", word())
+    assert document.error == ""
+    assert document.text == (
+        "# Travel\n\nSecond class, please. Größe 😀\n\ncity | price\nRome | 120\nOslo | 80\n\nThe end."
+    )
+    assert {key: document.metadata[key] for key in ("title", "author", "created", "headings")} == {
+        "title": "Travel rules", "author": "Ann", "created": "2026-01-02T03:04:05+00:00", "headings": ["Travel"],
+    }  # fmt: skip
+    [table] = document.tables
+    assert (table.columns, table.rows) == (("city", "price"), (("Rome", 120), ("Oslo", 80)))
+
+
+async def test_a_workbook_has_a_table_for_each_sheet_with_numbers_as_numbers(reader: FileReader) -> None:
+    first = row(1, "region", "total", "code") + row(2, "north", 10.5, "007") + row(3, "south", 20, None)
+    document = await reader.read("sales.xlsx", workbook(first, row(1, "x") + row(2, 1)))
+    assert document.error == ""
+    assert "region | total | code\nnorth | 10.5 | 007" in document.text
+    assert [(table.name, table.columns, table.rows) for table in document.tables] == [
+        ("Sheet 1", ("region", "total", "code"), (("north", 10.5, "007"), ("south", 20, None))),
+        ("Sheet 2", ("x",), ((1,),)),
+    ]
+
+
+async def test_a_pdf_has_its_pages_and_what_is_told_of_it(reader: FileReader) -> None:
+    info = "<< /Title (Lease) /Author (Bob) /CreationDate (D:20260102030405Z) >>"
+    document = await reader.read("lease.pdf", pdf("The notice period", "is three months", info=info))
+    assert document.error == ""
+    assert document.text == "The notice period\n\nis three months"
+    assert document.metadata == {
+        "title": "Lease", "author": "Bob", "created": "2026-01-02T03:04:05", "pages": 2,
+    }  # fmt: skip
+
+
+async def test_a_page_has_all_that_a_reader_sees_and_nothing_else(reader: FileReader) -> None:
+    page = (
+        "<!doctype html><html lang=de><head><title>Reise &amp; mehr</title><style>p{}</style>"
+        "<meta name=author content=Ann></head><body><script>evil()</script><h1>Reise</h1><p>Zweite <b>Klasse</b>.</p>"
+        "<!-- hidden --><ul><li>a<li>b</ul><table><tr><td>1<td>2</table><img alt='Ein Bild' src=x></body></html>"
+    )
+    document = await reader.read("a.html", page.encode())
+    assert document.text == "# Reise\n\nZweite Klasse.\n\n- a\n- b\n\n1 | 2\nEin Bild"
+    assert document.metadata == {"title": "Reise & mehr", "author": "Ann", "language": "de", "headings": ["Reise"]}
+    old = '<meta charset="iso-8859-1"><p>Caf\xe9'.encode("latin-1")
+    assert (await reader.read("b.htm", old)).text == "Café"
+
+
+async def test_markdown_tells_its_headings_and_what_stands_before_it(reader: FileReader) -> None:
+    front = "---\ntitle: 'Leave'\nauthor: Ann\nlang: en\ndate: 2026-01-02\n---\n"
+    text = front + "# One\r\n```\n# no heading\n```\n## Two ##\n"
+    document = await reader.read("a.md", text.encode("utf-16"))
+    assert document.metadata == {
+        "title": "Leave", "author": "Ann", "created": "2026-01-02", "language": "en", "headings": ["One", "Two"],
+    }  # fmt: skip
+    assert "\r" not in document.text
+
+
+ENTITIES = b'<!DOCTYPE x [<!ENTITY a "' + b"ha" * 500 + b'">' + b"".join(
+    b'<!ENTITY %c "%s">' % (98 + n, (b"&%c;" % (97 + n)) * 10) for n in range(9)
+) + b'<!ENTITY file SYSTEM "file:///etc/passwd">]><x>&j;&file;</x>'  # fmt: skip
+HOSTILE = {
+    "bomb.docx": (packed({"word/document.xml": b"\0" * (64 << 20)}), "it unpacks to more than 8 MiB"),
+    "bomb.xlsx": (packed({"xl/workbook.xml": b" " * (64 << 20)}), "it unpacks to more than 8 MiB"),
+    "parts.docx": (packed({f"{n}": b"" for n in range(10_500)}), "it has 10,500 parts; at most 10,000 are taken"),
+    "entities.docx": (packed({"word/document.xml": ENTITIES}), "defines entities, as no Office file does"),
+    "entities.xlsx": (packed({"xl/workbook.xml": ENTITIES}), "defines entities, as no Office file does"),
+    "broken.docx": (word()[:2_000], "it is no Office file"),
+    "empty.docx": (b"", "it is no Office file"),
+    "plain.docx": (packed({"a.txt": b"x"}), "it is no Word document"),
+    "plain.xlsx": (packed({"a.txt": b"x"}), "it is no Excel workbook"),
+    "noise.pdf": (b"\x00\x01" * 500, "it is no PDF that can be read"),
+    "cut.pdf": (pdf("text")[:60], "it is no PDF that can be read"),
+    "wide.csv": (b"a,b\n" + b'"' + b"x" * 1_100_000 + b'",1\n', "line 2 is no CSV"),
+    "picture.png": (b"x", "no parser reads this kind of file"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_a_hostile_file_is_one_line_and_the_next_one_is_read(reader: FileReader, name: str) -> None:
+    content, said = HOSTILE[name]
+    bad, good = await asyncio.gather(reader.read(name, content), reader.read("good.txt", b"fine"))
+    assert said in bad.error
+    assert "\n" not in bad.error
+    assert (bad.text, bad.tables) == ("", ())
+    assert good.text == "fine"
+
+
+async def test_a_page_tree_that_leads_back_to_itself_ends(reader: FileReader) -> None:
+    looping = [pdf("a", kids="2 0 R 2 0 R 4 0 R"), pdf("a", kids="2 0 R " * 50), pdf("a", "b", kids="4 0 R 4 0 R")]
+    read = await asyncio.gather(*(reader.read("loop.pdf", each) for each in looping))
+    assert all(isinstance(each, NewDocument) for each in read)
+    assert len(read[2].text) < 100
+    assert (await reader.read("good.pdf", pdf("still here"))).text == "still here"
