@@ -15,6 +15,7 @@ import resource
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -93,10 +94,8 @@ def ours(documents: Sequence[Row], folder: Path) -> Ranked:
 
 def plain_bm25s(documents: Sequence[Row]) -> Ranked:
     """Return the peer."""
-    import bm25s
-    import Stemmer
-
-    stemmer = Stemmer.Stemmer("porter")
+    bm25s = import_module("bm25s")
+    stemmer = import_module("Stemmer").Stemmer("porter")
     texts = [f"{each['title']}\n\n{each['text']}" for each in documents]
     index = bm25s.BM25()
     index.index(bm25s.tokenize(texts, stemmer=stemmer, stopwords="en", show_progress=False), show_progress=False)

@@ -10,7 +10,6 @@ from typing import Any, cast
 
 import docx
 import python_calamine
-from docx.table import Table
 from docx.text.paragraph import Paragraph
 
 from pegboard.model.bounds import ARCHIVE_BYTES, ARCHIVE_ENTRIES, ARCHIVE_RATIO, ARCHIVE_RATIO_BYTES, MIB
@@ -40,7 +39,7 @@ def parse_docx(_: object, payload: bytes) -> Parsed:
             else:
                 parts.append(item.text)
         else:
-            rows = [[cleaned(each.text).strip() for each in row.cells] for row in cast("Table", item).rows]
+            rows = [[cleaned(each.text).strip() for each in row.cells] for row in item.rows]
             parts.append("\n".join(" | ".join(row) for row in rows))
             if len(rows) > 1 and len({len(row) for row in rows}) == 1:
                 tables.append(typed_table(f"table_{len(tables) + 1}", column_names(rows[0]), rows[1:]))

@@ -6,7 +6,7 @@ import re
 from datetime import datetime
 from typing import Any, cast
 
-import pypdfium2
+import pypdfium2  # pyright: ignore[reportMissingTypeStubs] - it has none
 
 from pegboard.model.bounds import DOCUMENT_CHARS, PDF_PAGES
 from pegboard.workspace.parsing.parsed import Parsed, UnreadableError, cleaned, one_line
