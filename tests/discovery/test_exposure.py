@@ -100,7 +100,30 @@ def test_over_its_budget_the_description_names_fewer_tools_and_then_counts_them(
     last = view_of(long)["getTools"].spec.description.splitlines()[2]
     assert last.startswith("Agents: a_namespace_of_28_letters_000(1),")
     assert last.endswith(" more")
-    assert len(last) < 400 * 4.3
+    assert 1_400 * 4.3 < len(last) < 1_500 * 4.3
+
+
+def test_thousands_of_tools_are_counted_by_namespace_before_any_is_named() -> None:
+    catalog = Catalog()
+    for number in range(120):
+        for tool in range(3 if number == 77 else 1):
+            catalog.tool(name=f"run_{tool}", namespace=f"namespace_{number:03}", groups="core")(lambda: "x")
+    catalog.profile(Profile(name="all", exposure="search"))
+    line = view_of(catalog)["getTools"].spec.description.splitlines()[2]
+    assert line.count("(1)") == 119
+    assert "namespace_077(3)" in line
+    assert "more" not in line
+
+
+def test_of_more_namespaces_than_can_be_named_the_largest_are() -> None:
+    catalog = Catalog()
+    for number in range(400):
+        for tool in range(2 if number >= 395 else 1):
+            catalog.tool(name=f"run_{tool}", namespace=f"a_namespace_{number:03}", groups="core")(lambda: "x")
+    catalog.profile(Profile(name="all", exposure="search"))
+    line = view_of(catalog)["getTools"].spec.description.splitlines()[2]
+    assert line.count("(2)") == 5
+    assert line.endswith(" more")
 
 
 @pytest.mark.parametrize("exposure", ["two_tool", "search"])

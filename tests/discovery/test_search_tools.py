@@ -1,12 +1,13 @@
 """searchTools: what is needed in, tools out, and how sure that is."""
 
+import json
 from typing import Any
 
 import pytest
 
-from pegboard import Catalog, ToolContext
+from pegboard import Catalog, Profile, ToolContext, ToolSpec
 from tests.discovery.calling import say
-from tests.discovery.shops import shop, spec_of
+from tests.discovery.shops import give_back, shop, spec_of
 
 
 @pytest.fixture
@@ -26,6 +27,7 @@ async def test_hits_are_told_for_each_query_apart(catalog: Catalog) -> None:
         "tool": "rename_lighthouse",
         "call": "rename_lighthouse",
         "confidence": "strong",
+        "inputSchema": spec_of("lighthouse", "rename").input_schema,
         "description": "Rename a lighthouse of the account.",
     }
 
@@ -40,10 +42,41 @@ async def test_hits_are_told_for_each_query_apart(catalog: Catalog) -> None:
 )
 async def test_detail_decides_what_is_told_of_a_hit(catalog: Catalog, detail: str, keys: set[str]) -> None:
     answer = await say(catalog, "searchTools", queries=["count tickets"], detail=detail)
-    hits = answer["data"]["results"][0]["hits"]
+    hits = answer["data"]["results"][0]["hits"][3 if detail == "brief" else 0 :]
     assert {frozenset(hit) for hit in hits} == {frozenset(keys)}
     if detail == "full":
         assert hits[0]["inputSchema"] == spec_of("ticket", "count").input_schema
+
+
+async def test_the_first_three_hits_can_be_called_at_once(catalog: Catalog) -> None:
+    [found] = (await say(catalog, "searchTools", queries=["rename a lighthouse"]))["data"]["results"]
+    assert ["inputSchema" in hit for hit in found["hits"]] == [True] * 3 + [False] * (len(found["hits"]) - 3)
+    hit = found["hits"][0]
+    arguments = dict.fromkeys(hit["inputSchema"]["required"], "x")
+    used = await say(catalog, "useTools", calls=[{"agent": hit["agent"], "tool": hit["tool"], "params": arguments}])
+    assert used["success"]
+
+
+def wide(name: str, properties: int) -> ToolSpec:
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {f"{name}_property_{n}": {"type": "string"} for n in range(properties)},
+    }
+    return ToolSpec(name=name, namespace="fruit", description=f"Peels an {name}.", input_schema=schema)
+
+
+async def test_schemas_are_given_while_the_answer_stays_under_its_budget() -> None:
+    catalog = Catalog()
+    for name, properties in (("apple", 20), ("apricot", 500), ("avocado", 20), ("almond", 20), ("anise", 20)):
+        catalog.register(wide(name, properties), give_back)
+    catalog.profile(Profile(name="all", include=("core",), exposure="search"))
+    queries = ["peels apple", "peels apricot", "peels avocado", "peels almond", "peels anise"]
+    results = (await say(catalog, "searchTools", queries=queries))["data"]["results"]
+    with_schema = [["inputSchema" in hit for hit in item["hits"]] for item in results]
+    # The first of each request comes before the second of any, and one that is too large leaves room for the others.
+    assert [hits[0] for hits in with_schema] == [True, False, True, True, True]
+    assert len(json.dumps(results, separators=(",", ":"))) / 4.3 < 1_510
+    assert not any(has for hits in with_schema for has in hits[3:])
 
 
 async def test_weak_matches_are_given_and_the_answer_says_what_that_means(catalog: Catalog) -> None:

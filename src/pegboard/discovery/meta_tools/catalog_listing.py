@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pegboard.core.names import fold, nearest_one
 from pegboard.core.view import View
 from pegboard.discovery.token_count import estimated_tokens
-from pegboard.model.bounds import LISTED_LINE_CHARS
+from pegboard.model.bounds import DIGEST_NAMES_TOKENS, LISTED_LINE_CHARS
 from pegboard.model.tool import ToolEntry
 
 # With how many tools a namespace is shown, the most that a budget has room for.
@@ -30,24 +30,34 @@ class CatalogListing:
         return cls(agents=agents)
 
     def digest(self, *, budget_tokens: int) -> str:
-        """Return one line a namespace, `name: [tool,tool]`; over the budget fewer tools each, then fewer namespaces.
+        """Return one line a namespace, `name: [tool,tool]`; over the budget fewer tools each, then `name(count)`.
 
-        It depends on the names alone, so that prompt caches hold.
+        To name every namespace it may take up to 1,500 tokens: what is not even named is not looked for. Of still more
+        the largest are named. It depends on the names alone, so that prompt caches hold.
         """
-        for text in self._shorter_and_shorter():
+        for text in self._with_tools():
             if estimated_tokens(len(text.encode())) <= budget_tokens:
+                return text
+        for text in self._namespaces_alone():
+            if estimated_tokens(len(text.encode())) <= max(budget_tokens, DIGEST_NAMES_TOKENS):
                 return text
         return f"Agents: {len(self.agents)}"
 
-    def _shorter_and_shorter(self) -> Iterator[str]:
+    def _with_tools(self) -> Iterator[str]:
         names = {agent: list(tools) for agent, tools in self.agents.items()}
         for share in _SHARES:
             yield "\n".join(["Agents:", *(f"{agent}: {_tools(tools, share)}" for agent, tools in names.items())])
-        # Without room for tools: the namespaces alone, with how many tools each has.
-        counted = [f"{agent}({len(tools)})" for agent, tools in names.items()]
-        yield f"Agents: {','.join(counted)}"
-        for shown in range(len(counted) - 1, 0, -1):
-            yield f"Agents: {','.join(counted[:shown])}, +{len(counted) - shown} more"
+
+    def _namespaces_alone(self) -> Iterator[str]:
+        sizes = {agent: len(tools) for agent, tools in self.agents.items()}
+        yield f"Agents: {_counted(sizes)}"
+        largest = sorted(sizes, key=lambda agent: (-sizes[agent], agent))
+        shown = len(largest) - 1
+        while shown > 0:
+            named = {agent: sizes[agent] for agent in sorted(largest[:shown])}
+            yield f"Agents: {_counted(named)}, +{len(sizes) - shown} more"
+            # A twentieth less each time: with thousands of them one by one would take long.
+            shown -= max(shown // 20, 1)
 
     def no_agent(self, agent: str) -> str:
         """Return the text for a namespace of which this caller sees no tool."""
@@ -65,6 +75,10 @@ class CatalogListing:
         if owners:
             return f'Tool "{echoed(name)}" needs its agent: "{owners[0]}"'
         return f'Tool "{echoed(name)}" not found{did_you_mean(name, known)}'
+
+
+def _counted(sizes: Mapping[str, int]) -> str:
+    return ",".join(f"{agent}({size})" for agent, size in sizes.items())
 
 
 def _tools(tools: list[str], share: int) -> str:

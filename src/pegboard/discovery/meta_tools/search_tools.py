@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
+from pegboard.core.json_text import json_bytes
 from pegboard.core.view import View
 from pegboard.discovery.finder import Finder, Found
 from pegboard.discovery.meta_tools.catalog_listing import echoed
 from pegboard.discovery.meta_tools.get_tools import brief, full
 from pegboard.discovery.meta_tools.shared import MetaTools
-from pegboard.model.bounds import SEARCH_ECHO_CHARS, SEARCH_HITS, SEARCH_QUERIES, SEARCH_USUAL_HITS
+from pegboard.discovery.token_count import estimated_tokens
+from pegboard.model.bounds import (
+    SEARCH_ANSWER_TOKENS,
+    SEARCH_ECHO_CHARS,
+    SEARCH_HITS,
+    SEARCH_QUERIES,
+    SEARCH_SCHEMAS,
+    SEARCH_USUAL_HITS,
+)
 from pegboard.model.call_context import CallContext
 from pegboard.model.json_types import JSON, JSONValue, is_list
 
@@ -63,7 +72,25 @@ async def answers(
     `note` says so where all hits are weak, or where meanings could not be compared. A request that nothing matches has
     no hits; `nearest` then names the namespaces that come closest.
     """
-    return [_shown(answer, detail, taken) for answer in await finder.search(view, queries, limit=limit)]
+    found = await finder.search(view, queries, limit=limit)
+    shown = [_shown(answer, detail, taken) for answer in found]
+    if detail == "brief":
+        _add_schemas(shown, found)
+    return shown
+
+
+def _add_schemas(shown: Sequence[JSON], found: Sequence[Found]) -> None:
+    """Give the first hits their schemas while there is room: the first of each request, then the second, the third."""
+    size_bytes = sum(len(json_bytes(answer)) for answer in shown)
+    for rank in range(SEARCH_SCHEMAS):
+        for answer, one in zip(shown, found, strict=True):
+            if rank >= len(one.tools):
+                continue
+            schema = full(one.tools[rank].entry)["inputSchema"]
+            more_bytes = len(json_bytes(schema))
+            if estimated_tokens(size_bytes + more_bytes) <= SEARCH_ANSWER_TOKENS:
+                size_bytes += more_bytes
+                answer["hits"][rank]["inputSchema"] = schema
 
 
 def _shown(answer: Found, detail: Detail, taken: Sequence[str]) -> JSON:

@@ -110,7 +110,8 @@ def search_description(names: MetaNames) -> str:
     """Return the description of `searchTools`."""
     return (
         "Find tools by what you need, in any language. `confidence` says how sure a hit is: strong, fair, or weak "
-        f"(perhaps no tool serves it: read before you call). Then call {names.get} for the parameters."
+        f"(perhaps no tool serves it: read before you call). A hit with an inputSchema can be run by {names.use} at "
+        f"once; {names.get} shows the parameters of the others."
     )
 
 
@@ -125,11 +126,13 @@ def use_description(names: MetaNames) -> str:
 def get_description(names: MetaNames, *, with_search: bool, digest: str) -> str:
     """Return the description of `getTools`; `digest` lists what is there."""
     steps = [f"{names.get} for the parameters", f"{names.use} to run"]
+    shows = "Only it shows"
     if with_search:
         steps.insert(0, f"{names.search} to find")
+        shows = f"Only it, and the first hits of {names.search}, show"
     return (
         f"REQUIRED FIRST STEP: You MUST call {names.get} BEFORE calling {names.use}. "
-        "Only it shows the parameters; calls with guessed ones are refused.\n"
+        f"{shows} the parameters; calls with guessed ones are refused.\n"
         f"Workflow: {' → '.join(steps)}.\n"
         f"{digest}"
     )
