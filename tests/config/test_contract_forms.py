@@ -97,6 +97,25 @@ def test_the_key_whose_piece_is_missing_is_refused_by_its_name(project: Project)
     assert problem.message.startswith("`audit:` is not supported by this version of Pegboard yet: ")
 
 
+async def test_the_documented_rag_tool_searches_its_collection_alone(project: Project) -> None:
+    text = "{name: knowledge_base, type: rag, description: Search the product knowledge base, "
+    text += "rag: {collection: product_docs, top_k: 2, score_threshold: 0.05}}"
+    more = "- {name: rag_ingest, type: builtin}"
+    shown = view(project, f"workspace: {{}}\ntools:\n    - {text}\n    {more}\n")
+    for number, collection in enumerate(["product_docs"] * 3 + ["other"]):
+        args = {"document": f"The lamp {number} has a bulb.", "collection": collection, "name": f"{number}.txt"}
+        assert (await shown.call("rag_ingest", args)).error is None
+    found = (await shown.call("knowledge_base", {"query": "lamp bulb"})).structured
+    assert {each["source"] for each in found["results"]} <= {"0.txt", "1.txt", "2.txt"}
+    assert len(found["results"]) == 2
+    assert len((await shown.call("knowledge_base", {"query": "lamp bulb", "top_k": 9})).structured["results"]) == 3
+    refused = await shown.call("knowledge_base", {"query": "lamp", "collection": "other"})
+    assert refused.error is not None
+    assert refused.error.kind == "invalid_arguments"
+    # Without documents it is hidden, as the built-in tool is.
+    assert "knowledge_base" not in view(project, f"tools:\n    - {text}\n").names()
+
+
 async def test_the_documented_web_search_comes_out_exactly(project: Project) -> None:
     code = "from pegboard import default_catalog\n\n@default_catalog.tool\ndef web_search(query: str, max_results: int) -> list[str]:\n    return [query] * max_results\n"  # noqa: E501 - a whole module
     project.file("acme.py", code)
@@ -143,7 +162,6 @@ async def test_a_request_with_a_time_limit(project: Project) -> None:
 @pytest.mark.parametrize(
     ("text", "missing"),
     [
-        ('{name: knowledge_base, type: rag, description: "Search the product knowledge base", rag: {collection: product_docs, top_k: 5, score_threshold: 0.7}}', "workspace"),  # noqa: E501 - as it is documented
         ('{name: qualify-lead, type: agent, agent: sales-qualifier, description: "Qualify a sales lead using BANT methodology", context_transform: \'{"company": "{{ data.company }}", "budget": "{{ data.budget }}"}\'}', "agent file"),  # noqa: E501 - as it is documented
     ],
 )  # fmt: skip

@@ -204,7 +204,7 @@ def test_a_fault_is_reported_where_it_is_and_not_where_its_name_is_used(project:
         """\
         predicates: {p: {secert: X}}
         tools:
-          - {name: fs, type: rag, groups: [files], rag: {collection: docs}}
+          - {name: fs, type: agent, groups: [files], agent: sales}
           - {name: b, type: internal, handler: "python:mine:nope", groups: [more]}
           - {name: c, type: internal, handler: "python:mine:f", available: p}
         profiles: {a: {include: [files, more], deny: [fs__write]}}
@@ -219,11 +219,9 @@ def test_a_fault_is_reported_where_it_is_and_not_where_its_name_is_used(project:
 
 
 def test_the_keys_of_a_kind_whose_piece_is_missing_are_checked_all_the_same(project: Project) -> None:
-    project.write(
-        "tools:\n  - {name: a, type: rag, rag: {colection: x, score_threshold: 2}}\n  - {name: b, type: agent}\n"
-    )
+    project.write("tools:\n  - {name: a, type: agent, agent: x, context_transfrom: y}\n  - {name: b, type: agent}\n")
     assert [problem.path for problem in project.problems()] == [
-        "tools[0].type", "tools[0].rag.colection", "tools[0].rag.score_threshold", "tools[1].agent", "tools[1].type",
+        "tools[0].type", "tools[0].context_transfrom", "tools[1].agent", "tools[1].type",
     ]  # fmt: skip
 
 

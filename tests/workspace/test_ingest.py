@@ -65,6 +65,7 @@ async def test_each_bad_file_is_one_line_and_the_others_come_in(library: Library
             **GOOD,
             "broken.json": '{"a": ',
             "deep.json": "[" * 100_000,
+            "two\nlines.json": "}",
             "latin.txt": b"caf\xe9",
             "wide.csv": ",".join(f"c{place}" for place in range(2_000)) + "\n",
             "data.bin": b"\x00\x01",
@@ -85,6 +86,7 @@ async def test_each_bad_file_is_one_line_and_the_others_come_in(library: Library
     assert dict(report.kinds_not_read) == {"bin": 1}
     assert {path: reason for path, reason in told.items() if path != "deep.json"} == {
         "broken.json": "it is no JSON: Expecting value: line 1 column 7 (char 6)",
+        "two�lines.json": "it is no JSON: Expecting value: line 1 column 1 (char 0)",
         "latin.txt": "it is not valid UTF-8 near byte 3; save it as UTF-8",
         "wide.csv": "a table has 0 rows and 2,000 columns; at most 1,000,000 and 1,000 are taken. Split it",
         "link.txt": "it is a symbolic link, which is not followed",

@@ -6,14 +6,13 @@ Whoever brings such a piece deletes its rows here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final, TypeAlias
+from typing import Final
 
-from pydantic import BeforeValidator, Field, Strict
+from pydantic import Field
 
-from pegboard.config.forms.value_types import FilledText, Form, Maybe, PositiveWhole
+from pegboard.config.forms.value_types import FilledText, Maybe
 from pegboard.config.kinds.described import DescribedForm
 from pegboard.config.kinds.tool_form import ToolForm
-from pegboard.config.yaml.environment import typed
 from pegboard.config.yaml.tree import Step
 
 _SECTIONS_OF_MANY = frozenset({"tools", "profiles", "hooks"})
@@ -29,7 +28,6 @@ UNSUPPORTED: Final[Mapping[str, str]] = {
     "kind": "agent files cannot be read; list tool files under `files:`",
     "metadata": "agent files cannot be read; list tool files under `files:`",
     "spec": "agent files cannot be read; put its tools under `tools:`",
-    "tools.*.type=rag": "use the built-in tool rag_query on `workspace:`",
     "tools.*.type=agent": "it runs an agent file, and what runs those is missing",
     "tools.*.task": "no call outlives its request",
     "limits.agent_timeout_s": "there are no agents to run; `tool_timeout_s` is for tools",
@@ -52,23 +50,6 @@ def refusal(steps: Sequence[Step], value: str | None = None) -> str | None:
 # ---- kinds of tools: their other keys are checked all the same
 
 
-Share: TypeAlias = Annotated[float, Strict(), Field(ge=0, le=1), BeforeValidator(typed)]
-
-
-class CollectionForm(Form):
-    """What is searched, and what counts as found."""
-
-    collection: FilledText = Field(description="The collection of documents.")
-    top_k: PositiveWhole = Field(5, description="How many passages are given at most.")
-    score_threshold: Share = Field(0.0, description="What scores lower, of 0 to 1, is left out.")
-
-
-class RagForm(ToolForm):
-    """A tool that searches a collection of documents."""
-
-    rag: CollectionForm = Field(description="The collection.")
-
-
 class AgentForm(DescribedForm):
     """A tool that is another agent."""
 
@@ -78,4 +59,4 @@ class AgentForm(DescribedForm):
     )
 
 
-UNSUPPORTED_KINDS: Final[Mapping[str, type[ToolForm]]] = {"rag": RagForm, "agent": AgentForm}
+UNSUPPORTED_KINDS: Final[Mapping[str, type[ToolForm]]] = {"agent": AgentForm}

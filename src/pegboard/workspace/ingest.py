@@ -205,6 +205,7 @@ class FolderIngest:
             waiting += reversed(below)
 
     def _told(self, report: IngestReport, bad: BadFile) -> None:
+        bad = BadFile(path="".join(each if each.isprintable() else "�" for each in bad.path), reason=bad.reason)
         report.bad.append(bad)
         self.on_bad(bad)
 

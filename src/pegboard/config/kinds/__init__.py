@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
-from pegboard.config.kinds import builtin, client, internal, mcp, openapi, webhook
+from pegboard.config.kinds import builtin, client, internal, mcp, openapi, rag, webhook
 from pegboard.config.kinds.tool_form import ToolForm
 
 F = TypeVar("F", bound=ToolForm)
@@ -28,5 +28,6 @@ KINDS: Final[Mapping[str, Kind[Any]]] = {
     "internal": Kind(internal.InternalForm, internal.declare),
     "mcp": Kind(mcp.McpForm, mcp.declare),
     "openapi": Kind(openapi.OpenApiForm, openapi.declare),
+    "rag": Kind(rag.RagForm, rag.declare),
     "webhook": Kind(webhook.WebhookForm, webhook.declare),
 }

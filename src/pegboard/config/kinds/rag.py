@@ -1,0 +1,59 @@
+"""Rag: a tool of its own name that searches one collection of documents."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, TypeAlias
+
+from pydantic import BeforeValidator, Field, Strict, ValidationError
+
+from pegboard.config.build_context import BuildContext
+from pegboard.config.config import Declared
+from pegboard.config.forms.validation import explain
+from pegboard.config.forms.value_types import FilledText, Form
+from pegboard.config.kinds.tool_form import ToolForm, check_aliases, check_examples, overlaid
+from pegboard.config.yaml.environment import typed
+from pegboard.model.error import CallError, DefinitionError
+from pegboard.model.json_types import JSON
+from pegboard.sources.builtin.kind import Services
+from pegboard.sources.builtin.rag_query import KIND, QueryConfig
+
+Share: TypeAlias = Annotated[float, Strict(), Field(ge=0, le=1), BeforeValidator(typed)]
+Passages: TypeAlias = Annotated[int, Strict(), Field(ge=1, le=50), BeforeValidator(typed)]
+
+
+class CollectionForm(Form):
+    """What is searched, and what counts as found."""
+
+    collection: FilledText = Field(description="The collection: the name or the id of a source of documents.")
+    top_k: Passages = Field(5, description="How many passages are given, unless a call says otherwise.")
+    score_threshold: Share = Field(0.0, description="What scores lower, of 0 to 1, is left out.")
+
+
+class RagForm(ToolForm):
+    """A tool that searches a collection of documents."""
+
+    rag: CollectionForm = Field(description="The collection.")
+
+
+def declare(tool: Declared[RagForm], build: BuildContext) -> None:
+    """Put the tool into the catalog: `rag_query` on one collection, which its caller cannot change."""
+    form, at = tool.value, tool.at
+    services = Services(bounds=build.config.bounds, documents=build.documents)
+    try:
+        config = QueryConfig(collection=form.rag.collection, score_threshold=form.rag.score_threshold)
+    except ValidationError as error:
+        build.report.add(*explain(error, at / "rag", QueryConfig))
+        return
+    entry = KIND.entry(config, services)
+    arguments: JSON = dict(entry.spec.input_schema["properties"])
+    del arguments["collection"]
+    arguments["top_k"] = {**arguments["top_k"], "default": form.rag.top_k}
+    plain = replace(entry.spec, namespace="main", input_schema={**entry.spec.input_schema, "properties": arguments})
+    spec = check_aliases(overlaid(plain, tool, build), tool, build)
+    entry = replace(entry, spec=spec, fingerprint="", wire_name="")
+    try:
+        build.catalog.registry.add(entry)
+        check_examples(entry, tool, build)
+    except (DefinitionError, CallError) as error:
+        build.refused(error, at)
