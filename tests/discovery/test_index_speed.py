@@ -10,8 +10,11 @@ from functools import partial
 from statistics import quantiles
 from time import process_time
 
+import pytest
+
 from pegboard.discovery.search.index import Index, ToolText
 from tests.sizes import IS_SOAK
+from tests.timing import CPU, within
 
 COUNT = 5_000 if IS_SOAK else 1_500
 SYLLABLES = [a + b for a in "bcdfgklmnprstvz" for b in ("a", "ei", "o", "u", "ir")]
@@ -89,3 +92,19 @@ def test_thousands_of_tools_are_built_and_asked_in_time() -> None:
     visible = index.among([tool.id for tool in tools[::2]])
     costs = [seconds(partial(index.search, f"{tool.description} {tool.name}", visible=visible)) for tool in tools[:30]]
     assert quantiles(costs, n=20)[-1] < build_s / 12, "a search reads no text again"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "weather " * 10_000, "w" * 80_000, "天气" * 20_000, "\n" * 4_000, "a@" * 2_000, "/a" * 2_000, '"a' * 2_000,
+        "a1" * 2_000, "\u0301" * 4_000, " ".join(f"filesystemdatabase{n}" for n in range(200)), "server:" * 600,
+    ],
+    ids=lambda query: repr(query[:10]),
+)  # fmt: skip
+def test_whatever_a_search_says_it_is_read_at_once(query: str) -> None:
+    tools = [ToolText(id=f"t{n}", name=f"tool_{n}", description=f"Report the weather {n}.") for n in range(200)]
+    index = Index.build(tools)
+    index.search("weather")
+    with within(0.05, CPU):
+        index.search(query)

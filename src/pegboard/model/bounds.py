@@ -336,6 +336,7 @@ SEARCH_FUSED_HITS = 100  # of each ranking that are fused with the other's
 SEARCH_VISIBLE_SETS = 256  # of callers, remembered for one snapshot
 SEARCH_NEAR_NAMESPACES = 3  # told when nothing was found
 SEARCH_QUERY_CHARS = 4_000  # that the index reads
+SEARCH_COMPOUND_CHARS = 64  # of a word that is looked at as two that are written together
 SEARCH_QUERY_WORDS = 64  # different ones of one query
 SEARCH_SPELLINGS = 3  # near one unknown word
 SEARCH_WORDS_REMEMBERED = 1 << 16  # cut and stemmed

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pegboard.discovery.search.postings import Postings, spellings_near
 from pegboard.discovery.search.synonyms import SYNONYMS
 from pegboard.discovery.search.terms import ENGLISH, Languages, languages_of, stem, stems, word_parts, words_of
-from pegboard.model.bounds import SEARCH_QUERY_CHARS, SEARCH_QUERY_WORDS, SEARCH_SPELLINGS
+from pegboard.model.bounds import SEARCH_COMPOUND_CHARS, SEARCH_QUERY_CHARS, SEARCH_QUERY_WORDS, SEARCH_SPELLINGS
 
 # Words of asking rather than of what is asked for: they say nothing about a tool. Forms, not stems: who is currently
 # planning something asks for neither the current weather nor a plan.
@@ -22,13 +22,13 @@ _ASKING = frozenset(
     ).split()
 )
 _LABEL = re.compile(
-    r"^\s*(?:server|namespace|toolset|agent|app|tool|function|capability|action)\s*[:=]\s*",
+    r"^[^\S\n]*(?:server|namespace|toolset|agent|app|tool|function|capability|action)\s*[:=]\s*",
     re.IGNORECASE | re.MULTILINE,
 )
 _CLAUSE_END = re.compile(r"[.?!;](?=\s|$)|[。？！；]|\n|\s[+/]\s|,\s+and\s|\band also\b|\band then\b")
 # What a request hands to a tool rather than asks of it: addresses, paths, quotations.
 _ARGUMENT = re.compile(
-    r"https?://\S+|[\w.+-]+@[\w-]+\.\w[\w.-]*|(?<![\w:/])~?(?:/[\w.@%+-]+)+/?|[\"“'‘][^\"”'’\n]{1,60}[\"”'’](?!\w)"
+    r"https?://\S+|(?<![\w.+-])[\w.+-]+@[\w-]+\.\w[\w.-]*|(?<![\w:/])~?(?:/[\w.@%+-]+)+/?|[\"“'‘][^\"”'’\n]{1,60}[\"”'’](?!\w)"
 )
 _SPLIT_SHARE = 0.5  # not a limit: a weight of the ranking
 _SPELLING_SHARE = 0.8  # not a limit: a weight of the ranking
@@ -157,7 +157,7 @@ def _shared(word: str, other: str) -> int:
 
 def _split_compound(word: str, known: Callable[[str], bool]) -> tuple[str, str] | tuple[()]:
     """Return the two known terms that a word is written together from ("filesystem" finds file_system), or nothing."""
-    for cut in range(3, len(word) - 2):
+    for cut in range(3, len(word) - 2) if len(word) <= SEARCH_COMPOUND_CHARS else ():
         parts = stem(word[:cut]), stem(word[cut:])
         if all(known(part) for part in parts):
             return parts
