@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pegboard.config import context_for
+from pegboard.config.reload import Reloader
 from pegboard.discovery.finder import Found
 from tests.builtin.web import Asked, Site, as_json
 from tests.config.project import Project
@@ -104,3 +105,22 @@ def test_the_key_is_in_no_output(project: Project) -> None:
     catalog = project.catalog()
     assert KEY not in repr(catalog.discovery.finder.embedder)
     assert KEY in [secret.reveal() for secret in catalog.secrets]
+
+
+async def test_a_reload_brings_takes_away_and_keeps_an_embedder(project: Project) -> None:
+    project.write(TOOLS)
+    catalog, config = project.load()
+    reloader = Reloader(project.path, project.env, catalog, config=config)
+    finder = catalog.discovery.finder
+    assert finder.embedder is None
+    project.write(f"discovery: {{embedder: {{type: hashing, dimension: 64}}}}\n{TOOLS}")
+    assert await reloader.reload()
+    brought = finder.embedder
+    assert brought is not None
+    assert brought.model_id == "hashing-64"
+    project.write(f"name: other\ndiscovery: {{embedder: {{type: hashing, dimension: 64}}}}\n{TOOLS}")
+    assert await reloader.reload()
+    assert finder.embedder is brought, "what it has read stays read"
+    project.write(TOOLS)
+    assert await reloader.reload()
+    assert finder.embedder is None

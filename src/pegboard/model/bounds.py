@@ -332,7 +332,6 @@ EMBED_MATRICES = 4  # of whole catalogs, at hand
 EMBED_CACHE_BUSY_S = 1.0  # that a search waits for the file, before it does without
 
 # -- discovery: the search engine
-SEARCH_FUSED_HITS = 100  # of each ranking that are fused with the other's
 SEARCH_VISIBLE_SETS = 256  # of callers, remembered for one snapshot
 SEARCH_NEAR_NAMESPACES = 3  # told when nothing was found
 SEARCH_QUERY_CHARS = 4_000  # that the index reads
