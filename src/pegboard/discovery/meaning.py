@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from pegboard.core.after_fork import leave_to_parent, renew_after_fork
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.ports import Embedder
 from pegboard.discovery.search.index import Index
@@ -58,6 +59,12 @@ class Meaning:
         self._reading: Future[None] | None = None
         self._rests_until = -1.0
         self._has_failed = False
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Begin to read anew: what was being read is read in the parent."""
+        leave_to_parent(self._reading)
+        self._reading = None
 
     async def likeness(self, index: Index, queries: Sequence[str]) -> list[Vectors] | str:
         """Return for each request the cosine of every tool of the index; or in words, why there is none."""
