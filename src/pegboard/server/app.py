@@ -23,6 +23,7 @@ from pegboard.model.secret import Secret
 from pegboard.server.authenticator import Authenticator
 from pegboard.server.bus import Bus, Others
 from pegboard.server.event_hub import EventHub
+from pegboard.server.front import NO_FRONT, Front
 from pegboard.server.gateway import gateway_of
 from pegboard.server.health import Health
 from pegboard.server.host_guard import LOOPBACK_HOSTS, HostGuard, Refusal, hosts_of
@@ -209,8 +210,8 @@ class App(Starlette):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not self._was_started and scope["type"] != "lifespan":
             raise LifespanError
-        # Where it is mounted below another path, the routes find their way.
-        if scope["type"] == "http" and scope["path"] == "/mcp" and not scope.get("root_path"):
+        # Below another path too, as of a proxy; for all others the routes find their way.
+        if scope["type"] == "http" and scope["path"] == scope.get("root_path", "") + "/mcp":
             scope["path_params"] = {}
             await self._endpoint(scope, receive, send)
             return
@@ -277,6 +278,7 @@ def serve_http(
     grace_s: float = SHUTDOWN_GRACE_S,
     bus: str | Secret | None = None,
     worker: Worker | None = None,
+    front: Front = NO_FRONT,
 ) -> None:
     """Serve the catalog on a socket, which is bound when all else is known to be good; `worker` if there are several.
 
@@ -309,6 +311,7 @@ def serve_http(
         drain=lambda: _drain(catalog, app, grace_s),
         grace_s=grace_s,
         worker=worker,
+        front=front,
     )
 
 

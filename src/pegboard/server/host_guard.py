@@ -118,7 +118,7 @@ def hosts_of(host: str, allowed: Sequence[str], *, is_open: bool) -> tuple[str, 
         )
     if allowed:
         return tuple(allowed)
-    if _is_wildcard(host):
+    if _is_wildcard(host) or host.startswith("unix:"):
         raise DefinitionError(
             f"Listening on {host!r} needs the names that clients use: --allow-host tools.example.com, "
             "or allowed_hosts=['tools.example.com']."

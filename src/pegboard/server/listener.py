@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import socket  # noqa: TID251 - listens, and calls nobody
+import ssl
 import threading
 from collections.abc import Awaitable, Callable, Generator
+from pathlib import Path
 from typing import Any, cast
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from pegboard.model.bounds import (
     ACCEPT_AGAIN_S,
@@ -27,11 +31,26 @@ from pegboard.platforms import platform
 from pegboard.server.access_log import AccessLog
 from pegboard.server.access_log import log as access_log
 from pegboard.server.event_loop import run
+from pegboard.server.front import NO_FRONT, Front
 from pegboard.server.http_connection import HttpConnection
 from pegboard.server.process_exit import leave, leave_if_held
 from pegboard.server.workers import Worker
 
 log = logging.getLogger("pegboard.serve")
+_UNIX = "unix"
+_FOR_GROUP = 0o660  # not a limit: permissions
+
+
+class TrustedProxies:
+    """Tells where a request comes from, in the words of a proxy that is trusted; of others nothing is believed."""
+
+    def __init__(self, app: ASGIApp, trusted: tuple[str, ...]) -> None:
+        self._believe = ProxyHeadersMiddleware(cast("Any", app), trusted_hosts=[_UNIX, *trusted])
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope.get("client") is None:
+            scope["client"] = (_UNIX, 0)
+        await self._believe(cast("Any", scope), cast("Any", receive), cast("Any", send))
 
 
 class Acceptor:
@@ -41,8 +60,13 @@ class Acceptor:
     """
 
     def __init__(
-        self, listening: socket.socket, connect: Callable[[], asyncio.Protocol], is_ahead: Callable[[], bool]
+        self,
+        listening: socket.socket,
+        connect: Callable[[], asyncio.Protocol],
+        is_ahead: Callable[[], bool],
+        tls: ssl.SSLContext | None,
     ) -> None:
+        self._tls = tls
         self._listening, self._connect, self._is_ahead = listening, connect, is_ahead
         self._left_to_others = 0
         self._loop = asyncio.get_running_loop()
@@ -65,7 +89,9 @@ class Acceptor:
             self._pause(ACCEPT_AGAIN_S)
             return
         connection.setblocking(False)
-        taking = self._loop.connect_accepted_socket(self._connect, connection)  # raw: it came in, and calls nobody
+        taking = self._loop.connect_accepted_socket(  # raw: it came in, and calls nobody
+            self._connect, connection, ssl=self._tls
+        )
         opening = self._loop.create_task(taking)
         self._opening.add(opening)
         opening.add_done_callback(self._opened)
@@ -100,8 +126,10 @@ class Listener(uvicorn.Server):
         drain: Callable[[], Awaitable[None]],
         listening: socket.socket,
         worker: Worker | None = None,
+        front: Front = NO_FRONT,
     ) -> None:
         super().__init__(config)
+        self._front = front
         self._listening = listening
         self._acceptor: Acceptor | None = None
         self._connection_type = cast("type[HttpConnection]", config.http)
@@ -113,9 +141,9 @@ class Listener(uvicorn.Server):
             # What is loaded by now stays: the collector need not look at it again and again.
             gc.collect()
             gc.freeze()
-            self._on_ready(address_of(self._listening))
+            self._on_ready(address_of(self._listening, self._front))
             if self._worker is not None:
-                self._acceptor = Acceptor(self._listening, self._connection, self._is_ahead)
+                self._acceptor = Acceptor(self._listening, self._connection, self._is_ahead, self.config.ssl)
                 self._worker.ready()
 
     def _is_ahead(self) -> bool:
@@ -200,10 +228,35 @@ def bound_to(host: str, port: int) -> socket.socket:
     return listening
 
 
-def address_of(listening: socket.socket) -> str:
+def bound_to_file(path: Path) -> socket.socket:
+    """Return a socket at a path, for programs of its owner and group; one that nobody listens at is replaced.
+
+    Raises:
+        OSError: something else is there, or somebody listens.
+    """
+    if path.is_socket():
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+            if asking.connect_ex(str(path)) == 0:
+                raise OSError(errno.EADDRINUSE, "another server listens there", str(path))
+        path.unlink()
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listening.bind(str(path))
+        path.chmod(_FOR_GROUP)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+def address_of(listening: socket.socket, front: Front = NO_FRONT) -> str:
     """Return where `/mcp` is, of a socket."""
-    host, port = listening.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
+    name = listening.getsockname()
+    if isinstance(name, str):
+        return f"unix:{name}:{front.root_path}/mcp"
+    host, port = name[:2]
+    scheme = "http" if front.certificate is None else "https"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{front.root_path}/mcp"
 
 
 def listen(
@@ -215,10 +268,17 @@ def listen(
     drain: Callable[[], Awaitable[None]],
     grace_s: float,
     worker: Worker | None = None,
+    front: Front = NO_FRONT,
 ) -> None:
     """Serve an app on a bound socket until a signal; leaves the process with exit code 0 if threads would hold it."""
+    logged = AccessLog(app) if access_log.isEnabledFor(logging.INFO) else app
+    is_behind_a_proxy = front.trusted or isinstance(listening.getsockname(), str)
     config = uvicorn.Config(
-        AccessLog(app) if access_log.isEnabledFor(logging.INFO) else app,
+        TrustedProxies(logged, front.trusted) if is_behind_a_proxy else logged,
+        proxy_headers=False,
+        root_path=front.root_path,
+        ssl_certfile=front.certificate,
+        ssl_keyfile=front.key,
         http=type("BoundedConnection", (HttpConnection,), {"header_s": bounds.header_s}),
         ws="none",
         log_config=None,
@@ -228,7 +288,7 @@ def listen(
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=round(grace_s + AFTER_GRACE_S) or 1,
     )
-    server = Listener(config, on_ready=on_ready, drain=drain, listening=listening, worker=worker)
+    server = Listener(config, on_ready=on_ready, drain=drain, listening=listening, worker=worker, front=front)
     with listening:
         run(server.serve())
     leave_if_held()

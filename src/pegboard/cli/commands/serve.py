@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import os
+import re
+import socket  # noqa: TID251 - listens, and calls nobody
+import ssl
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -23,6 +28,7 @@ from pegboard.model.bounds import WORKERS
 from pegboard.model.context import ToolContext
 from pegboard.model.secret import Secret
 from pegboard.platforms import platform
+from pegboard.server.front import Front
 from pegboard.server.host_guard import hosts_of
 from pegboard.server.principal import Principal, choose_profile, context_maker
 from pegboard.server.shared_state import counted_in_memory
@@ -38,6 +44,11 @@ else:
 
 _RELOAD = "Take good changes of the config's files while serving; keep the old on bad ones."
 _HOSTS = "Name by which clients reach the server, beside those of this machine; may be given several times."
+_FORWARDED = "Address or network of a proxy whose X-Forwarded-For and -Proto are believed; may be given several times."
+_ROOT_PATH = "Path below which a proxy shows the server, such as /tools; the proxy strips it."
+_UDS = "Listen at a file instead, for a proxy on this machine, which is believed where requests come from."
+_TLS_CERT = "Certificate, with those that vouch for it, to answer over HTTPS; PEM."
+_TLS_KEY = "Its private key, unless that is in the same file; PEM."
 _WORKERS = "Processes that answer; SIGHUP replaces them one by one, with what the files say then."
 _LOG_LEVEL = "Log from this level on; info has a line for each request and each call. [default: warning]"
 _LOG_FORMAT = "Log lines of text, or of JSON."
@@ -50,6 +61,7 @@ _NO_BUS = (
 # uvicorn logs why it cannot have the address, and ends the process with this code.
 _UVICORN_STARTUP_FAILURE = 3  # not a limit: uvicorn's exit code
 _HOST, _PORT = "127.0.0.1", 8420  # not a limit: where it listens unless told otherwise
+_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 _LAST_PORT = 65535  # not a limit: of TCP
 
 
@@ -60,6 +72,11 @@ def serve_command(
     port: Annotated[int | None, Parameter(help="Port to listen on.", show_default=str(_PORT))] = None,
     allow_host: Annotated[tuple[str, ...], Parameter(help=_HOSTS, negative_iterable=())] = (),
     reload: Annotated[bool, Parameter(help=_RELOAD)] = False,
+    uds: Annotated[Path | None, Parameter(help=_UDS)] = None,
+    forwarded_allow: Annotated[tuple[str, ...], Parameter(help=_FORWARDED, negative_iterable=())] = (),
+    root_path: Annotated[str | None, Parameter(help=_ROOT_PATH)] = None,
+    tls_cert: Annotated[Path | None, Parameter(help=_TLS_CERT)] = None,
+    tls_key: Annotated[Path | None, Parameter(help=_TLS_KEY)] = None,
     workers: Annotated[int | None, Parameter(help=_WORKERS, show_default="1")] = None,
     log_level: Annotated[LogLevel | None, Parameter(help=_LOG_LEVEL)] = None,
     log_format: Annotated[LogForm, Parameter(help=_LOG_FORMAT)] = "text",
@@ -72,10 +89,27 @@ def serve_command(
         raise CommandError("--as names the caller of --stdio; over HTTP every caller is asked who it is.")
     if stdio:
         _refuse_http_options(
-            {"--host": host, "--port": port, "--allow-host": allow_host, "--reload": reload, "--workers": workers}
+            {
+                "--host": host,
+                "--port": port,
+                "--allow-host": allow_host,
+                "--reload": reload,
+                "--workers": workers,
+                "--uds": uds,
+                "--forwarded-allow": forwarded_allow,
+                "--root-path": root_path,
+                "--tls-cert": tls_cert,
+                "--tls-key": tls_key,
+            }
         )
     if log_level is not None or log_format != "text":
         log_as(options.terminal, log_format, log_level or "warning")
+    if uds is not None and not (host is None and port is None and tls_cert is None):
+        raise CommandError("--uds listens at a file, and not at --host, --port or with --tls-cert. Leave one out.")
+    if uds is not None and platform.NO_WORKERS is not None:
+        raise CommandError("--uds: there are no such sockets on Windows. Listen at --host and --port.")
+    front = Front(trusted=forwarded_allow, root_path=_root_path(root_path), certificate=tls_cert, key=tls_key)
+    _check_front(front)
     host, port, count = host or _HOST, _PORT if port is None else port, 1 if workers is None else workers
     if not 0 <= port <= _LAST_PORT:
         raise CommandError(f"--port {port} is no port; choose one from 1 to {_LAST_PORT}, or 0 for any that is free.")
@@ -89,12 +123,18 @@ def serve_command(
             sys.stderr.write(text)
             sys.stderr.flush()
 
+    if uds is not None:
+        host = f"unix:{uds}"
+
+    def bind() -> socket.socket:
+        return listener.bound_to(host, port) if uds is None else listener.bound_to_file(uds)
+
     worker = listening = None
     try:
         if count > 1:
             if platform.NO_WORKERS is not None:
                 raise CommandError(f"--workers {count}: {platform.NO_WORKERS}.")
-            listening = listener.bound_to(host, port)
+            listening = bind()
             parent = Workers(count=count, listening=listening, say=lambda text: say(f"{text}\n"))
             # Loaded before the fork, so that the workers share it.
             assert app.serve_http
@@ -102,22 +142,23 @@ def serve_command(
             if worker is None:
                 return parent.exit_code
         return _serve(
-            options, host=host, port=port, names=allow_host, reload=reload, strict=strict, stdio=stdio, say=say,
-            worker=worker,
+            options, host=host, bind=bind, front=front, names=allow_host, reload=reload, strict=strict, stdio=stdio,
+            say=say, worker=worker,
         )  # fmt: skip
     except OSError as error:
-        raise _not_listening(host, port, f": {error.strerror or error}") from error
+        raise _not_listening(host if uds is not None else f"{host}:{port}", f": {error.strerror or error}") from error
     except SystemExit as stopped:
         if stopped.code != _UVICORN_STARTUP_FAILURE:
             raise
-        raise _not_listening(host, port, "") from None
+        raise _not_listening(host if uds is not None else f"{host}:{port}", "") from None
 
 
 def _serve(
     options: Options,
     *,
     host: str,
-    port: int,
+    bind: Callable[[], socket.socket],
+    front: Front,
     names: tuple[str, ...],
     reload: bool,
     strict: bool,
@@ -155,7 +196,7 @@ def _serve(
     return app.serve_http(
         catalog,
         config,
-        listening=lambda: listener.bound_to(host, port) if worker is None else worker.listening,
+        listening=lambda: bind() if worker is None else worker.listening,
         hosts=hosts_of(host, names, is_open=catalog.identity is not None),
         profile=profile,
         on_ready=ready,
@@ -163,6 +204,7 @@ def _serve(
         bus=bus,
         problems=problems,
         worker=worker,
+        front=front,
     )
 
 
@@ -251,7 +293,41 @@ def _nothing() -> None:
     pass
 
 
-def _not_listening(host: str, port: int, why: str) -> CommandError:
+def _root_path(named: str | None) -> str:
+    """Return a path below which the server is shown, as it stands before `/mcp`.
+
+    Raises:
+        CommandError: it is none.
+    """
+    path = (named or "").rstrip("/")
+    if path and not _PATH.fullmatch(path):
+        raise CommandError(f"--root-path {path!r} is no path. Write it as /tools or /a/b.")
+    return path
+
+
+def _check_front(front: Front) -> None:
+    for address in front.trusted:
+        try:
+            ipaddress.ip_network(address)
+        except ValueError:
+            raise CommandError(
+                f"--forwarded-allow {address!r} is no address or network. Write 10.0.0.5, or 10.0.0.0/24 with no bits "
+                "set behind the prefix."
+            ) from None
+    if front.key is not None and front.certificate is None:
+        raise CommandError("--tls-key is of no use without --tls-cert.")
+    if front.certificate is not None:
+        try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(front.certificate, front.key)
+        except (OSError, ValueError) as error:
+            named = " and ".join(str(path) for path in (front.certificate, front.key) if path is not None)
+            raise CommandError(
+                f"--tls-cert: {named!r} cannot be used ({error}). Give a certificate and its private key as PEM.",
+                kind="tls",
+            ) from None
+
+
+def _not_listening(where: str, why: str) -> CommandError:
     return CommandError(
-        f"{host}:{port} cannot be listened on{why}. Choose another with --host and --port.", kind="address"
+        f"{where} cannot be listened on{why}. Choose another with --host and --port, or --uds.", kind="address"
     )

@@ -1,0 +1,22 @@
+"""Front: what stands before a server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Front:
+    """What stands before a server: proxies that are believed where a request comes from, a path, a certificate.
+
+    `trusted` are addresses and networks. Whoever connects by a file is a proxy of this machine, and is believed.
+    """
+
+    trusted: tuple[str, ...] = ()
+    root_path: str = ""
+    certificate: Path | None = None
+    key: Path | None = None
+
+
+NO_FRONT = Front()
