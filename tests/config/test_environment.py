@@ -145,3 +145,25 @@ def test_escaping_every_dollar_gives_the_text_itself(text: str) -> None:
     assert not isinstance(found, Expanded)
     assert environment.problems == []
     assert environment.secrets == {}
+
+
+@pytest.mark.parametrize(
+    ("address", "is_secret"),
+    [
+        ("https://api.example.com/v1", False),
+        ("https://api.example.com:8443/reports/daily/", False),
+        ("https://ann:sesame@api.example.com/v1", True),
+        ("https://api.example.com/v1?key=sesame", True),
+        ("https://hooks.example.com/T02AB9/B7XQ/k9sJd82hsKLa", True),
+        ("sesame", True),
+    ],
+)
+@pytest.mark.parametrize(("key", "is_address"), [("url", True), ("base_url", True), ("token", False)])
+def test_only_an_address_in_which_nothing_could_be_one_is_no_secret(
+    address: str, is_secret: bool, key: str, is_address: bool
+) -> None:
+    root, _ = parse(f"v:\n  {key}: ${{HERE}}", file="f.yaml")
+    assert root is not None
+    environment = Environment({"HERE": address})
+    environment.plain(At(root))
+    assert ("HERE" in environment.secrets) is (is_secret or not is_address)
