@@ -181,3 +181,33 @@ def test_what_cannot_work_on_windows_is_refused_by_name(seen: dict[str, Any]) ->
     assert "files are not opened on Windows" in seen["files"][1]
     assert seen["check --strict"][0] == 2
     assert "who may write a file cannot be told on Windows; leave out --strict" in seen["check --strict"][1]
+
+
+def test_stdio_serves_a_session_without_what_windows_lacks(tmp_path: Path) -> None:
+    hiding = CHILD.partition("seen = {}")[0]
+    script = tmp_path / "child.py"
+    script.write_text(f'{hiding}\nfrom pegboard.cli import main\nsys.exit(main(["serve", "--stdio"]))\n')
+    tools = "tools: [{name: datetime_now, type: builtin}]\nprofiles: {default: {include: [core]}}\n"
+    (tmp_path / "pegboard.yaml").write_text(tools)
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    messages: list[dict[str, Any]] = [
+        {"id": 1, "method": "initialize", "params": hello},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/list", "params": {}},
+        {"id": 3, "method": "tools/call", "params": {"name": "datetime_now", "arguments": {}}},
+    ]
+    ended = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+        input="".join(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in messages),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    begun, listed, called = (json.loads(line)["result"] for line in ended.stdout.splitlines())
+    assert begun["protocolVersion"] == "2025-06-18"
+    assert [tool["name"] for tool in listed["tools"]] == ["datetime_now"]
+    assert called["structuredContent"]["timezone"] == "UTC"
