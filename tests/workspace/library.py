@@ -24,7 +24,7 @@ class Library:
         self.folder = folder
         self.store = SqliteDocumentStore(folder / "documents.db")
         self.catalog = Catalog()
-        self.catalog.registry.add(*entries(self.store))
+        self.catalog.registry.add(*entries(self.store, sql_s=DEFAULT_BOUNDS.sql_s))
 
     async def add(
         self, space: str, source: str, texts: Mapping[str, str], *, tables: tuple[DocumentTable, ...] = (), **told: Any

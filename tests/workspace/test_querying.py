@@ -10,6 +10,8 @@ from typing import Any
 import apsw
 import pytest
 
+from pegboard import ToolContext
+from pegboard.config import load_catalog
 from pegboard.model.document import DocumentTable
 from pegboard.model.error import CallError
 from tests.workspace.library import Library, as_bytes, files, in_space
@@ -206,3 +208,16 @@ async def test_a_question_in_words_says_what_it_needs(library: Library) -> None:
     assert (await library.call("query_documents", question="x", sql="select 1"))["error"][0] == "invalid_arguments"
     nothing = await selected(library, "select * from orders")
     assert nothing["error"][1].endswith("There are no tables in these documents.")
+
+
+async def test_a_query_runs_as_long_as_the_operator_says(tmp_path: Path) -> None:
+    path = tmp_path / "pegboard.yaml"
+    path.write_text('workspace: {store: "sqlite:./documents.db"}\nlimits: {sql_s: 0.2}\n', encoding="utf-8")
+    catalog, _ = load_catalog(path, env={})
+    endless = "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n"
+
+    answer = await catalog.view(ToolContext(space_id="s1")).call("query_documents", {"sql": endless})
+    await catalog.close()
+
+    assert answer.error is not None
+    assert (answer.error.kind, "0.2 s" in answer.error.message) == ("timeout", True)

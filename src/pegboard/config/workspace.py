@@ -60,4 +60,4 @@ def declare_workspace(catalog: Catalog, store: DocumentStore) -> None:
     """Put the tools for documents into a catalog."""
     for name, description in toolset.GROUPS.items():
         catalog.group(name, description)
-    catalog.registry.add(*toolset.entries(store))
+    catalog.registry.add(*toolset.entries(store, sql_s=catalog.registry.bounds.sql_s))

@@ -13,11 +13,11 @@ from pegboard.workspace.tools import (
     grep_documents,
     list_folder_contents,
     list_sources,
-    query_documents,
     read_document,
     search_documents,
 )
 from pegboard.workspace.tools.declaration import DocumentTool
+from pegboard.workspace.tools.query_documents import query_tool
 
 TOOLS: Final[tuple[DocumentTool, ...]] = (
     list_sources.TOOL,
@@ -28,7 +28,6 @@ TOOLS: Final[tuple[DocumentTool, ...]] = (
     find_by_name.TOOL,
     document_info.TOOL,
     read_document.TOOL,
-    query_documents.TOOL,
 )
 GROUPS: Final = {
     "navigation": "Sources of documents and their folders.",
@@ -37,6 +36,6 @@ GROUPS: Final = {
 }
 
 
-def entries(store: DocumentStore) -> tuple[ToolEntry, ...]:
-    """Return the tools on a store."""
-    return tuple(tool.entry(store) for tool in TOOLS)
+def entries(store: DocumentStore, *, sql_s: float) -> tuple[ToolEntry, ...]:
+    """Return the tools on a store; a query may run `sql_s` seconds."""
+    return tuple(tool.entry(store) for tool in (*TOOLS, query_tool(sql_s)))
