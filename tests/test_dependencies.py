@@ -17,6 +17,10 @@ COME_WITH = {"pydantic_core": "pydantic", "mcp_types": "mcp", "httpcore2": "http
 BROUGHT = {"tiktoken"}
 # The modules that need an extra; each is imported when it is used. Everything else runs without any.
 OF_EXTRAS: dict[str, set[str]] = {
+    "agents": {
+        "agents/model_factory.py",
+        "sources/builtin/jinja_rendering.py",
+    },
     "docs": {
         "sources/builtin/page_text.py",
         "workspace/linear_patterns.py",

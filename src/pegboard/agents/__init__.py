@@ -1,0 +1,1 @@
+"""Agents: what runs them, on the tools that each may use."""

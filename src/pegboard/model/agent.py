@@ -1,0 +1,87 @@
+"""Agent: the declaration of an agent, and of the language model that it runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Literal
+
+from pegboard.model.json_types import JSON, JSONValue
+from pegboard.model.policy import OPEN_POLICY, Policy
+from pegboard.model.secret import Secret
+
+ModelProvider = Literal["openai", "anthropic", "google", "openai_compatible"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelSpec:
+    """A language model: whose it is, what the provider calls it, and where it is reached.
+
+    Without a `base_url` it is the provider's own endpoint, without an `api_key` its own variable of the environment.
+    `parameters` are settings of each request, such as `temperature` and `max_tokens`.
+    """
+
+    provider: ModelProvider
+    name: str
+    base_url: str | None = None
+    api_key: Secret | None = None
+    parameters: Mapping[str, JSONValue] = field(default_factory=dict[str, JSONValue])
+    timeout_s: float = 60.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentBudgets:
+    """How much one run of an agent may use, with everything that its sub-agents use; `None` is without a limit."""
+
+    requests: int | None = None
+    tool_calls: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    total_tokens: int | None = None
+    usd: Decimal | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentMemory:
+    """What is remembered of a session: its conversation, and how many turns of it."""
+
+    conversation: bool = True
+    max_turns: int = 50
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Guardrail:
+    """A function of the operator that judges the query or the answer of a run; it says allow, deny or replace."""
+
+    run: Callable[..., Any]
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentSpec:
+    """The declaration of one agent, without its private tools.
+
+    `groups` and `shared` are what it takes of the catalog: whole groups, and tools by qualified id. `policy` is its
+    permissions. `secrets` names those of its caller's that reach it; `None` is none for a sub-agent, and those of the
+    context for one that a host runs. `prompt` is a template that sees the context of the run.
+    """
+
+    name: str
+    model: ModelSpec
+    namespace: str = ""
+    version: str = ""
+    description: str = ""
+    prompt: str = ""
+    max_iterations: int | None = None
+    timeout_s: float | None = None
+    groups: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
+    policy: Policy = OPEN_POLICY
+    secrets: tuple[str, ...] | None = None
+    output_schema: JSON | None = None
+    budgets: AgentBudgets = AgentBudgets()
+    memory: AgentMemory = AgentMemory()
+    input_guardrails: tuple[Guardrail, ...] = ()
+    output_guardrails: tuple[Guardrail, ...] = ()
+    origin: str = ""
