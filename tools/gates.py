@@ -191,6 +191,7 @@ LAZY = {
     "pegboard.sources.expressions": "jmespath",
     "pegboard.sources.mcp.connection": "mcp",
     "pegboard.workspace.ingest": "apsw and re2",
+    "pegboard.workspace.resources": "the document store",
     "pegboard.workspace.sqlite.document_store": "apsw and re2",
     "pegboard.workspace.tools.toolset": "the document store",
 }

@@ -13,6 +13,8 @@ from pegboard.model.memo import Question
 from pegboard.model.source_state import SourceState
 from tests.core.parts import ANN, FakeSource, echo, foreign, kind_of
 
+_ANYTHING: Any = object()
+
 
 def full() -> Catalog:
     """Return a catalog that declares something of every kind."""
@@ -27,7 +29,7 @@ def full() -> Catalog:
     catalog.before()(lambda call: None)
     catalog.resource("x://y", name="y")(lambda: "y")
     catalog.add_secrets(Secret("a-secret-value"))
-    catalog.registry.change(default_limit=RateLimit(max_calls=9, window_s=60.0), identity=object())
+    catalog.registry.change(default_limit=RateLimit(max_calls=9, window_s=60.0), identity=object(), documents=_ANYTHING)
     return catalog
 
 

@@ -35,7 +35,7 @@ async def serving(folder: Path, *options: str, env: Mapping[str, str] | None = N
         ended = asyncio.create_task(asyncio.to_thread(server.wait))
     try:
         async with asyncio.timeout(60):
-            while not (text := said.read_text()).rpartition("Serving MCP on ")[2].endswith("\n"):
+            while "Serving MCP on " not in (text := said.read_text()) or not text.endswith("\n"):
                 assert not ended.done(), text
                 await asyncio.sleep(0.02)
         assert "Serving MCP on " in text, text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -12,7 +13,7 @@ import pytest
 from pegboard.auth.keys import KeyStore
 from tests import forking
 from tests.auth.parts import bearer
-from tests.server.doors import answer_of, call, post
+from tests.server.doors import JSON_HEADERS, answer_of, call, post
 from tests.server.processes import serving
 from tests.workspace.library import files
 
@@ -58,6 +59,26 @@ async def door(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[s
         yield clients
         for client in clients.values():
             await client.aclose()
+
+
+async def rpc(client: httpx2.AsyncClient, method: str, **params: Any) -> Any:
+    """Ask in 2026-07-28; return the result, or the error."""
+    headers = {"mcp-name": params["uri"]} if "uri" in params else {}
+    answer = answer_of(await post(client, method, params, headers=headers))
+    return answer.get("result") or answer["error"]
+
+
+async def rpc_before(client: httpx2.AsyncClient, method: str, **params: Any) -> Any:
+    """Ask in a session of an earlier revision."""
+    version = "2025-06-18"
+    headers = {**JSON_HEADERS, "mcp-protocol-version": version}
+    greeting = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "old", "version": "1"}}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": greeting}
+    begun = await client.post("/mcp", headers=headers, json=body)
+    headers["mcp-session-id"] = begun.headers["mcp-session-id"]
+    answered = await client.post("/mcp", headers=headers, json={**body, "id": 2, "method": method, "params": params})
+    answer = answer_of(answered)
+    return answer.get("result") or answer["error"]
 
 
 async def told(client: httpx2.AsyncClient, name: str, **arguments: Any) -> Any:
@@ -126,3 +147,46 @@ async def test_a_query_across_spaces_sees_only_what_was_granted(door: dict[str, 
     answer = await call(door["bob"], "grep_documents", {"pattern": "canary"})
     assert "canary two" in json.dumps(answer)
     assert "canary one" not in json.dumps(answer)
+
+
+@pytest.mark.parametrize("ask", [rpc, rpc_before])
+async def test_documents_are_resources_to_those_who_may_read_them_and_to_others_nothing(
+    door: dict[str, httpx2.AsyncClient], ask: Any
+) -> None:
+    listed = (await ask(door["ann"], "resources/list"))["resources"]
+    assert [each["uri"] for each in listed] == [
+        "docs://s1/handbook/leave.md", "docs://s1/handbook/notes.jsonl", "docs://s1/handbook/orders.csv",
+        "docs://s1/handbook/travel/trains.html",
+    ]  # fmt: skip
+    [template] = (await ask(door["ann"], "resources/templates/list"))["resourceTemplates"]
+    assert template["uriTemplate"] == "docs://{space}/{source}/{+path}"
+    for each in listed:
+        [contents] = (await ask(door["ann"], "resources/read", uri=each["uri"]))["contents"]
+        assert (contents["uri"], contents["mimeType"], bool(contents["text"])) == (each["uri"], "text/plain", True)
+    assert [each["uri"] for each in (await ask(door["bob"], "resources/list"))["resources"]] == [
+        "docs://s2/secret/plans.md"
+    ]
+    assert (await ask(door["eve"], "resources/list"))["resources"] == []
+    for name in ("bob", "eve"):
+        refused = [
+            await ask(door[name], "resources/read", uri=uri)
+            for uri in ("docs://s1/handbook/leave.md", "docs://s1/handbook/nothing.md", "docs://s9/handbook/leave.md")
+        ]
+        assert {each["code"] for each in refused} == {-32602}
+        assert {each["message"].replace(each["data"]["uri"], "X") for each in refused} == {
+            "No resource 'X' is available to this caller."
+        }
+
+
+async def test_a_server_that_asks_nobody_has_one_space_or_says_why_there_is_nothing(tmp_path: Path) -> None:
+    files(tmp_path / "handbook", HANDBOOK)
+    for config, count in (("", 0), (", space: s1", 1)):
+        (tmp_path / "pegboard.yaml").write_text(f"workspace: {{store: 'sqlite:./documents.db'{config}}}\n")
+        if not count:
+            assert forking.run(["pegboard", "ingest", "handbook", "--space", "s1"], cwd=tmp_path).returncode == 0
+        async with serving(tmp_path) as server, httpx2.AsyncClient(base_url=server.url, trust_env=False) as client:
+            found = await told(client, "search_documents", query="holiday")
+            assert len(found["hits"]) == count
+            assert ("workspace: {space: NAME}" in found.get("note", "")) is (not count)
+            assert ("workspace: {space: NAME}" in server.said.read_text()) is (not count)
+            assert len((await rpc(client, "resources/list"))["resources"]) == count * 4

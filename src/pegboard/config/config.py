@@ -82,5 +82,10 @@ class Config:
     imports: AllowedImports = field(default_factory=AllowedImports)
     strict: bool = False
 
+    @property
+    def space(self) -> str | None:
+        """The space of callers of whom nothing is known."""
+        return None if self.workspace is None else self.workspace.value.space
+
     def __repr__(self) -> str:
         return f"<Config {str(self.path)!r}: {len(self.tools)} tools, {len(self.profiles)} profiles>"

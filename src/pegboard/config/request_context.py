@@ -24,6 +24,8 @@ def context_for(
     `fields` are other fields of the context, e.g. `agent=` or `factories=`; `settings=` and `secrets=`
     are added to those of the config and win over them.
     """
+    if user is None and space is None and not roles:
+        space = config.space
     settings = {**config.settings, **fields.pop("settings", {})}
     secrets = {**config.secrets, **fields.pop("secrets", {})}
     return context_type(

@@ -15,9 +15,11 @@ from pegboard.model.secret import Secret
 
 if TYPE_CHECKING:
     from pegboard.catalog import Catalog
+    from pegboard.workspace import resources
     from pegboard.workspace.sqlite import document_store
     from pegboard.workspace.tools import toolset
 else:
+    resources = LazyModule("pegboard.workspace.resources")
     document_store = LazyModule("pegboard.workspace.sqlite.document_store")
     toolset = LazyModule("pegboard.workspace.tools.toolset")
 
@@ -33,6 +35,9 @@ def store_of(config: Config, report: Report) -> document_store.SqliteDocumentSto
     uri = store.reveal() if isinstance(store, Secret) else store
     at = declared.at / "store" if (declared.at / "store").exists else declared.at
     scheme, _, rest = uri.partition(":")
+    if declared.value.space is not None and config.identity is not None:
+        message = "is for callers whom nobody asks who they are; under identity: each rule gives its callers a space"
+        report.add((declared.at / "space").problem(message))
     if find_spec(_PACKAGE) is None:
         message = "needs the package 'google-re2', which is not installed; install `pegboard[docs]`"
         report.add(declared.at.problem(message))
@@ -60,4 +65,7 @@ def declare_workspace(catalog: Catalog, store: DocumentStore) -> None:
     """Put the tools for documents into a catalog."""
     for name, description in toolset.GROUPS.items():
         catalog.group(name, description)
-    catalog.registry.add(*toolset.entries(store, sql_s=catalog.registry.bounds.sql_s))
+    catalog.registry.add(
+        *toolset.entries(store, sql_s=catalog.registry.bounds.sql_s), resources.document_resource(store)
+    )
+    catalog.registry.change(documents=store)

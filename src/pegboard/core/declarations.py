@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pegboard.core.entry_table import EntryTable
 from pegboard.core.names import fold
-from pegboard.core.ports import Source
+from pegboard.core.ports import DocumentStore, Source
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.error import DuplicateToolError
 from pegboard.model.hook import Hook
@@ -104,7 +104,8 @@ class Declarations:
 
     `tools` and `resources` (resources, prompts and completions) are by folded qualified id, in the order in which they
     were declared; what sources list is not among them, since it changes by itself. `identity` is who may come in over
-    HTTP, as `auth` reads it; `None` lets in whoever reaches the server.
+    HTTP, as `auth` reads it; `None` lets in whoever reaches the server. `documents` is the store that the tools for
+    documents are on.
     """
 
     name: str = "pegboard"
@@ -121,6 +122,7 @@ class Declarations:
     default_limit: RateLimit | None = None
     identity: Any = None
     secrets: tuple[Secret, ...] = ()
+    documents: DocumentStore | None = None
 
     def with_entries(self, entries: Sequence[ToolEntry], *, replace_existing: bool = False) -> Declarations:
         """Return the declarations with these tools, resources, prompts or completions, all or none.

@@ -170,6 +170,22 @@ class DocumentStore(Protocol):
         self, scope: DocumentScope, *, type_: str | None = None, limit: int, cursor: str | None = None
     ) -> JSON: ...
 
+    async def root_folders(self, scope: DocumentScope, *, limit: int) -> list[str]:
+        """Return the first folders at the roots of the sources, as `source/folder`, and `...` where there are more."""
+        ...
+
+    async def list_documents(self, scope: DocumentScope, *, limit: int) -> list[JSON]:
+        """Return the first documents by space, source and path: these three, `source_id`, title, mime and size."""
+        ...
+
+    async def document_named(self, scope: DocumentScope, space: str, source: str, path: str) -> str:
+        """Return the id of the document at a path of a source, which is named or given by its id.
+
+        Raises:
+            CallError: not_found.
+        """
+        ...
+
     async def list_folder(
         self, scope: DocumentScope, source_id: str, path: str, *, limit: int, cursor: str | None = None
     ) -> JSON: ...

@@ -183,6 +183,7 @@ class ExposedView(View):
             bounds=self._discovery.bounds,
             run=self._run_inner,
             require_context=self._profile.require_context,
+            documents=self._discovery.registry.declarations.documents,
         )
         return partial(run, meta)
 

@@ -144,10 +144,15 @@ class ToolContext(_Face):
         """Return a copy with other fields of `Request`, such as `client=` or `observers=`; it asks everything anew."""
         return replace(self, request=self.request._replace(**changes))
 
-    def inside(self, *, host: Host, request: Request) -> ToolContext:
-        """Return this context for calls that one of its calls makes: what was asked is not asked again."""
+    def inside(self, *, host: Host, request: Request, asks_anew: bool = False) -> ToolContext:
+        """Return this context for calls that one of its calls makes: what was asked is not asked again, unless
+        `asks_anew` says that something in it may change the answers.
+        """
         added = {name: getattr(self, name) for name in context_fields(type(self)) if name not in _PLACES}
-        return sharing_answers(type(self), self, caller=self.caller, host=host, request=request, **added)
+        made = sharing_answers(type(self), self, caller=self.caller, host=host, request=request, **added)
+        if asks_anew:
+            object.__setattr__(made, "memo", Memo())
+        return made
 
     def factory(self, name: str) -> Callable[..., Any]:
         """Return the factory that the host supplied under `name`; `KeyError` if none."""

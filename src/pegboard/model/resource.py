@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -17,7 +17,8 @@ _VARIABLE = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)\}")
 class ResourceSpec:
     """A resource, or a family of them: `uri` is a template when it has `{variables}`; `{+path}` takes slashes too.
 
-    `way` has the ids of the servers behind it, the nearest first; empty for one of our own.
+    `way` has the ids of the servers behind it, the nearest first; empty for one of our own. `members` tells, of a
+    template, which resources of it a caller has now, given the caller's context; without it none of them are listed.
     """
 
     uri: str
@@ -28,6 +29,7 @@ class ResourceSpec:
     icons: tuple[JSON, ...] = ()
     meta: Mapping[str, Any] | None = None
     way: tuple[str, ...] = ()
+    members: Callable[[Any], Awaitable[Sequence[ResourceSpec]]] | None = None
 
     @property
     def variables(self) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from pegboard.server.principal import ContextMaker, Principal, context_maker
 
 INVALID_REQUEST = -32600
 INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
 MISSING_CAPABILITY = -32021
 
 

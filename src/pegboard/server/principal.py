@@ -114,27 +114,33 @@ class Configured(Protocol):
     @property
     def secrets(self) -> Mapping[str, Secret]: ...
 
+    @property
+    def space(self) -> str | None:
+        """The space of callers of whom nothing is known."""
+        ...
+
 
 class HostContexts:
     """Makes the context of each request: one `Host` for all, one `Caller` a principal, and a fresh `Request`."""
 
-    def __init__(self, host: Host, context_type: type[ToolContext]) -> None:
-        self._host, self._context_type = host, context_type
+    def __init__(self, host: Host, context_type: type[ToolContext], *, space: str | None = None) -> None:
+        self._host, self._context_type, self._space = host, context_type, space
         self._callers = BoundedCache[Principal, Caller](max_entries=CALLERS_REMEMBERED)
 
     def __call__(
         self, principal: Principal, client: ClientBridge | None = None, hops: tuple[str, ...] = ()
     ) -> ToolContext:
-        caller = self._callers.get(principal) or self._callers.remember(principal, _caller_of(principal))
+        caller = self._callers.get(principal) or self._callers.remember(principal, _caller_of(principal, self._space))
         request = Request(new_id(), client, budget=CallBudget(), hops=hops)
         return self._context_type(caller=caller, host=self._host, request=request)
 
 
-def _caller_of(principal: Principal) -> Caller:
+def _caller_of(principal: Principal, open_space: str | None) -> Caller:
     who = principal.identity
+    is_anonymous = who.user is None and who.space is None and not who.roles
     return Caller(
         user_id=who.user,
-        space_id=who.space,
+        space_id=open_space if is_anonymous else who.space,
         session_id=principal.session,
         roles=frozenset(who.roles),
         credential=who.credential,
@@ -153,7 +159,8 @@ def context_maker(config: object, *, context_type: type[ToolContext] = ToolConte
     if config is None:
         return HostContexts(NO_HOST, context_type)
     configured = cast("Configured", config)
-    return HostContexts(Host(settings=configured.settings, secrets=configured.secrets), context_type)
+    host = Host(settings=configured.settings, secrets=configured.secrets)
+    return HostContexts(host, context_type, space=configured.space)
 
 
 def _with_client(make: ContextFor) -> ContextMaker:

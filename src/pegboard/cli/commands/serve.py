@@ -60,6 +60,10 @@ _NO_BUS = (
 )
 # uvicorn logs why it cannot have the address, and ends the process with this code.
 _UVICORN_STARTUP_FAILURE = 3  # not a limit: uvicorn's exit code
+_NO_SPACE = (
+    "warning: nobody is asked who they are, so that no caller has a space, and none sees a document. Write identity:, "
+    "or workspace: {space: NAME}."
+)
 _HOST, _PORT = "127.0.0.1", 8420  # not a limit: where it listens unless told otherwise
 _PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 _LAST_PORT = 65535  # not a limit: of TCP
@@ -176,6 +180,8 @@ def _serve(
         if sys.stdin.isatty():
             options.terminal.note("Waiting for an MCP client, which starts this command by itself. Ctrl-C ends it.")
         return run_stdio(project.catalog, project.config, profile=profile, identity=options.identity)
+    if project.catalog.identity is None and project.config.workspace is not None and project.config.space is None:
+        options.terminal.note(_NO_SPACE)
     keys, bus = _shared_secrets(project.config, worker)
     catalog, config, note, problems = project.catalog, project.config, "", _no_problems
     begin: Callable[[], None] = _nothing

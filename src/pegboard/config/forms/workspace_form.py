@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from pegboard.config.forms.value_types import ConcealedText, Form
+from pegboard.config.forms.value_types import ConcealedText, Form, Maybe
 
 
 class WorkspaceForm(Form):
@@ -14,6 +14,11 @@ class WorkspaceForm(Form):
 
     store: ConcealedText = Field(
         "sqlite:./documents.db", description="Where documents are stored: sqlite:FILE, beside this file."
+    )
+    space: Maybe[str] = Field(
+        None,
+        description="The space of callers whom nobody asks who they are: those of a server without `identity:`, and of "
+        "commands without `--as`. Without it they see no documents.",
     )
     embedder: Literal["none"] = Field(
         "none", description="What makes vectors of passages; `none` searches by words alone."

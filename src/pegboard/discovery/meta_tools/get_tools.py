@@ -8,6 +8,7 @@ from typing import Any
 from pegboard.discovery.meta_tools.catalog_listing import CatalogListing, find, one_line
 from pegboard.discovery.meta_tools.intent import without_intent, workspaces_of
 from pegboard.discovery.meta_tools.shared import MetaTools
+from pegboard.model.bounds import DIGEST_FOLDERS
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError, PegboardError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
@@ -39,8 +40,11 @@ async def _answered(meta: MetaTools, request: list[JSONValue]) -> JSON:
     for item in request:
         await _answer_item(item, meta, listing, shown, problems)
     data: JSON = {"tools": shown}
-    if meta.require_context:
-        data["workspaces"] = workspaces_of(meta.view.ctx)
+    if meta.require_context or meta.documents is not None:
+        data["workspaces"] = await workspaces_of(meta.view.ctx, meta.documents)
+    if meta.documents is not None:
+        scope = await meta.documents.scope(meta.view.ctx)
+        data["folders"] = await meta.documents.root_folders(scope, limit=DIGEST_FOLDERS)
     answered: JSON = {"success": True, "data": data}
     return {**answered, "error": f"Some items not found: {', '.join(problems)}"} if problems else answered
 

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pegboard.core.ports import DocumentStore
 from pegboard.discovery.meta_tools.catalog_listing import echoed
 from pegboard.model.bounds import INTENT_CHARS
 from pegboard.model.call_intent import FIELDS, MARK
 from pegboard.model.context import ToolContext
 from pegboard.model.json_types import JSON, JSONValue, is_object
-
-SERVICE: Final = "call_intent"
-"""Where handlers and hooks find the intent of a call: `ctx.services["call_intent"]`."""
 
 _REQUIRED: Final = FIELDS[:-1]
 CONTEXT_SCHEMA: Final[JSON] = {
@@ -49,20 +47,30 @@ class CallIntent:
         )
         return cls(workspace=workspace, session=session, memory=memory, goal=goal, constraints=constraints)
 
+    @property
+    def narrows_to(self) -> str | None:
+        """The workspace that the calls are about; `None` where that is all that the caller has."""
+        return None if self.workspace == "default" or _is_placeholder(self.workspace) else self.workspace
+
     def as_json(self) -> JSON:
         """Return the fields that the model filled, in the words of the wire."""
         values = (self.workspace, self.session, self.memory, self.goal, self.constraints)
         return {name: value for name, value in zip(FIELDS, values, strict=True) if value}
 
 
-def workspaces_of(ctx: ToolContext) -> list[str]:
-    """Return the workspaces that a call may name: `default`, which is the context's space, and that space by name."""
-    return ["default", *([ctx.space_id] if ctx.space_id else [])]
+async def workspaces_of(ctx: ToolContext, documents: DocumentStore | None) -> list[str]:
+    """Return the workspaces that a call may name: `default`, which is all that the caller has, and each by its name:
+    the context's space, and those whose documents the caller may read.
+    """
+    granted = () if documents is None else (await documents.scope(ctx)).spaces
+    return list(dict.fromkeys(["default", *([ctx.space_id] if ctx.space_id else []), *granted]))
 
 
-def fault_of(intent: CallIntent, ctx: ToolContext, *, is_required: bool) -> str | None:
+async def fault_of(
+    intent: CallIntent, ctx: ToolContext, documents: DocumentStore | None, *, is_required: bool
+) -> str | None:
     """Return what is wrong with an intent, all of it in one text; `None` when a batch may go on."""
-    known = workspaces_of(ctx)
+    known = await workspaces_of(ctx, documents) if intent.workspace else []
     if intent.workspace and intent.workspace not in known and not _is_placeholder(intent.workspace):
         return f'Workspace "{echoed(intent.workspace)}" is not available. Available: {", ".join(known)}.'
     if not is_required:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from pegboard.core.ports import DocumentStore
 from pegboard.core.view import View
 from pegboard.discovery.finder import Finder
 from pegboard.discovery.meta_tools.loop_guard import LoopGuard
@@ -30,6 +31,7 @@ class MetaTools:
     bounds: Bounds
     run: RunInner
     require_context: bool = False
+    documents: DocumentStore | None = None
 
     @property
     def profile(self) -> str | None:

@@ -9,10 +9,11 @@ from typing import Any
 
 from pegboard.discovery.meta_tools.batch_results import Outcome, shown_outcomes
 from pegboard.discovery.meta_tools.catalog_listing import CatalogListing, echoed, find
-from pegboard.discovery.meta_tools.intent import SERVICE, CallIntent, fault_of, filled, without_intent
+from pegboard.discovery.meta_tools.intent import CallIntent, fault_of, filled, without_intent
 from pegboard.discovery.meta_tools.shared import MetaTools
 from pegboard.model.bounds import BATCH_CALLS_AT_ONCE
 from pegboard.model.call_context import CallContext
+from pegboard.model.call_intent import SERVICE
 from pegboard.model.context import ToolContext
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.result import ToolResult, call_error
@@ -42,7 +43,7 @@ async def use_tools(meta: MetaTools, ctx: CallContext, args: JSON) -> JSON | Too
     calls: JSONValue = args.get("calls")
     if not is_list(calls) or not calls:
         return {"success": False, "error": _REQUIRED}
-    fault = _batch_fault(meta, args, len(calls))
+    fault = await _batch_fault(meta, args, len(calls))
     if fault:
         return {"success": False, "error": fault}
     meta.loop_guard.went_on(meta.view.ctx, meta.profile)
@@ -59,14 +60,15 @@ async def use_tools(meta: MetaTools, ctx: CallContext, args: JSON) -> JSON | Too
     return shown_outcomes(done, cap_bytes=meta.bounds.result_bytes)
 
 
-def _batch_fault(meta: MetaTools, args: JSON, count: int) -> str | None:
+async def _batch_fault(meta: MetaTools, args: JSON, count: int) -> str | None:
     most = meta.bounds.use_tools_calls
     if count > most:
         return f"{meta.names.use} runs at most {most} calls in a batch; this one has {count}. Split it."
     strategy = args.get("strategy", "serial")
     if strategy not in ("serial", "parallel"):
         return f'strategy "{echoed(strategy)}" is none of serial, parallel.'
-    return fault_of(CallIntent.of(args.get("context")), meta.view.ctx, is_required=meta.require_context)
+    intent = CallIntent.of(args.get("context"))
+    return await fault_of(intent, meta.view.ctx, meta.documents, is_required=meta.require_context)
 
 
 # ---------------------------------------------------------------- what the model wrote
@@ -223,6 +225,8 @@ def _inner_context(ctx: CallContext, intent: CallIntent, *, is_alone: bool) -> T
     return whole.inside(
         host=replace(whole.host, services={**whole.services, SERVICE: intent}),
         request=whole.request._replace(parent_call=ctx.call_id, client=client),
+        # In one space there are tools that are hidden where a caller is in none.
+        asks_anew=intent.narrows_to is not None,
     )
 
 

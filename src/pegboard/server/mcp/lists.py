@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import orjson
@@ -10,13 +10,14 @@ import orjson
 from pegboard.core.digests import digest
 from pegboard.core.view import View
 from pegboard.model.bounds import LIST_TTL_MS, MCP_PAGE_RESOURCES, MCP_PAGE_TOOLS
+from pegboard.model.error import CallError
 from pegboard.model.hops import HOPS_KEY
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import ToolEntry
 from pegboard.providers.exporter import Exporter
 from pegboard.providers.mcp import mcp_tool, mcp_tool_before_2026
 from pegboard.resources import PromptSpec, ResourceSpec
-from pegboard.server.gateway import INVALID_PARAMS, Gateway, RpcError
+from pegboard.server.gateway import INTERNAL_ERROR, INVALID_PARAMS, Gateway, RpcError
 from pegboard.server.mcp.capabilities import SERVER_KEY, server_info
 from pegboard.server.mcp.client_channel import declares_ui
 from pegboard.server.mcp.jsonrpc import json_bytes
@@ -123,7 +124,10 @@ class Lists:
         view = await self._gateway.resource_view(principal).prepare()
         space = "prompt" if kind == "prompts" else "resource"
         ttl_ms = list_ttl_ms(awaited, view, space=space)
-        offered = [(self._registry.way_of(entry), named, item) for entry, named, item in self._items(view, kind)]
+        own = list(self._items(view, kind))
+        if kind == "resources":
+            own += [each async for each in self._members(view)]
+        offered = [(self._registry.way_of(entry), named, item) for entry, named, item in own]
         offered = [each for each in offered if asking.isdisjoint(each[0])]
         items = [item for _, _, item in offered]
         first, end, more = _page(sealing, kind, principal, digest(items), MCP_PAGE_RESOURCES, len(items), cursor)
@@ -136,6 +140,17 @@ class Lists:
         """Return what a gateway is told of the servers behind the items of a list."""
         far = {named: list(way) for named, way in ways.items() if way}
         return {HOPS_KEY: {"server": self._registry.server_id, kind: far}}
+
+    async def _members(self, view: View) -> AsyncIterator[tuple[ToolEntry, str, JSON]]:
+        """Yield the resources of the templates that tell which a caller has."""
+        for entry, spec in self._resources.resources(view):
+            if spec.members is not None:
+                try:
+                    members = await spec.members(view.ctx)
+                except CallError as error:
+                    raise RpcError(INTERNAL_ERROR, error.error.message, {"kind": error.error.kind}) from None
+                for member in members:
+                    yield entry, member.uri, _resource(member, "uri")
 
     def _items(self, view: View, kind: str) -> Iterator[tuple[ToolEntry, str, JSON]]:
         """Return each item of a list with its entry, and by what it is named."""

@@ -15,7 +15,7 @@ from pegboard.model.json_types import JSON
 from pegboard.model.result import AudioContent, Content, ImageContent, ResourceContent, TextContent, ToolResult
 from pegboard.providers.mcp import mcp_content
 from pegboard.resources import CompletionSpec, PromptSpec, ResourceSpec
-from pegboard.server.gateway import INVALID_PARAMS, Gateway, RpcError
+from pegboard.server.gateway import INTERNAL_ERROR, INVALID_PARAMS, Gateway, RpcError
 from pegboard.server.mcp.capabilities import has_resources
 from pegboard.server.mcp.client_channel import ClientChannel
 from pegboard.server.mcp.lists import Lists
@@ -23,7 +23,6 @@ from pegboard.server.mcp.sdk_handlers import Principals, ToolHandlers, complete,
 from pegboard.server.sealing import Sealing
 
 Ctx = ServerRequestContext[Any, Any]
-INTERNAL_ERROR = -32603
 
 
 class ResourceHandlers:
@@ -131,6 +130,9 @@ class ResourceHandlers:
         result = await isolated(self._gateway.run(view, key, arguments, channel, absent=absent))
         if isinstance(result, ToolResult) and result.error is not None:
             error = result.error
+            if error.kind == "not_found" and absent is not None:
+                # One of a template that is not there reads as one that is nobody's.
+                raise absent
             code = INVALID_PARAMS if error.kind == "invalid_arguments" else INTERNAL_ERROR
             raise RpcError(code, error.message, {"kind": error.kind, "retryable": error.retryable})
         return result

@@ -43,6 +43,66 @@ def list_sources(db: Connection, within: Within, *, type_: str | None, limit: in
     return page(items, limit=limit, places=[(row[1], row[0]) for row in rows])
 
 
+def root_folders(db: Connection, within: Within, *, limit: int) -> list[str]:
+    """Return the first folders at the roots of the sources, as `source/folder`, and `...` where there are more."""
+    rows = db.execute(
+        f"""
+        select distinct sources.name,
+            coalesce(substr(documents.folder, 1, instr(documents.folder || '/', '/') - 1), '') as folder
+        from sources left join documents on documents.source_n = sources.n
+        where {within.of("sources")} order by 1, 2 limit ?
+        """,  # noqa: S608 - numbers of ours
+        (2 * limit + 2,),
+    ).fetchall()
+    # What stands in no folder is at the root of its source, which the folders beside it name already.
+    with_folders = {source for source, folder in rows if folder}
+    names = [f"{source}/{folder}" for source, folder in rows if folder or source not in with_folders]
+    return names if len(names) <= limit else [*names[:limit], "..."]
+
+
+def list_documents(db: Connection, within: Within, *, limit: int) -> list[JSON]:
+    """Return the first documents of a scope by space, source and path."""
+    rows = db.execute(
+        f"""
+        select spaces.name, sources.name, sources.id, documents.folder, documents.name, documents.mime,
+            documents.size_bytes, json_extract(documents.metadata, '$.title')
+        from documents join sources on sources.n = documents.source_n join spaces on spaces.n = documents.space_n
+        where {within.of("documents")} and documents.error = ''
+        order by spaces.name, sources.name, documents.folder, documents.name limit ?
+        """,  # noqa: S608 - numbers of ours
+        (limit,),
+    )
+    return [
+        {
+            "space": space, "source": source, "source_id": source_id, "path": as_path(folder, name), "mime": mime,
+            "size_bytes": size_bytes, "title": title,
+        }
+        for space, source, source_id, folder, name, mime, size_bytes, title in rows
+    ]  # fmt: skip
+
+
+def document_named(db: Connection, within: Within, space: str, source: str, path: str) -> str:
+    """Return the id of the document at a path of a source, which is named or given by its id.
+
+    Raises:
+        CallError: not_found.
+    """
+    folder, _, name = folder_of(path).rpartition("/")
+    row = db.execute(
+        f"""
+        select documents.id from documents join sources on sources.n = documents.source_n
+            join spaces on spaces.n = sources.space_n
+        where {within.of("sources")} and spaces.name = ? and (sources.name = ? or sources.id = ?)
+            and documents.folder = ? and documents.name = ?
+        order by sources.name = ? desc
+        """,  # noqa: S608 - numbers of ours
+        (space, source, source, folder, name, source),
+    ).fetchone()
+    if row is None:
+        raise absent("document", path)
+    return str(row[0])
+
+
 def list_folder(db: Connection, within: Within, source_id: str, path: str, *, limit: int, cursor: str | None) -> JSON:
     """Return what stands in a folder, folders first.
 

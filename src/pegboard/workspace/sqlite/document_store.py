@@ -86,6 +86,15 @@ class SqliteDocumentStore:
             scope, lambda db, within: browsing.list_sources(db, within, type_=type_, limit=limit, cursor=cursor)
         )
 
+    async def root_folders(self, scope: DocumentScope, *, limit: int) -> list[str]:
+        return await self._within(scope, lambda db, within: browsing.root_folders(db, within, limit=limit))
+
+    async def list_documents(self, scope: DocumentScope, *, limit: int) -> list[JSON]:
+        return await self._within(scope, lambda db, within: browsing.list_documents(db, within, limit=limit))
+
+    async def document_named(self, scope: DocumentScope, space: str, source: str, path: str) -> str:
+        return await self._within(scope, lambda db, within: browsing.document_named(db, within, space, source, path))
+
     async def list_folder(
         self, scope: DocumentScope, source_id: str, path: str, *, limit: int, cursor: str | None = None
     ) -> JSON:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pegboard.model.bounds import PRINCIPAL_CHARS, SPACE_CHARS
+from pegboard.model.call_intent import narrowed_to
 from pegboard.model.context import ToolContext
 from pegboard.model.document import Access, DocumentScope
 from pegboard.model.error import CallError
@@ -18,9 +20,22 @@ def scope_of(db: Connection, ctx: ToolContext) -> DocumentScope:
     """Return whose documents a request may use.
 
     The space that host code or a credential gave it, or without one every space that is granted to its user or one of
-    its roles. Whoever was given a space may write it too, until somebody is granted that space by name: from then on
-    only they may who were granted to write.
+    its roles; of these only the one that the model says it is about, where it says one. Whoever was given a space may
+    write it too, until somebody is granted that space by name: from then on only they may who were granted to write.
     """
+    return narrowed(_whole_scope(db, ctx), ctx)
+
+
+def narrowed(scope: DocumentScope, ctx: ToolContext) -> DocumentScope:
+    """Return a scope as the call's intent narrows it. A name outside of it leaves nothing, rather than all."""
+    space = narrowed_to(ctx)
+    if space is None:
+        return scope
+    kept = {space} & set(scope.spaces)
+    return replace(scope, spaces=tuple(kept), writable=scope.writable & kept)
+
+
+def _whole_scope(db: Connection, ctx: ToolContext) -> DocumentScope:
     granted: dict[str, str] = {}
     principals = principals_of(ctx)
     asked = ",".join("?" * len(principals))

@@ -14,12 +14,19 @@ from pegboard.model.bounds import (
     PATH_CHARS,
 )
 from pegboard.model.call_context import CallContext
+from pegboard.model.call_intent import narrowed_to
 from pegboard.model.context import ToolContext
 from pegboard.model.document import DocumentFilters, DocumentScope
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import Annotations, ToolEntry, ToolSpec
 
 NAMESPACE: Final = "docs"
+TEXT: Final[JSON] = {"type": "string"}
+NO_SPACE: Final = (
+    "There is nothing to look at: this caller is in no space, and none is granted to it. The operator can give it one: "
+    "by a rule under identity:, by --as user=NAME,space=NAME, by `pegboard workspace grant`, or, where nobody is asked "
+    "who they are, by workspace: {space: NAME}."
+)
 Look = Callable[[DocumentStore, DocumentScope, JSON], Awaitable[JSON]]
 
 
@@ -35,7 +42,9 @@ class DocumentTool:
         look = self.look
 
         async def run(ctx: CallContext, args: JSON) -> JSON:
-            return await look(store, await store.scope(ctx), args)
+            scope = await store.scope(ctx)
+            answer = await look(store, scope, args)
+            return answer if scope.spaces else {**answer, "note": NO_SPACE}
 
         return ToolEntry(spec=self.spec, handler=run)
 
@@ -61,7 +70,7 @@ def document_tool(
         namespace=NAMESPACE,
         description=description,
         input_schema=input_schema,
-        output_schema={"type": "object", "properties": dict(result), "required": list(always)},
+        output_schema={"type": "object", "properties": {**result, "note": TEXT}, "required": list(always)},
         groups=tuple(groups),
         annotations=Annotations(read_only=True, destructive=False, idempotent=True, open_world=False),
         examples=tuple(examples),
@@ -82,7 +91,7 @@ class SpaceIsSet:
         self.__qualname__ = "the caller is in one space (space_id)"
 
     def __call__(self, ctx: ToolContext) -> bool:
-        return ctx.space_id is not None
+        return ctx.space_id is not None or narrowed_to(ctx) is not None
 
 
 def _ids(what: str) -> JSON:
@@ -152,7 +161,6 @@ def filters_of(args: JSON) -> DocumentFilters:
     )
 
 
-TEXT: Final[JSON] = {"type": "string"}
 NUMBER: Final[JSON] = {"type": "number"}
 WHOLE: Final[JSON] = {"type": "integer"}
 FLAG: Final[JSON] = {"type": "boolean"}
