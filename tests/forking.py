@@ -31,6 +31,7 @@ ROOT = Path(__file__).parent.parent
 IMPORTED = (
     "pegboard.cli", "pegboard.cli.commands", "pegboard.config", "pegboard.server.app", "pegboard.server.stdio",
     "pegboard.server.mcp.sdk_pipe", "pegboard.sources.mcp.connection", "pegboard.discovery.search.index",
+    "mcp.server.mcpserver",
     "pegboard.auth.verifier", "pegboard.sources.builtin.sqlite_engine", "pegboard.sources.expressions", "pydantic",
     "docstring_parser", "rich.console", "rich.table", "uvicorn", "uvloop", "httptools",
 )  # fmt: skip
@@ -165,8 +166,14 @@ def _watch(caller: socket.socket, asked: dict[str, object], files: Sequence[int]
     for file in (0, 1, 2, *files):
         os.close(file)
     caller.send(b"%d\n" % pid)
+    ended = os.pidfd_open(pid)
+    if ended not in select.select([ended, caller], [], [])[0]:
+        # Who asked for it is gone, by a kill perhaps: what is forked ends as what stands for it did.
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
-    caller.send(b"%d\n" % os.waitstatus_to_exitcode(status))
+    with suppress(BrokenPipeError, ConnectionResetError):
+        caller.send(b"%d\n" % os.waitstatus_to_exitcode(status))
     os._exit(0)
 
 
@@ -206,12 +213,31 @@ def _become(files: Sequence[int], *, words: list[str], cwd: str, env: dict[str, 
 # ---- from a shell ----------------------------------------------------------------------------------------------------
 
 
+def started(*words: str) -> tuple[str, ...]:
+    """Return what a program of others starts to have these words forked; killed or told to end, it takes them along."""
+    return (sys.executable, "-I", "-S", str(Path(__file__)), _address(), *words)
+
+
 def command(*words: str) -> str:
-    """Return what a program of others runs to have these words forked, which takes no time to start."""
-    return shlex.join([sys.executable, "-I", "-S", str(Path(__file__)), _address(), *words])
+    """Return the same as one line for a shell."""
+    return shlex.join(started(*words))
+
+
+def _stand_for(words: Sequence[str], address: str) -> int:
+    """Be the process of a forked command: pass on what it is told, and leave as it does."""
+    forked = fork(words, files=(0, 1, 2), address=address)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, lambda number, _: forked.send_signal(signal.Signals(number)))
+    for file in (0, 1, 2):
+        os.close(file)
+    code = forked.wait()
+    if code < 0:
+        signal.signal(signal.Signals(-code), signal.SIG_DFL) if -code != signal.SIGKILL else None
+        os.kill(os.getpid(), -code)
+    return code
 
 
 if __name__ == "__main__":
     if len(sys.argv) == 2:
         sys.exit(_serve(sys.argv[1]))
-    sys.exit(fork(sys.argv[2:], files=(0, 1, 2), address=sys.argv[1]).wait())
+    sys.exit(_stand_for(sys.argv[2:], sys.argv[1]))

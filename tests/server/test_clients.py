@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pegboard import http_app
+from tests import forking
 from tests.server.doors import served, workshop
 
 ROOT = Path(__file__).parents[2]
@@ -71,7 +72,7 @@ async def test_the_inspector_lists_and_calls(era: str, door: str, tmp_path: Path
         pytest.skip("the inspector is not installed: make setup")
     async with served(http_app(workshop()[0])) as url:
         http = [f"{url}/mcp/admin", "--transport", "http"]
-        stdio = ["--", sys.executable, str(server_script), "admin"]
+        stdio = ["--", *forking.started("python", str(server_script), "admin")]
 
         async def inspect(*words: str) -> tuple[int, str]:
             said = [*http, *words] if door == "http" else [*words, *stdio]
@@ -91,7 +92,7 @@ async def test_fastmcp_lists_and_calls(door: str, tmp_path: Path, server_script:
     script = tmp_path / "client.py"
     script.write_text(FASTMCP_CLIENT)
     async with served(http_app(workshop()[0])) as url:
-        target: Any = f"{url}/mcp/admin" if door == "http" else [sys.executable, str(server_script), "admin"]
+        target: Any = f"{url}/mcp/admin" if door == "http" else forking.started("python", str(server_script), "admin")
         code, out = await run(sys.executable, script, json.dumps(target), ROOT, home=tmp_path)
     assert code == 0, out
     names, text, refused = json.loads(out.splitlines()[-1])

@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import httpx2
 import pytest
 from mcp import Client
 
+from tests import forking
 from tests.server.doors import call, post
 from tests.server.processes import serving
 from tests.timing import PATIENCE_S, within
@@ -53,7 +53,7 @@ async def server(tmp_path: Path) -> Any:
 
     async def start(grace_s: float) -> tuple[asyncio.subprocess.Process, str]:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, str(path), str(grace_s), stdout=asyncio.subprocess.PIPE
+            *forking.started("python", str(path), str(grace_s)), stdout=asyncio.subprocess.PIPE
         )
         started.append(process)
         assert process.stdout is not None
@@ -148,7 +148,7 @@ async def test_an_address_that_is_taken_is_an_error_and_not_a_hang(server: Any, 
     path = tmp_path / "second.py"
     path.write_text(SERVER.replace("port=0", f"port={url.rpartition(':')[2]}"))
     process = await asyncio.create_subprocess_exec(
-        sys.executable, str(path), "1", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        *forking.started("python", str(path), "1"), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     _, err = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 1

@@ -88,12 +88,14 @@ def tool(request_id: object, name: str, arguments: dict[str, Any] | None = None,
     return line(request_id, "tools/call", {"name": name, "arguments": arguments or {}, **more})
 
 
-async def start(script: Path, **options: Any) -> Any:
+async def start(script: Path, *, is_read_anew: bool = False, **options: Any) -> Any:
+    """Start a server, with the modules imported that it needs unless they are to be read anew."""
+    words = (sys.executable, str(script)) if is_read_anew else forking.started("python", str(script))
     pipe = asyncio.subprocess.PIPE
     # What is printed before serving is caught only while Python still holds it, as it does by default.
     env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     return await asyncio.create_subprocess_exec(
-        sys.executable, str(script), env=env, **{"stdin": pipe, "stdout": pipe, "stderr": pipe, **options}
+        *words, env=env, **{"stdin": pipe, "stdout": pipe, "stderr": pipe, **options}
     )
 
 
@@ -108,7 +110,8 @@ async def test_the_official_client_lists_calls_and_is_asked(script: Path, era: A
     async def answer(context: Any, params: Any) -> types.ElicitResult:
         return types.ElicitResult(action="accept", content={"answer": "Ann"})
 
-    server = StdioServerParameters(command=sys.executable, args=[str(script)], env=dict(os.environ))
+    command, *words = forking.started("python", str(script))
+    server = StdioServerParameters(command=command, args=words, env=dict(os.environ))
     async with Client(server, mode=era, elicitation_callback=answer) as client:
         assert [one.name for one in (await client.list_tools()).tools] == ["noisy", "who", "greet", "wait", "stuck"]
         results = [
@@ -170,7 +173,7 @@ EARLIER = (
 async def test_the_first_call_of_an_earlier_client_is_answered_without_loading_the_sdk(tmp_path: Path) -> None:
     path = tmp_path / "server.py"
     path.write_text(SERVER + "\nsys.stderr.write('LOADED ' + str(sorted({'mcp', 'mcp_types'} & set(sys.modules))))")
-    process = await start(path)
+    process = await start(path, is_read_anew=True)
     sent = b"".join(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n" for message in EARLIER)
     out, said = await asyncio.wait_for(process.communicate(sent), 60)
     answers = {answer["id"]: answer["result"] for answer in map(json.loads, out.splitlines())}
@@ -184,7 +187,7 @@ async def test_plain_requests_are_answered_without_loading_the_sdk(tmp_path: Pat
     path.write_text(
         SERVER + "\nsys.stderr.write('LOADED ' + str(sorted({'mcp', 'pydantic_settings'} & set(sys.modules))))"
     )
-    process = await start(path)
+    process = await start(path, is_read_anew=True)
     _, said = await asyncio.wait_for(process.communicate(line(1, "tools/list") + tool(2, "who")), 60)
     code, err = process.returncode, said.decode()
     assert (code, err.rpartition("LOADED ")[2]) == (0, "[]")

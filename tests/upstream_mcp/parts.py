@@ -14,8 +14,10 @@ from pegboard.core.view import View
 from pegboard.sources.mcp.lock_file import LockFile
 from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.mcp.supervised_source import McpSource
+from tests import forking
 
 PLAIN = Path(__file__).parent / "plain_server.py"
+TELLING = Path(__file__).parent / "telling_server.py"
 EVIL = Path(__file__).parent.parent / "evil" / "server.py"
 
 
@@ -26,7 +28,15 @@ def free_port() -> int:
 
 
 def on_stdio(script: Path = PLAIN, *args: str, name: str = "up", **said: Any) -> ServerSettings:
-    return ServerSettings(name=name, transport="stdio", command=sys.executable, args=(str(script), *args), **said)
+    """Return the settings of a server on stdio."""
+    command, *words = start_of(script, *args)
+    return ServerSettings(name=name, transport="stdio", command=command, args=tuple(words), **said)
+
+
+def start_of(script: Path, *args: str) -> tuple[str, ...]:
+    """Return what starts a server; one that the SDK serves is forked, since reading the SDK takes two seconds."""
+    words = (str(script), *args)
+    return forking.started("python", *words) if script not in (EVIL, TELLING) else (sys.executable, *words)
 
 
 async def until_open(port: int) -> None:
@@ -44,7 +54,7 @@ async def until_open(port: int) -> None:
 @asynccontextmanager
 async def http_server(kind: str, port: int, script: Path = PLAIN) -> AsyncGenerator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, str(script), kind, str(port), stderr=asyncio.subprocess.DEVNULL
+        *start_of(script, kind, str(port)), stderr=asyncio.subprocess.DEVNULL
     )
     try:
         await until_open(port)

@@ -1,5 +1,6 @@
 """What pegboard.yaml says about MCP servers."""
 
+import json
 import sys
 import textwrap
 from pathlib import Path
@@ -13,7 +14,7 @@ from pegboard.config import load_catalog
 from pegboard.model.error import DefinitionError
 from pegboard.sources.mcp.server_settings import ProtocolVersion
 from pegboard.sources.mcp.supervised_source import McpSource
-from tests.upstream_mcp.parts import EVIL, PLAIN
+from tests.upstream_mcp.parts import EVIL, PLAIN, start_of
 
 
 def load(folder: Path, text: str, **env: str) -> dict[str, McpSource]:
@@ -85,6 +86,7 @@ def test_a_name_that_is_no_namespace_is_refused(tmp_path: Path) -> None:
 
 async def test_a_configured_server_is_served(tmp_path: Path) -> None:
     path = tmp_path / "pegboard.yaml"
+    command, *words = start_of(PLAIN)
     path.write_text(
         textwrap.dedent(f"""\
         tools:
@@ -92,7 +94,7 @@ async def test_a_configured_server_is_served(tmp_path: Path) -> None:
             type: mcp
             groups: [sums]
             repair: true
-            mcp: {{transport: stdio, command: "{sys.executable}", args: ["{PLAIN}"], tools: {{only: [add]}}}}
+            mcp: {{transport: stdio, command: "{command}", args: {json.dumps(words)}, tools: {{only: [add]}}}}
         profiles: {{chat: {{include: [sums]}}}}
         """)
     )

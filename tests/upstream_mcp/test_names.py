@@ -90,7 +90,7 @@ async def test_what_cannot_be_taken_is_named_with_its_reason(tmp_path: Path, cap
 
 def test_doctor_and_the_whole_list_name_what_was_left_out(tmp_path: Path) -> None:
     file = telling(tmp_path, named("fine", "a\u200bb"))
-    server = {"transport": "stdio", "command": sys.executable, "args": [str(TELLING), str(file)]}
+    server = {"transport": "stdio", "command": sys.executable, "args": ["-S", str(TELLING), str(file)]}
     config = {"tools": [{"name": "up", "type": "mcp", "mcp": server}]}
     (tmp_path / "pegboard.yaml").write_text(json.dumps(config))
 

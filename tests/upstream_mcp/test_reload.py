@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from pegboard import Catalog
 from pegboard.config import load_catalog
 from pegboard.config.reload import Reloader
 from pegboard.sources.mcp.lock_file import LockFile
-from tests.upstream_mcp.parts import EVIL, PLAIN, processes_with, until, view_of
+from tests.upstream_mcp.parts import EVIL, PLAIN, processes_with, start_of, until, view_of
 
 
 def written(folder: Path, *servers: dict[str, Any]) -> Path:
@@ -22,7 +21,8 @@ def written(folder: Path, *servers: dict[str, Any]) -> Path:
 
 
 def server(name: str, *args: str, script: Path = PLAIN, **said: Any) -> dict[str, Any]:
-    mcp = {"transport": "stdio", "command": sys.executable, "args": [str(script), *args], "trust": "any"}
+    command, *words = start_of(script, *args)
+    mcp = {"transport": "stdio", "command": command, "args": words, "trust": "any"}
     return {"name": name, "type": "mcp", "mcp": {**mcp, **said.pop("mcp", {})}, **said}
 
 

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from mcp_types import ElicitRequestParams, ElicitResult, TextContent
 
 from pegboard import http_app
 from pegboard.config import load_catalog
+from tests import forking
 from tests.server.doors import served
 from tests.upstream_mcp.test_reference_servers import BIN
 
@@ -32,8 +32,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @asynccontextmanager
 async def over_stdio(folder: Path) -> AsyncGenerator[Client]:
-    command = [str(Path(sys.executable).with_name("pegboard")), "serve", "--stdio", "--profile", "all"]
-    parameters = StdioServerParameters(command=command[0], args=command[1:], cwd=folder, env=dict(os.environ))
+    command, *words = forking.started("pegboard", "serve", "--stdio", "--profile", "all")
+    parameters = StdioServerParameters(command=command, args=words, cwd=folder, env=dict(os.environ))
     # What is listed while the servers connect is not to be kept.
     async with Client(stdio_client(parameters), cache=None) as client:
         yield client
