@@ -1,4 +1,4 @@
-"""Testing: what users test their tools with. Nothing here is a stand-in: views, calls and guards are the real ones."""
+"""Calls: what users test calls of their tools with: recorded events, contexts, who sees what, a scripted person."""
 
 from __future__ import annotations
 
@@ -20,16 +20,6 @@ from pegboard.model.decision import Code
 from pegboard.model.event import Event, EventType
 from pegboard.model.json_types import JSONValue
 
-__all__ = [
-    "EventRecorder",
-    "RecordedContext",
-    "ScriptedApprover",
-    "assert_hidden",
-    "assert_visible",
-    "call_context",
-    "isolated_catalog",
-    "scripted_approver",
-]
 _TYPES = frozenset(get_args(EventType))
 
 

@@ -1,0 +1,173 @@
+"""Wire format: what the format of each provider does, and what they share: reading JSON, pairing calls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import orjson
+
+from pegboard.model.json_types import JSON, is_list, is_object
+from pegboard.testing.model_script import (
+    CallsTool,
+    Hangup,
+    Hold,
+    ModelApi,
+    ModelFailure,
+    ModelMessage,
+    ModelRequest,
+    ModelTurn,
+    Pause,
+    RawBytes,
+)
+
+Step: TypeAlias = bytes | Pause | Hold | RawBytes | Hangup
+"""What a streamed answer is made of: events, ready to be sent, and what the server does between them."""
+
+# Arguments come in pieces of this size, as no provider sends them at once where it can help it.
+_PIECE = 8
+_PLAIN_NAME = re.compile(r"[a-zA-Z0-9_-]+")
+
+
+class RefusedRequestError(Exception):
+    """A request that the provider would refuse."""
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HttpCall:
+    """A request before its format is known. Names of headers are in lower case."""
+
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: dict[str, Any]
+
+
+class WireFormat(Protocol):
+    """How one API of a provider is spoken."""
+
+    api: ModelApi
+
+    def key_of(self, call: HttpCall) -> str:
+        """Return the credential of a request, empty where it has none."""
+        ...
+
+    def read(self, call: HttpCall) -> ModelRequest:
+        """Return what is asked.
+
+        Raises:
+            RefusedRequestError: the provider would refuse it.
+        """
+        ...
+
+    def whole(self, request: ModelRequest, turn: ModelTurn, number: int) -> JSON:
+        """Return the answer in one piece; `number` makes its ids unique."""
+        ...
+
+    def stream(self, request: ModelRequest, turn: ModelTurn, number: int) -> Iterator[Step]:
+        """Yield the answer event by event."""
+        ...
+
+    def error(self, failure: ModelFailure) -> JSON:
+        """Return the body of a failed answer."""
+        ...
+
+
+# ---- reading
+
+
+def objects(value: Any, where: str) -> list[dict[str, Any]]:
+    """Return a list of objects that the request must have.
+
+    Raises:
+        RefusedRequestError: it is something else.
+    """
+    if not is_list(value) or not all(is_object(item) for item in value):
+        raise RefusedRequestError(f"{where!r}: expected an array of objects.")
+    return value
+
+
+def text_of(content: Any) -> str:
+    """Return the text of a content: a string, or parts of which some are text."""
+    if isinstance(content, str):
+        return content
+    parts: Sequence[Any] = content if is_list(content) else ()
+    return "".join(part["text"] for part in parts if is_object(part) and isinstance(part.get("text"), str))
+
+
+def checked_names(names: Sequence[Any], limit: int) -> tuple[str, ...]:
+    """Return the names of the tools that are offered.
+
+    Raises:
+        RefusedRequestError: one is not a name, or two are alike.
+    """
+    for name in names:
+        if not isinstance(name, str) or not _PLAIN_NAME.fullmatch(name) or len(name) > limit:
+            raise RefusedRequestError(f"Invalid tool name {name!r}. It must match '^[a-zA-Z0-9_-]{{1,{limit}}}$'.")
+    if len(set(names)) < len(names):
+        raise RefusedRequestError(f"Tool names must be unique: {', '.join(names)}.")
+    return tuple(names)
+
+
+def checked_pairs(messages: Sequence[ModelMessage]) -> tuple[ModelMessage, ...]:
+    """Return the messages, if each call of a tool has its outcome in the message after it, and each outcome its call.
+
+    Raises:
+        RefusedRequestError: one has not, which every provider refuses.
+    """
+    if not messages:
+        raise RefusedRequestError("The conversation is empty.")
+    open_calls: set[str | None] = set()
+    for message in messages:
+        outcomes = {outcome.call_id for outcome in message.outcomes}
+        if unknown := outcomes - open_calls:
+            raise RefusedRequestError(f"No tool call found for the tool output with id {sorted(unknown)[0]!r}.")
+        if missing := open_calls - outcomes:
+            raise RefusedRequestError(f"No tool output found for the tool call {sorted(map(str, missing))[0]!r}.")
+        open_calls = {call.id for call in message.calls}
+    if open_calls:
+        raise RefusedRequestError(f"No tool output found for the tool call {sorted(map(str, open_calls))[0]!r}.")
+    return tuple(messages)
+
+
+def merged(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """Return the messages with those of one side that follow each other as one."""
+    turns: list[ModelMessage] = []
+    for message in messages:
+        if turns and turns[-1].role == message.role:
+            last = turns[-1]
+            turns[-1] = ModelMessage(
+                role=last.role,
+                text="\n".join(filter(None, (last.text, message.text))),
+                calls=last.calls + message.calls,
+                outcomes=last.outcomes + message.outcomes,
+            )
+        else:
+            turns.append(message)
+    return turns
+
+
+# ---- writing
+
+
+def pieces(text: str) -> Iterator[str]:
+    """Yield a text as it is streamed."""
+    for start in range(0, len(text), _PIECE):
+        yield text[start : start + _PIECE]
+
+
+def event(data: Any, name: str | None = None) -> bytes:
+    """Return a server-sent event."""
+    head = b"" if name is None else b"event: " + name.encode() + b"\n"
+    return head + b"data: " + orjson.dumps(data) + b"\n\n"
+
+
+def call_id(call: CallsTool, prefix: str, number: int, index: int) -> str:
+    """Return the id of a call: the one of the script, or one of our own."""
+    return call.id if call.id is not None else f"{prefix}{number}_{index}"
