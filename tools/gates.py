@@ -190,6 +190,7 @@ LAZY = {
     "pegboard.sources.builtin.sqlite_engine": "apsw",
     "pegboard.sources.expressions": "jmespath",
     "pegboard.sources.mcp.connection": "mcp",
+    "pegboard.testing.loopback": "uvicorn",
     "pegboard.workspace.ingest": "apsw and re2",
     "pegboard.workspace.resources": "the document store",
     "pegboard.workspace.sqlite.document_store": "apsw and re2",

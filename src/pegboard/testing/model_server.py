@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from itertools import count
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 from urllib.parse import parse_qsl
 
 import orjson
@@ -42,7 +42,7 @@ else:
 
 Scripts: TypeAlias = Script | Mapping[str, Script]
 Receive: TypeAlias = Callable[[], Any]
-Send: TypeAlias = Callable[[JSON], Any]
+Send: TypeAlias = Callable[[dict[str, Any]], Any]
 
 _PATIENCE_S = 30.0  # not a limit: how long a test waits for what must come
 _FORMATS: Mapping[str, WireFormat] = {
@@ -71,9 +71,9 @@ class ModelServer:
         self.requests: list[ModelRequest] = []
         self.left: list[ModelRequest] = []
         """Those whose client was gone before the answer was complete."""
-        scripts = script if isinstance(script, Mapping) else {"": script}
+        # Under "" stands the script of whatever model there is none for.
+        scripts = cast("Mapping[str, Script]", script if isinstance(script, Mapping) else {"": script})
         self._scripts = {name: _responder(each) for name, each in scripts.items()}
-        self._is_by_model = isinstance(script, Mapping)
         self._api_key, self._numbers = api_key, count(1)
         self._changed = threading.Condition()
         self._port, self._server = port, None
@@ -127,7 +127,7 @@ class ModelServer:
 
     # ---- for the client
 
-    async def __call__(self, scope: JSON, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer a request; the interface of ASGI."""
         assert scope["type"] == "http"
         body = await _read(receive)
@@ -179,7 +179,7 @@ class ModelServer:
             raise RefusedRequestError("Incorrect API key provided." if key else "No API key provided.", 401)
 
     def _turn(self, request: ModelRequest) -> ModelTurn:
-        responder = self._scripts.get(request.model if self._is_by_model else "")
+        responder = self._scripts.get(request.model, self._scripts.get(""))
         if responder is None:
             raise ScriptError(f"No script for the model {request.model!r}; there are {sorted(self._scripts)}.")
         return turn_of(responder(request))
@@ -242,8 +242,8 @@ class _Answer:
 def _responder(script: Script) -> Responder:
     if callable(script):
         return script
-    if isinstance(script, str) or not isinstance(script, Sequence):
-        raise TypeError("The script is a list of turns, or a function from a request to a turn.")
+    if isinstance(script, str):
+        raise TypeError("The script is one text; write a list of turns: `['…']`.")
     turns: Iterator[TurnLike] = iter(list(script))
     many, lock = len(script), threading.Lock()
 
@@ -263,7 +263,7 @@ def _format_of(path: str) -> WireFormat | None:
     return next((each for end, each in _FORMATS.items() if path.endswith(end)), None)
 
 
-def _call_of(scope: JSON, body: bytes) -> HttpCall:
+def _call_of(scope: Mapping[str, Any], body: bytes) -> HttpCall:
     try:
         parsed = orjson.loads(body)
     except orjson.JSONDecodeError:

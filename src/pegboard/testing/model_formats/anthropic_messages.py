@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from pegboard.model.json_types import JSON, is_object
 from pegboard.testing.model_formats.openai_chat import bearer_of
@@ -32,7 +32,7 @@ from pegboard.testing.model_script import (
 )
 
 _STOPS = {"end": "end_turn", "length": "max_tokens", "filtered": "refusal"}
-_NAME_CHARS = 128
+_NAME_CHARS = 128  # not a limit: what the provider publishes
 _ERROR_TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -127,7 +127,7 @@ def _messages(item: dict[str, Any]) -> Iterator[ModelMessage]:
     role, content = item.get("role"), item.get("content")
     if role not in ("user", "assistant", "system"):
         raise RefusedRequestError(f"messages: Unexpected role {role!r}. Allowed roles are 'user' or 'assistant'.")
-    side = cast("Literal['user', 'assistant']", "user" if role == "system" else role)
+    side: Literal["user", "assistant"] = "assistant" if role == "assistant" else "user"
     if isinstance(content, str):
         yield ModelMessage(role=side, text=content)
         return

@@ -31,7 +31,7 @@ from pegboard.testing.model_script import (
 )
 
 _STOPS = {"end": "stop", "length": "length", "filtered": "content_filter"}
-NAME_CHARS = 64
+NAME_CHARS = 64  # not a limit: what the provider publishes
 ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 

@@ -124,7 +124,8 @@ class _Stream:
         index = len(self.items)
         if not self._is_open:
             self._is_open, self._text = True, ""
-            item = _item("", self._number, index) | {"status": "in_progress", "content": []}
+            begun: dict[str, Any] = {"status": "in_progress", "content": []}
+            item = _item("", self._number, index) | begun
             yield self.event("response.output_item.added", output_index=index, item=item)
             yield self._of_text("response.content_part.added", part=_text_part(""))
         self._text += delta
