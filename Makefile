@@ -128,9 +128,11 @@ bench: $(BENCH_READY)
 # Keeps the versions that the locks name; `make lock ARGS=--upgrade` takes the newest allowed.
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --no-emit-find-links --no-annotate --custom-compile-command "make lock" $(ARGS)
+# Of plain Python; its wheels hold a program of 380 MB besides, which no test runs.
+FROM_SOURCE = --no-binary claude-agent-sdk --emit-build-options
 lock: $(READY)
 	$(COMPILE) pyproject.toml -o requirements/run.txt
-	$(COMPILE) pyproject.toml --all-extras --group dev -c requirements/run.txt -o requirements/dev.txt
+	$(COMPILE) pyproject.toml --all-extras --group dev $(FROM_SOURCE) -c requirements/run.txt -o requirements/dev.txt
 	$(COMPILE) pyproject.toml requirements/bench.in -c requirements/run.txt -o requirements/bench.txt
 	cd tools/node && npm install --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund
 

@@ -15,12 +15,14 @@ ROOT = Path(__file__).parent.parent
 COME_WITH = {"pydantic_core": "pydantic", "mcp_types": "mcp", "httpcore2": "httpx2", "redis": "limits"}
 # What a user brings along; without it something is estimated.
 BROUGHT = {"tiktoken"}
+OF_PYDANTIC_AI = {
+    "adapters/pydantic_ai.py",
+    "agents/model_factory.py",
+    "sources/builtin/jinja_rendering.py",
+}
 # The modules that need an extra; each is imported when it is used. Everything else runs without any.
 OF_EXTRAS: dict[str, set[str]] = {
-    "agents": {
-        "agents/model_factory.py",
-        "sources/builtin/jinja_rendering.py",
-    },
+    "agents": OF_PYDANTIC_AI,
     "docs": {
         "sources/builtin/page_text.py",
         "workspace/linear_patterns.py",
@@ -28,6 +30,7 @@ OF_EXTRAS: dict[str, set[str]] = {
         "workspace/parsing/pdf.py",
     },
     "auth": {"auth/tokens.py"},
+    "pydantic-ai": OF_PYDANTIC_AI,
     "postgres": {
         "sources/builtin/postgres_engine.py",
         "sources/builtin/postgres_connection.py",

@@ -1,0 +1,112 @@
+"""Framework client: the client of one call, where the framework around the agent is what asks the person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pegboard.core.consent_text import QuestionTooLongError, consent_text
+from pegboard.core.view import View
+from pegboard.model.consent import ConsentRequest
+from pegboard.model.context_ports import ClientBridge
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON, JSONValue
+
+
+class FrameworkClient:
+    """Gives the yes that the framework brought, to the call it was brought for, once; and keeps what was asked.
+
+    `agreed_to` is what `question` gave when the person was asked: another definition or other arguments are asked
+    about anew. Without it the yes is for the tool that is called, and for none that it calls in its turn. What is no
+    question of consent goes to the client that the context had before.
+    """
+
+    def __init__(self, before: ClientBridge | None, *, agreed: bool, agreed_to: Mapping[str, Any] | None) -> None:
+        self._before: Any = before
+        self._agreed, self._agreed_to = agreed, agreed_to
+        self._called: str | None = None
+        self.question: JSON | None = None
+        """What the person is to be asked: the text to show, and what the yes is bound to; `None` if nothing was."""
+
+    @property
+    def supports_ui(self) -> bool:
+        return self._before is not None and self._before.supports_ui
+
+    def begins(self, tool: str, definition_hash: str) -> None:
+        """Note which tool is called; of those that it calls itself it is told later."""
+        self._called = self._called or tool
+        if (begins := getattr(self._before, "begins", None)) is not None:
+            begins(tool, definition_hash)
+
+    def has_paid(self, tool: str) -> bool:
+        has_paid = getattr(self._before, "has_paid", None)
+        return False if has_paid is None else has_paid(tool)
+
+    def spent(self, request: ConsentRequest) -> None:
+        if (spent := getattr(self._before, "spent", None)) is not None:
+            spent(request)
+
+    async def approve(self, request: ConsentRequest) -> bool | None:
+        """Return the yes that was brought for this call; else what the client before says, `None` without one."""
+        if self._agreed and self._is_meant(request):
+            self._agreed = False
+            return True
+        if request.tool == self._called:
+            self.question = {**_bound(request), "question": _text(request)}
+        return None if self._before is None else await self._before.approve(request)
+
+    def _is_meant(self, request: ConsentRequest) -> bool:
+        if self._agreed_to is None:
+            return request.tool == self._called
+        return all(self._agreed_to.get(key) == value for key, value in _bound(request).items())
+
+    def can(self, capability: str) -> bool:
+        can = getattr(self._before, "can", None)
+        return False if can is None else can(capability)
+
+    async def elicit(self, message: str, schema: JSONValue = None, **options: Any) -> JSONValue:
+        return await self._client("ask a person for values").elicit(message, schema, **options)
+
+    async def sample(self, prompt: str, **options: Any) -> JSONValue:
+        return await self._client("lend a model").sample(prompt, **options)
+
+    async def roots(self, **options: Any) -> list[JSON]:
+        return await self._client("tell its folders").roots(**options)
+
+    async def log(self, data: JSONValue, **options: Any) -> None:
+        if self._before is not None:
+            await self._before.log(data, **options)
+
+    def _client(self, need: str) -> Any:
+        if self._before is None:
+            raise CallError("consent_required", f"What runs this agent cannot {need}; a person's yes is all it brings.")
+        return self._before
+
+
+def _bound(request: ConsentRequest) -> JSON:
+    return {
+        "tool": request.tool,
+        "definition_hash": request.definition_hash,
+        "args_digest": request.args_digest,
+        "user_id": request.user_id,
+    }
+
+
+def _text(request: ConsentRequest) -> str:
+    try:
+        return consent_text(request)
+    except QuestionTooLongError as error:
+        text = (
+            f"{request.tool!r} was not run: a person must agree first, and the question would be too long to read "
+            f"({error}). Make calls with smaller arguments."
+        )
+        raise CallError("consent_required", text) from None
+
+
+def for_one_call(
+    view: View, *, agreed: bool = False, agreed_to: Mapping[str, Any] | None = None
+) -> tuple[View, FrameworkClient]:
+    """Return the view for one call of a framework that asks persons itself, and the client that carries the yes."""
+    request = view.ctx.request
+    client = FrameworkClient(request.client, agreed=agreed, agreed_to=agreed_to)
+    return view.renewed(view.ctx.inside(host=view.ctx.host, request=request._replace(client=client))), client

@@ -1,0 +1,20 @@
+"""View source: an adapter takes a View, or a function that makes one for whoever runs the agent now."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias, cast
+
+from pegboard.core.view import View
+from pegboard.model.json_types import is_awaitable
+
+ViewFactory: TypeAlias = "Callable[[Any], View | Awaitable[View]]"
+"""Makes the View of one run from what the framework knows of it; may be async."""
+
+
+async def view_of(source: View | ViewFactory, run: object) -> View:
+    """Return the View for one run, with the questions of its tools answered."""
+    view = source(run) if callable(source) else source
+    if is_awaitable(view):
+        view = await view
+    return await cast("View", view).prepare()
