@@ -15,7 +15,9 @@ from pegboard.model.error import Problem
 from tests.config.project import Project
 from tests.core.parts import ANN, FakeSource, kind_of
 from tests.server.doors import served
+from tests.sizes import examples
 
+RELOADS = examples(300, few=30)
 MODULE = """
 import asyncio
 GATE = asyncio.Event()
@@ -71,7 +73,7 @@ def numbered(catalog: Catalog) -> set[str]:
 
 
 @pytest.mark.slow
-async def test_100_reloads_under_50_clients_lose_no_call_and_mix_no_list(project: Project) -> None:
+async def test_reloads_under_50_clients_lose_no_call_and_mix_no_list(project: Project) -> None:
     write(project, 0)
     catalog, reloader = reloader_of(project)
     done, kinds, generations = asyncio.Event(), set[str](), set[str]()
@@ -91,7 +93,7 @@ async def test_100_reloads_under_50_clients_lose_no_call_and_mix_no_list(project
             await asyncio.sleep(0.02)
 
     clients = [asyncio.create_task(client()) for _ in range(50)]
-    for n in range(1, 101):
+    for n in range(1, RELOADS + 1):
         write(project, n)
         assert await reloader.reload()
         async with asyncio.timeout(60):
@@ -100,8 +102,8 @@ async def test_100_reloads_under_50_clients_lose_no_call_and_mix_no_list(project
     done.set()
     await asyncio.gather(*clients)
     assert kinds == {"ok"}
-    assert generations >= {str(n) for n in range(1, 101)}
-    assert calls > 1_000
+    assert generations >= {str(n) for n in range(1, RELOADS + 1)}
+    assert calls > 10 * RELOADS
 
 
 async def test_a_call_in_flight_ends_on_the_handler_it_began_with(project: Project) -> None:

@@ -25,8 +25,8 @@ from tests.sizes import examples
 from tests.timing import PATIENCE_S
 from tests.upstream_mcp.parts import EVIL, free_port, http_server, on_stdio, until
 
-ORDERS = examples(1_000)
-REAL_ORDERS = 12
+ORDERS = examples(1_000, few=30)
+REAL_ORDERS = 5
 CONNECTING = SourceState(status="connecting", is_up=False)
 UP = SourceState()
 

@@ -124,7 +124,8 @@ def _tool_names(address: str) -> list[str]:
 
 @contextmanager
 def _running(env: dict[str, str], folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
-    demo = subprocess.Popen([*DEMO, *words], env=env, cwd=folder, stdout=subprocess.PIPE, text=True)
+    command = forking.started("pegboard", "demo", *words)
+    demo = subprocess.Popen(command, env=env, cwd=folder, stdout=subprocess.PIPE, text=True)
     try:
         yield demo
     finally:

@@ -197,7 +197,7 @@ async def storm(count: int, seed: int) -> tuple[Counter[int], set[str]]:
 
 
 async def test_every_body_has_a_typed_answer() -> None:
-    met, answered = await storm(3_000, seed=1)
+    met, answered = await storm(1_200, seed=1)
     assert {200, 202, 400, 404} <= met.keys()
     # The storm gets as far as the handlers.
     assert answered >= {"tools/list", "tools/call", "resources/list", "prompts/list", "server/discover"}

@@ -18,7 +18,7 @@ from tests.server.doors import served
 from tests.server.processes import serving
 
 SWAPS, CLIENTS = 100, 50
-FEW = 30
+FEW = 10
 ERAS = ("2026-07-28", "legacy")
 
 
@@ -86,7 +86,7 @@ async def test_reloads_under_50_clients_lose_no_call_and_mix_no_list(tmp_path: P
         crowd = Crowd(url, pause_s=1.5)
         async with crowd.running():
             for n in range(2, FEW + 2):
-                if n % 6 == 0:
+                if n % 2 == 0:
                     break_file(project, bad.pop())
                     assert not await reloader.reload()
                     before = crowd.calls

@@ -12,11 +12,12 @@ import pytest
 from pegboard import Catalog
 from pegboard.core.view import View
 from pegboard.sources.mcp.supervised_source import McpSource
+from tests.sizes import IS_SOAK
 from tests.timing import is_within
 from tests.upstream_mcp.parts import EVIL, on_stdio, view_of
 
 CALM = [f"calm{number}" for number in range(19)]
-RUNS = 5
+RUNS = 5 if IS_SOAK else 3
 # Below this a difference is one of the machine, not of a neighbour.
 NOISE_S = 0.01
 
@@ -52,7 +53,7 @@ async def p99(view: View, rounds: int) -> float:
 
 
 async def compared(misdeed: str, rounds: int, *, drains: bool) -> tuple[float, float]:
-    """Return the median of the percentile over five runs, without and with calls stuck at the evil server.
+    """Return the median of the percentile over some runs, without and with calls stuck at the evil server.
 
     With `drains` a run without begins when the server has done with the calls of the run before.
     """
