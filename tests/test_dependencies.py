@@ -17,7 +17,12 @@ COME_WITH = {"pydantic_core": "pydantic", "mcp_types": "mcp", "httpcore2": "http
 BROUGHT = {"tiktoken"}
 OF_PYDANTIC_AI = {
     "adapters/pydantic_ai.py",
+    "agents/budgets.py",
     "agents/model_factory.py",
+    "agents/run.py",
+    "agents/runtime.py",
+    "agents/template_analysis.py",
+    "agents/toolset.py",
     "sources/builtin/jinja_rendering.py",
 }
 # The modules that need an extra; each is imported when it is used. Everything else runs without any.

@@ -167,6 +167,8 @@ LAZY = {
     "rich.console": "rich",
     "rich.table": "rich",
     "rich.text": "rich",
+    "genai_prices": "genai-prices",
+    "pegboard.agents.runtime": "pydantic-ai",
     "pegboard.auth.verifier": "jwt and apsw",
     "pegboard.config": "ruamel.yaml",
     "pegboard.config.yaml.plain_reader": "PyYAML",

@@ -9,7 +9,8 @@ import weakref
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeVar, Unpack, overload
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from pegboard.auth.rules import IdentityRules
 from pegboard.authoring.definition import (
@@ -36,6 +37,7 @@ from pegboard.core.unmatched_globs import unmatched
 from pegboard.core.view import View
 from pegboard.discovery.exposure import Discovery, exposed
 from pegboard.discovery.finder import Found
+from pegboard.model.agent import AgentEntry, AgentSpec
 from pegboard.model.bounds import DEFAULT_BOUNDS, SEARCH_USUAL_HITS, SHUTDOWN_GRACE_S, Bounds
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError, PegboardError
@@ -47,6 +49,9 @@ from pegboard.model.secret import Secret
 from pegboard.model.tool import Handler, Runs, ToolEntry, ToolSpec
 from pegboard.resources import Resources
 from pegboard.runtime import Runtime, assemble
+
+if TYPE_CHECKING:
+    from pegboard.agents.runtime import AgentRuntime
 
 F = TypeVar("F", bound=Callable[..., Any])
 Names = str | Sequence[str] | Callable[[], Sequence[str]]
@@ -110,6 +115,15 @@ class Catalog:
     def discovery(self) -> Discovery:
         """What finds tools: one index, shared by all callers."""
         return self.runtime.discovery
+
+    @property
+    def agents(self) -> AgentRuntime:
+        """What runs the agents: `await catalog.agents.run("researcher", "…")`.
+
+        Raises:
+            DefinitionError: the packages that it needs are not installed.
+        """
+        return self.runtime.agents.runtime
 
     @property
     def resources(self) -> Resources:
@@ -229,6 +243,17 @@ class Catalog:
     def add_source(self, source: Source) -> None:
         """Take the tools of a source, now and after each of its changes."""
         self.registry.add_source(source)
+
+    def agent(self, spec: AgentSpec, *, tools: Iterable[Callable[..., Any] | ToolEntry] = ()) -> None:
+        """Declare an agent. `tools` are its own: functions, or what `agent_tool` gives; no other view has them.
+
+        Raises:
+            DefinitionError: its name is taken; it runs an agent that is unknown, or itself by some way.
+        """
+        own = [tool if isinstance(tool, ToolEntry) else function_entry(tool, ToolOptions()) for tool in tools]
+        namespace = spec.namespace or spec.name
+        placed = [replace(entry, spec=replace(entry.spec, namespace=namespace), fingerprint="") for entry in own]
+        self.registry.add_agent(AgentEntry(spec=spec, tools=tuple(placed)))
 
     def resource(self, uri: str, /, **options: Any) -> Callable[[F], F]:
         """Declare a function as a resource; see `Resources.resource`. Options are those of a tool, and `mime_type`."""
@@ -406,6 +431,7 @@ class Catalog:
     async def close(self, *, grace_s: float = SHUTDOWN_GRACE_S) -> None:
         """Refuse new calls, let running ones end for `grace_s`, stop the rest, the sources and the limit store."""
         await self.executor.close(grace_s=grace_s)
+        await self.runtime.agents.close()
         if self._is_of_config:
             default_catalog.stand_back(self.runtime)
         # Together: each may need a while to end its programs.

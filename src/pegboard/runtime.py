@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+from pegboard.agents.late_runtime import LateAgentRuntime
 from pegboard.authoring.builder import read_built
 from pegboard.core.call.record import Guards
 from pegboard.core.declarations import Declarations
@@ -15,11 +17,22 @@ from pegboard.core.registry import Registry
 from pegboard.core.view import ViewParts
 from pegboard.discovery.exposure import Discovery
 from pegboard.limits.memory import MemoryLimitStore
+from pegboard.model.agent import ModelSpec
 from pegboard.model.bounds import FLOODING_CALLERS
 from pegboard.model.context import ToolContext
+from pegboard.model.error import CallError
 from pegboard.providers import EXPORTERS
 from pegboard.providers.repair import repair
 from pegboard.resources import Resources
+
+
+def no_models(spec: ModelSpec) -> Any:
+    """Refuse to make a model.
+
+    Raises:
+        CallError: `config_invalid`.
+    """
+    raise CallError("config_invalid", f"Nothing here makes the language model {spec.provider}:{spec.name}.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,6 +50,7 @@ class Runtime:
     executor: Executor
     discovery: Discovery
     resources: Resources
+    agents: LateAgentRuntime
     view_parts: ViewParts
 
 
@@ -65,6 +79,8 @@ def assemble(
         repair=repair,
     )
     executor = Executor(guards)
+    view_parts = ViewParts(registry=registry, runner=executor, exporters=EXPORTERS)
+    guards.agents = agents = LateAgentRuntime(registry, view_parts, make_model=no_models, clock=clock)
     return Runtime(
         registry=registry,
         defaults=Defaults(),
@@ -72,5 +88,6 @@ def assemble(
         executor=executor,
         discovery=Discovery.of(registry, embedder=embedder),
         resources=Resources(registry, executor),
-        view_parts=ViewParts(registry=registry, runner=executor, exporters=EXPORTERS),
+        agents=agents,
+        view_parts=view_parts,
     )

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from pegboard.core.entry_table import EntryTable
 from pegboard.core.names import fold
 from pegboard.core.ports import DocumentStore, Source
+from pegboard.model.agent import AgentEntry
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.error import DuplicateToolError
 from pegboard.model.hook import Hook
@@ -98,6 +99,45 @@ class MirroredSource:
         await self.source.stop()
 
 
+@dataclass(frozen=True, slots=True)
+class PrivateSource:
+    """A source whose tools one agent alone has. Fills the port `Source`: it lives as any source does, and lists none.
+
+    Its tools keep the name of their source, which is `name` here: two agents may each have a server of one name.
+    """
+
+    source: Source
+    name: str
+
+    def entries(self) -> Sequence[ToolEntry]:
+        """Return nothing: what is private is in no list but the agent's."""
+        return ()
+
+    def private_entries(self) -> list[ToolEntry]:
+        """Return the tools that it lists now, as the agent has them."""
+        return [replace(entry, source=self.name) for entry in self.source.entries()]
+
+    def groups(self) -> frozenset[str]:
+        """Return nothing: an agent has its own tools whole."""
+        return frozenset()
+
+    def state(self) -> SourceState:
+        """Return how the source is."""
+        return self.source.state()
+
+    def subscribe(self, on_change: Callable[[], None]) -> None:
+        """Call `on_change` after each change of the tools."""
+        self.source.subscribe(on_change)
+
+    async def start(self) -> None:
+        """Start the source."""
+        await self.source.start()
+
+    async def stop(self) -> None:
+        """Stop the source."""
+        await self.source.stop()
+
+
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Declarations:
     """Everything that is declared. A field that is added here survives a reload and ends with a reset by itself.
@@ -118,6 +158,7 @@ class Declarations:
     groups: Mapping[str, str] = field(default_factory=dict[str, str])
     profiles: Mapping[str, Profile] = field(default_factory=dict[str, Profile])
     hooks: tuple[Hook, ...] = ()
+    agents: Mapping[str, AgentEntry] = field(default_factory=dict[str, AgentEntry])
     bounds: Bounds = DEFAULT_BOUNDS
     default_limit: RateLimit | None = None
     identity: Any = None

@@ -15,7 +15,14 @@ from pegboard.core.call.finished_call import FinishedCall, StartedCall, stage_se
 from pegboard.core.call.hook_stages import ask_after, ask_before, tell_hooks
 from pegboard.core.call.judge_again import judge_again
 from pegboard.core.call.limit_keys import owner_of
-from pegboard.core.call.listeners import DELIVERED, Delivered, Listeners, as_observers
+from pegboard.core.call.listeners import (
+    DELIVERED,
+    Delivered,
+    Listeners,
+    SubAgentObservers,
+    as_observers,
+    joined,
+)
 from pegboard.core.call.output import checked, clean_error, finished
 from pegboard.core.call.rate_limit import limits_of, pass_limits
 from pegboard.core.call.readiness import ablocked, blocked
@@ -75,7 +82,9 @@ class Executor:
             # It will be refused; those who follow the call that is over hear nothing of this one.
             observers = None
         if observers is not None or callbacks:
-            listeners = Listeners((*listeners.observers, *as_observers(observers), *(callbacks or ())))
+            # Those of a sub-agent go to the call around it alone, which tells all others.
+            general = () if type(observers) is SubAgentObservers else listeners.observers
+            listeners = Listeners((*general, *as_observers(observers), *(callbacks or ())))
         call = Call(view, name, args, call_id or new_id(), guards, listeners)
         guards.in_flight[call.call_id] = call
         cause: BaseException | None = None
@@ -156,7 +165,7 @@ def _following(view: View, callbacks: tuple[Any, ...]) -> tuple[View, tuple[Any,
     ctx = view.ctx
     if not below or (isinstance(ctx, CallContext) and not ctx.is_running()):
         return view, callbacks
-    request = ctx.request._replace(observers=(*as_observers(ctx.request.observers), *below))
+    request = ctx.request._replace(observers=joined(ctx.request.observers, below))
     return view.renewed(ctx.inside(host=ctx.host, request=request)), own
 
 

@@ -52,6 +52,16 @@ class Inventory:
                 by_group[group] += numbers
         self.groups = {group: in_order(numbers) for group, numbers in by_group.items()}
 
+    def reduced_to(self, groups: Iterable[str], ids: frozenset[str], *, own: Iterable[ToolEntry]) -> Inventory:
+        """Return what is in these groups or has these qualified ids, and `own` entries, which come first."""
+        wanted = frozenset(groups)
+        kept = {
+            key: entry
+            for key, entry in self.entries.items()
+            if entry.qualified_id in ids or not wanted.isdisjoint(entry.spec.groups)
+        }
+        return Inventory({**kept, **{fold(entry.qualified_id): entry for entry in own}})
+
     def with_extra(self, extra: Iterable[ToolEntry]) -> Inventory:
         """Return the inventory with one-off tools.
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import compress
 from operator import is_not
 
 from pegboard.core.inventory import Inventory
+from pegboard.core.names import fold, is_tool_name, shortened
 from pegboard.core.wire_names import Named, WireNames
 from pegboard.model.tool import ToolEntry
 
@@ -43,6 +44,28 @@ class NamedEntries:
             kept = {key: _with_name(entry, names) for key, entry in kept.items()}
         kept.update({key: _with_name(entry, names) for key, entry in changed.items()})
         return cls(inventory, names, kept)
+
+    @classmethod
+    def with_own(cls, inventory: Inventory, own: Collection[str], named: NamedEntries) -> NamedEntries:
+        """Return the entries of an inventory in which those of the keys `own` have their bare names before all others.
+
+        The others are called as they are in `named`, unless that name is taken.
+        """
+        bare = {key: entry for key, entry in inventory.entries.items() if key in own}
+        names = WireNames.of(map(name_parts, bare.values()))
+        by_key = {key: _with_name(entry, names) for key, entry in bare.items()}
+        taken = {fold(entry.wire_name) for entry in by_key.values()}
+        for key, entry in inventory.entries.items():
+            if key in by_key:
+                continue
+            known = named.by_key[key]
+            if fold(known.wire_name) in taken:
+                whole = f"{entry.spec.namespace}__{entry.spec.name}"
+                is_free = is_tool_name(whole) and fold(whole) not in taken
+                known = replace(known, wire_name=whole if is_free else shortened(whole, entry.qualified_id))
+            taken.add(fold(known.wire_name))
+            by_key[key] = known
+        return cls(inventory, names, {key: by_key[key] for key in inventory.entries})
 
 
 def name_parts(entry: ToolEntry) -> Named:

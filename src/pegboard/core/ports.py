@@ -10,7 +10,6 @@ from pegboard.model.context import ToolContext
 from pegboard.model.document import DocumentFilters, DocumentScope, NewDocument, SearchMode, SourceType
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.rate_limit import RateLimit
-from pegboard.model.result import ToolResult
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry
 
@@ -115,14 +114,6 @@ class AuditLog(Protocol):
 
     @property
     def is_up(self) -> bool: ...
-
-
-class AgentRunner(Protocol):
-    """Runs another agent; fills the kind `agent`."""
-
-    async def run(
-        self, agent: str, query: str, *, ctx: ToolContext, context: Mapping[str, JSONValue]
-    ) -> ToolResult: ...
 
 
 class Model(Protocol):
@@ -256,6 +247,20 @@ class DocumentStore(Protocol):
 
 
 class TemplateRenderer(Protocol):
-    """Renders an untrusted template in a sandbox that can be killed."""
+    """Renders the templates of operators in a sandbox that can be killed; what values say is text in it."""
 
-    async def render(self, template: str, values: Mapping[str, JSONValue]) -> str: ...
+    async def text(self, template: str, values: Mapping[str, JSONValue]) -> str:
+        """Return the text of a template that sees these names.
+
+        Raises:
+            CallError: `template_error`.
+        """
+        ...
+
+    async def json_object(self, template: str, data: Mapping[str, JSONValue]) -> JSON:
+        """Return the JSON object that a template makes of `data`, whose texts cannot change its structure.
+
+        Raises:
+            CallError: `template_error`.
+        """
+        ...

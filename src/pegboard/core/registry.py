@@ -10,15 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
-from pegboard.core.declarations import Declarations, Mirror, NamedLater
+from pegboard.core.agent_graph import check_agents
+from pegboard.core.declarations import Declarations, Mirror, NamedLater, PrivateSource
 from pegboard.core.inventory import Inventory
 from pegboard.core.judge import UP
 from pegboard.core.lifecycle import called, check_circles, still_called
+from pegboard.core.named_entries import NamedEntries
 from pegboard.core.names import fold, nearest
 from pegboard.core.ports import LeadsElsewhere, OffersResources, Source
 from pegboard.core.sealed_lists import SealedLists
 from pegboard.core.snapshot import ReadBuilt, Snapshot
 from pegboard.core.validated_entry import seal
+from pegboard.model.agent import AgentEntry
 from pegboard.model.bounds import Bounds
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError, DuplicateToolError
@@ -141,7 +144,10 @@ class Registry:
                 check_circles(known | {fold(entry.qualified_id): entry.spec for entry in entries})
             former_names = self._checked_former_names(entries)
             sealed = [seal(entry, self.bounds) for entry in entries]
-            self.swap(self.declarations.with_entries(sealed, replace_existing=replace_existing))
+            declared = self.declarations.with_entries(sealed, replace_existing=replace_existing)
+            if declared.agents:
+                check_agents(declared)
+            self.swap(declared)
             # So that 10,000 declarations do not look through all tools 10,000 times.
             self._former_names = former_names
         for notify in self._on_defined:
@@ -211,6 +217,22 @@ class Registry:
             if name in self.predicates and not replace_existing:
                 raise DefinitionError(f"there is a predicate {name!r} already.")
             self.change(predicates={**self.predicates, name: question})
+
+    def add_agent(self, agent: AgentEntry) -> None:
+        """Declare an agent.
+
+        Raises:
+            DefinitionError: its name is taken; it runs an agent that is unknown, or itself by some way.
+        """
+        with self._lock:
+            name = agent.spec.name
+            if (known := self.declarations.agents.get(name)) is not None:
+                raise DefinitionError(f"There is an agent {name!r} already: {known.spec.origin}. Rename one.")
+            for entry in agent.tools:
+                seal(entry, self.bounds)
+            declared = replace(self.declarations, agents={**self.declarations.agents, name: agent})
+            check_agents(declared)
+            self.swap(declared)
 
     def add_group(self, name: str, description: str = "") -> None:
         with self._lock:
@@ -327,6 +349,31 @@ class Registry:
             before=self._snapshots.get(kind) or self._outdated.get(kind),
             wall_clock=lambda: self.wall_clock(),  # noqa: PLW0108 - the clock may be exchanged after the snapshot is made
         )
+
+    def build_for_agent(self, agent: AgentEntry) -> Snapshot:
+        """Return a snapshot of what one agent takes of the tools declared now, and of its own, which come first."""
+        spec, newest = agent.spec, self.snapshot()
+        own = [seal(entry, self.bounds) for entry in self.own_tools(agent)]
+        inventory = self.inventory().reduced_to(spec.groups, frozenset(spec.shared), own=own)
+        return Snapshot(
+            inventory,
+            self.declarations,
+            context_type=self.context_type,
+            read_built=self._read_built,
+            generation=newest.generation,
+            wall_clock=lambda: self.wall_clock(),  # noqa: PLW0108 - as in `build`
+            named=NamedEntries.with_own(inventory, {fold(entry.qualified_id) for entry in own}, newest.named),
+        )
+
+    def own_tools(self, agent: AgentEntry) -> list[ToolEntry]:
+        """Return the private tools of an agent: declared ones, and what its own sources list now."""
+        listed = [
+            entry
+            for name in agent.sources
+            if isinstance(source := self.sources.get(name), PrivateSource)
+            for entry in source.private_entries()
+        ]
+        return [*agent.tools, *listed]
 
     def inventory(self, kind: Kind = "tools") -> Inventory:
         """Return every entry there is now; what comes from outside never displaces our own."""

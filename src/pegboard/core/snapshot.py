@@ -67,9 +67,10 @@ class Snapshot:
         generation: int,
         wall_clock: Callable[[], float],
         before: Snapshot | None = None,
+        named: NamedEntries | None = None,
     ) -> None:
         self.declared, self._inventory = declared, inventory
-        self._named = NamedEntries.of(inventory, before and before._named)
+        self._named = named or NamedEntries.of(inventory, before and before._named)
         self.entries: tuple[ToolEntry, ...] = tuple(map(self._named.by_key.__getitem__, inventory.entries))
         self.generation = generation
         self.cache: dict[object, Any] = {}
@@ -110,6 +111,11 @@ class Snapshot:
     def today(self) -> date:
         """Return the day that it is where the catalog runs."""
         return date(*time.localtime(self._wall_clock())[:3])
+
+    @property
+    def named(self) -> NamedEntries:
+        """The entries with their names."""
+        return self._named
 
     def find(self, name: str) -> ToolEntry | None:
         """Return the tool with this wire name, `namespace.name`, `namespace__name` or former name, spelled so."""

@@ -26,6 +26,7 @@ from pegboard.core.names import nearest_one
 from pegboard.core.near_names import NearNames
 from pegboard.core.registry import Kind, Registry
 from pegboard.core.snapshot import Plan, Snapshot
+from pegboard.model.agent import AgentEntry
 from pegboard.model.bounds import NAME_ORDERS, NAMES_COMPARED_EACH
 from pegboard.model.context import ToolContext
 from pegboard.model.decision import Blocked, Decision
@@ -92,6 +93,21 @@ class ViewParts:
     kind: Kind = "tools"
 
 
+class AgentTools:
+    """The snapshot that all runs of one agent have: its own tools and what it takes of the catalog; made when asked."""
+
+    def __init__(self, registry: Registry, agent: AgentEntry) -> None:
+        self.agent = agent
+        self._registry = registry
+        self._made: Snapshot | None = None
+
+    def snapshot(self, newest: Snapshot) -> Snapshot:
+        """Return the one that belongs to the newest of the catalog."""
+        if self._made is None or self._made.generation != newest.generation:
+            self._made = self._registry.build_for_agent(self.agent)
+        return self._made
+
+
 class View:
     """The tools one caller may use now. Lazy: every question asks the judge, on the newest snapshot.
 
@@ -104,10 +120,10 @@ class View:
 
     def __init__(
         self, parts: ViewParts, ctx: ToolContext, selection: Selection, *, profile: Profile | None = None,
-        extra: Sequence[ToolEntry] = (),
+        extra: Sequence[ToolEntry] = (), tools_of: AgentTools | None = None,
     ) -> None:  # fmt: skip
         self.ctx, self.selection, self.profile = ctx, selection, profile
-        self._parts, self._extra = parts, tuple(extra)
+        self._parts, self._extra = parts, tools_of or tuple(extra)
         self._extended: Snapshot | None = None
 
     @property
@@ -116,6 +132,8 @@ class View:
         newest = self._parts.registry.snapshot(self._parts.kind)
         if not self._extra:
             return newest
+        if isinstance(self._extra, AgentTools):
+            return self._extra.snapshot(newest)
         if self._extended is None or self._extended.generation != newest.generation:
             self._extended = self._parts.registry.build(self._extra, kind=self._parts.kind)
         return self._extended
@@ -134,8 +152,8 @@ class View:
                 selection = replace(selection, include=profile.include, policy=profile.policy, origin=profile.origin)
         if ctx is None and profile is self.profile:
             return self
-        view = View(self._parts, ctx or self.ctx, selection, profile=profile, extra=self._extra)
-        view._extended = self._extended
+        view = View(self._parts, ctx or self.ctx, selection, profile=profile)
+        view._extra, view._extended = self._extra, self._extended
         return view
 
     # -- the list

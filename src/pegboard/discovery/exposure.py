@@ -85,8 +85,8 @@ class ExposedView(View):
     __slots__ = ("_discovery", "_mode", "_plain", "_profile", "meta_names")
 
     def __init__(self, view: View, profile: Profile, discovery: Discovery) -> None:
-        super().__init__(view._parts, view.ctx, view.selection, profile=profile, extra=view._extra)
-        self._extended = view._extended
+        super().__init__(view._parts, view.ctx, view.selection, profile=profile)
+        self._extra, self._extended = view._extra, view._extended
         self._plain, self._profile, self._discovery = view, profile, discovery
         self._mode: Mode | None = None if profile.exposure == "auto" else profile.exposure
         self.meta_names = MetaNames.renamed(profile.rename)

@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal
 
+from pegboard.model.error import ToolError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.policy import OPEN_POLICY, Policy
 from pegboard.model.secret import Secret
+from pegboard.model.tool import ToolEntry
 
 ModelProvider = Literal["openai", "anthropic", "google", "openai_compatible"]
+RunStatus = Literal["completed", "failed", "cancelled", "timeout", "budget_exceeded"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,3 +88,40 @@ class AgentSpec:
     input_guardrails: tuple[Guardrail, ...] = ()
     output_guardrails: tuple[Guardrail, ...] = ()
     origin: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentEntry:
+    """One agent: its declaration, its private tools, and the names of the sources that are its alone."""
+
+    spec: AgentSpec
+    tools: tuple[ToolEntry, ...] = ()
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentUsage:
+    """What a run used, its sub-agents included; `usd` is known where a budget asked for prices."""
+
+    requests: int = 0
+    tool_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    usd: Decimal | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentResult:
+    """How a run ended, exactly once. `output` is the answer: a text, or JSON where the agent has an `output_schema`.
+
+    `stopped_reason` says of a completed run why the answer is only what there was so far. `error` is set unless the
+    run completed.
+    """
+
+    agent: str
+    status: RunStatus
+    output: JSONValue = None
+    stopped_reason: str | None = None
+    error: ToolError | None = None
+    usage: AgentUsage = AgentUsage()
+    run_id: str = ""

@@ -15,11 +15,39 @@ from pegboard.model.bounds import STEP_FIRST_RETRY_S, STEP_LONGEST_RETRY_S
 from pegboard.model.context import ToolContext
 from pegboard.model.context_ports import Client, StepRunner
 from pegboard.model.error import CallError
-from pegboard.model.event import EventType
+from pegboard.model.event import Event, EventType
 from pegboard.model.json_types import JSONValue, is_awaitable
+from pegboard.model.result import ToolResult
 
 _SUB_AGENT_ENDS = frozenset({"cancelled", "timeout", "budget_exceeded"})
-Emit = Callable[[EventType, Mapping[str, JSONValue], bool | None], Awaitable[None]]
+
+
+class Emit(Protocol):
+    """Sends one event of a call; with `of` it is one of a call below, which goes out under that call's own ids."""
+
+    def __call__(
+        self,
+        event_type: EventType,
+        payload: Mapping[str, JSONValue],
+        ok: bool | None = None,
+        /,
+        of: Event | None = None,
+    ) -> Awaitable[None]: ...
+
+
+class RunningCall(Protocol):
+    """The call that a context belongs to, as far as its tool may use it."""
+
+    @property
+    def reason(self) -> str | None:
+        """Why it was told to stop; `None` while it was not."""
+        ...
+
+    def run_agent(
+        self, agent: str, query: str, data: Mapping[str, JSONValue], *, transform: str | None
+    ) -> Awaitable[ToolResult]:
+        """Run an agent as a part of this call; `transform` is a template that makes its context of `data`."""
+        ...
 
 
 class TextRedactor(Protocol):
@@ -31,17 +59,25 @@ class TextRedactor(Protocol):
 class SubAgent:
     """What a running sub-agent reports; made by `CallContext.sub_agent`. Never seen by the parent's model."""
 
-    def __init__(self, emit: Emit, *, sub_id: str, agent: str) -> None:
-        self._emit, self._base = emit, {"sub_id": sub_id, "agent": agent}
+    def __init__(self, emit: Emit, *, sub_id: str, agent: str, depth: int = 1) -> None:
+        self._emit, self._base = emit, {"sub_id": sub_id, "agent": agent, "depth": depth}
 
     def chunk(self, text: str) -> Awaitable[None]:
         return self._emit("on_sub_agent_chunk", {**self._base, "text": text}, None)
 
-    def tool_call(self, tool: str, arguments: JSONValue = None) -> Awaitable[None]:
-        return self._emit("on_sub_agent_tool_call", {**self._base, "tool": tool, "arguments": arguments}, None)
+    def tool_call(self, tool: str, arguments: JSONValue = None, *, call_id: str = "") -> Awaitable[None]:
+        payload = {**self._base, "call_id": call_id, "tool": tool, "arguments": arguments}
+        return self._emit("on_sub_agent_tool_call", payload, None)
 
-    def tool_result(self, tool: str, result: JSONValue = None, *, ok: bool = True) -> Awaitable[None]:
-        return self._emit("on_sub_agent_tool_result", {**self._base, "tool": tool, "result": result}, ok)
+    def tool_result(
+        self, tool: str, result: JSONValue = None, *, ok: bool = True, call_id: str = ""
+    ) -> Awaitable[None]:
+        payload = {**self._base, "call_id": call_id, "tool": tool, "result": result}
+        return self._emit("on_sub_agent_tool_result", payload, ok)
+
+    def pass_on(self, event: Event) -> Awaitable[None]:
+        """Report an event of a call of the sub-agent's own, or of one further below, under its own ids."""
+        return self._emit(event.type, event.payload, event.ok, of=event)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,6 +96,7 @@ class CallContext(ToolContext):
     redactor: TextRedactor | None = field(default=None, repr=False)
     is_running: Callable[[], bool] = field(default=lambda: True, repr=False)
     scratch: dict[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    call: RunningCall | None = field(default=None, repr=False)
 
     def plain(self) -> ToolContext:
         """Return the request's context, of the host's own class."""
@@ -126,10 +163,11 @@ class CallContext(ToolContext):
         await self.emitter("on_sub_agent_start", base, None)
         status = "failed"
         try:
-            yield SubAgent(self.emitter, sub_id=sub_id, agent=name)
+            yield SubAgent(self.emitter, sub_id=sub_id, agent=name, depth=self.depth + 1)
             status = "completed"
         except asyncio.CancelledError:
-            status = "cancelled"
+            # A call whose time is over is stopped as one that is cancelled is.
+            status = "timeout" if self.call is not None and self.call.reason == "timeout" else "cancelled"
             raise
         except TimeoutError:
             status = "timeout"

@@ -148,8 +148,8 @@ class ToolEntry:
     A handler with `needs_context=False` gets `None` for its context, which then need not be made.
     `source` names a supervised source (`None` for our own code). `is_foreign` marks definitions
     that come from outside, `is_toolset` namespaces that a policy may name as a whole. `offer` is what it is where it
-    is no tool: a resource, prompt or completion, which are judged and run alike. `exact_output` is what results were
-    said to be where less is demanded of them (`output_check="warn"`).
+    is no tool: a resource, prompt or completion, which are judged and run alike. `agent` is the agent that a tool runs.
+    `exact_output` is what results were said to be where less is demanded of them (`output_check="warn"`).
     """
 
     spec: ToolSpec
@@ -162,6 +162,7 @@ class ToolEntry:
     is_foreign: bool = False
     is_toolset: bool = False
     offer: Offer | None = None
+    agent: str | None = None
     exact_output: JSON | None = None
     fingerprint: str = ""
     wire_name: str = ""

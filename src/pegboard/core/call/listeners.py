@@ -15,6 +15,21 @@ def as_observers(callbacks: object) -> tuple[Any, ...]:
     return tuple(callbacks) if isinstance(callbacks, list | tuple) else (callbacks,)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - any objects
 
 
+class SubAgentObservers(tuple[Any, ...]):
+    """Those who hear the calls of a sub-agent: what tells the call around it, and whoever was given to one of them.
+
+    Who observes every call hears of these from the call around them, and not a second time.
+    """
+
+    __slots__ = ()
+
+
+def joined(observers: object, more: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return observers with some more; those of a sub-agent stay such."""
+    kind = SubAgentObservers if type(observers) is SubAgentObservers else tuple
+    return kind((*as_observers(observers), *more))
+
+
 class Delivered:
     """What emitting gives back: done already for sync observers, to be awaited for async ones; awaiting is optional."""
 

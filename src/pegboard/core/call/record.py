@@ -30,6 +30,7 @@ from pegboard.model.bounds import FLOOD_WINDOW_S, OBSERVED_EVENTS, OBSERVERS_S, 
 from pegboard.model.call_context import CallContext
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.context import ToolContext, sharing_answers
+from pegboard.model.error import CallError
 from pegboard.model.event import Event, EventType
 from pegboard.model.json_types import JSON, JSONValue, is_awaitable
 from pegboard.model.rate_limit import RateLimit
@@ -52,6 +53,23 @@ class TaskEngine(Protocol):
         ...
 
 
+class AgentRunner(Protocol):
+    """Runs another agent as a part of a call."""
+
+    async def run_below(
+        self,
+        agent: str,
+        query: str,
+        data: Mapping[str, JSONValue],
+        *,
+        transform: str | None,
+        ctx: CallContext,
+        view: View,
+    ) -> ToolResult:
+        """Run it with the rights of the call's view at most; raises `CallError` unless it completes."""
+        ...
+
+
 @dataclass(kw_only=True, slots=True)
 class Guards:
     """What the stages of every call share: what is declared, clocks, stores and ports. State of one Executor.
@@ -68,6 +86,7 @@ class Guards:
     inbox: ConsentInbox | None = None
     used_answers: UsedAnswers | None = None
     tasks: TaskEngine | None = None
+    agents: AgentRunner | None = None
     audit: AuditLog | None = None
     audit_required: bool = False
     repair: Callable[[Call, Callable[[object], JSON]], bool] = lambda call, judge: False
@@ -260,8 +279,23 @@ class Call(CancelScope):
                 tool=self.entry.wire_name,
                 steps=origin.request.steps,
                 redactor=self.redactor,
+                call=self,
             )
         return self.made_ctx
+
+    async def run_agent(
+        self, agent: str, query: str, data: Mapping[str, JSONValue], *, transform: str | None
+    ) -> ToolResult:
+        """Run an agent as a part of this call, with no more rights than its view has; see `RunningCall`.
+
+        Raises:
+            CallError: no agents can be run here; how the run ended, unless it completed.
+        """
+        runner = self.guards.agents
+        if runner is None:
+            text = f"{self.name!r} runs the agent {agent!r}, and nothing here runs agents."
+            raise CallError("tool_error", text, hint="Operators: install `pegboard[agents]`.")
+        return await runner.run_below(agent, query, data, transform=transform, ctx=self.ctx, view=self.view)
 
     def renew(self) -> None:
         """Have the guards asked as they are now: a person was waited for, and anything may have changed meanwhile."""
@@ -278,26 +312,45 @@ class Call(CancelScope):
         assert self.marks is not None
         self.marks.append((stage, self.guards.clock()))
 
-    def emit(self, event_type: EventType, payload: Mapping[str, JSONValue], ok: bool | None = None) -> Delivered:
+    def emit(
+        self,
+        event_type: EventType,
+        payload: Mapping[str, JSONValue],
+        ok: bool | None = None,
+        /,
+        of: Event | None = None,
+    ) -> Delivered:
         """Send one event of the tool's own, from the call's loop or from a worker thread; see `tell`."""
         if get_ident() != self.thread:
-            self.loop.call_soon_threadsafe(self.emit, event_type, payload, ok)
+            self.loop.call_soon_threadsafe(self.emit, event_type, payload, ok, of)
             return DELIVERED
         if self.is_over:
             # A thread or task that it left behind: the end of a call is the last that is heard of it.
             return DELIVERED
-        return self.tell(event_type, payload, ok)
+        return self.tell(event_type, payload, ok, of)
 
-    def tell(self, event_type: EventType, payload: Mapping[str, JSONValue], ok: bool | None = None) -> Delivered:
-        """Send one event, from the call's own loop, to all who listen: in order; async ones in one chain of tasks."""
+    def tell(
+        self,
+        event_type: EventType,
+        payload: Mapping[str, JSONValue],
+        ok: bool | None = None,
+        of: Event | None = None,
+    ) -> Delivered:
+        """Send one event, from the call's own loop, to all who listen: in order; async ones in one chain of tasks.
+
+        `of` is an event of a call below, which keeps its own ids.
+        """
         listening = self.listeners[event_type]
         if listening:
             ctx = self.view.ctx
             # A result is clean already; what a tool says on its way is not.
             if self.redactor is not None and event_type != "on_tool_result":
                 payload = self.redactor.value(dict(payload))
+            tool, call_id, parent_call = self.known_as, self.call_id, ctx.request.parent_call
+            if of is not None:
+                tool, call_id, parent_call = of.tool, of.call_id, of.parent_call_id
             event = new_tuple(Event, (
-                event_type, self.known_as, ctx.request.id, self.call_id, ctx.request.parent_call, next(ctx.sequence),
+                event_type, tool, ctx.request.id, call_id, parent_call, next(ctx.sequence),
                 self.guards.registry.wall_clock(), ok, payload,
             ))  # fmt: skip
             for listen in listening:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from jinja2 import StrictUndefined, TemplateError
@@ -21,7 +23,7 @@ class TemplateRefusedError(Exception):
     """The template is faulty, or asks for what a template must not reach."""
 
 
-class _Environment(ImmutableSandboxedEnvironment):
+class Environment(ImmutableSandboxedEnvironment):
     """A sandbox that also refuses the one operator whose result has no bound and cannot be interrupted."""
 
     intercepted_binops = frozenset({"**"})
@@ -45,32 +47,53 @@ def render(request: dict[str, Any]) -> str:
 
     The values are data: what looks like a template in them is text.
     """
-    environment = _Environment(undefined=StrictUndefined, autoescape=False)
+    environment = new_environment()
+    # From here on the template's own time runs; the parent's limit has room for our start.
+    with limited_time(request["timeout_s"]):
+        return filled(environment, request["template"], {"data": request["data"]}, request["max_chars"])
+
+
+def new_environment(kind: type[Environment] = Environment) -> Environment:
+    """Return a sandbox in which undefined names are errors."""
+    environment = kind(undefined=StrictUndefined, autoescape=False)
     # Globals are functions of Jinja's own, with all of Python behind their attributes; none is needed.
     environment.globals = {}
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "ensure_ascii": False}
-    environment.filters |= {"tojson": _to_json}  # pyright: ignore[reportUnknownMemberType] - untyped
-    # From here on the template's own time runs; the parent's limit has room for our start.
+    environment.filters |= {"tojson": to_json}  # pyright: ignore[reportUnknownMemberType] - untyped
+    return environment
+
+
+@contextmanager
+def limited_time(timeout_s: float) -> Generator[None]:
+    """Stop what runs in the block when the time is over.
+
+    Raises:
+        TimeoutError: it was stopped.
+    """
     signal.signal(signal.SIGALRM, _stop)
-    signal.setitimer(signal.ITIMER_REAL, request["timeout_s"])
+    signal.setitimer(signal.ITIMER_REAL, timeout_s)
     try:
-        return _filled(environment, request)
+        yield
     except TooSlowError:
-        raise TimeoutError(f"It did not finish within {request['timeout_s']:g} s.") from None
+        raise TimeoutError(f"It did not finish within {timeout_s:g} s.") from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _filled(environment: _Environment, request: dict[str, Any]) -> str:
+def filled(environment: Environment, template: str, names: Mapping[str, Any], max_chars: int) -> str:
+    """Return the text that a template gives with these names.
+
+    Raises:
+        OutputTooLargeError: it gives more characters.
+        TemplateRefusedError: it is faulty, asks for what there is not, or for what it must not reach.
+    """
     pieces: list[str] = []
     length = 0
     try:
-        for piece in environment.from_string(request["template"]).generate(data=request["data"]):
+        for piece in environment.from_string(template).generate(**names):
             length += len(piece)
-            if length > request["max_chars"]:
-                raise OutputTooLargeError(
-                    f"The template gave more than {request['max_chars']} characters. Ask for less."
-                )
+            if length > max_chars:
+                raise OutputTooLargeError(f"The template gave more than {max_chars} characters. Ask for less.")
             pieces.append(piece)
     except SecurityError:
         raise TemplateRefusedError("it reaches for what is not data.") from None
@@ -81,6 +104,6 @@ def _filled(environment: _Environment, request: dict[str, Any]) -> str:
     return "".join(pieces)
 
 
-def _to_json(value: Any, indent: int | None = None) -> str:
+def to_json(value: Any, indent: int | None = None) -> str:
     """Write JSON as it is; Jinja's own filter escapes for HTML."""
     return json.dumps(value, ensure_ascii=False, indent=indent)

@@ -1,0 +1,59 @@
+"""Guardrails: functions of the operator that judge the query and the answer of a run."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pegboard.model.agent import Guardrail
+from pegboard.model.context import ToolContext
+from pegboard.model.error import CallError
+from pegboard.model.hook import Verdict
+from pegboard.model.json_types import JSONValue
+
+log = logging.getLogger("pegboard")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GuardedRun:
+    """What a guardrail sees: whose run it is, its context, and the query or the answer that it judges."""
+
+    agent: str
+    ctx: ToolContext
+    value: JSONValue
+
+
+async def guarded(guardrails: Sequence[Guardrail], run: GuardedRun, *, limit_s: float) -> JSONValue:
+    """Return the value as the guardrails leave it, each asked in turn. One that fails or hangs refuses.
+
+    Raises:
+        CallError: `hook_refused`.
+    """
+    for guardrail in guardrails:
+        try:
+            async with asyncio.timeout(limit_s):
+                verdict = await _asked(guardrail, run)
+        except Exception as error:  # boundary: foreign code; what cannot be judged is refused
+            log.warning("The guardrail %r of agent %r failed: refused.", guardrail.name, run.agent, exc_info=True)
+            raise CallError("hook_refused", f"A guardrail of the agent {run.agent!r} could not judge it.") from error
+        if verdict is None or verdict.kind == "allow":
+            continue
+        if verdict.kind != "replace":
+            raise CallError("hook_refused", verdict.reason or f"A guardrail of the agent {run.agent!r} refused it.")
+        run = replace(run, value=verdict.args)
+    return run.value
+
+
+async def _asked(guardrail: Guardrail, run: GuardedRun) -> Verdict | None:
+    """Ask a guardrail; a plain function in a thread, as it may take long."""
+    if inspect.iscoroutinefunction(guardrail.run):
+        answer: Any = await guardrail.run(run)
+    else:
+        answer = await asyncio.to_thread(guardrail.run, run)
+    if answer is None or isinstance(answer, Verdict):
+        return answer
+    raise TypeError(f"a guardrail answers with a Verdict or None, not with a {type(answer).__name__}")

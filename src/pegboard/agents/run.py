@@ -1,0 +1,255 @@
+"""Run: one run of an agent, from its query to its end. The loop is pydantic-ai's; what surrounds it is ours."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic_ai import Agent, ModelRetry, RunContext, StructuredDict, ToolOutput
+from pydantic_ai.exceptions import AgentRunError, ModelAPIError, ModelHTTPError, UserError
+from pydantic_ai.messages import (
+    AgentStreamEvent,
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelResponse,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ToolCallPart,
+)
+from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
+from pydantic_ai.models.wrapper import WrapperModel
+from pydantic_ai.settings import ModelSettings
+
+from pegboard.agents.budgets import IterationsOverError, RunBudget
+from pegboard.agents.conversations import ConversationStore, SessionKey
+from pegboard.agents.guardrails import GuardedRun, guarded
+from pegboard.agents.toolset import ViewToolset
+from pegboard.core.ports import TemplateRenderer
+from pegboard.core.schema import compile_schema
+from pegboard.core.view import View
+from pegboard.model.agent import AgentSpec
+from pegboard.model.bounds import AGENT_ITERATIONS, CONVERSATION_BYTES
+from pegboard.model.error import CallError, ErrorKind
+from pegboard.model.json_types import JSON, JSONValue, is_awaitable
+from pegboard.model.result import call_error
+
+log = logging.getLogger("pegboard")
+Chunk = Callable[[str], Awaitable[None] | None]
+
+
+@dataclass(kw_only=True, slots=True)
+class Answer:
+    """What a run has come to: its answer, or what there is of it so far."""
+
+    output: JSONValue = None
+    stopped_reason: str | None = None
+
+
+@dataclass(kw_only=True, slots=True)
+class Run:
+    """One run: what it has, and how far it is. Made by `AgentRuntime` for one query; `answer` runs it once."""
+
+    spec: AgentSpec
+    view: View
+    budget: RunBudget
+    model: Model
+    templates: TemplateRenderer
+    store: ConversationStore
+    query: str
+    context: Mapping[str, JSONValue]
+    on_chunk: Chunk
+    said: list[str] = field(default_factory=list[str])
+    """The text of the last answer of the model, as far as it has come."""
+
+    async def answer(self) -> Answer:
+        """Return the answer.
+
+        Raises:
+            CallError: how it ended otherwise.
+        """
+        spec = self.spec
+        bounds = self.view.snapshot.declared.bounds
+        query = await guarded(
+            spec.input_guardrails,
+            GuardedRun(agent=spec.name, ctx=self.view.ctx, value=self.query),
+            limit_s=bounds.hook_s,
+        )
+        names = {**self.context, "context": dict(self.context)}
+        instructions = await self.templates.text(spec.prompt, names)
+        key = self._session()
+        history = [] if key is None else await self._history(key)
+        stopped: str | None = None
+        try:
+            value, new_messages = await self._loop(str(query), instructions, history)
+        except IterationsOverError:
+            value, new_messages, stopped = "".join(self.said), None, "max_iterations"
+        output = await guarded(
+            spec.output_guardrails, GuardedRun(agent=spec.name, ctx=self.view.ctx, value=value), limit_s=bounds.hook_s
+        )
+        if spec.output_guardrails and isinstance(output, str):
+            # Nothing of it was sent before it was judged.
+            await _awaited(self.on_chunk(output))
+        if key is not None and new_messages is not None:
+            await self._remember(key, new_messages)
+        return Answer(output=output, stopped_reason=stopped)
+
+    # -- the loop
+
+    async def _loop(
+        self, query: str, instructions: str, history: Sequence[ModelMessage]
+    ) -> tuple[JSONValue, list[ModelMessage]]:
+        toolset = ViewToolset(self.view, self.budget)
+        counted = CountedModel(self.model, run=self, toolset=toolset)
+        agent = agent_of(self.spec)
+        try:
+            result = await agent.run(
+                query,
+                model=counted,
+                instructions=instructions or None,
+                message_history=list(history) or None,
+                toolsets=[toolset],
+                event_stream_handler=self._stream,
+            )
+        except (AgentRunError, UserError) as error:
+            raise failure(error, self.spec) from error
+        return result.output, result.new_messages()
+
+    async def _stream(self, ctx: RunContext[None], events: AsyncIterable[AgentStreamEvent]) -> None:
+        """Hear one answer of the model; its text goes on as it comes, unless it must be judged first."""
+        self.said.clear()
+        async for event in events:
+            match event:
+                case PartStartEvent(part=TextPart(content=text)) if text:
+                    pass
+                case PartDeltaEvent(delta=TextPartDelta(content_delta=text)) if text:
+                    pass
+                case _:
+                    continue
+            self.said.append(text)
+            if not self.spec.output_guardrails:
+                await _awaited(self.on_chunk(text))
+
+    # -- its memory
+
+    def _session(self) -> SessionKey | None:
+        ctx = self.view.ctx
+        if not self.spec.memory.conversation or ctx.session_id is None:
+            return None
+        return SessionKey(self.spec.name, ctx.user_id, ctx.space_id, ctx.session_id)
+
+    async def _history(self, key: SessionKey) -> list[ModelMessage]:
+        try:
+            turns = await self.store.turns(key, last=self.spec.memory.max_turns)
+        except ConnectionError as error:
+            raise CallError("storage_unavailable", "The conversations of agents cannot be read now.") from error
+        return [message for turn in turns for message in ModelMessagesTypeAdapter.validate_json(turn)]
+
+    async def _remember(self, key: SessionKey, messages: list[ModelMessage]) -> None:
+        turn = ModelMessagesTypeAdapter.dump_json(messages)
+        if len(turn) > CONVERSATION_BYTES:
+            log.warning("A turn of %d bytes of agent %r is too large to be remembered.", len(turn), self.spec.name)
+            return
+        try:
+            await self.store.append(key, turn, keep=self.spec.memory.max_turns)
+        except ConnectionError:
+            # The answer is there, and it was paid for.
+            log.warning("A turn of agent %r could not be remembered.", self.spec.name, exc_info=True)
+
+
+async def _awaited(value: Awaitable[None] | None) -> None:
+    if is_awaitable(value):
+        await value
+
+
+class CountedModel(WrapperModel):
+    """The model of one run: each request is within its budgets, and counted."""
+
+    def __init__(self, wrapped: Model, *, run: Run, toolset: ViewToolset) -> None:
+        super().__init__(wrapped)
+        self._run, self._toolset, self._requests = run, toolset, 0
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        self._begin()
+        response = await self.wrapped.request(messages, model_settings, model_request_parameters)
+        await self._end(response, model_request_parameters)
+        return response
+
+    @asynccontextmanager
+    async def request_stream(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+        run_context: RunContext[Any] | None = None,
+    ) -> AsyncGenerator[StreamedResponse]:
+        self._begin()
+        async with self.wrapped.request_stream(
+            messages, model_settings, model_request_parameters, run_context
+        ) as stream:
+            yield stream
+        await self._end(stream.get(), model_request_parameters)
+
+    def _begin(self) -> None:
+        if self._requests >= (self._run.spec.max_iterations or AGENT_ITERATIONS):
+            raise IterationsOverError
+        self._requests += 1
+        self._run.budget.begin_request()
+
+    async def _end(self, response: ModelResponse, parameters: ModelRequestParameters) -> None:
+        self._run.budget.count(response.usage, self._run.spec.model)
+        known = {tool.name for tool in (*parameters.function_tools, *parameters.output_tools)}
+        for part in response.parts:
+            if isinstance(part, ToolCallPart) and part.tool_name not in known:
+                await self._toolset.call_unknown(part.tool_name, part.args)
+
+
+def agent_of(spec: AgentSpec) -> Agent[None, Any]:
+    """Return pydantic-ai's agent for a declaration, without its model and tools, which each run brings."""
+    retries = AGENT_ITERATIONS
+    schema = spec.output_schema
+    if schema is None:
+        return Agent(output_type=str, retries=retries, name=spec.name)
+    judge = compile_schema(schema)
+    output = ToolOutput(StructuredDict(dict(schema), name="answer"), name="final_answer")
+    agent: Agent[None, Any] = Agent(output_type=output, retries=retries, name=spec.name)
+
+    @agent.output_validator
+    def _judged(value: JSON) -> JSON:
+        if not judge.is_valid(value):
+            faults = "; ".join(f"{problem.path}: {problem.message}" for problem in judge.problems(value))
+            raise ModelRetry(f"This does not fit the schema of the answer: {faults}")
+        return value
+
+    return agent
+
+
+def failure(error: Exception, spec: AgentSpec) -> CallError:
+    """Return the typed error for what the loop or the model's client raised."""
+    cause: BaseException | None = error
+    while cause is not None:
+        # What our own clients, guards and budgets say is said best by them.
+        if isinstance(cause, CallError):
+            return call_error(cause.error)
+        cause = cause.__cause__ or cause.__context__
+    who = f"The language model {spec.model.name!r} of the agent {spec.name!r}"
+    if isinstance(error, ModelHTTPError):
+        kind: ErrorKind = _KINDS.get(error.status_code, "upstream_error")
+        if error.status_code >= 500:
+            kind = "upstream_unavailable"
+        return CallError(kind, f"{who} answered with HTTP status {error.status_code}.")
+    if isinstance(error, ModelAPIError):
+        return CallError("upstream_unavailable", f"{who} cannot be reached.")
+    return CallError("upstream_error", f"{who} gave no answer that can be used: {str(error)[:200]}")
+
+
+_KINDS: Mapping[int, ErrorKind] = {401: "upstream_auth", 403: "upstream_auth", 429: "rate_limited"}

@@ -1,0 +1,386 @@
+"""Agent runtime: run agents, each on the tools that it may use, with everything below it in its budgets and events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
+
+from pydantic_ai.models import Model
+from pydantic_ai.usage import RequestUsage
+
+from pegboard.agents.budgets import RunBudget
+from pegboard.agents.conversations import ConversationStore, MemoryConversations
+from pegboard.agents.model_factory import ModelFactory
+from pegboard.agents.relay import Relay
+from pegboard.agents.run import Answer, Chunk, Run
+from pegboard.agents.templates import SandboxedTemplates
+from pegboard.core.call.listeners import SubAgentObservers, as_observers
+from pegboard.core.judge import Selection
+from pegboard.core.names import nearest
+from pegboard.core.registry import Registry
+from pegboard.core.view import AgentTools, View, ViewParts
+from pegboard.model.agent import AgentEntry, AgentResult, AgentSpec, ModelSpec, RunStatus
+from pegboard.model.bounds import AGENT_ENDING_S, AGENT_MODELS_KEPT, AGENT_STREAM_ITEMS
+from pegboard.model.call_context import CallContext
+from pegboard.model.context import ToolContext
+from pegboard.model.error import CallError, ToolError
+from pegboard.model.event import Event
+from pegboard.model.json_types import JSONValue
+from pegboard.model.result import TextContent, ToolResult, call_error
+
+log = logging.getLogger("pegboard")
+StreamItem: TypeAlias = str | Event | AgentResult
+"""What a stream of a run yields: text as it comes, events of tools and sub-agents, and the result at its end."""
+_STATUS: Mapping[str, RunStatus] = {
+    "timeout": "timeout", "budget_exceeded": "budget_exceeded", "cancelled": "cancelled",
+}  # fmt: skip
+_NO_USAGE = RequestUsage()
+
+
+@dataclass(slots=True)
+class _LoopState:
+    """What belongs to one event loop: clients of models, and the children that fill templates."""
+
+    templates: SandboxedTemplates = field(default_factory=SandboxedTemplates)
+    models: dict[int, tuple[ModelSpec, Model]] = field(default_factory=dict[int, tuple[ModelSpec, Model]])
+
+
+class AgentRuntime:
+    """Runs the agents that a catalog declares; made by `runtime.assemble` with the catalog, whose end ends it.
+
+    A run has a View of its own: the agent's private tools and what it takes of the catalog, within its permissions and
+    its caller's. Every call of a tool goes through the Executor, as every other does.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        parts: ViewParts,
+        *,
+        make_model: ModelFactory,
+        clock: Callable[[], float],
+        store: ConversationStore | None = None,
+    ) -> None:
+        self._registry, self._parts, self._clock = registry, parts, clock
+        self.make_model = make_model
+        self.store = store or MemoryConversations()
+        self._tools: dict[str, AgentTools] = {}
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopState] = WeakKeyDictionary()
+        self._running: dict[str, _Running] = {}
+
+    # -- running
+
+    async def run(
+        self,
+        agent: str,
+        query: str,
+        *,
+        context: Mapping[str, JSONValue] | None = None,
+        session_id: str | None = None,
+        callbacks: object = None,
+        ctx: ToolContext | None = None,
+        on_text: Chunk | None = None,
+        run_id: str | None = None,
+    ) -> AgentResult:
+        """Run an agent to its end, and return how it ended.
+
+        Args:
+            agent: its name.
+            query: what it shall do.
+            context: what its prompt sees, as `{{ context.company }}` or `{{ company }}`.
+            session_id: whose conversation goes on; without one, and without one in `ctx`, nothing is remembered.
+            callbacks: who hears the events of its tools, and of everything below them.
+            ctx: who asks, and with which rights; nobody in particular without it.
+            on_text: takes the answer as it comes, sync or async.
+            run_id: by which `cancel` knows it.
+
+        Raises:
+            CallError: `not_found`; there is no such agent. Everything else is in the result.
+            asyncio.CancelledError: the caller's own task was cancelled.
+        """
+        entry = self._entry(agent)
+        whole = (ctx or ToolContext()).plain()
+        if session_id is not None:
+            whole = replace(whole, session_id=session_id)
+        if callbacks is not None:
+            observers = (*as_observers(whole.callbacks), *as_observers(callbacks))
+            whole = whole.with_request(observers=observers)
+        if entry.spec.secrets is not None:
+            whole = _with_secrets(whole, entry.spec.secrets)
+        whole = replace(whole, agent=agent)
+        return await self._ended(entry, query, context or {}, whole, on_text or _unheard, run_id)
+
+    async def stream(self, agent: str, query: str, **options: Any) -> AsyncGenerator[StreamItem]:
+        """Run an agent, and yield its text and events as they come, then its `AgentResult`. Takes what `run` does.
+
+        Who leaves before the end cancels the run.
+        """
+        items: asyncio.Queue[StreamItem | None] = asyncio.Queue()
+        room = asyncio.Event()
+        room.set()
+
+        async def heard(text: str) -> None:
+            await room.wait()
+            items.put_nowait(text)
+            if items.qsize() >= AGENT_STREAM_ITEMS:
+                room.clear()
+
+        callbacks = (*as_observers(options.pop("callbacks", None)), _Events(items))
+        running = asyncio.ensure_future(self.run(agent, query, callbacks=callbacks, on_text=heard, **options))
+        running.add_done_callback(lambda _: items.put_nowait(None))
+        try:
+            while (item := await items.get()) is not None:
+                if items.qsize() < AGENT_STREAM_ITEMS:
+                    room.set()
+                yield item
+            yield running.result()
+        finally:
+            running.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await running
+
+    def cancel(self, run_id: str) -> bool:
+        """Stop a run by its id; `False` when none with it runs. Call it from the loop's own thread."""
+        running = self._running.get(run_id)
+        if running is not None:
+            running.stop()
+        return running is not None
+
+    async def run_below(
+        self,
+        agent: str,
+        query: str,
+        data: Mapping[str, JSONValue],
+        *,
+        transform: str | None,
+        ctx: CallContext,
+        view: View,
+    ) -> ToolResult:
+        """Run an agent as a part of a call: never more rights than the call's view, its budget, its observers."""
+        entry = self._entry(agent)
+        self._check_stack(agent, ctx)
+        ctx.check_running()
+        spec = entry.spec
+        context = {} if transform is None else await self._state().templates.json_object(transform, data)
+        async with ctx.sub_agent(agent) as sub:
+            child = ctx.child(
+                agent=agent,
+                policy=view.selection.policy,
+                credentials=spec.secrets or (),
+                callbacks=SubAgentObservers((Relay(sub),)),
+            )
+            child = _with_secrets(child, spec.secrets or ())
+            result = await self._ended(entry, query, context, child, sub.chunk, None)
+            if result.error is not None:
+                raise call_error(result.error)
+        return _as_tool_result(result)
+
+    # -- agents
+
+    def names(self) -> list[str]:
+        """Return the names of the agents, in alphabetical order."""
+        return sorted(self._registry.declarations.agents)
+
+    def spec(self, agent: str) -> AgentSpec:
+        """Return the declaration of an agent.
+
+        Raises:
+            CallError: `not_found`.
+        """
+        return self._entry(agent).spec
+
+    def view(self, agent: str, ctx: ToolContext | None = None) -> View:
+        """Return the tools of an agent as a run of it has them now.
+
+        Raises:
+            CallError: `not_found`.
+        """
+        return self._view(self._entry(agent), ctx or ToolContext())
+
+    async def close(self) -> None:
+        """Stop what runs, and end what this event loop holds: children and clients of models."""
+        for running in tuple(self._running.values()):
+            running.stop()
+        state = self._loops.pop(asyncio.get_running_loop(), None)
+        if state is not None:
+            await state.templates.close()
+
+    def _entry(self, agent: str) -> AgentEntry:
+        agents = self._registry.declarations.agents
+        if agent not in agents:
+            raise CallError("not_found", f"There is no agent {agent[:200]!r}.{nearest(agent, agents, label='Agents')}")
+        return agents[agent]
+
+    def _view(self, entry: AgentEntry, ctx: ToolContext) -> View:
+        spec = entry.spec
+        tools = self._tools.get(spec.name)
+        if tools is None or tools.agent is not entry:
+            tools = self._tools[spec.name] = AgentTools(self._registry, entry)
+        own = {tool.qualified_id for tool in self._registry.own_tools(entry)}
+        selection = Selection(
+            include=spec.groups,
+            policy=spec.policy,
+            # What its own file names is opened for it, as host code opens what it names.
+            internal=frozenset(own | set(spec.shared)),
+            extra=frozenset(own | set(spec.shared)),
+            origin=spec.origin,
+        )
+        return View(self._parts, ctx, selection, tools_of=tools)
+
+    def _check_stack(self, agent: str, ctx: CallContext) -> None:
+        """Refuse an agent that runs already, further up.
+
+        Raises:
+            CallError: `recursion_limit`.
+        """
+        budget = ctx.budget
+        above = [each.agent for each in budget.chain()] if isinstance(budget, RunBudget) else []
+        if agent in above:
+            way = " → ".join([*reversed(above[: above.index(agent) + 1]), agent])
+            raise CallError("recursion_limit", f"Agents would run each other in a circle: {way}. Answer without it.")
+
+    # -- one run
+
+    async def _ended(
+        self,
+        entry: AgentEntry,
+        query: str,
+        context: Mapping[str, JSONValue],
+        ctx: ToolContext,
+        on_chunk: Chunk,
+        run_id: str | None,
+    ) -> AgentResult:
+        """Run it in a task of its own, and return how that ended."""
+        spec, run_id = entry.spec, run_id or os.urandom(8).hex()
+        bounds = self._registry.bounds
+        budget = RunBudget(spec.name, spec.budgets, ctx.budget)
+        timeout_s = bounds.agent_timeout_s if spec.timeout_s is None else spec.timeout_s
+        ends = self._clock() + timeout_s
+        deadline = ends if ctx.deadline is None else min(ends, ctx.deadline)
+        ctx = ctx.with_request(budget=budget, deadline=deadline)
+        state = self._state()
+        running = _Running()
+
+        async def work() -> Answer:
+            if spec.budgets.usd is not None or budget.wants_prices:
+                budget.price(spec.model, _NO_USAGE)
+            run = Run(
+                spec=spec,
+                view=self._view(entry, ctx),
+                budget=budget,
+                model=self._model(state, spec.model),
+                templates=state.templates,
+                store=self.store,
+                query=query,
+                context=context,
+                on_chunk=on_chunk,
+            )
+            async with asyncio.timeout(max(deadline - self._clock(), 0.0)):
+                return await run.answer()
+
+        self._running[run_id] = running
+        try:
+            answer, error = await running.outcome(work(), spec)
+        finally:
+            self._running.pop(run_id, None)
+        return AgentResult(
+            agent=spec.name,
+            status="completed" if error is None else _STATUS.get(error.kind, "failed"),
+            output=answer.output,
+            stopped_reason=answer.stopped_reason,
+            error=error,
+            usage=budget.usage(),
+            run_id=run_id,
+        )
+
+    def _state(self) -> _LoopState:
+        loop = asyncio.get_running_loop()
+        state = self._loops.get(loop)
+        if state is None:
+            state = self._loops[loop] = _LoopState()
+        return state
+
+    def _model(self, state: _LoopState, spec: ModelSpec) -> Model:
+        known = state.models.get(id(spec))
+        if known is None:
+            if len(state.models) >= AGENT_MODELS_KEPT:
+                state.models.pop(next(iter(state.models)))
+            known = state.models[id(spec)] = (spec, self.make_model(spec))
+        return known[1]
+
+
+class _Running:
+    """A run in its own task, which can be stopped from outside without stopping who waits for it."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[Answer] | None = None
+
+    def stop(self) -> None:
+        """Stop it."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def outcome(self, work: Coroutine[Any, Any, Answer], spec: AgentSpec) -> tuple[Answer, ToolError | None]:
+        """Return the answer, or the error with which it ended.
+
+        Raises:
+            asyncio.CancelledError: who waits was cancelled; what the run still does is waited for, for a moment.
+        """
+        self._task = task = asyncio.create_task(work)
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait([task], timeout=AGENT_ENDING_S)
+            raise
+        if task.cancelled():
+            return Answer(), CallError("cancelled", f"The run of the agent {spec.name!r} was cancelled.").error
+        error = task.exception()
+        if error is None:
+            return task.result(), None
+        if isinstance(error, CallError):
+            return Answer(), error.error
+        if isinstance(error, TimeoutError):
+            return Answer(), CallError("timeout", f"The agent {spec.name!r} did not finish in time.").error
+        log.error("The agent %r failed.", spec.name, exc_info=error)
+        return Answer(), CallError("tool_error", f"The agent {spec.name!r} failed unexpectedly.").error
+
+
+class _Events:
+    """An observer that puts every event into a queue."""
+
+    def __init__(self, items: asyncio.Queue[StreamItem | None]) -> None:
+        self._items = items
+
+    def __getattr__(self, name: str) -> Callable[[Event], None]:
+        if not name.startswith("on_"):
+            raise AttributeError(name)
+        return self._items.put_nowait
+
+
+def _unheard(text: str) -> None:
+    """Take text that nobody wants to hear as it comes."""
+
+
+def _with_secrets(ctx: ToolContext, names: Sequence[str]) -> ToolContext:
+    """Return a context with these secrets alone."""
+    return replace(
+        ctx,
+        secrets={name: value for name, value in ctx.secrets.items() if name in names},
+        upstream_credentials={name: value for name, value in ctx.upstream_credentials.items() if name in names},
+    )
+
+
+def _as_tool_result(result: AgentResult) -> ToolResult:
+    meta = {} if result.stopped_reason is None else {"stopped_reason": result.stopped_reason}
+    if isinstance(result.output, str):
+        return ToolResult((TextContent(result.output),), meta=meta)
+    text = json.dumps(result.output, ensure_ascii=False)
+    return ToolResult((TextContent(text),), structured=result.output, meta=meta, has_structured=True)

@@ -1,0 +1,89 @@
+"""Toolset: a View as pydantic-ai takes tools, so that every call of an agent goes through the Executor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic_ai import RunContext
+from pydantic_ai.messages import BinaryContent, ToolReturn
+from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
+from pydantic_core import SchemaValidator, core_schema
+
+from pegboard.agents.budgets import RunBudget
+from pegboard.core.view import View
+from pegboard.model.bounds import AGENT_ITERATIONS
+from pegboard.model.result import AudioContent, ImageContent, ResourceContent, ResourceLink, TextContent, ToolResult
+
+# Arguments are judged by the Executor alone, which says all that is wrong with them.
+_ANY = SchemaValidator(core_schema.any_schema())
+
+
+class ViewToolset(AbstractToolset[None]):
+    """The tools of one View, for one run."""
+
+    def __init__(self, view: View, budget: RunBudget) -> None:
+        self._view, self._budget = view, budget
+
+    @property
+    def id(self) -> str | None:
+        return None
+
+    async def get_tools(self, ctx: RunContext[None]) -> dict[str, ToolsetTool[None]]:
+        # Asked before each request: what became available or was taken away meanwhile counts.
+        view = await self._view.prepare()
+        return {
+            entry.wire_name: ToolsetTool(
+                toolset=self,
+                tool_def=ToolDefinition(
+                    name=entry.wire_name,
+                    description=entry.spec.description or None,
+                    parameters_json_schema=entry.spec.input_schema,
+                ),
+                max_retries=AGENT_ITERATIONS,
+                args_validator=_ANY,
+            )
+            for entry in view.tools()
+        }
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[None], tool: ToolsetTool[None]
+    ) -> Any:
+        result = await self._view.call(name, tool_args)
+        if result.error is not None and result.error.kind == "budget_exceeded":
+            # Of the run itself: then nothing more can be called. A sub-agent's own budget is an answer like others.
+            self._budget.spend(default=self._view.snapshot.declared.bounds.calls_per_request, look_only=True)
+        return _for_the_model(result)
+
+    async def call_unknown(self, name: str, arguments: Any) -> None:
+        """Have a call of a name that is not in the list refused and recorded, as any other is."""
+        await self._view.call(name, arguments)
+
+
+def _for_the_model(result: ToolResult) -> Any:
+    """Return a result as the model reads it: JSON or text, and images and sounds beside it."""
+    if result.error is not None:
+        hint = f" {result.error.hint}" if result.error.hint else ""
+        return f"Error ({result.error.kind}): {result.error.message}{hint}"
+    media = [
+        BinaryContent(data=block.data, media_type=block.mime_type)
+        for block in result.content
+        if isinstance(block, ImageContent | AudioContent)
+    ]
+    if result.has_structured:
+        value = result.structured
+    else:
+        value = "\n".join(filter(None, map(_text, result.content)))
+    return ToolReturn(return_value=value, content=media) if media else value
+
+
+def _text(block: object) -> str:
+    match block:
+        case TextContent(text):
+            return text
+        case ResourceContent(uri=uri, text=text):
+            return f"{uri}\n{text}" if text is not None else uri
+        case ResourceLink(uri=uri, name=name):
+            return f"{name}: {uri}"
+        case _:
+            return ""

@@ -1,0 +1,101 @@
+"""Agent graph: which agent may run which, and the shortest way on which one would run itself."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from pegboard.core.declarations import Declarations
+from pegboard.core.judge import permits
+from pegboard.core.names import nearest
+from pegboard.model.agent import AgentEntry
+from pegboard.model.error import DefinitionError, Problem
+from pegboard.model.tool import ToolEntry
+
+
+class Edge(NamedTuple):
+    """One agent may run another, by a tool."""
+
+    agent: str
+    target: str
+    tool: ToolEntry
+
+
+Graph = Mapping[str, tuple[Edge, ...]]
+
+
+def agent_graph(declared: Declarations) -> Graph:
+    """Return the edges of each agent, in the order of their names."""
+    shared = [entry for _, entry in declared.tools.items() if entry.agent is not None]
+    return {
+        name: tuple(Edge(name, entry.agent or "", entry) for entry in _agent_tools(declared.agents[name], shared))
+        for name in sorted(declared.agents)
+    }
+
+
+def _agent_tools(agent: AgentEntry, shared: list[ToolEntry]) -> Iterator[ToolEntry]:
+    """Yield the tools of an agent that run agents, as far as its permissions let it call them."""
+    spec = agent.spec
+    own = [entry for entry in agent.tools if entry.agent is not None]
+    taken = [
+        entry
+        for entry in shared
+        if entry.qualified_id in spec.shared or not set(spec.groups).isdisjoint(entry.spec.groups)
+    ]
+    for entry in (*own, *taken):
+        # As it is called in the agent's view, where its permissions are held against it.
+        if permits(spec.policy, replace(entry, wire_name=entry.wire_name or entry.spec.name)):
+            yield entry
+
+
+def check_agents(declared: Declarations) -> None:
+    """Refuse agents that run what there is not, or themselves.
+
+    Raises:
+        DefinitionError: with all faults; a cycle is told as the shortest one, with the files.
+    """
+    problems = list(agent_faults(declared))
+    if problems:
+        raise DefinitionError(problems)
+
+
+def agent_faults(declared: Declarations) -> Iterator[Problem]:
+    """Yield what is wrong with which agent runs which."""
+    known = declared.agents
+    private = [entry for agent in known.values() for entry in agent.tools]
+    for entry in (*private, *(entry for _, entry in declared.tools.items())):
+        if entry.agent is not None and entry.agent not in known:
+            text = f"there is no agent {entry.agent!r}.{nearest(entry.agent, known, label='Agents')}"
+            yield Problem(where=entry.spec.origin, path=entry.qualified_id, message=text)
+    graph = agent_graph(declared)
+    for cycle in cycles(graph):
+        names = " → ".join([*(edge.agent for edge in cycle), cycle[0].agent])
+        places = "; ".join(f"{edge.tool.spec.name!r} of {edge.agent} ({edge.tool.spec.origin})" for edge in cycle)
+        text = f"agents run each other in a circle: {names}, by {places}. Take one of these tools away"
+        yield Problem(where=cycle[0].tool.spec.origin, path=cycle[0].agent, message=text)
+
+
+def cycles(graph: Graph) -> Iterator[tuple[Edge, ...]]:
+    """Yield for each agent that runs itself by some way the shortest way, once for each set of agents on it."""
+    for start in graph:
+        way = _way_back(graph, start)
+        # From each of its agents the same circle is found: it is told from the first by name.
+        if way is not None and start == min(edge.agent for edge in way):
+            yield way
+
+
+def _way_back(graph: Graph, start: str) -> tuple[Edge, ...] | None:
+    """Return the shortest way from an agent to itself."""
+    reached: dict[str, tuple[Edge, ...]] = {start: ()}
+    waiting = deque([start])
+    while waiting:
+        agent = waiting.popleft()
+        for edge in graph.get(agent, ()):
+            if edge.target == start:
+                return (*reached[agent], edge)
+            if edge.target not in reached:
+                reached[edge.target] = (*reached[agent], edge)
+                waiting.append(edge.target)
+    return None

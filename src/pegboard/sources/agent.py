@@ -1,0 +1,44 @@
+"""Agent: a tool that runs an agent, with a context that a template may make of its arguments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from pegboard.model.call_context import CallContext
+from pegboard.model.json_types import JSON
+from pegboard.model.tool import Annotations, ToolEntry, ToolSpec
+
+QUERY: Final[JSON] = {
+    "type": "object",
+    "properties": {"query": {"type": "string", "description": "What the agent shall do."}},
+    "required": ["query"],
+}
+
+
+def parameters_of(names: Sequence[str]) -> JSON:
+    """Return the parameters of a tool whose template reads these names: each a text."""
+    return {"type": "object", "properties": {name: {"type": "string"} for name in names}, "required": list(names)}
+
+
+def agent_entry(spec: ToolSpec, *, agent: str, context_transform: str | None = None) -> ToolEntry:
+    """Return a tool that runs an agent. `query` of its arguments is the query; without one, all of them as JSON are.
+
+    `context_transform` is a template that makes the agent's context, a JSON object, of the arguments as `data`.
+    """
+
+    async def run(ctx: CallContext, args: JSON) -> Any:
+        assert ctx.call is not None
+        query = args.get("query")
+        if not isinstance(query, str):
+            query = json.dumps(args, ensure_ascii=False)
+        return await ctx.call.run_agent(agent, query, args, transform=context_transform)
+
+    if not spec.description:
+        spec = replace(spec, description=f"Invoke agent '{agent}'")
+    if spec.annotations == Annotations():
+        # What it does, nobody knows but who wrote the agent.
+        spec = replace(spec, annotations=Annotations(open_world=True))
+    return ToolEntry(spec=spec, handler=run, agent=agent)
