@@ -12,7 +12,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 # Pinned to the version by the distribution behind the name, which is declared.
-COME_WITH = {"pydantic_core": "pydantic", "mcp_types": "mcp", "httpcore2": "httpx2", "redis": "limits"}
+COME_WITH = {
+    "genai_prices": "pydantic_ai",
+    "pydantic_core": "pydantic",
+    "mcp_types": "mcp",
+    "httpcore2": "httpx2",
+    "redis": "limits",
+}
 # What a user brings along; without it something is estimated.
 BROUGHT = {"tiktoken"}
 OF_PYDANTIC_AI = {
@@ -43,6 +49,7 @@ OF_EXTRAS: dict[str, set[str]] = {
     },
     "redis": {"limits/redis_store.py", "consent/redis_store.py"},
     "tools": {
+        "agents/template_analysis.py",  # of `agents` too, which has jinja2 as well
         "sources/builtin/sqlalchemy_engine.py",
         "sources/builtin/page_text.py",
         "sources/builtin/jinja_rendering.py",

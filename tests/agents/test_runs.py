@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pegboard.model.tool import ToolSpec
-from pegboard.sources.agent import agent_entry
+from pegboard.sources.agent import QUERY, agent_entry
 from tests.agents.team import Recorder, agent, catalog_of, returned
 
 
@@ -13,11 +15,10 @@ def crm_lookup(company: str) -> str:
 
 
 async def test_an_agent_calls_its_own_tool_and_answers() -> None:
-    seen: dict = {}
+    seen: dict[str, list[Any]] = {}
     catalog = catalog_of({"sales": [[("crm_lookup", {"company": "Acme"})], "Acme has 40 people"]}, seen=seen)
-    catalog.agent(
-        agent("sales", prompt="You qualify {{ context.company }}, that is {{ company }}."), tools=[crm_lookup]
-    )
+    prompt = "You qualify {{ context.company }}, that is {{ company }}."
+    catalog.agent(agent("sales", prompt=prompt), tools=[crm_lookup])
     recorder = Recorder()
     heard: list[str] = []
     result = await catalog.agents.run(
@@ -41,26 +42,15 @@ async def test_an_agent_runs_another_as_a_tool_whose_events_arrive_below_its_cal
         }
     )
     catalog.agent(agent("helper"), tools=[crm_lookup])
-    catalog.agent(
-        agent("lead"),
-        tools=[
-            agent_entry(
-                ToolSpec(name="ask", input_schema={"type": "object", "properties": {"query": {"type": "string"}}}),
-                agent="helper",
-            )
-        ],
-    )
-    recorder = Recorder()
+    catalog.agent(agent("lead"), tools=[agent_entry(ToolSpec(name="ask", input_schema=QUERY), agent="helper")])
+    recorder, everywhere = Recorder(), Recorder()
+    catalog.observe(everywhere)
     result = await catalog.agents.run("lead", "Go", callbacks=recorder)
-    assert result.output == "It is large", result
+    assert result.output == "It is large"
     assert recorder.told() == [
-        ("tool_call", "ask"),
-        ("sub_agent_start", "ask"),
-        ("sub_agent_tool_call", "crm_lookup"),
-        ("sub_agent_tool_result", "crm_lookup"),
-        ("sub_agent_chunk", "ask"),
-        ("sub_agent_chunk", "ask"),
-        ("sub_agent_end", "ask"),
-        ("tool_result", "ask"),
-    ]
+        ("tool_call", "ask"), ("sub_agent_start", "ask"), ("sub_agent_tool_call", "crm_lookup"),
+        ("sub_agent_tool_result", "crm_lookup"), ("sub_agent_chunk", "ask"), ("sub_agent_chunk", "ask"),
+        ("sub_agent_end", "ask"), ("tool_result", "ask"),
+    ]  # fmt: skip
+    assert everywhere.told() == recorder.told()
     await catalog.close()

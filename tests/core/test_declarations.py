@@ -9,6 +9,7 @@ import pytest
 
 from pegboard import Bounds, Catalog, DefinitionError, Policy, Profile, RateLimit, Secret, ToolSpec
 from pegboard.core.declarations import Declarations
+from pegboard.model.agent import AgentSpec, ModelSpec
 from pegboard.model.memo import Question
 from pegboard.model.source_state import SourceState
 from tests.core.parts import ANN, FakeSource, echo, foreign, kind_of
@@ -27,6 +28,7 @@ def full() -> Catalog:
     catalog.group("chat")
     catalog.profile(Profile(name="visitor", policy=Policy(deny=("read",))))
     catalog.before()(lambda call: None)
+    catalog.agent(AgentSpec(name="helper", model=ModelSpec(provider="openai", name="m")))
     catalog.resource("x://y", name="y")(lambda: "y")
     catalog.add_secrets(Secret("a-secret-value"))
     catalog.registry.change(default_limit=RateLimit(max_calls=9, window_s=60.0), identity=object(), documents=_ANYTHING)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic_ai import Agent, ModelRetry, RunContext, StructuredDict, ToolOutput
@@ -74,11 +74,8 @@ class Run:
         """
         spec = self.spec
         bounds = self.view.snapshot.declared.bounds
-        query = await guarded(
-            spec.input_guardrails,
-            GuardedRun(agent=spec.name, ctx=self.view.ctx, value=self.query),
-            limit_s=bounds.hook_s,
-        )
+        asked = GuardedRun(agent=spec.name, ctx=self.view.ctx, value=self.query)
+        query = await guarded(spec.input_guardrails, asked, limit_s=bounds.hook_s)
         names = {**self.context, "context": dict(self.context)}
         instructions = await self.templates.text(spec.prompt, names)
         key = self._session()
@@ -88,9 +85,7 @@ class Run:
             value, new_messages = await self._loop(str(query), instructions, history)
         except IterationsOverError:
             value, new_messages, stopped = "".join(self.said), None, "max_iterations"
-        output = await guarded(
-            spec.output_guardrails, GuardedRun(agent=spec.name, ctx=self.view.ctx, value=value), limit_s=bounds.hook_s
-        )
+        output = await guarded(spec.output_guardrails, replace(asked, value=value), limit_s=bounds.hook_s)
         if spec.output_guardrails and isinstance(output, str):
             # Nothing of it was sent before it was judged.
             await _awaited(self.on_chunk(output))

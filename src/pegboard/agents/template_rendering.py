@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+from pegboard.model.json_types import is_list, is_object
 from pegboard.sources.builtin.jinja_rendering import (
     Environment,
     OutputTooLargeError,
@@ -34,9 +35,7 @@ class _Environment(Environment):
     """Reads `data.items` as the key where there is one: names of arguments come before methods of Python."""
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        if isinstance(obj, dict) and attribute in obj:
-            return obj[attribute]
-        return super().getattr(obj, attribute)
+        return obj[attribute] if is_object(obj) and attribute in obj else super().getattr(obj, attribute)
 
 
 def _defined(value: Any) -> Any:
@@ -109,7 +108,7 @@ def _parsed(skeleton: str, values: list[Any]) -> dict[str, Any]:
         made = json.loads(_PIECE.sub(quoted, skeleton), parse_constant=_refuse_constant)
     except ValueError as error:
         raise TemplateRefusedError(f"what it gives is not JSON: {error}.") from None
-    if not isinstance(made, dict):
+    if not is_object(made):
         raise TemplateRefusedError('what it gives is not a JSON object, such as {"topic": "{{ data.query }}"}.')
     return made
 
@@ -120,7 +119,7 @@ def _refuse_constant(name: str) -> Any:
 
 def _with_values(made: Any, values: list[Any]) -> Any:
     """Return the JSON with each mark replaced by its value."""
-    if isinstance(made, dict):
+    if is_object(made):
         pairs: dict[str, Any] = {}
         for key, item in made.items():
             name = _with_values(key, values)
@@ -130,7 +129,7 @@ def _with_values(made: Any, values: list[Any]) -> Any:
                 raise TemplateRefusedError(f"it gives the key {name[:80]!r} twice.")
             pairs[name] = _with_values(item, values)
         return pairs
-    if isinstance(made, list):
+    if is_list(made):
         return [_with_values(item, values) for item in made]
     if not isinstance(made, str):
         return made

@@ -20,7 +20,7 @@ class CallBudget:
 
     def __init__(self, max_calls: int | None = None) -> None:
         self.max_calls = max_calls
-        self.used = 0
+        self.used: int = 0
 
     def spend(self, *, default: int | None = None, look_only: bool = False) -> None:
         """Take one call from the budget, or look whether there is one.

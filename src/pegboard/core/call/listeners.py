@@ -26,8 +26,8 @@ class SubAgentObservers(tuple[Any, ...]):
 
 def joined(observers: object, more: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return observers with some more; those of a sub-agent stay such."""
-    kind = SubAgentObservers if type(observers) is SubAgentObservers else tuple
-    return kind((*as_observers(observers), *more))
+    every = (*as_observers(observers), *more)
+    return SubAgentObservers(every) if type(observers) is SubAgentObservers else every
 
 
 class Delivered:
