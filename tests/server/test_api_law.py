@@ -81,7 +81,9 @@ async def assert_law_of(catalog: Catalog, caller: Caller, ctx: ToolContext) -> N
             assert tool["detail"] == told["detail"] == decision["reason"]
 
 
-@settings(max_examples=examples(80, few=10), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(80, few=10), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 @given(world=worlds(SYNC + ASYNC))
 def test_every_path_agrees_for_both_callers(world: World) -> None:
     catalog, _ = catalog_of(world)

@@ -50,7 +50,8 @@ async def assert_law_of(catalog: Catalog, app: Starlette, profile: str, view: Vi
 
 
 @settings(
-    max_examples=examples(1_000, few=40), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    max_examples=examples(1_000, few=40),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(world=worlds(SYNC + ASYNC))
 def test_what_is_listed_is_what_is_called_and_what_why_calls_visible(world: World) -> None:
