@@ -12,6 +12,7 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from pydantic_core import SchemaValidator, core_schema
 
 from pegboard.adapters.framework_client import for_one_call
+from pegboard.adapters.result_parts import error_text
 from pegboard.adapters.view_source import ViewFactory, view_of
 from pegboard.core.view import View
 from pegboard.model.error import ToolError
@@ -103,7 +104,7 @@ def _may_overlap(annotations: dict[str, Any]) -> bool:
 
 
 def _raised(error: ToolError) -> Exception:
-    text = f"{error.message} {error.hint}".strip()
+    text = error_text(error)
     return ModelRetry(text) if error.kind in _MENDABLE else ToolFailed(text)
 
 
