@@ -179,7 +179,7 @@ LAZY = {
     "pegboard.limits.redis_store": "limits",
     "pegboard.models.embedding.cache": "numpy",
     "pegboard.models.embedding.hashing": "numpy",
-    "pegboard.models.embedding.openai": "numpy",
+    "pegboard.models.embedding.openai_embedder": "numpy",
     "pegboard.server.app": "starlette and mcp",
     "pegboard.server.identify": "starlette",
     "pegboard.server.listener": "uvicorn",

@@ -16,7 +16,7 @@ from pegboard.model.error import CallError
 from pegboard.model.secret import Secret
 from pegboard.models.embedding.cache import CachedEmbedder
 from pegboard.models.embedding.hashing import HashingEmbedder
-from pegboard.models.embedding.openai import OpenAIEmbedder
+from pegboard.models.embedding.openai_embedder import OpenAIEmbedder
 from pegboard.models.embedding.vectors import embedded
 from tests.builtin.web import Asked, Site, as_json
 

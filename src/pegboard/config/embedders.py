@@ -15,11 +15,11 @@ from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
 
 if TYPE_CHECKING:
-    from pegboard.models.embedding import cache, hashing, openai
+    from pegboard.models.embedding import cache, hashing, openai_embedder
 else:
     cache = LazyModule("pegboard.models.embedding.cache")
     hashing = LazyModule("pegboard.models.embedding.hashing")
-    openai = LazyModule("pegboard.models.embedding.openai")
+    openai_embedder = LazyModule("pegboard.models.embedding.openai_embedder")
 
 _OPENAI = "https://api.openai.com/v1"
 
@@ -37,7 +37,7 @@ def embedder_of(config: Config, report: Report) -> Embedder | None:
     except DefinitionError as error:
         report.add(config.embedder.at.problem(str(error)))
         return None
-    asked = openai.OpenAIEmbedder(
+    asked = openai_embedder.OpenAIEmbedder(
         name=form.model or "",
         base_url=base_url,
         api_key=_key_of(form, config),
