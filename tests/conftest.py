@@ -11,7 +11,10 @@ import coverage
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.builtin.database import postgres_url
 from tests.sizes import IS_SOAK, examples
+
+__all__ = ["postgres_url"]
 
 HERE = Path(__file__).parent
 

@@ -172,6 +172,7 @@ LAZY = {
     "pegboard.auth.verifier": "jwt and apsw",
     "pegboard.config": "ruamel.yaml",
     "pegboard.config.yaml.plain_reader": "PyYAML",
+    "pegboard.consent.postgres_store": "psycopg",
     "pegboard.consent.redis_store": "redis",
     "pegboard.discovery.meaning": "numpy",
     "pegboard.discovery.search.index": "numpy",

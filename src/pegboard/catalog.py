@@ -30,7 +30,7 @@ from pegboard.core.declarations import Declarations, Mirror, MirroredSource
 from pegboard.core.executor import Executor
 from pegboard.core.judge import Selection
 from pegboard.core.names import fold, nearest
-from pegboard.core.ports import Embedder, LimitStore, Source, UsedAnswers
+from pegboard.core.ports import ConsentRecords, Embedder, LimitStore, Source, UsedAnswers
 from pegboard.core.registry import Registry
 from pegboard.core.snapshot import Snapshot
 from pegboard.core.unmatched_globs import unmatched
@@ -67,8 +67,9 @@ class Catalog:
         bounds: the limits of this process; `DEFAULT_BOUNDS` by default.
         context_type: your own subclass of ToolContext, whose methods and properties serve as predicates.
         limit_store: where rate limits are counted; in memory by default.
-        consent_store: where the workers of a server remember which answers of people were used; without one each
-            answer is taken by the worker that asked alone.
+        consent_store: where answers of people are kept, and questions that wait for them, for all processes that share
+            it: `pegboard.consent.sqlite_store.SqliteConsents`, `postgres_store.PostgresConsents`. Without one each
+            process remembers them for itself, and nobody is asked later.
         embedder: compares meanings when tools are searched, beside words; see `pegboard.core.ports.Embedder`. A search
             never fails or waits long for it.
         clock: a monotonic clock in seconds, for tests.
@@ -91,6 +92,8 @@ class Catalog:
         )
         self._is_of_config = False
         self.guards.used_answers = consent_store
+        if isinstance(consent_store, ConsentRecords):
+            self.guards.consents = consent_store
         self._default_loaders: list[Callable[[Catalog], object]] = []
         _catalogs.add(self)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from pegboard.agents.late_runtime import LateAgentRuntime
 from pegboard.authoring.builder import read_built
+from pegboard.consent.memory import MemoryConsents
 from pegboard.core.call.record import Guards
 from pegboard.core.declarations import Declarations
 from pegboard.core.defaults import Defaults
@@ -73,6 +74,7 @@ def assemble(
         registry=registry,
         limits=limit_store or in_memory,
         local_limits=in_memory,
+        consents=MemoryConsents(lambda: registry.wall_clock()),  # noqa: PLW0108 - it may be set anew
         # Whoever makes bad calls from many networks must not have everybody refused who is not known yet.
         invalid_calls=MemoryLimitStore(clock=clock, max_keys=FLOODING_CALLERS, forgets=True),
         clock=clock,

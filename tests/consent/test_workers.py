@@ -133,7 +133,7 @@ async def test_without_a_store_the_worker_that_asked_takes_the_yes_alone_and_say
 @pytest.mark.parametrize(
     ("store", "problem"),
     [
-        ("postgresql://db/x", "not supported by this version of Pegboard yet; write sqlite:FILE or redis://HOST:PORT"),
+        ("postgresql://[::1", "the URI of the store cannot be used"),
         ("mongo:x", "a store of the kind 'mongo' is unknown"),
         ("sqlite:", "a store of the kind 'sqlite' is unknown"),
         ("sqlite:missing/answers.db", "there is no folder"),
@@ -147,6 +147,10 @@ def test_a_store_that_cannot_be_used_is_refused_where_it_stands(tmp_path: Path, 
 
 
 async def test_a_file_that_is_no_database_takes_no_answer(tmp_path: Path) -> None:
-    async with workers(tmp_path, 'consents: {store: "sqlite:mine.py"}') as (first, _):
-        assert "Nothing was run" in await agreed(first, await asked(first))
+    async with workers(tmp_path, 'consents: {store: "sqlite:answers.db"}') as (first, _):
+        state = await asked(first)
+        (tmp_path / "answers.db").write_bytes(b"no database" * 500)
+        assert "Nothing was run" in await agreed(first, state)
+        refused = answer_of(await post(first, "tools/call", PAY, meta=CAN_ASK))["result"]
+        assert refused["structuredContent"]["error"]["kind"] == "storage_unavailable"
     assert paid(tmp_path) == 0

@@ -57,7 +57,11 @@ async def test_a_foreign_tool_may_destroy_unless_it_only_reads(hints: Any, asked
 
 @pytest.mark.parametrize(
     ("answer", "kind"),
-    [(True, "ok"), *((answer, "consent_declined") for answer in (False, None, 1, "yes", object()))],
+    [
+        (True, "ok"),
+        (None, "consent_required"),
+        *((answer, "consent_declined") for answer in (False, 1, "yes", object())),
+    ],
 )
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_only_true_is_a_yes(answer: Any, kind: str, is_async: bool) -> None:
@@ -236,20 +240,6 @@ class Bridge:
         return self.answer()
 
 
-class Inbox:
-    """Questions that wait for an answer."""
-
-    def __init__(self, answer: bool | None) -> None:
-        self.given, self.filed = answer, list[ConsentRequest]()
-
-    async def spend(self, request: ConsentRequest) -> bool | None:
-        return self.given
-
-    async def file(self, request: ConsentRequest) -> str:
-        self.filed.append(request)
-        return "q-1"
-
-
 @pytest.mark.parametrize(("answer", "kind"), [(True, "ok"), (False, "consent_declined"), (None, "consent_required")])
 async def test_the_client_is_asked_where_the_host_gave_no_callback(answer: bool | None, kind: str) -> None:
     view = one_tool(consent="always").view(replace(ANN, client=Bridge(lambda: answer)))
@@ -259,16 +249,6 @@ async def test_the_client_is_asked_where_the_host_gave_no_callback(answer: bool 
 async def test_the_hosts_callback_comes_before_the_client() -> None:
     ctx = replace(approving(False), client=Bridge(lambda: True))
     assert kind_of(await one_tool(consent="always").view(ctx).call("echo")) == "consent_declined"
-
-
-@pytest.mark.parametrize(("answer", "kind"), [(True, "ok"), (False, "consent_declined"), (None, "consent_required")])
-async def test_the_inbox_is_asked_last_and_keeps_the_question(answer: bool | None, kind: str) -> None:
-    catalog, inbox = one_tool(consent="always"), Inbox(answer)
-    catalog.guards.inbox = inbox
-    result = await catalog.view(replace(ANN, client=Bridge(lambda: None))).call("echo")
-    assert kind_of(result) == kind
-    assert len(inbox.filed) == (answer is None)
-    assert ("filed as 'q-1'" in result.text) == (answer is None)
 
 
 async def test_a_declined_call_is_told_not_to_ask_again_and_one_denied_by_policy_is_never_asked() -> None:

@@ -15,6 +15,7 @@ from pegboard.cli.terminal import Terminal
 if TYPE_CHECKING:
     from pegboard.cli.commands.call import call_command
     from pegboard.cli.commands.check import check_command
+    from pegboard.cli.commands.consent import consent_command
     from pegboard.cli.commands.demo import demo_command
     from pegboard.cli.commands.doctor import doctor_command
     from pegboard.cli.commands.export import export_command
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     _IMPORTED_WHEN_USED = (
         call_command,
         check_command,
+        consent_command,
         demo_command,
         doctor_command,
         export_command,
@@ -72,12 +74,13 @@ COMMANDS = {
     "demo": "Show on a running server what Pegboard does.",
     "lock": "Pin what MCP servers say of their tools, show changes, accept them.",
     "doctor": "Tell the state of every source, key and optional package, and what to do.",
+    "consent": "Decide on calls that need a person's yes.",
     "keys": "Make, list and revoke the API keys of callers over HTTP.",
     "ingest": "Take a folder of documents into a space.",
     "workspace": "Show and remove what is stored of documents, and grant spaces.",
     "schema": "Print the JSON Schema of the configuration file.",
 }
-UNSUPPORTED_COMMANDS = frozenset("run tasks consent audit plan".split())
+UNSUPPORTED_COMMANDS = frozenset("run tasks audit plan".split())
 
 SHARED_OPTIONS = ("--config", "--profile", "--as", "--json")
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pegboard.catalog import Catalog
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Config
+from pegboard.config.consents import consent_store_of
 from pegboard.config.embedders import embedder_of, keys_of
 from pegboard.config.forms.predicate_form import availability
 from pegboard.config.identity import faults_of, rules_of
@@ -27,22 +28,18 @@ from pegboard.config.python_modules import (
 )
 from pegboard.config.workspace import declare_workspace, store_of
 from pegboard.config.yaml.problems import Report
-from pegboard.consent.sqlite_store import SqliteAnswerStore
 from pegboard.core.availability import compile_availability
 from pegboard.core.names import fold
-from pegboard.core.ports import LimitStore, UsedAnswers
+from pegboard.core.ports import LimitStore
 from pegboard.lazy import LazyModule
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError
 from pegboard.model.hook import Hook
 from pegboard.model.hops import server_id_of
-from pegboard.model.secret import Secret
 
 if TYPE_CHECKING:
-    from pegboard.consent import redis_store as redis_answers
     from pegboard.limits import redis_store
 else:
-    redis_answers = LazyModule("pegboard.consent.redis_store")
     redis_store = LazyModule("pegboard.limits.redis_store")
 
 
@@ -88,7 +85,7 @@ def _server_id(config: Config) -> str:
 
 def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
     limits = _limit_store(config, report)
-    answers = _consent_store(config, report)
+    answers = consent_store_of(config, report)
     embedder = embedder_of(config, report)
     catalog = Catalog(
         config.name,
@@ -130,27 +127,6 @@ def _limit_store(config: Config, report: Report) -> LimitStore | None:
             report.add(declared.at.problem(message))
         except DefinitionError as error:
             report.add(declared.at.problem(str(error)))
-    return None
-
-
-def _consent_store(config: Config, report: Report) -> UsedAnswers | None:
-    declared = config.consent_store
-    if declared is None:
-        return None
-    uri = declared.value.reveal() if isinstance(declared.value, Secret) else declared.value
-    scheme, _, rest = uri.partition(":")
-    try:
-        if scheme == "sqlite" and rest:
-            return SqliteAnswerStore(config.path.absolute().parent / rest.removeprefix("//"))
-        if scheme in ("redis", "rediss", "redis+unix", "valkey", "valkeys", "valkey+unix"):
-            return redis_answers.RedisAnswerStore(declared.value, key_prefix=f"pegboard:{config.name}")
-        why = "is not supported by this version of Pegboard yet" if scheme.startswith("postgres") else "is unknown"
-        report.add(declared.at.problem(f"a store of the kind {scheme!r} {why}; write sqlite:FILE or redis://HOST:PORT"))
-    except ImportError as error:
-        message = f"needs the package {error.name!r}, which is not installed; install `pegboard[redis]`"
-        report.add(declared.at.problem(message))
-    except DefinitionError as error:
-        report.add(declared.at.problem(str(error)))
     return None
 
 

@@ -71,6 +71,7 @@ class Config:
     default_limit: RateLimit | None = None
     limit_store: Declared[str | Secret] | None = None
     consent_store: Declared[str | Secret] | None = None
+    consent_page: str | None = None
     server: Declared[ServingForm] | None = None
     identity: Declared[IdentityForm] | None = None
     workspace: Declared[WorkspaceForm] | None = None

@@ -326,6 +326,7 @@ class _Load:
             consent_store=None
             if main.consents is None or at is None
             else Declared(value=main.consents.store, at=at / "consents" / "store"),
+            consent_page=None if main.consents is None else main.consents.url,
             server=None if main.server is None or at is None else Declared(value=main.server, at=at / "server"),
             identity=None if main.identity is None or at is None else Declared(value=main.identity, at=at / "identity"),
             workspace=None

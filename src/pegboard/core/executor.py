@@ -10,7 +10,7 @@ from typing import Any
 
 from pegboard.core.call.arguments import check_arguments, seen_arguments
 from pegboard.core.call.begin import begin
-from pegboard.core.call.consent import ask_consent, consent_reason
+from pegboard.core.call.consent_stage import ask_consent, consent_reason, settle_consent
 from pegboard.core.call.finished_call import FinishedCall, StartedCall, stage_seconds
 from pegboard.core.call.hook_stages import ask_after, ask_before, tell_hooks
 from pegboard.core.call.judge_again import judge_again
@@ -38,7 +38,6 @@ from pegboard.core.stepping import InterruptedWaitError, Pending, is_stop
 from pegboard.core.view import View
 from pegboard.model.bounds import SHUTDOWN_GRACE_S
 from pegboard.model.call_context import CallContext
-from pegboard.model.consent import ConsentRequest
 from pegboard.model.context import ToolContext
 from pegboard.model.decision import Blocked, Decision
 from pegboard.model.error import AsyncPredicateError, CallError, ToolError
@@ -93,6 +92,8 @@ class Executor:
         except asyncio.CancelledError as error:
             if is_stop(error):
                 result = _failed(call, InterruptedWaitError(call.reason or "cancelled"))
+                if call.asked is not None:
+                    await settle_consent(call, call.asked, result)
                 await tell_hooks(call, result)
                 _finish(call, result)
                 raise
@@ -108,7 +109,7 @@ class Executor:
         if call.ran and (result.error is not None or guards.repeats.rows):
             guards.repeats.note(call.view.ctx, call.entry, call.args, result.error, call_id=call.call_id)
         if call.asked is not None:
-            _spend(call, call.asked, result)
+            await settle_consent(call, call.asked, result)
         if call.hooks.on_complete or call.hooks.on_error:
             await tell_hooks(call, result)
         delivered = _finish(call, result)
@@ -235,13 +236,6 @@ async def _guarded(call: Call) -> ToolResult:
     return finished(call, result)
 
 
-def _spend(call: Call, asked: ConsentRequest, result: ToolResult) -> None:
-    """Tell a client that asks by calling again that its answer has been used; unless the call goes on that way."""
-    spent = getattr(call.view.ctx.request.client, "spent", None)
-    if spent is not None and (result.error is None or result.error.kind != "consent_required"):
-        spent(asked)
-
-
 def _failed(call: Call, error: BaseException) -> ToolResult:
     """Return the result of a call that raised. Only `CallError` says anything to the model."""
     if isinstance(error, InterruptedWaitError):
@@ -315,7 +309,7 @@ def _observe_end(call: Call, started: StartedCall, result: ToolResult, duration_
     error = result.error
     record = FinishedCall(
         started, call.known_as, call.plan.entry if call.is_resolved else None, call.args,
-        lambda: decision_of(call, result), call.consent, tuple([key for key, _ in call.charged]),
+        lambda: decision_of(call, result), call.consent, call.consent_id, tuple([key for key, _ in call.charged]),
         "ok" if error is None else error.kind, error is not None and error.outcome_unknown, call.upstream, duration_s,
         {} if call.marks is None else stage_seconds(call.marks, call.started + duration_s),
     )  # fmt: skip

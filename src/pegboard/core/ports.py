@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from pegboard.model.consent import ConsentRequest
+from pegboard.model.consent import ConsentAnswer, ConsentRequest
 from pegboard.model.context import ToolContext
 from pegboard.model.document import DocumentFilters, DocumentScope, NewDocument, SearchMode, SourceType
 from pegboard.model.json_types import JSON, JSONValue
@@ -85,15 +85,43 @@ class LocalLimitStore(Protocol):
     def wait_s(self, hits: Sequence[tuple[tuple[str | None, ...], RateLimit]], *, charge: bool) -> float | None: ...
 
 
-class ConsentInbox(Protocol):
-    """Durable questions to people: files one, and spends a grant that was given."""
+@runtime_checkable
+class ConsentRecords(Protocol):
+    """What people answered, one record an answer, which binds principal, definition and arguments.
 
-    async def spend(self, request: ConsentRequest) -> bool | None:
-        """Return the recorded answer, using it up; `None` when there is none yet."""
+    Every method raises `OSError` where the store does not answer: then nobody knows, and nothing is run.
+    """
+
+    @property
+    def takes_questions(self) -> bool:
+        """Whether a question can be filed, for a person to decide later."""
         ...
 
-    async def file(self, request: ConsentRequest) -> str:
-        """Record the question and return its id."""
+    async def recall(self, request: ConsentRequest) -> ConsentAnswer | None:
+        """Return the answer that holds for a call: a no of its session, or a yes, of which one use is used up.
+
+        In one atomic step, so that no use serves two calls. `None` where nobody has answered.
+        """
+        ...
+
+    async def record(self, request: ConsentRequest, *, is_yes: bool, decided_by: str) -> ConsentAnswer:
+        """Write down an answer that a person gave elsewhere. A yes is used up by the call that it was given to."""
+        ...
+
+    async def give_back(self, consent_id: str) -> None:
+        """Put back the use of a yes that served no call."""
+        ...
+
+    async def file(self, request: ConsentRequest, text: str) -> str:
+        """Write down a question, as it is to be read; return its id, the same where it is open already.
+
+        Raises:
+            CallError: `consent_required`; too many questions of this principal are open.
+        """
+        ...
+
+    def link(self, consent_id: str) -> str | None:
+        """Return where a person can decide on a question; `None` where no page does."""
         ...
 
 

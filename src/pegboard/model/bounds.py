@@ -306,6 +306,17 @@ LIMIT_STORE_SOCKET_S = 1.0  # for connecting, and for one answer
 
 # -- consent: the shared store
 CONSENT_STORE_BUSY_S = 2.0  # that an answer waits for the store, before it is not taken
+CONSENT_QUESTION_S = 86_400.0  # that a filed question waits for a person
+CONSENT_GOOD_S = 3_600.0  # that a yes to one call is good
+CONSENT_DECLINED_S = 86_400.0  # that a no is remembered in its session
+CONSENT_GRANT_S = 31 * 86_400.0  # that a grant lasts at most ...
+CONSENT_GRANT_CALLS = 10_000  # ... and the calls that it allows at most
+CONSENT_OPEN_QUESTIONS = 100  # of one principal ...
+CONSENT_ALL_QUESTIONS = 10_000  # ... and of all
+CONSENT_ARGUMENTS_BYTES = 65_536  # of one question's arguments that are kept beside its text
+CONSENT_KEPT_S = 31 * 86_400.0  # that a record is kept after its end
+CONSENT_LISTED = 500  # records in one list
+CONSENT_REMEMBERED = 10_000  # answers kept in memory, where there is no store
 
 # -- telemetry
 COUNTED_TOOLS = 5_000  # each with metrics of its own

@@ -14,6 +14,7 @@ class ClientBridge(Protocol):
 
     One that asks by having the client call again also has `begins(tool, definition_hash)`, which is told of each call
     before anybody is asked, and `has_paid(tool) -> bool`: whether limits were charged for it before its question. Its
+    `carry(request, consent_id)` takes a yes along to the next round, where `carried(request)` gives it back;
     `spent(request)` hears that a call which was answered has ended.
     """
 

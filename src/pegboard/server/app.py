@@ -22,6 +22,7 @@ from pegboard.model.hops import server_id_of
 from pegboard.model.secret import Secret
 from pegboard.server.authenticator import Authenticator
 from pegboard.server.bus import Bus, Others
+from pegboard.server.consent_page import ConsentPage
 from pegboard.server.event_hub import EventHub
 from pegboard.server.front import NO_FRONT, Front
 from pegboard.server.gateway import gateway_of
@@ -137,7 +138,8 @@ def app_of(
         others=others,
     )
     start_page = StartPage(gateway, host_guard, authenticator)
-    return App(catalog, endpoint, api, health, start_page, host_guard, grace_s=grace_s, bus=others.bus)
+    page = ConsentPage(host_guard)
+    return App(catalog, endpoint, api, health, start_page, page, host_guard, grace_s=grace_s, bus=others.bus)
 
 
 def _bus(uri: str | Secret | None, catalog: Catalog, sealing: Sealing, keys: tuple[bytes, ...]) -> Bus | None:
@@ -173,13 +175,14 @@ class App(Starlette):
         api: Routes,
         health: Health,
         start_page: StartPage,
+        consent_page: ConsentPage,
         host_guard: HostGuard,
         *,
         grace_s: float,
         bus: Bus | None,
     ) -> None:
         self._bus = bus
-        routes = [*endpoint.routes, *start_page.routes, *health.routes, *api.all()]
+        routes = [*endpoint.routes, *start_page.routes, *consent_page.routes, *health.routes, *api.all()]
         super().__init__(routes=routes, lifespan=self._serving)
         self._catalog, self._endpoint, self._api, self._health = catalog, endpoint, api, health
         self._host_guard, self._grace_s, self._was_started = host_guard, grace_s, False

@@ -22,7 +22,7 @@ from pegboard.cli.options import Options, SharedOptions, Strict
 from pegboard.cli.project import Project, load
 from pegboard.config import Config
 from pegboard.config.reload import Reloader
-from pegboard.consent.sqlite_store import SqliteAnswerStore
+from pegboard.consent.sqlite_store import SqliteConsents
 from pegboard.lazy import LazyModule
 from pegboard.model.bounds import WORKERS
 from pegboard.model.context import ToolContext
@@ -238,7 +238,8 @@ def _share(catalog: Catalog, worker: Worker) -> None:
             kind="not_shared",
         )
     if catalog.guards.used_answers is None:
-        catalog.guards.used_answers = SqliteAnswerStore(worker.answers)
+        shared = SqliteConsents(worker.answers, takes_questions=False)
+        catalog.guards.used_answers = catalog.guards.consents = shared
 
 
 def _refuse_http_options(options: Mapping[str, object]) -> None:

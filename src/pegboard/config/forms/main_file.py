@@ -64,12 +64,17 @@ class RateLimits(Form):
 
 
 class ConsentsForm(Form):
-    """What is remembered of people's answers."""
+    """What is remembered of people's answers, and the inbox of questions that wait for them."""
 
     store: ConcealedText = Field(
-        description="Where the workers of a server remember which answers were used, so that each is used once: "
-        "sqlite:FILE for those of one machine, redis://HOST:PORT between machines. Without it an answer is taken by "
-        "the worker that asked alone.",
+        description="Where answers of people are kept, and questions that wait for one: sqlite:FILE for the processes "
+        "of one machine, postgresql://HOST/NAME between machines. redis://HOST:PORT keeps only which answers were "
+        "used, and has no inbox. Without it each process remembers answers for itself.",
+    )
+    url: Maybe[Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*[^\s/?#])?$")]] = Field(
+        None,
+        description="The address of `pegboard serve --http`, without a slash at its end: refused calls then name the "
+        "page below it, /consents/ID, on which a person decides.",
     )
 
 

@@ -46,14 +46,15 @@ class FinishedCall:
         arguments: those that were judged good. They belong to the call: an observer digests or copies them at once.
         judge: tells how the judge decided, with the rule; asked at most by those who write it down.
         consent: empty where nobody was asked, else `yes`, `no`, or `nobody` where nobody could be.
+        consent_id: the record of the answer, or of the question that was filed; empty where there is none.
         limit_keys: the windows that the call was charged to.
         kind: `ok`, or the kind of its error.
         stage_s: the seconds of each stage that was entered; empty unless an observer `times_stages`.
     """
 
     __slots__ = (
-        "_judge", "arguments", "consent", "duration_s", "entry", "kind", "limit_keys", "outcome_unknown", "stage_s",
-        "started", "tool", "upstream",
+        "_judge", "arguments", "consent", "consent_id", "duration_s", "entry", "kind", "limit_keys", "outcome_unknown",
+        "stage_s", "started", "tool", "upstream",
     )  # fmt: skip
 
     # By position: names would cost every call a dictionary.
@@ -65,6 +66,7 @@ class FinishedCall:
         arguments: JSON,
         judge: Callable[[], Decision | None],
         consent: str,
+        consent_id: str,
         limit_keys: tuple[tuple[str | None, ...], ...],
         kind: CallKind,
         outcome_unknown: bool,
@@ -73,7 +75,8 @@ class FinishedCall:
         stage_s: Mapping[str, float],
     ) -> None:
         self.started, self.tool, self.entry, self.arguments, self._judge = started, tool, entry, arguments, judge
-        self.consent, self.limit_keys, self.kind, self.outcome_unknown = consent, limit_keys, kind, outcome_unknown
+        self.consent, self.consent_id, self.limit_keys = consent, consent_id, limit_keys
+        self.kind, self.outcome_unknown = kind, outcome_unknown
         self.upstream, self.duration_s, self.stage_s = upstream, duration_s, stage_s
 
     @property

@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 from datetime import UTC, datetime
 
 from pegboard.core.call.begin import check_start
-from pegboard.core.call.consent import can_be_asked, standing_reason
+from pegboard.core.call.consent_stage import can_be_asked, standing_reason
 from pegboard.core.call.rate_limit import pass_limits, windows_of
 from pegboard.core.call.record import Prospect
 from pegboard.core.call.resolve import check_standing

@@ -20,7 +20,7 @@ from pegboard.core.call.listeners import DELIVERED, Delivered, Listeners
 from pegboard.core.call.repeats import RepeatBreaker
 from pegboard.core.call.workers import WorkerPool
 from pegboard.core.hooks import NO_HOOKS, ToolHooks
-from pegboard.core.ports import AuditLog, ConsentInbox, LimitStore, LocalLimitStore, UsedAnswers
+from pegboard.core.ports import AuditLog, ConsentRecords, LimitStore, LocalLimitStore, UsedAnswers
 from pegboard.core.redaction import Redactor
 from pegboard.core.registry import Registry
 from pegboard.core.snapshot import Plan
@@ -82,8 +82,8 @@ class Guards:
     local_limits: LocalLimitStore
     invalid_calls: LocalLimitStore
     limits: LimitStore
+    consents: ConsentRecords
     clock: Callable[[], float] = time.monotonic
-    inbox: ConsentInbox | None = None
     used_answers: UsedAnswers | None = None
     tasks: TaskEngine | None = None
     agents: AgentRunner | None = None
@@ -209,6 +209,8 @@ class Call(CancelScope):
     question: str | None = None
     """Why a hook wants a person to be asked."""
     consent: str = ""
+    consent_id: str = ""
+    """The record of the answer; empty where nobody gave one."""
     asked: ConsentRequest | None = None
     """What a person was asked."""
     charged: Hits = ()

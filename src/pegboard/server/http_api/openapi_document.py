@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 
 from pegboard.auth.rules import IdentityRules
 from pegboard.core.validated_entry import enforced_schema
-from pegboard.model.bounds import API_FOUND_TOOLS, API_MOST_PAGE_TOOLS, API_PAGE_TOOLS, API_QUERY_CHARS, API_TYPED_TOOLS
+from pegboard.model.bounds import (
+    API_FOUND_TOOLS,
+    API_MOST_PAGE_TOOLS,
+    API_PAGE_TOOLS,
+    API_QUERY_CHARS,
+    API_TYPED_TOOLS,
+    CONSENT_GRANT_CALLS,
+    CONSENT_GRANT_S,
+)
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import ToolEntry
 from pegboard.server.http_api.api_app import Api, ApiRequest
@@ -137,7 +145,13 @@ def _problems(statuses: Sequence[int]) -> JSON:
 
 
 def _plain(
-    operation: str, description: str, schema: JSON, parameters: Sequence[JSON] = (), *, media: str = "application/json"
+    operation: str,
+    description: str,
+    schema: JSON,
+    parameters: Sequence[JSON] = (),
+    *,
+    media: str = "application/json",
+    also: Sequence[int] = (),
 ) -> JSON:
     return {
         "operationId": operation,
@@ -145,9 +159,17 @@ def _plain(
         "parameters": [*parameters, _PROFILE],
         "responses": {
             "200": {"description": "Done.", "content": {media: {"schema": schema}}},
-            **_problems(REQUEST_STATUSES),
+            **_problems([*REQUEST_STATUSES, *also]),
         },
     }
+
+
+def _decision(operation: str, description: str, required: Sequence[str] = (), **fields: JSON) -> JSON:
+    """Return the operation that answers a question, with what it takes in its body."""
+    drawn = _plain(operation, description, _CONSENT, [_CONSENT_ID], also=_DECIDED)
+    body = {**object_of(tuple(required), **fields), "additionalProperties": False}
+    drawn["requestBody"] = {"required": bool(required), "content": {"application/json": {"schema": body}}}
+    return drawn
 
 
 def _query(name: str, description: str, schema: JSON, *, required: bool = False) -> JSON:
@@ -159,6 +181,19 @@ def _up_to(most: int) -> JSON:
 
 
 _TOOL: JSON = {"$ref": "#/components/schemas/Tool"}
+_CONSENT: JSON = {"$ref": "#/components/schemas/Consent"}
+_CONSENT_ID: JSON = {
+    "name": "id", "in": "path", "required": True, "description": "The id of a question, an answer or a grant.",
+    "schema": {"type": "string", "minLength": 1},
+}  # fmt: skip
+_DECIDED = (409, 422)
+_SECONDS: JSON = {
+    "type": "number",
+    "exclusiveMinimum": 0,
+    "maximum": CONSENT_GRANT_S,
+    "description": "How long it is good.",
+}
+_MAYBE_TEXT: JSON = {"type": ["string", "null"]}
 _SCHEMAS: JSON = {
     "Tool": object_of(
         ("name", "inputSchema"),
@@ -180,6 +215,14 @@ _SCHEMAS: JSON = {
         name=_TEXT, profile={"type": ["string", "null"]}, visible={"type": "boolean"}, code=_TEXT, reason=_TEXT,
         fix={"type": ["object", "null"]}, next={"type": ["string", "null"]}, nextReason=_TEXT,
         callable={"type": "boolean"}, blocked={"type": ["object", "null"]},
+    ),
+    "Consent": object_of(
+        ("id", "state", "tool", "question", "expiresAt", "usesLeft", "uses"),
+        id=_TEXT, state={"enum": ["asked", "agreed", "declined"]}, tool=_TEXT, definitionHash=_TEXT,
+        argumentsDigest=_MAYBE_TEXT, arguments={"type": ["object", "null"]}, matching={"type": ["object", "null"]},
+        question=_TEXT, credential=_MAYBE_TEXT, user=_MAYBE_TEXT, space=_MAYBE_TEXT, session=_MAYBE_TEXT,
+        agent=_MAYBE_TEXT, askedAt=_TEXT, decidedAt=_MAYBE_TEXT, decidedBy=_MAYBE_TEXT, expiresAt=_TEXT,
+        usesLeft={"type": "integer"}, uses={"type": "integer"},
     ),
     "Hit": object_of(
         ("name", "score", "confidence"),
@@ -230,6 +273,29 @@ _PATHS: JSON = {
             "cancel_call", "Stop a running call of yours.",
             object_of(("callId", "cancelled"), callId=_TEXT, cancelled={"type": "boolean"}),
             [{"name": "id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}],
+        ),
+    },
+    "/v1/consents": {
+        "get": _plain(
+            "list_consents", "List the questions that wait for you; for people with the role `approver`.",
+            object_of(("consents",), consents={"type": "array", "items": _CONSENT}),
+            [_query("state", "`all`: answers and grants too.", {"enum": ["asked", "all"], "default": "asked"})],
+        ),
+    },
+    "/v1/consents/{id}": {
+        "get": _plain("show_consent", "Show one question, answer or grant.", _CONSENT, [_CONSENT_ID]),
+        "delete": _plain("forget_consent", "Take an answer or a grant back.", _CONSENT, [_CONSENT_ID], also=_DECIDED),
+    },
+    "/v1/consents/{id}/approve": {
+        "post": _decision("approve_consent", "Say yes: the same call passes once.", seconds=_SECONDS),
+    },
+    "/v1/consents/{id}/deny": {
+        "post": _decision("deny_consent", "Say no, which holds in the session of the caller."),
+    },
+    "/v1/consents/{id}/grant": {
+        "post": _decision(
+            "grant_consent", "Allow the caller several calls whose arguments have these values.",
+            ("calls", "seconds"), calls=_up_to(CONSENT_GRANT_CALLS), seconds=_SECONDS, where=_ANY_OBJECT,
         ),
     },
     "/v1/events": {

@@ -6,6 +6,7 @@ from starlette.routing import Route
 
 from pegboard.server.http_api.api_app import Answer, Api, PathApp, UnknownPath
 from pegboard.server.http_api.call_routes import CallRoutes
+from pegboard.server.http_api.consent_routes import ConsentRoutes
 from pegboard.server.http_api.event_stream import EventRoute
 from pegboard.server.http_api.openapi_document import OpenApiRoute
 from pegboard.server.http_api.tool_routes import ToolRoutes
@@ -20,13 +21,18 @@ class Routes:
 
     def all(self) -> list[Route]:
         """Return the routes, the one for every other path below /v1 last."""
-        tools, calls = ToolRoutes(self._api), CallRoutes(self._api)
+        tools, calls, consents = ToolRoutes(self._api), CallRoutes(self._api), ConsentRoutes(self._api)
         places: list[tuple[str, dict[str, Answer], tuple[str, ...]]] = [
             ("/v1/tools", {"GET": tools.list}, ("limit", "cursor")),
             ("/v1/tools/{name}", {"GET": tools.show}, ()),
             ("/v1/tools/{name}/why", {"GET": tools.why}, ()),
             ("/v1/tools/{name}/call", {"POST": calls.call}, ()),
             ("/v1/calls/{id}/cancel", {"POST": calls.cancel}, ()),
+            ("/v1/consents", {"GET": consents.list}, ("state",)),
+            ("/v1/consents/{id}", {"GET": consents.show, "DELETE": consents.forget}, ()),
+            ("/v1/consents/{id}/approve", {"POST": consents.approve}, ()),
+            ("/v1/consents/{id}/deny", {"POST": consents.deny}, ()),
+            ("/v1/consents/{id}/grant", {"POST": consents.grant}, ()),
             ("/v1/search", {"GET": tools.search}, ("q", "limit")),
             ("/openapi.json", {"GET": OpenApiRoute(self._api).show}, ("form",)),
             ("/v1/events", {"GET": self.events.listen}, ()),

@@ -31,6 +31,13 @@ def declares_ui(capabilities: Mapping[str, Any]) -> bool:
     return types is None or (isinstance(types, list) and UI_MIME_TYPE in types)
 
 
+class QuestionPendingError(CallError):
+    """The client was asked; this call ends, and another one brings the answer."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__("consent_required", f"The client was asked and has to call again with the answer ({key!r}).")
+
+
 class ClientChannel:
     """What a tool can ask of the client; `ctx.client` of a call that came over MCP.
 
@@ -140,6 +147,8 @@ class ClientChannel:
             raise CallError("consent_required", text) from None
         try:
             answer = await self._ask(CONSENT_KEY, asked, bound_to=request)
+        except QuestionPendingError:
+            raise
         except CallError:
             return None
         return {"accept": True, "decline": False}.get(str(answer.get("action")))

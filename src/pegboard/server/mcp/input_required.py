@@ -7,11 +7,13 @@ import secrets
 from collections.abc import Mapping
 from typing import Any, cast
 
-from pegboard.model.consent import ConsentRequest
+from pegboard.model.consent import ConsentAnswer, ConsentRequest
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
-from pegboard.server.mcp.client_channel import CONSENT_KEY, ClientChannel, fits
+from pegboard.server.mcp.client_channel import CONSENT_KEY, ClientChannel, QuestionPendingError, fits
 from pegboard.server.mcp.notifications import Notifications
+
+_RECORD = "consent"
 
 
 class InputRequiredChannel(ClientChannel):
@@ -85,6 +87,19 @@ class InputRequiredChannel(ClientChannel):
         self._running[call] = answer
         return answer
 
+    def carried(self, request: ConsentRequest) -> ConsentAnswer | None:
+        """Return the answer to a call that was given in a round before, and goes on in this one."""
+        call = _binding(request)
+        answer = self._agreed.get(call)
+        if answer is None or answer.get("action") not in ("accept", "decline"):
+            return None
+        self._running[call] = self._agreed.pop(call)
+        return ConsentAnswer(answer.get(_RECORD, ""), answer.get("action") == "accept")
+
+    def carry(self, request: ConsentRequest, consent_id: str) -> None:
+        """Take a yes along to the next round, wherever it came from: it has been used up, and serves this call."""
+        self._running[_binding(request)] = {"action": "accept", _RECORD: consent_id}
+
     def spent(self, request: ConsentRequest) -> None:
         """Hear that a call which was answered has ended: the same again is another call, for which to ask again.
 
@@ -96,7 +111,7 @@ class InputRequiredChannel(ClientChannel):
 
     def _pend(self, key: str, request: JSON) -> JSON:
         self.questions[key] = request
-        raise CallError("consent_required", f"The client was asked and has to call again with the answer ({key!r}).")
+        raise QuestionPendingError(key)
 
     def state(self) -> str:
         """Return what the next round must know, to be sealed."""

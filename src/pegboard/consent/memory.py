@@ -1,0 +1,78 @@
+"""Memory: answers of people that one process remembers, where there is no store. It has no inbox."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pegboard.consent.owners import principal_key, session_key
+from pegboard.core.bounded_cache import BoundedCache
+from pegboard.core.identifiers import new_id
+from pegboard.model.bounds import CONSENT_DECLINED_S, CONSENT_GOOD_S, CONSENT_REMEMBERED
+from pegboard.model.consent import ConsentAnswer, ConsentRequest
+
+Key = tuple[str, ...]
+
+
+class MemoryConsents:
+    """Remembers each no for its session, and each yes that was given back; fills `pegboard.core.ports.ConsentRecords`.
+
+    Of very many the oldest are forgotten: then a person is asked again.
+
+    Args:
+        wall_clock: seconds since 1970.
+    """
+
+    takes_questions = False
+
+    def __init__(self, wall_clock: Callable[[], float]) -> None:
+        self._clock = wall_clock
+        self._declined = BoundedCache[Key, tuple[str, float]](max_entries=CONSENT_REMEMBERED)
+        self._agreed = BoundedCache[Key, tuple[str, float]](max_entries=CONSENT_REMEMBERED)
+        self._used = BoundedCache[str, tuple[Key, float]](max_entries=CONSENT_REMEMBERED)
+
+    async def recall(self, request: ConsentRequest) -> ConsentAnswer | None:
+        """Return the answer that holds for a call; see `ports.ConsentRecords`."""
+        declined = self._declined.get(_no_key(request))
+        if declined is not None and declined[1] > self._clock():
+            return ConsentAnswer(declined[0], is_yes=False)
+        key = _yes_key(request)
+        agreed = self._agreed.pop(key, None)
+        if agreed is None or agreed[1] <= self._clock():
+            return None
+        self._used.remember(agreed[0], (key, agreed[1]))
+        return ConsentAnswer(agreed[0], is_yes=True)
+
+    async def record(self, request: ConsentRequest, *, is_yes: bool, decided_by: str) -> ConsentAnswer:
+        """Remember an answer; see `ports.ConsentRecords`."""
+        consent_id, now = new_id(), self._clock()
+        if is_yes:
+            self._used.remember(consent_id, (_yes_key(request), now + CONSENT_GOOD_S))
+        else:
+            self._declined.remember(_no_key(request), (consent_id, now + CONSENT_DECLINED_S))
+        return ConsentAnswer(consent_id, is_yes)
+
+    async def give_back(self, consent_id: str) -> None:
+        """Put back a use; see `ports.ConsentRecords`."""
+        used = self._used.pop(consent_id, None)
+        if used is not None:
+            self._agreed.remember(used[0], (consent_id, used[1]))
+
+    async def file(self, request: ConsentRequest, text: str) -> str:
+        """Do nothing: there is nobody to read it.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError("There is no inbox.")
+
+    def link(self, consent_id: str) -> str | None:
+        """Return nothing: there is no page."""
+        return None
+
+
+def _no_key(request: ConsentRequest) -> Key:
+    return (session_key(request), request.tool, request.args_digest)
+
+
+def _yes_key(request: ConsentRequest) -> Key:
+    return (principal_key(request), request.tool, request.definition_hash, request.args_digest)

@@ -1,0 +1,335 @@
+"""SQL records: consents in a table that several processes share, the same on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
+
+import orjson
+
+from pegboard.consent.owners import owner_key, principal_key, session_key
+from pegboard.core.digests import canonical_json
+from pegboard.core.identifiers import new_id
+from pegboard.core.schema import compile_schema
+from pegboard.model.bounds import (
+    CONSENT_ALL_QUESTIONS,
+    CONSENT_ARGUMENTS_BYTES,
+    CONSENT_DECLINED_S,
+    CONSENT_GOOD_S,
+    CONSENT_GRANT_CALLS,
+    CONSENT_GRANT_S,
+    CONSENT_KEPT_S,
+    CONSENT_LISTED,
+    CONSENT_OPEN_QUESTIONS,
+    CONSENT_QUESTION_S,
+)
+from pegboard.model.consent import Consent, ConsentAnswer, ConsentRequest, Grant
+from pegboard.model.error import CallError, PegboardError
+from pegboard.model.json_types import JSONValue
+
+Run = Callable[..., list[tuple[Any, ...]]]
+"""Executes one statement with its values by name, `:name` in its text, and returns its rows."""
+T = TypeVar("T")
+
+TABLES = (
+    """create table if not exists consents (
+        id text primary key, state text not null, tool text not null, definition_hash text not null,
+        args_digest text, arguments text, matching text, question text not null,
+        credential text, user_id text, space_id text, session_id text, agent text,
+        asked_at double precision not null, decided_at double precision, decided_by text,
+        expires_at double precision not null, uses_left integer not null, uses integer not null,
+        owner_key text, principal_key text, session_key text)""",
+    "create index if not exists consents_by_tool on consents (tool, state)",
+    """create unique index if not exists consents_open on consents (principal_key, tool, definition_hash, args_digest)
+        where state = 'asked'""",
+    "create table if not exists used_answers (mark text primary key, until double precision not null)",
+)
+_FIELDS = (
+    "id", "state", "tool", "definition_hash", "args_digest", "arguments", "matching", "question", "credential",
+    "user_id", "space_id", "session_id", "agent", "asked_at", "decided_at", "decided_by", "expires_at", "uses_left",
+    "uses",
+)  # fmt: skip
+_KEYS = ("owner_key", "principal_key", "session_key")
+_NAMES = ", ".join((*_FIELDS, *_KEYS))
+_INSERT = f"insert into consents ({_NAMES}) values (:{_NAMES.replace(', ', ', :')})"  # noqa: S608 - names of ours
+_SELECT = f"select {', '.join(_FIELDS)} from consents"  # noqa: S608 - names of ours
+_TAKE = (
+    "update consents set uses_left = uses_left - 1 where id = :id and uses_left > 0 and expires_at > :now returning id"
+)
+
+
+class ConsentStateError(PegboardError):
+    """What a person wants of a consent is not possible: there is none of this id, or it is decided already."""
+
+
+class SqlConsents(ABC):
+    """Keeps consents in a database; fills `pegboard.core.ports.ConsentRecords` and `UsedAnswers`.
+
+    It opens a connection for each question and holds nothing in between, so forks and threads may share it. Every
+    method of it raises `ConnectionError` where the database does not answer.
+
+    Args:
+        page: the address of the server whose page lets people decide, without a slash at its end.
+        wall_clock: seconds since 1970, the same for all who share the database.
+    """
+
+    takes_questions = True
+
+    def __init__(self, *, page: str | None = None, wall_clock: Callable[[], float] = time.time) -> None:
+        self._page, self._clock = page, wall_clock
+
+    @abstractmethod
+    def _transaction(self) -> AbstractContextManager[Run]:
+        """Open the database for one transaction, which no other sees in part."""
+
+    async def _do(self, work: Callable[[Run, float], T]) -> T:
+        def run() -> T:
+            with self._transaction() as execute:
+                return work(execute, self._clock())
+
+        return await asyncio.to_thread(run)
+
+    # -- what calls need
+
+    async def recall(self, request: ConsentRequest) -> ConsentAnswer | None:
+        """Return the answer that holds for a call; see `ports.ConsentRecords`."""
+        return await self._do(lambda run, now: _recall(run, now, request))
+
+    async def record(self, request: ConsentRequest, *, is_yes: bool, decided_by: str) -> ConsentAnswer:
+        """Write down an answer; see `ports.ConsentRecords`."""
+
+        def work(run: Run, now: float) -> ConsentAnswer:
+            row = _row_of(request, "", now)
+            decided: dict[str, Any] = {"decided_at": now, "decided_by": decided_by}
+            if is_yes:
+                # Used up by the call that it was given to, until that gives it back.
+                decided |= {"state": "agreed", "expires_at": now + CONSENT_GOOD_S, "uses": 1}
+            else:
+                decided |= {"state": "declined", "expires_at": now + CONSENT_DECLINED_S}
+            run(_INSERT, **(row | decided))
+            return ConsentAnswer(row["id"], is_yes)
+
+        return await self._do(work)
+
+    async def give_back(self, consent_id: str) -> None:
+        """Put back a use; see `ports.ConsentRecords`."""
+        sql = "update consents set uses_left = uses_left + 1 where id = :id and uses_left < uses and state = 'agreed'"
+        await self._do(lambda run, now: run(sql, id=consent_id))
+
+    async def file(self, request: ConsentRequest, text: str) -> str:
+        """Write down a question; see `ports.ConsentRecords`."""
+        return await self._do(lambda run, now: _file(run, now, request, text))
+
+    def link(self, consent_id: str) -> str | None:
+        """Return where a person can decide on a question; `None` where no page does."""
+        return None if self._page is None else f"{self._page}/consents/{consent_id}"
+
+    async def use_up(self, mark: str, *, keep_s: float) -> bool:
+        """Use up an answer; see `ports.UsedAnswers`."""
+
+        def work(run: Run, now: float) -> bool:
+            run("delete from used_answers where until < :now", now=now)
+            sql = "insert into used_answers (mark, until) values (:mark, :until) on conflict do nothing returning mark"
+            return bool(run(sql, mark=mark, until=now + keep_s))
+
+        return await self._do(work)
+
+    # -- what people need
+
+    async def listed(self, *, is_open: bool = True, space_id: str | None = None) -> list[Consent]:
+        """Return questions that wait, or with `is_open=False` answers and grants too; the youngest first.
+
+        `space_id` leaves those of one space.
+        """
+        parts = ["expires_at > :now"] + (["state = 'asked'"] if is_open else [])
+        parts += [] if space_id is None else ["space_id = :space"]
+        sql = f"{_SELECT} where {' and '.join(parts)} order by asked_at desc, id limit {CONSENT_LISTED}"
+        return await self._do(lambda run, now: [_consent(row) for row in run(sql, now=now, space=space_id)])
+
+    async def shown(self, consent_id: str) -> Consent | None:
+        """Return one record; `None` where there is none of this id."""
+        rows = await self._do(lambda run, now: run(f"{_SELECT} where id = :id", id=consent_id))
+        return _consent(rows[0]) if rows else None
+
+    async def decide(
+        self, consent_id: str, *, is_yes: bool, decided_by: str, good_s: float = CONSENT_GOOD_S
+    ) -> Consent:
+        """Answer an open question. A yes is good for one call within `good_s`; a no is remembered in its session.
+
+        Raises:
+            ConsentStateError: there is no open question of this id.
+            ValueError: `good_s` is not more than nothing, or too long.
+        """
+        _check_span(good_s)
+        ends_s = good_s if is_yes else CONSENT_DECLINED_S
+
+        def work(run: Run, now: float) -> Consent:
+            sql = (
+                "update consents set state = :state, decided_at = :now, decided_by = :by, expires_at = :ends, "
+                "uses = :uses, uses_left = :uses where id = :id and state = 'asked' and expires_at > :now returning id"
+            )
+            state, uses = ("agreed", 1) if is_yes else ("declined", 0)
+            if not run(sql, state=state, now=now, by=decided_by, ends=now + ends_s, uses=uses, id=consent_id):
+                raise _not_open(run, now, consent_id)
+            return _consent(run(f"{_SELECT} where id = :id", id=consent_id)[0])
+
+        return await self._do(work)
+
+    async def grant(self, grant: Grant, *, decided_by: str, question_id: str | None = None) -> Consent:
+        """Allow several calls in advance; an open question that it came from is closed by it.
+
+        Raises:
+            ConsentStateError: there is no open question of this id.
+            ValueError: no calls or too many, too long, or a schema that cannot be used.
+        """
+        _check_span(grant.lasts_s)
+        if not 1 <= grant.calls <= CONSENT_GRANT_CALLS:
+            raise ValueError(f"A grant is for 1 to {CONSENT_GRANT_CALLS:,} calls, not {grant.calls:,}.")
+        compile_schema(dict(grant.matching))
+        consent_id = new_id()
+
+        def work(run: Run, now: float) -> Consent:
+            if question_id is not None:
+                sql = "delete from consents where id = :id and state = 'asked' and expires_at > :now returning id"
+                if not run(sql, id=question_id, now=now):
+                    raise _not_open(run, now, question_id)
+            row: dict[str, Any] = {
+                **dict.fromkeys((*_FIELDS, *_KEYS)), "id": consent_id, "state": "agreed", "tool": grant.tool,
+                "definition_hash": grant.definition_hash, "matching": orjson.dumps(grant.matching).decode(),
+                "question": "", "credential": grant.credential, "user_id": grant.user_id, "space_id": grant.space_id,
+                "asked_at": now, "decided_at": now, "decided_by": decided_by, "expires_at": now + grant.lasts_s,
+                "uses_left": grant.calls, "uses": grant.calls,
+            }  # fmt: skip
+            run(_INSERT, **row)
+            return _consent(run(f"{_SELECT} where id = :id", id=consent_id)[0])
+
+        return await self._do(work)
+
+    async def forget(self, consent_id: str) -> Consent:
+        """Take a record away: a no, so that may be asked again; a yes or a grant, so that it serves no more.
+
+        Raises:
+            ConsentStateError: there is none of this id.
+        """
+
+        def work(run: Run, now: float) -> Consent:
+            rows = run(f"{_SELECT} where id = :id", id=consent_id)
+            run("delete from consents where id = :id", id=consent_id)
+            if not rows:
+                raise _not_open(run, now, consent_id)
+            return _consent(rows[0])
+
+        return await self._do(work)
+
+
+def _recall(run: Run, now: float, request: ConsentRequest) -> ConsentAnswer | None:
+    """Find a no of this session, else take one use of a yes to this very call, else of a grant that it matches."""
+    call: dict[str, Any] = {"tool": request.tool, "digest": request.args_digest, "now": now}
+    declined = run(
+        "select id from consents where state = 'declined' and tool = :tool and session_key = :session "
+        "and args_digest = :digest and expires_at > :now order by expires_at desc limit 1",
+        session=session_key(request), **call,
+    )  # fmt: skip
+    if declined:
+        return ConsentAnswer(declined[0][0], is_yes=False)
+    agreed = run(
+        "select id, matching, credential, user_id, space_id, args_digest, principal_key from consents "
+        "where state = 'agreed' and tool = :tool and definition_hash = :definition and uses_left > 0 "
+        "and expires_at > :now and (args_digest = :digest or args_digest is null) "
+        "order by args_digest is null, expires_at, id",
+        definition=request.definition_hash, **call,
+    )  # fmt: skip
+    principal = principal_key(request)
+    for consent_id, matching, credential, user_id, space_id, args_digest, owner in agreed:
+        if args_digest is not None:
+            serves = owner == principal
+        else:
+            who = (request.user_id, request.space_id, request.credential if credential is not None else None)
+            serves = who == (user_id, space_id, credential) and _fits(matching, request)
+        if serves and run(_TAKE, id=consent_id, now=now):
+            return ConsentAnswer(consent_id, is_yes=True)
+    return None
+
+
+def _fits(matching: str, request: ConsentRequest) -> bool:
+    return compile_schema(orjson.loads(matching)).is_valid(dict(request.arguments))
+
+
+def _file(run: Run, now: float, request: ConsentRequest, text: str) -> str:
+    run("delete from consents where expires_at < :end", end=now - CONSENT_KEPT_S)
+    run("delete from consents where state = 'asked' and expires_at <= :now", now=now)
+    row = _row_of(request, text, now)
+    known = run(
+        "select id from consents where state = 'asked' and principal_key = :principal_key and tool = :tool "
+        "and definition_hash = :definition_hash and args_digest = :args_digest",
+        **{name: row[name] for name in ("principal_key", "tool", "definition_hash", "args_digest")},
+    )
+    if known:
+        return known[0][0]
+    (own, of_all), *_ = run(
+        "select coalesce(sum(case when owner_key = :owner then 1 else 0 end), 0), count(*) from consents "
+        "where state = 'asked'",
+        owner=row["owner_key"],
+    )
+    if own >= CONSENT_OPEN_QUESTIONS or of_all >= CONSENT_ALL_QUESTIONS:
+        whose = "of yours " if own >= CONSENT_OPEN_QUESTIONS else ""
+        raise CallError(
+            "consent_required",
+            f"{request.tool!r} was not run: a person must agree first, and too many questions {whose}wait for an "
+            "answer already. Have some of them decided, then call again.",
+        )
+    run(f"{_INSERT} on conflict do nothing", **row)
+    # Somebody else may have filed the same one at this moment.
+    same = run(
+        "select id from consents where state = 'asked' and principal_key = :principal_key and tool = :tool "
+        "and definition_hash = :definition_hash and args_digest = :args_digest",
+        **{name: row[name] for name in ("principal_key", "tool", "definition_hash", "args_digest")},
+    )
+    return same[0][0]
+
+
+def _row_of(request: ConsentRequest, text: str, now: float) -> dict[str, Any]:
+    arguments = canonical_json(dict(request.arguments))
+    is_kept = len(arguments) <= CONSENT_ARGUMENTS_BYTES
+    return {
+        "id": new_id(), "state": "asked", "tool": request.tool, "definition_hash": request.definition_hash,
+        "args_digest": request.args_digest, "arguments": arguments.decode("utf-8", "replace") if is_kept else None,
+        "matching": None, "question": text, "credential": request.credential, "user_id": request.user_id,
+        "space_id": request.space_id, "session_id": request.session_id, "agent": request.agent, "asked_at": now,
+        "decided_at": None, "decided_by": None, "expires_at": now + CONSENT_QUESTION_S, "uses_left": 0, "uses": 0,
+        "owner_key": owner_key(request), "principal_key": principal_key(request), "session_key": session_key(request),
+    }  # fmt: skip
+
+
+def _consent(row: tuple[Any, ...]) -> Consent:
+    fields = dict(zip(_FIELDS, row, strict=True))
+    for name in ("arguments", "matching"):
+        fields[name] = None if fields[name] is None else orjson.loads(fields[name])
+    return Consent(**fields)
+
+
+def _not_open(run: Run, now: float, consent_id: str) -> ConsentStateError:
+    rows = run("select state, expires_at from consents where id = :id", id=consent_id)
+    if not rows:
+        return ConsentStateError(f"There is no consent {consent_id[:100]!r}.")
+    if rows[0][0] != "asked":
+        return ConsentStateError(f"The question {consent_id!r} is decided already: {rows[0][0]}.")
+    return ConsentStateError(f"The question {consent_id!r} has expired. Its caller can ask again.")
+
+
+def _check_span(span_s: float) -> None:
+    if not 0 < span_s <= CONSENT_GRANT_S:
+        raise ValueError(f"A consent lasts more than nothing and at most {CONSENT_GRANT_S / 86_400:.0f} days.")
+
+
+def matching_of(where: dict[str, JSONValue]) -> dict[str, JSONValue]:
+    """Return the schema of arguments that have these values under these keys, whatever else they have."""
+    return {
+        "type": "object",
+        "properties": {name: {"const": value} for name, value in where.items()},
+        "required": list(where),
+    }

@@ -1,0 +1,185 @@
+"""Consent: a person's yes to one concrete call."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+from pegboard.core.call.record import Asked, Call
+from pegboard.core.consent_text import QuestionTooLongError, consent_text
+from pegboard.core.digests import digest
+from pegboard.core.stepping import InterruptedWaitError, Pending, begin
+from pegboard.model.bounds import NO_LIMIT_S
+from pegboard.model.consent import ConsentAnswer, ConsentRequest
+from pegboard.model.context import seconds_left
+from pegboard.model.error import CallError
+from pegboard.model.json_types import is_awaitable
+from pegboard.model.result import ToolResult
+
+log = logging.getLogger("pegboard")
+T = TypeVar("T")
+_FAILED: Final = object()
+"""What is no answer: asking failed, or gave something that is neither yes nor no."""
+
+
+def consent_reason(call: Call) -> str | None:
+    """Return why a person must say yes to this call; `None` when nobody need be asked."""
+    rule, name = call.entry.spec.consent, call.name
+    if call.question is not None or rule == "never":
+        return call.question
+    if isinstance(rule, str):
+        return standing_reason(call)
+    try:
+        needed = rule(call.args)
+    except BaseException as error:  # boundary: foreign code; in doubt a person is asked
+        log.warning("The consent rule of %r failed; a person is asked.", name, exc_info=error)
+        needed = True
+    return f"{name!r} asks for a yes for these arguments" if needed is not False else None
+
+
+def standing_reason(call: Asked) -> str | None:
+    """Return why a person must say yes to every call of the tool, whatever its arguments."""
+    rule, name = call.entry.spec.consent, call.name
+    if rule == "always":
+        return f"{name!r} asks for a yes before every call"
+    if rule != "destructive":
+        return None
+    # Our own tools say so; foreign ones may, unless they are trusted to be read-only.
+    hints = call.entry.spec.annotations
+    may_destroy = hints.read_only is not True if call.entry.is_foreign else hints.destructive is True
+    return f"{name!r} may destroy something" if may_destroy else None
+
+
+def can_be_asked(call: Asked) -> bool:
+    """Tell whether anybody could give a yes: the host's callback, a client that can ask its user, or an inbox."""
+    ctx = call.view.ctx
+    if ctx.approve is not None or call.guards.consents.takes_questions:
+        return True
+    can = getattr(ctx.client, "can", None)
+    return ctx.client is not None if can is None else can("elicitation") is True
+
+
+async def ask_consent(call: Call, reason: str) -> ConsentRequest:
+    """Find the answer that holds for this call, or ask: the host's callback, the client, the inbox.
+
+    Returns what the yes was given to. Anything but a clear yes ends the call.
+    """
+    ctx = call.view.ctx
+    request = ConsentRequest(
+        tool=call.entry.qualified_id, definition_hash=call.entry.fingerprint, args_digest=digest(call.args),
+        arguments=call.args, reason=reason, user_id=ctx.user_id, space_id=ctx.space_id, session_id=ctx.session_id,
+        agent=ctx.agent, call_id=call.call_id, credential=ctx.caller.credential, address=ctx.caller.address,
+        request_id=ctx.request.id,
+    )  # fmt: skip
+    call.asked, call.consent = request, "nobody"
+    answer = _carried(call, request)
+    if answer is None:
+        answer = await _of_store(call, call.guards.consents.recall(request))
+    if answer is None:
+        answer = await _asked(call, request)
+    if answer is None:
+        raise await _unanswered(call, request)
+    call.consent, call.consent_id = "yes" if answer.is_yes else "no", answer.consent_id
+    if not answer.is_yes:
+        text = f"{call.name!r} was not run: a person declined it. Do not ask again; choose another way."
+        raise CallError("consent_declined", text)
+    carry = getattr(ctx.request.client, "carry", None)
+    if carry is not None:
+        carry(request, answer.consent_id)
+    return request
+
+
+def _carried(call: Call, request: ConsentRequest) -> ConsentAnswer | None:
+    """Return what a client that calls again with answers carries of a call that was answered and goes on."""
+    carried = getattr(call.view.ctx.request.client, "carried", None)
+    return None if carried is None else carried(request)
+
+
+async def _asked(call: Call, request: ConsentRequest) -> ConsentAnswer | None:
+    """Ask each way in turn, until one has an answer, and write that down; `None` where none has."""
+    ctx = call.view.ctx
+    answer, decided_by = None, "host"
+    if ctx.approve is not None:
+        answer = await _ask_person(ctx.approve, request, call)
+    if answer is None and ctx.client is not None:
+        answer, decided_by = await _ask_person(ctx.client.approve, request, call), "client"
+    if answer is _FAILED:
+        # Nobody said no: it is not remembered as one.
+        return ConsentAnswer("", False)
+    if answer is None:
+        return None
+    return await _of_store(call, call.guards.consents.record(request, is_yes=answer is True, decided_by=decided_by))
+
+
+async def _unanswered(call: Call, request: ConsentRequest) -> CallError:
+    """Return the refusal of a call that nobody has answered; its question is filed where there is an inbox."""
+    consents, text = call.guards.consents, f"{call.name!r} was not run: a person must agree first ({request.reason})."
+    if not consents.takes_questions:
+        return CallError("consent_required", text)
+    if call.redactor is not None:
+        # What is kept is kept without secrets; the digest says which arguments they were.
+        request = replace(request, arguments=call.redactor.value(dict(request.arguments)))
+    try:
+        question = consent_text(request)
+    except QuestionTooLongError as error:
+        too_long = f"{text} The question would be too long to read ({error}). Make calls with smaller arguments."
+        return CallError("consent_required", too_long)
+    call.consent_id = consent_id = await _of_store(call, consents.file(request, question))
+    link = consents.link(consent_id)
+    where = f"`pegboard consent approve {consent_id}`" + ("" if link is None else f" or {link}")
+    text = (
+        f"{text} The question is filed as {consent_id!r}. Only a person can decide on it: {where}. "
+        "When that is done, make the same call again."
+    )
+    details = {"consent_id": consent_id} if link is None else {"consent_id": consent_id, "consent_url": link}
+    return CallError("consent_required", text, details=details)
+
+
+async def settle_consent(call: Call, asked: ConsentRequest, result: ToolResult) -> None:
+    """Give back a yes that served no call, and tell a client that calls again with answers that this one is used.
+
+    Unless the call goes on that way.
+    """
+    if call.consent == "yes" and not call.ran:
+        try:
+            await call.guards.consents.give_back(call.consent_id)
+        except OSError as error:
+            log.warning("The consent %r stays used: it could not be given back (%s).", call.consent_id, error)
+    spent = getattr(call.view.ctx.request.client, "spent", None)
+    if spent is not None and (result.error is None or result.error.kind != "consent_required"):
+        spent(asked)
+
+
+async def _of_store(call: Call, asked: Awaitable[T]) -> T:
+    try:
+        return await asked
+    except OSError as error:
+        log.warning("The store of consents does not answer (%s); %r was not run.", error, call.name)
+        text = f"{call.name!r} was not run: whether a person agreed cannot be looked up now. Try again in a moment."
+        raise CallError("storage_unavailable", text, retryable=True) from error
+
+
+async def _ask_person(ask: Any, request: ConsentRequest, call: Call) -> object:
+    """Ask; return `True`, `False`, or `None` where nobody can answer; `_FAILED` for all else, which is no clear yes.
+
+    There is no time limit but the request's own deadline.
+    """
+    left_s = seconds_left(call.view.ctx, clock=call.guards.clock)
+    try:
+        answer = ask(request)
+        if is_awaitable(answer):
+            answer = begin(answer, timeout_s=NO_LIMIT_S if left_s is None else left_s, scope=call)
+            answer = await answer if type(answer) is Pending else answer
+    except InterruptedWaitError as stopped:
+        if stopped.reason != "timeout":
+            raise
+        raise CallError("consent_expired", f"{call.name!r} was not run: nobody answered in time.") from None
+    except (asyncio.CancelledError, CallError):
+        raise
+    except BaseException as error:  # boundary: foreign code; no clear yes is a no
+        log.warning("Asking for consent to %r failed; taken as a no.", call.name, exc_info=error)
+        return _FAILED
+    return answer if answer is None or answer is True or answer is False else _FAILED

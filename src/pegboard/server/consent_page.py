@@ -1,0 +1,95 @@
+"""Consent page: where the link of a refused call leads. A person gives their credential, reads the question, decides.
+
+The page is the same for every id and holds nothing of any question: its script asks the HTTP API with the credential of
+whoever reads it, and writes what it gets as text.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from hashlib import sha256
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from pegboard.server.host_guard import HostGuard
+
+_SCRIPT = """
+const at = (id) => document.getElementById(id);
+const cut = location.pathname.lastIndexOf("/consents/");
+const place = location.pathname.slice(0, cut) + "/v1/consents/"
+  + encodeURIComponent(decodeURIComponent(location.pathname.slice(cut + 10)));
+async function ask(method, path) {
+  const key = at("key").value.trim();
+  const headers = key ? {authorization: "Bearer " + key} : {};
+  let answer, body;
+  try {
+    answer = await fetch(place + path, {method, headers, cache: "no-store", referrerPolicy: "no-referrer"});
+    body = await answer.json();
+  } catch (error) {
+    at("said").textContent = "The server does not answer.";
+    return;
+  }
+  at("said").textContent = answer.ok ? "State: " + body.state : body.detail;
+  if (!answer.ok) return;
+  at("question").textContent = body.question;
+  at("arguments").textContent = body.arguments === null ? "(too long to be shown whole)"
+    : JSON.stringify(body.arguments, null, 2).replace(/[^\\x0a\\x20-\\x7e]/g,
+      (char) => "\\\\u" + char.charCodeAt(0).toString(16).padStart(4, "0"));
+  at("who").textContent = [body.user, body.space, body.credential, body.agent].filter(Boolean).join(", ");
+  at("decide").hidden = body.state !== "asked";
+  at("shown").hidden = false;
+}
+at("show").addEventListener("submit", (event) => { event.preventDefault(); ask("GET", ""); });
+at("approve").addEventListener("click", () => ask("POST", "/approve"));
+at("deny").addEventListener("click", () => ask("POST", "/deny"));
+"""
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 50rem; margin: 2rem auto; padding: 0 1rem; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; border: 1px solid; padding: .5rem; font-family: monospace; }
+button, input { font: inherit; padding: .3rem .8rem; }
+"""
+_PAGE = f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Consent</title>
+<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head>
+<body><h1>An agent asks for your consent</h1>
+<form id="show" autocomplete="off"><label>Your key or token (empty where you are logged in)
+<input id="key" type="password"></label> <button>Show the question</button></form>
+<p id="said" role="status"></p>
+<div id="shown" hidden><pre id="question"></pre><p>Asked for: <span id="who"></span></p><pre id="arguments"></pre>
+<p id="decide"><button id="approve">Approve this one call</button> <button id="deny">Deny</button></p></div>
+<script>{_SCRIPT}</script></body></html>
+"""
+
+
+def _source(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+_HEADERS = {
+    # No foreign page may frame it, so that nobody clicks a button that they do not see.
+    "content-security-policy": f"default-src 'none'; script-src {_source(_SCRIPT)}; style-src {_source(_STYLE)}; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "x-frame-options": "DENY",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+
+
+class ConsentPage:
+    """Answers `/consents/{id}`."""
+
+    def __init__(self, host_guard: HostGuard) -> None:
+        self._host_guard = host_guard
+
+    @property
+    def routes(self) -> list[Route]:
+        return [Route("/consents/{id}", endpoint=self._answer, methods=["GET"])]
+
+    async def _answer(self, request: Request) -> Response:
+        refusal = self._host_guard.refusal(request.scope["headers"])
+        if refusal is not None:
+            return PlainTextResponse(refusal.text, status_code=refusal.status)
+        return HTMLResponse(_PAGE, headers=_HEADERS)

@@ -1,0 +1,105 @@
+"""pegboard consent: the inbox on the command line, where whoever has the shell and the config file decides."""
+
+import time
+from pathlib import Path
+
+import orjson
+import pytest
+
+from pegboard.cli.commands.consent import span_s
+from tests.cli.conftest import Run
+
+CONFIG = """\
+consents: {store: "sqlite:./consents.db", url: "https://shop.example/tools"}
+python: [mine]
+tools:
+  - {name: pay, type: internal, handler: "python:mine:pay", consent: always}
+"""
+MODULE = "async def pay(to: str, amount: int = 1) -> str:\n    return f'paid {to} {amount}'\n"
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path) -> None:
+    (tmp_path / "pegboard.yaml").write_text(CONFIG)
+    (tmp_path / "mine.py").write_text(MODULE)
+
+
+def asked(run: Run, *words: str) -> str:
+    answer = orjson.loads(run("call", "pay", *words, "--json").out)
+    assert answer["error"]["kind"] == "consent_required"
+    return answer["error"]["details"]["consent_id"]
+
+
+def test_a_question_is_listed_read_approved_and_the_same_call_passes_once(run: Run) -> None:
+    assert run("consent").out == "0 questions wait.\n"
+    refused = run("call", "pay", "to=bob\u202e")
+    one = asked(run, "to=bob\u202e")
+    assert f"`pegboard consent approve {one}` or https://shop.example/tools/consents/{one}" in refused.err
+    listed = run("consent", "ls")
+    assert ("1 question waits." in listed.out, '"bob\\u202e"' in listed.out) == (True, True)
+    assert run("consent", "show", one).out.startswith("Allow this call of 'main.pay'?")
+    approved = run("consent", "approve", one, "--for", "5m")
+    assert (approved.code, "Agreed." in approved.out, '"bob\\u202e"' in approved.out) == (0, True, True)
+    assert [run("call", "pay", "to=bob\u202e").code for _ in range(2)] == [0, 1]
+    assert "0 of 1" in run("consent", "ls", "--all").out
+
+
+def test_a_no_holds_until_it_is_forgotten(run: Run) -> None:
+    one = asked(run, "to=bob")
+    assert run("consent", "deny", one).code == 0
+    assert "a person declined it" in run("call", "pay", "to=bob").err
+    assert run("consent", "forget", one).code == 0
+    assert asked(run, "to=bob") != one
+
+
+def test_calls_are_granted_to_whoever_asked_or_to_a_person_of_a_tool(run: Run) -> None:
+    one = asked(run, "to=bob")
+    granted = run("consent", "grant", one, "--calls", "2", "--for", "1h", "--where", "to=bob", "--json")
+    assert orjson.loads(granted.out)["usesLeft"] == 2
+    assert [run("call", "pay", "to=bob", f"amount={n}").code for n in range(3)] == [0, 0, 1]
+    by_name = run("consent", "grant", "pay", "--calls", "1", "--for", "1h", "--where", "amount:=5", "--as", "user=eve")
+    assert (by_name.code, by_name.out) == (0, "Granted: up to 1 calls.\n")
+    assert run("call", "pay", "to=x", "amount=5").code == 1
+    assert [run("call", "pay", "to=x", f"amount={n}", "--as", "user=eve").code for n in (4, 5, 5)] == [1, 0, 1]
+
+
+def test_what_cannot_be_is_refused_in_a_sentence(run: Run, tmp_path: Path) -> None:
+    one = asked(run, "to=bob")
+    for words, code, text in (
+        (("approve",), 2, "needs an id"),
+        (("ls", one), 2, "takes no id"),
+        (("approve", "f" * 32), 1, "There is no consent"),
+        (("show", "f" * 32), 1, "There is no consent"),
+        (("forget", "f" * 32), 1, "There is no consent"),
+        (("deny", one, "--for", "1h"), 2, "--for is for"),
+        (("approve", one, "--calls", "2"), 2, "are for `pegboard consent grant`"),
+        (("approve", one, "--for", "soon"), 2, "is no span"),
+        (("approve", one, "--for", "2001-01-01"), 2, "is over"),
+        (("approve", one, "--for", "99d"), 2, "at most 31 days"),
+        (("grant", one), 2, "how many calls"),
+        (("grant", one, "--calls", "0", "--for", "1h"), 2, "1 to 10,000 calls"),
+        (("grant", one, "--calls", "1", "--for", "1h", "--credential", "x"), 2, "that of a question"),
+        (("grant", "pay", "--calls", "1", "--for", "1h"), 2, "say to whom"),
+        (("grant", "nothing", "--calls", "1", "--for", "1h", "--as", "user=eve"), 1, "nothing"),
+    ):
+        ended = run("consent", *words)
+        assert (ended.code, text in ended.err) == (code, True), (words, ended)
+    (tmp_path / "consents.db").write_bytes(b"no database" * 500)
+    assert "cannot be used" in run("consent", "ls").err
+    (tmp_path / "pegboard.yaml").write_text("consents: {store: 'redis://localhost'}")
+    assert "keeps no questions" in run("consent", "ls").err
+    (tmp_path / "pegboard.yaml").write_text("consents: {store: 'mongo:x'}")
+    assert "is unknown" in run("consent", "ls").err
+
+
+@pytest.mark.parametrize("url", ["ftp://shop", "https://shop/", "https://a@shop", "https://shop?x=1", "shop"])
+def test_an_address_of_the_page_that_is_none_is_refused(run: Run, tmp_path: Path, url: str) -> None:
+    (tmp_path / "pegboard.yaml").write_text(f'consents: {{store: "sqlite:./c.db", url: "{url}"}}')
+    assert "url" in run("check").out
+
+
+def test_a_span_is_a_number_with_a_unit_or_lasts_to_the_end_of_a_day() -> None:
+    assert [span_s(text, now=0.0) for text in ("30m", "12h", "7d", "45s")] == [1_800.0, 43_200.0, 604_800.0, 45.0]
+    noon = time.mktime((2026, 11, 22, 12, 0, 0, 0, 0, 0))
+    assert span_s("2026-11-22", now=noon) == 43_200.0
+    assert span_s("2026-11-22T13:00", now=noon) == 3_600.0

@@ -1,0 +1,529 @@
+"""The inbox: a question waits for a person, whose answer the same call finds. One suite, on both databases."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from pegboard import Catalog, RateLimit, ToolContext, ToolResult, Verdict
+from pegboard.consent.postgres_store import PostgresConsents
+from pegboard.consent.sql_records import ConsentStateError, SqlConsents, matching_of
+from pegboard.consent.sqlite_store import SqliteConsents
+from pegboard.model.bounds import CONSENT_GRANT_CALLS, CONSENT_OPEN_QUESTIONS
+from pegboard.model.consent import Grant
+from pegboard.model.error import DefinitionError
+from pegboard.model.secret import Secret
+from tests import forking
+from tests.core.parts import Clock
+
+ANN = ToolContext(user_id="ann", space_id="s1", session_id="one", budget=None)
+Open = Callable[..., SqlConsents]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
+    """What opens the store of this test, as each process does."""
+    if request.param == "sqlite":
+        yield lambda **options: SqliteConsents(tmp_path / "consents.db", **options)
+        return
+    url = request.getfixturevalue("postgres_url")
+    yield lambda **options: PostgresConsents(url, **options)
+    with psycopg.connect(url) as connection:
+        connection.execute("drop table if exists consents, used_answers")
+
+
+class Observer:
+    """Keeps the records of calls that are over."""
+
+    times_stages = False
+
+    def __init__(self) -> None:
+        self.records: list[Any] = []
+
+    def started(self, call: Any) -> None: ...
+
+    def finished(self, call: Any) -> None:
+        self.records.append(call)
+
+
+class Shop:
+    """A catalog with an inbox, what was paid, and the records of its calls."""
+
+    def __init__(self, store: Any = None, **options: Any) -> None:
+        self.catalog, self.paid, self.observer = Catalog("shop", consent_store=store), list[str](), Observer()
+        self.catalog.guards.record(self.observer)
+
+        @self.catalog.tool(consent="always", **options)
+        async def pay(to: str, amount: int = 1) -> str:
+            """Pay somebody."""
+            self.paid.append(f"{to} {amount}")
+            return "paid"
+
+    async def pay(self, ctx: ToolContext = ANN, **arguments: Any) -> ToolResult:
+        return await self.catalog.view(ctx).call("pay", arguments or {"to": "bob"})
+
+    def grant(self, calls: int, where: dict[str, Any] | None = None, **changes: Any) -> Grant:
+        entry = self.catalog.snapshot().find("pay")
+        assert entry is not None
+        given = {"user_id": "ann", "space_id": "s1", "lasts_s": 60.0, **changes}
+        return Grant(
+            tool="main.pay", definition_hash=entry.fingerprint, calls=calls, matching=matching_of(where or {}), **given
+        )
+
+
+def kind(result: ToolResult) -> str:
+    return "ok" if result.error is None else result.error.kind
+
+
+def question_of(result: ToolResult) -> str:
+    assert result.error is not None, result
+    assert result.error.kind == "consent_required", result
+    consent_id = result.error.details["consent_id"]
+    assert isinstance(consent_id, str)
+    return consent_id
+
+
+# ---------------------------------------------------------------- one call
+
+
+async def test_a_question_is_filed_once_decided_by_a_person_and_then_the_same_call_passes_once(stores: Open) -> None:
+    shop, people = Shop(stores()), stores()
+    asked = question_of(await shop.pay())
+    assert question_of(await shop.pay()) == asked, "the same question is not filed twice"
+    assert [one.question for one in await people.listed()] == [
+        "Allow this call of 'main.pay'? 'pay' asks for a yes before every call. "
+        'Arguments: {"to": "bob", "amount": 1}'
+    ]
+    agreed = await people.decide(asked, is_yes=True, decided_by="cli:ann")
+    assert (agreed.state, agreed.decided_by, agreed.uses_left) == ("agreed", "cli:ann", 1)
+    assert [kind(await shop.pay()) for _ in range(2)] == ["ok", "consent_required"]
+    assert shop.paid == ["bob 1"]
+    assert [(one.consent, one.consent_id) for one in shop.observer.records[:3]] == [
+        ("nobody", asked), ("nobody", asked), ("yes", asked),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(ANN, user_id="eve"),
+        replace(ANN, space_id="s2"),
+        replace(ANN, session_id="two"),
+        replace(ANN, caller=replace(ANN.caller, credential="key:other")),
+        replace(ANN, caller=replace(ANN.caller, address="10.0.0.0/24")),
+        ToolContext(),
+    ],
+)
+async def test_a_yes_serves_nobody_else(other: ToolContext, tmp_path: Path) -> None:
+    store = SqliteConsents(tmp_path / "consents.db")
+    shop = Shop(store)
+    await store.decide(question_of(await shop.pay()), is_yes=True, decided_by="cli:ann")
+    assert kind(await shop.pay(other)) == "consent_required"
+    assert kind(await shop.pay()) == "ok"
+    assert shop.paid == ["bob 1"]
+
+
+async def test_one_changed_byte_of_arguments_or_definition_voids_a_yes(stores: Open) -> None:
+    shop, changed, people = Shop(stores()), Shop(stores(), description="Pay somebody!"), stores()
+    await people.decide(question_of(await shop.pay()), is_yes=True, decided_by="cli:ann")
+    assert kind(await shop.pay(to="bob ")) == "consent_required"
+    assert kind(await shop.pay(to="bob", amount=2)) == "consent_required"
+    assert kind(await changed.pay()) == "consent_required"
+    assert shop.paid == changed.paid == []
+    assert kind(await shop.pay(to="bob", amount=1)) == "ok", "defaults are part of the call, spelled out or not"
+
+
+async def test_an_answer_comes_too_late_and_a_yes_ends(stores: Open) -> None:
+    clock = Clock()
+    store = stores(wall_clock=clock)
+    shop = Shop(store)
+    late = question_of(await shop.pay())
+    clock.now += 86_401
+    with pytest.raises(ConsentStateError, match="has expired"):
+        await store.decide(late, is_yes=True, decided_by="cli:ann")
+    asked = question_of(await shop.pay())
+    assert asked != late
+    await store.decide(asked, is_yes=True, decided_by="cli:ann", good_s=60)
+    clock.now += 61
+    assert kind(await shop.pay()) == "consent_required"
+    assert shop.paid == []
+    clock.now += 40 * 86_400
+    await shop.pay(to="carol")
+    assert await store.shown(asked) is None, "old records are swept"
+
+
+async def test_a_no_is_remembered_in_its_session_until_a_person_takes_it_back(stores: Open) -> None:
+    clock = Clock()
+    store = stores(wall_clock=clock)
+    shop = Shop(store)
+    asked = question_of(await shop.pay())
+    await store.decide(asked, is_yes=False, decided_by="cli:ann")
+    assert [kind(await shop.pay()) for _ in range(2)] == ["consent_declined"] * 2
+    assert shop.observer.records[-1].consent_id == asked
+    assert kind(await shop.pay(replace(ANN, session_id="two"))) == "consent_required"
+    assert kind(await shop.pay(to="carol")) == "consent_required"
+    assert (await store.forget(asked)).state == "declined"
+    again = question_of(await shop.pay())
+    await store.decide(again, is_yes=False, decided_by="cli:ann")
+    clock.now += 86_401
+    assert kind(await shop.pay()) == "consent_required"
+    assert shop.paid == []
+
+
+async def test_a_no_is_remembered_whichever_way_it_came_also_without_a_store(tmp_path: Path) -> None:
+    asked: list[Any] = []
+    ctx = replace(ANN, approve=asked.append)
+    saying_no = replace(ANN, approve=lambda request: asked.append(request) is not None)
+    for store in (None, SqliteConsents(tmp_path / "consents.db")):
+        shop = Shop(store)
+        asked.clear()
+        assert kind(await shop.pay(ctx)) == "consent_required", "None passes on to the next way"
+        assert [kind(await shop.pay(saying_no)) for _ in range(3)] == ["consent_declined"] * 3
+        assert len(asked) == 2, "the person was asked once, and said no once"
+        assert kind(await shop.pay(replace(saying_no, session_id="two"))) == "consent_declined"
+        assert len(asked) == 3, "another session asks for itself"
+
+
+async def test_a_no_to_a_caller_of_whom_nothing_is_known_holds_for_that_request_alone() -> None:
+    shop, answers = Shop(), [False, True]
+    ctx = ToolContext(approve=lambda request: answers.pop(0))
+    assert [kind(await shop.pay(ctx)) for _ in range(2)] == ["consent_declined"] * 2
+    assert kind(await shop.pay(ToolContext(approve=ctx.approve))) == "ok"
+
+
+async def test_a_decision_is_made_once_and_unknown_ids_are_refused(stores: Open) -> None:
+    store = stores()
+    shop = Shop(store)
+    asked = question_of(await shop.pay())
+    await store.decide(asked, is_yes=True, decided_by="cli:ann")
+    for attempt in (
+        store.decide(asked, is_yes=False, decided_by="cli:eve"),
+        store.decide("f" * 32, is_yes=True, decided_by="cli:eve"),
+        store.grant(shop.grant(1), decided_by="cli:eve", question_id=asked),
+        store.forget("f" * 32),
+    ):
+        with pytest.raises(ConsentStateError):
+            await attempt
+    assert await store.shown("f" * 32) is None
+    for good_s in (0.0, -1.0, 1e9, float("nan")):
+        with pytest.raises(ValueError, match="at most"):
+            await store.decide(asked, is_yes=True, decided_by="cli:ann", good_s=good_s)
+
+
+# ---------------------------------------------------------------- given back
+
+
+async def test_a_yes_that_a_later_guard_made_useless_is_not_spent(stores: Open) -> None:
+    store = stores()
+    shop = Shop(store, rate_limit=RateLimit(max_calls=1, window_s=60.0))
+    refusing = list[bool]()
+
+    @shop.catalog.before("pay")
+    def closed(call: Any) -> Verdict | None:
+        return Verdict.deny("closed") if refusing and refusing.pop() else None
+
+    asked = question_of(await shop.pay())
+    await store.decide(asked, is_yes=True, decided_by="cli:ann")
+    refusing[:] = [True, False]
+    assert kind(await shop.pay()) == "hook_refused", "the second time that it is asked, after the yes"
+    found = await store.shown(asked)
+    assert found is not None
+    assert found.uses_left == 1
+    assert [kind(await shop.pay()) for _ in range(2)] == ["ok", "rate_limited"]
+    assert (await store.listed()) == [], "nobody is asked about what would not be run"
+
+
+async def test_a_yes_of_the_host_that_served_no_call_is_there_for_the_next_and_only_one(tmp_path: Path) -> None:
+    for store in (None, SqliteConsents(tmp_path / "consents.db")):
+        shop, answers, refusing = Shop(store), [True], [True, False]
+
+        @shop.catalog.before("pay")
+        def closed(call: Any, refusing: list[bool] = refusing) -> Verdict | None:
+            return Verdict.deny("closed") if refusing and refusing.pop() else None
+
+        ctx = replace(ANN, approve=lambda request, answers=answers: answers.pop() if answers else None)
+        kinds = [kind(await shop.pay(ctx)) for _ in range(3)]
+        assert kinds == ["hook_refused", "ok", "consent_required"]
+        assert shop.paid == ["bob 1"]
+
+
+async def test_a_yes_that_ended_in_memory_is_no_yes() -> None:
+    shop, answers, refusing, clock = Shop(), [True, False], [True, False], Clock()
+    shop.catalog.guards.wall_clock = clock
+
+    @shop.catalog.before("pay")
+    def closed(call: Any) -> Verdict | None:
+        return Verdict.deny("closed") if refusing and refusing.pop() else None
+
+    ctx = replace(ANN, approve=lambda request: answers.pop(0))
+    assert kind(await shop.pay(ctx)) == "hook_refused"
+    clock.now += 3_601
+    assert kind(await shop.pay(ctx)) == "consent_declined"
+    clock.now += 86_401
+    answers.append(True)
+    assert kind(await shop.pay(ctx)) == "ok"
+
+
+async def test_a_call_that_is_stopped_before_it_ran_gives_its_yes_back(tmp_path: Path) -> None:
+    store = SqliteConsents(tmp_path / "consents.db")
+    shop, reached = Shop(store), asyncio.Event()
+    await store.decide(question_of(await shop.pay()), is_yes=True, decided_by="cli:ann")
+    seen = list[int]()
+
+    @shop.catalog.before("pay")
+    async def slow(call: Any) -> None:
+        seen.append(1)
+        if len(seen) == 2:
+            reached.set()
+            await asyncio.Event().wait()
+
+    running = asyncio.create_task(shop.pay())
+    await reached.wait()
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+    assert kind(await shop.pay()) == "ok"
+    assert shop.paid == ["bob 1"]
+
+
+# ---------------------------------------------------------------- grants
+
+
+async def test_a_grant_allows_so_many_calls_that_match_and_asks_nobody(stores: Open) -> None:
+    clock = Clock()
+    store = stores(wall_clock=clock)
+    shop = Shop(store)
+    grant = await store.grant(shop.grant(2, {"to": "bob"}), decided_by="cli:ann")
+    assert kind(await shop.pay(to="carol")) == "consent_required"
+    assert kind(await shop.pay(replace(ANN, user_id="eve"))) == "consent_required"
+    assert kind(await shop.pay(replace(ANN, space_id=None))) == "consent_required"
+    other_session = replace(ANN, session_id="two")
+    assert [kind(await shop.pay(other_session, to="bob", amount=n)) for n in range(3)] == [
+        "ok", "ok", "consent_required",
+    ]  # fmt: skip
+    assert shop.paid == ["bob 0", "bob 1"]
+    assert {one.consent_id for one in shop.observer.records if one.consent == "yes"} == {grant.id}
+    await store.grant(shop.grant(2, {"to": "bob"}, lasts_s=10.0), decided_by="cli:ann")
+    clock.now += 11
+    assert kind(await shop.pay()) == "consent_required"
+
+
+async def test_a_grant_is_for_one_definition_and_for_one_credential_where_it_names_one(stores: Open) -> None:
+    store = stores()
+    shop, changed = Shop(store), Shop(store, description="Pay somebody!")
+    await store.grant(shop.grant(9, credential="key:laptop"), decided_by="cli:ann")
+    by_key = replace(ANN, caller=replace(ANN.caller, credential="key:laptop"))
+    assert [kind(await one.pay(ctx)) for one, ctx in ((shop, ANN), (changed, by_key), (shop, by_key))] == [
+        "consent_required", "consent_required", "ok",
+    ]  # fmt: skip
+
+
+async def test_a_grant_closes_the_question_that_it_came_from_and_a_person_can_take_it_away(stores: Open) -> None:
+    store = stores()
+    shop = Shop(store)
+    asked = question_of(await shop.pay())
+    grant = await store.grant(shop.grant(5), decided_by="cli:ann", question_id=asked)
+    assert await store.listed() == []
+    assert [one.id for one in await store.listed(is_open=False, space_id="s1")] == [grant.id]
+    assert await store.listed(is_open=False, space_id="s2") == []
+    assert kind(await shop.pay()) == "ok"
+    assert (await store.forget(grant.id)).uses_left == 4
+    assert kind(await shop.pay()) == "consent_required"
+
+
+async def test_a_grant_without_bounds_is_refused(tmp_path: Path) -> None:
+    store = SqliteConsents(tmp_path / "consents.db")
+    shop = Shop(store)
+    for grant in (
+        shop.grant(0),
+        shop.grant(-1),
+        shop.grant(CONSENT_GRANT_CALLS + 1),
+        shop.grant(1, lasts_s=0.0),
+        shop.grant(1, lasts_s=float("inf")),
+    ):
+        with pytest.raises(ValueError, match=r"calls|days"):
+            await store.grant(grant, decided_by="cli:ann")
+    assert await store.listed(is_open=False) == []
+
+
+# ---------------------------------------------------------------- what is filed
+
+
+async def test_a_filed_question_has_no_secret_and_hides_nothing(stores: Open) -> None:
+    store = stores()
+    shop = Shop(store)
+    ctx = replace(ANN, secrets={"TOKEN": Secret("hunter2-canary")})
+    asked = question_of(await shop.pay(ctx, to="hunter2-canary\u202e"))
+    found = await store.shown(asked)
+    assert found is not None
+    assert "hunter2-canary" not in repr(found)
+    assert "\\u202e" in found.question
+
+
+async def test_a_question_that_nobody_would_read_is_not_filed(tmp_path: Path) -> None:
+    store = SqliteConsents(tmp_path / "consents.db")
+    catalog = Catalog(consent_store=store)
+
+    @catalog.tool(consent="always")
+    async def note(texts: list[str]) -> str:
+        """Write notes."""
+        return "noted"
+
+    view = catalog.view(ANN)
+    result = await view.call("note", {"texts": [f"{n} is a number" for n in range(2_000)]})
+    assert (kind(result), "smaller arguments" in result.text) == ("consent_required", True)
+    long = await view.call("note", {"texts": ["x" * 100_000]})
+    found = await store.shown(question_of(long))
+    assert found is not None
+    assert (found.arguments, "100,000 characters" in found.question) == (None, True)
+
+
+async def test_one_principal_cannot_fill_the_inbox(stores: Open) -> None:
+    store = stores()
+    shop = Shop(store)
+    for number in range(CONSENT_OPEN_QUESTIONS):
+        question_of(await shop.pay(replace(ANN, session_id=str(number))))
+    refused = await shop.pay(to="one more")
+    assert (kind(refused), "too many questions of yours" in refused.text) == ("consent_required", True)
+    assert "consent_id" not in ((refused.error and refused.error.details) or {})
+    question_of(await shop.pay(replace(ANN, user_id="eve")))
+
+
+async def test_a_store_that_is_away_lets_nothing_run(tmp_path: Path) -> None:
+    path = tmp_path / "consents.db"
+    path.write_bytes(b"not a database, but long enough to be looked at" * 40)
+    for store in (SqliteConsents(path), PostgresConsents("postgresql://127.0.0.1:1/none")):
+        shop = Shop(store)
+        ctx = replace(ANN, approve=lambda request: True)
+        result = await shop.pay(ctx)
+        assert kind(result) == "storage_unavailable"
+        assert result.error is not None
+        assert result.error.retryable
+        assert shop.paid == []
+
+
+def test_a_store_that_cannot_be_is_refused_when_it_is_made(tmp_path: Path) -> None:
+    with pytest.raises(DefinitionError, match="no folder"):
+        SqliteConsents(tmp_path / "nowhere" / "consents.db")
+    with pytest.raises(DefinitionError, match="URI"):
+        PostgresConsents(Secret("postgresql://[::1"))
+
+
+async def test_the_file_of_consents_is_for_its_owner_alone(tmp_path: Path) -> None:
+    store = SqliteConsents(tmp_path / "consents.db")
+    await Shop(store).pay()
+    assert store.path.stat().st_mode & 0o077 == 0
+
+
+# ---------------------------------------------------------------- several processes
+
+CALLER = """
+import asyncio, sys
+from pathlib import Path
+from pegboard import Catalog, ToolContext
+from pegboard.consent.postgres_store import PostgresConsents
+from pegboard.consent.sqlite_store import SqliteConsents
+
+where, log, calls, at_once = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+store = PostgresConsents(where) if where.startswith("postgres") else SqliteConsents(Path(where))
+catalog = Catalog("shop", consent_store=store)
+
+@catalog.tool(consent="always")
+async def pay(to: str, amount: int = 1) -> str:
+    "Pay somebody."
+    with log.open("a") as file:
+        file.write("paid\\n")
+    return "paid"
+
+async def main():
+    view = catalog.view(ToolContext(user_id="ann", space_id="s1", session_id="one", budget=None))
+    print("ready", flush=True)
+    sys.stdin.readline()
+    async def some():
+        for _ in range(calls):
+            result = await view.call("pay", {"to": "bob"})
+            print(result.error.details["consent_id"] if result.error else "ok", flush=True)
+    await asyncio.gather(*(some() for _ in range(at_once)))
+    sys.stdin.readline()
+
+asyncio.run(main())
+"""
+
+
+class Process:
+    """A process of its own that makes calls when it is told to."""
+
+    def __init__(self, folder: Path, where: str, *, calls: int = 1, at_once: int = 1) -> None:
+        (folder / "caller.py").write_text(CALLER)
+        told, self._tell = os.pipe()
+        self._heard, saying = os.pipe()
+        words = ["python", "caller.py", where, str(folder / "paid"), str(calls), str(at_once)]
+        self._process = forking.fork(words, files=(told, saying, saying), cwd=folder)
+        os.close(told)
+        os.close(saying)
+        self._lines = os.fdopen(self._heard)
+        assert self.line() == "ready"
+
+    def line(self) -> str:
+        return self._lines.readline().strip()
+
+    def begin(self) -> None:
+        os.write(self._tell, b"go\n")
+
+    def kill(self) -> None:
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+        self._lines.close()
+        os.close(self._tell)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The address of a store, for processes of their own."""
+    if request.param == "sqlite":
+        yield str(tmp_path / "consents.db")
+        return
+    yield (url := request.getfixturevalue("postgres_url"))
+    with psycopg.connect(url) as connection:
+        connection.execute("drop table if exists consents, used_answers")
+
+
+def store_at(where: str) -> SqlConsents:
+    return PostgresConsents(where) if where.startswith("postgres") else SqliteConsents(Path(where))
+
+
+async def test_one_process_asks_and_is_killed_and_others_go_on_exactly_once(where: str, tmp_path: Path) -> None:
+    first, *others = (Process(tmp_path, where) for _ in range(3))
+    first.begin()
+    asked = first.line()
+    first.kill()
+    await store_at(where).decide(asked, is_yes=True, decided_by="cli:ann")
+    for other in others:
+        other.begin()
+    ends = sorted(other.line() for other in others)
+    for other in others:
+        other.kill()
+    assert (ends[1], ends[0] != asked) == ("ok", True), "the other one asks anew"
+    assert (tmp_path / "paid").read_text() == "paid\n"
+
+
+async def test_a_grant_holds_when_two_processes_make_eight_calls_at_once_each(where: str, tmp_path: Path) -> None:
+    grant = Shop().grant(20, {"to": "bob"})
+    await store_at(where).grant(grant, decided_by="cli:ann")
+    both = [Process(tmp_path, where, calls=3, at_once=8) for _ in range(2)]
+    for one in both:
+        one.begin()
+    ends = [one.line() for one in both for _ in range(24)]
+    for one in both:
+        one.kill()
+    assert (ends.count("ok"), len(set(ends) - {"ok"})) == (20, 1)
+    assert (tmp_path / "paid").read_text() == "paid\n" * 20
