@@ -186,7 +186,7 @@ _CONSENT_ID: JSON = {
     "name": "id", "in": "path", "required": True, "description": "The id of a question, an answer or a grant.",
     "schema": {"type": "string", "minLength": 1},
 }  # fmt: skip
-_DECIDED = (409, 422)
+_DECIDED = (409, 422)  # not a limit: statuses of HTTP
 _SECONDS: JSON = {
     "type": "number",
     "exclusiveMinimum": 0,
