@@ -24,8 +24,8 @@ from bench.measure import Effort
 from pegboard.model.bounds import DEFAULT_BOUNDS, SEARCH_PASSAGES
 from pegboard.model.document import NewDocument
 from pegboard.workspace.ingest import FolderIngest
-from pegboard.workspace.sqlite.document_store import SqliteDocumentStore
-from pegboard.workspace.sqlite.writing import prepared
+from pegboard.workspace.sqlite.sqlite_store import SqliteDocumentStore
+from pegboard.workspace.store.writing import prepared
 
 Row = dict[str, Any]
 Ranked = Callable[[str], Sequence[str]]

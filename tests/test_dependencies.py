@@ -39,6 +39,7 @@ OF_EXTRAS: dict[str, set[str]] = {
         "workspace/linear_patterns.py",
         "workspace/parsing/office.py",
         "workspace/parsing/pdf.py",
+        "workspace/sqlite/sqlite_database.py",
     },
     "auth": {"auth/tokens.py"},
     "pydantic-ai": OF_PYDANTIC_AI,

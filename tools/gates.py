@@ -196,7 +196,7 @@ LAZY = {
     "pegboard.testing.loopback": "uvicorn",
     "pegboard.workspace.ingest": "apsw and re2",
     "pegboard.workspace.resources": "the document store",
-    "pegboard.workspace.sqlite.document_store": "apsw and re2",
+    "pegboard.workspace.sqlite.sqlite_store": "apsw and re2",
     "pegboard.workspace.tools.toolset": "the document store",
 }
 

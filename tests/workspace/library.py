@@ -12,8 +12,8 @@ from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.document import DocumentTable, NewDocument
 from pegboard.workspace.file_reader import checksum_of
 from pegboard.workspace.ingest import FolderIngest, IngestReport
-from pegboard.workspace.sqlite.document_store import SqliteDocumentStore
-from pegboard.workspace.sqlite.writing import prepared
+from pegboard.workspace.sqlite.sqlite_store import SqliteDocumentStore
+from pegboard.workspace.store.writing import prepared
 from pegboard.workspace.tools.toolset import entries
 
 

@@ -216,7 +216,7 @@ async def _stored(library: Library, moment: int) -> int:
 
 async def _found(library: Library) -> int:
     with closing(apsw.Connection(str(library.store.path))) as db:
-        [[count]] = db.execute("select count(*) from passages where passages match 'terms : leas'").fetchall()
+        [[count]] = db.execute("select count(*) from postings where term = 'leas'").fetchall()
         return int(str(count))
 
 

@@ -16,7 +16,7 @@ from pegboard.config.yaml.problems import Report
 from pegboard.model.error import DefinitionError
 
 if TYPE_CHECKING:
-    from pegboard.workspace.sqlite.document_store import SqliteDocumentStore
+    from pegboard.workspace.sqlite.sqlite_store import SqliteDocumentStore
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,17 +16,17 @@ from pegboard.model.secret import Secret
 if TYPE_CHECKING:
     from pegboard.catalog import Catalog
     from pegboard.workspace import resources
-    from pegboard.workspace.sqlite import document_store
+    from pegboard.workspace.sqlite import sqlite_store
     from pegboard.workspace.tools import toolset
 else:
     resources = LazyModule("pegboard.workspace.resources")
-    document_store = LazyModule("pegboard.workspace.sqlite.document_store")
+    sqlite_store = LazyModule("pegboard.workspace.sqlite.sqlite_store")
     toolset = LazyModule("pegboard.workspace.tools.toolset")
 
 _PACKAGE = "re2"
 
 
-def store_of(config: Config, report: Report) -> document_store.SqliteDocumentStore | None:
+def store_of(config: Config, report: Report) -> sqlite_store.SqliteDocumentStore | None:
     """Return the document store that a config names; `None` where it names none, or names it wrongly."""
     declared = config.workspace
     if declared is None:
@@ -51,7 +51,7 @@ def store_of(config: Config, report: Report) -> document_store.SqliteDocumentSto
         report.add(at.problem(f"a store of the kind {scheme[:40]!r} is unknown; write sqlite:FILE"))
     else:
         try:
-            return document_store.SqliteDocumentStore(_file(config.path, rest))
+            return sqlite_store.SqliteDocumentStore(_file(config.path, rest))
         except DefinitionError as error:
             report.add(at.problem(str(error)))
     return None

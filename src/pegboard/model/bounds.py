@@ -409,6 +409,7 @@ DOCUMENT_QUERY_USUAL_ROWS = 100  # ... and unless it says otherwise
 DOCUMENT_QUERY_CHARS = 20_000  # of its text
 DOCUMENT_TABLES = 500  # that one query may be about
 SEARCH_PASSAGES = 50  # of one search
+SEARCH_FUSED_PASSAGES = 200  # ranked by words, and by vectors, before the two are one
 SEARCH_DOCUMENT_TERMS = 64  # different ones of one question
 GREP_LINE_CHARS = 1_000  # of one line that is shown
 GREP_MEMORY_BYTES = 8 * MIB  # of one compiled pattern

@@ -26,8 +26,8 @@ from pegboard.model.document import DocumentScope, NewDocument
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.workspace.file_reader import FileReader, checksum_of, with_error
 from pegboard.workspace.parsing.formats import format_of
-from pegboard.workspace.sqlite.document_store import SqliteDocumentStore
-from pegboard.workspace.sqlite.writing import PreparedDocument, Stored, prepared
+from pegboard.workspace.sqlite.sqlite_store import SqliteDocumentStore
+from pegboard.workspace.store.writing import PreparedDocument, Stored, prepared
 
 _TRIES = 3  # not a limit: of reading a file that changes meanwhile
 

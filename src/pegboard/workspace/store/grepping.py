@@ -9,8 +9,8 @@ from pegboard.model.document import DocumentFilters
 from pegboard.model.json_types import JSON
 from pegboard.workspace.linear_patterns import LinearPattern, linear, literal
 from pegboard.workspace.paging import fitting_count
-from pegboard.workspace.sqlite.connection import Connection
-from pegboard.workspace.sqlite.within import Within
+from pegboard.workspace.store.connection import Connection
+from pegboard.workspace.store.within import Within
 
 
 def grep(
@@ -30,9 +30,9 @@ def grep(
     # Each line is looked at by itself; the whole text first, as most have none.
     of_line = linear(written, ignore_case=ignore_case)
     has_any = None if "\\A" in written or "\\z" in written else linear(f"(?m:{written})", ignore_case=ignore_case)
-    rows = db.execute(
+    rows = db.scan(
         f"""
-        select documents.id, documents.name, cast(texts.text as blob)
+        select documents.id, documents.name, texts.text
         from documents
             join sources on sources.n = documents.source_n
             join texts on texts.document_n = documents.n
@@ -43,7 +43,7 @@ def grep(
     matches: list[JSON] = []
     total = scanned = 0
     for row in rows:
-        document_id, name, text = row[0], row[1], bytes(row[2])
+        document_id, name, text = row[0], row[1], str(row[2]).encode()
         scanned += 1
         if has_any is not None and has_any.search(text) is None:
             continue

@@ -8,9 +8,8 @@ to know through which view a row was asked for, and a CTE that is called like th
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from pathlib import Path
 from typing import Any, Final, cast
 
 import apsw
@@ -24,9 +23,9 @@ from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.sources.builtin.sql_statement import Limits, Query, read_only_refusal
 from pegboard.sources.builtin.sqlite_engine import run_on
-from pegboard.workspace.sqlite.connection import Connection
-from pegboard.workspace.sqlite.document_tables import StoredTable, tables_of
-from pegboard.workspace.sqlite.within import Within
+from pegboard.workspace.store.connection import Connection
+from pegboard.workspace.store.document_tables import StoredTable, tables_of
+from pegboard.workspace.store.within import Within
 
 _SHOWN_NAMES = 20  # not a limit: tables that an error names
 _PROGRESS_STEPS = 5_000  # not a limit: how often the clock is looked at
@@ -42,6 +41,33 @@ FUNCTIONS: Final = frozenset(
     typeof unicode unixepoch unlikely upper -> ->>
     """.split()
 )  # fmt: skip
+
+
+Copy = Callable[[Any, Sequence[StoredTable]], None]
+"""Puts tables of the store into a database of apsw, each as `created` makes it."""
+
+
+def created(own: Any, table: StoredTable) -> str:
+    """Make a table with plain columns without types, so that a value stays what it is; return how a row is inserted."""
+    columns = ", ".join(quoted(name) for name in table.columns)
+    own.execute(f"create table main.{quoted(table.shown)} ({columns})")
+    return f"insert into main.{quoted(table.shown)}"
+
+
+def cells_of(table: StoredTable, row: str) -> str:
+    """Return the values of a row that stands as JSON in a column or a placeholder, as SQL of SQLite."""
+    return ", ".join(f"json_extract({row}, '$[{place}]')" for place in range(len(table.columns)))
+
+
+def _copy_all(own: Any, copy: Copy, tables: Sequence[StoredTable], asked: Query) -> None:
+    if not tables:
+        return
+    own.set_progress_handler(lambda: asked.left_s() <= 0, _PROGRESS_STEPS)
+    own.set_busy_timeout(int(DOCUMENT_STORE_READ_BUSY_S * 1000))
+    try:
+        copy(own, tables)
+    except apsw.InterruptError:
+        raise asked.too_slow() from None
 
 
 def chosen_tables(
@@ -65,8 +91,8 @@ def chosen_tables(
     return tables
 
 
-def query(path: Path, within: Within, tables: Sequence[StoredTable], sql: str, *, limit: int, timeout_s: float) -> JSON:
-    """Run one SELECT over these tables; only those that its text names are there.
+def query(copy: Copy, tables: Sequence[StoredTable], sql: str, *, limit: int, timeout_s: float) -> JSON:
+    """Run one SELECT over these tables; only those that its text names are there, once `copy` has put them there.
 
     Raises:
         CallError: read_only; invalid_arguments; timeout; result_too_large.
@@ -76,7 +102,7 @@ def query(path: Path, within: Within, tables: Sequence[StoredTable], sql: str, *
     limits = Limits(max_rows=limit, timeout_s=timeout_s, max_bytes=DOCUMENT_RESULT_BYTES * 3 // 4)
     asked = Query(text=sql, params=None, read_only=True, limits=limits, only_functions=FUNCTIONS)
     with closing(apsw.Connection("")) as own:
-        _copy(cast("Any", own), path, within, named, asked)
+        _copy_all(cast("Any", own), copy, named, asked)
         try:
             answer = run_on(own, asked)
         except CallError as error:
@@ -96,33 +122,8 @@ def query(path: Path, within: Within, tables: Sequence[StoredTable], sql: str, *
     }
 
 
-def _copy(own: Any, path: Path, within: Within, tables: Sequence[StoredTable], asked: Query) -> None:
-    """Copy tables into a database, each as plain columns without types, so that a value stays what it is."""
-    if not tables:
-        return
-    own.set_progress_handler(lambda: asked.left_s() <= 0, _PROGRESS_STEPS)
-    own.set_busy_timeout(int(DOCUMENT_STORE_READ_BUSY_S * 1000))
-    try:
-        own.execute("attach ? as stored", (str(path),))
-        own.execute("begin")
-        for table in tables:
-            columns = ", ".join(_quoted(name) for name in table.columns)
-            cells = ", ".join(f"json_extract(cells, '$[{place}]')" for place in range(len(table.columns)))
-            own.execute(f"create table main.{_quoted(table.shown)} ({columns})")
-            # By its name and space as well: the number may have been given to another table meanwhile.
-            own.execute(
-                f"insert into main.{_quoted(table.shown)} select {cells} from stored.table_rows "  # noqa: S608 - names that are quoted
-                f"where table_n = (select n from stored.tables as known where n = ? and name = ? and "
-                f"document_n = ? and {within.of('known')}) order by ordinal",
-                (table.n, table.name, table.document_n),
-            )
-        own.execute("commit")
-        own.execute("detach stored")
-    except apsw.InterruptError:
-        raise asked.too_slow() from None
-
-
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """Return a name as SQL takes it, whatever is in it."""
     return '"' + name.replace('"', '""') + '"'
 
 

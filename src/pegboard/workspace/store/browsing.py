@@ -7,15 +7,15 @@ from typing import Any
 
 import orjson
 
-from pegboard.model.bounds import DOCUMENT_RESULT_BYTES
+from pegboard.model.bounds import DOCUMENT_CHARS, DOCUMENT_RESULT_BYTES
 from pegboard.model.document import DocumentFilters
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.workspace.linear_patterns import linear
 from pegboard.workspace.paging import fitting_count, page, place_of
-from pegboard.workspace.sqlite.connection import Connection
-from pegboard.workspace.sqlite.document_tables import tables_of
-from pegboard.workspace.sqlite.within import Within, absent, as_path, folder_of
+from pegboard.workspace.store.connection import Connection
+from pegboard.workspace.store.document_tables import tables_of
+from pegboard.workspace.store.within import Within, absent, as_path, folder_of
 
 _FOLDER = 0
 
@@ -48,7 +48,7 @@ def root_folders(db: Connection, within: Within, *, limit: int) -> list[str]:
     rows = db.execute(
         f"""
         select distinct sources.name,
-            coalesce(substr(documents.folder, 1, instr(documents.folder || '/', '/') - 1), '') as folder
+            coalesce({db.dialect.first_name.format(path="documents.folder")}, '') as folder
         from sources left join documents on documents.source_n = sources.n
         where {within.of("sources")} order by 1, 2 limit ?
         """,  # noqa: S608 - numbers of ours
@@ -65,7 +65,7 @@ def list_documents(db: Connection, within: Within, *, limit: int) -> list[JSON]:
     rows = db.execute(
         f"""
         select spaces.name, sources.name, sources.id, documents.folder, documents.name, documents.mime,
-            documents.size_bytes, json_extract(documents.metadata, '$.title')
+            documents.size_bytes, documents.metadata
         from documents join sources on sources.n = documents.source_n join spaces on spaces.n = documents.space_n
         where {within.of("documents")} and documents.error = ''
         order by spaces.name, sources.name, documents.folder, documents.name limit ?
@@ -75,9 +75,9 @@ def list_documents(db: Connection, within: Within, *, limit: int) -> list[JSON]:
     return [
         {
             "space": space, "source": source, "source_id": source_id, "path": as_path(folder, name), "mime": mime,
-            "size_bytes": size_bytes, "title": title,
+            "size_bytes": size_bytes, "title": _taken(orjson.loads(told), "title", str),
         }
-        for space, source, source_id, folder, name, mime, size_bytes, title in rows
+        for space, source, source_id, folder, name, mime, size_bytes, told in rows
     ]  # fmt: skip
 
 
@@ -113,17 +113,18 @@ def list_folder(db: Connection, within: Within, source_id: str, path: str, *, li
     folder = _existing_folder(db, source_n, path)
     kind, name = place_of(cursor, int, str) or (-1, "")
     rows = db.execute(
-        """
+        f"""
         with inside as (
-            select distinct 0 as kind, name_below(folder, ?1) as name, '' as id, '' as mime, 0 as size_bytes, null as at
-            from documents where source_n = ?2 and name_below(folder, ?1) is not null
+            select distinct 0 as kind, {_name_below(db, folder)} as name, '' as id, '' as mime, 0 as size_bytes,
+                null as at
+            from documents where source_n = ?2 and folder <> ?1 and substr(folder, 1, ?6) = ?7
             union all
             select 1, name, id, mime, size_bytes, modified_at from documents where source_n = ?2 and folder = ?1
         )
         select kind, name, id, mime, size_bytes, at from inside
         where (kind, name) > (?3, ?4) order by kind, name limit ?5
-        """,
-        (folder, source_n, kind, name, limit + 1),
+        """,  # noqa: S608 - words of ours
+        (folder, source_n, kind, name, limit + 1, *_below(folder)),
     ).fetchall()
     items: list[JSON] = [
         {"type": "folder", "name": name, "path": as_path(folder, name)}
@@ -143,8 +144,8 @@ def _existing_folder(db: Connection, source_n: int, path: str) -> str:
         return folder
     upper, _, name = folder.rpartition("/")
     if db.execute(
-        "select 1 from documents where source_n = ?1 and (folder = ?2 or name_below(folder, ?2) is not null) limit 1",
-        (source_n, folder),
+        "select 1 from documents where source_n = ? and (folder = ? or substr(folder, 1, ?) = ?) limit 1",
+        (source_n, folder, *_below(folder)),
     ).fetchone():
         return folder
     if db.execute(
@@ -156,15 +157,15 @@ def _existing_folder(db: Connection, source_n: int, path: str) -> str:
     raise CallError("not_found", text)
 
 
-def add_name_function(db: Connection) -> None:
-    """Let statements of a connection say `name_below(folder, above)`: the next name on the way down, or null."""
+def _below(folder: str) -> tuple[int, str]:
+    """Return the length and the text of what the paths of all folders below one begin with."""
+    start = f"{folder}/" if folder else ""
+    return len(start), start
 
-    def name_below(folder: str, above: str) -> str | None:
-        if not above:
-            return folder.partition("/")[0] or None
-        return folder[len(above) + 1 :].partition("/")[0] if folder.startswith(f"{above}/") else None
 
-    db.create_scalar_function("name_below", name_below, 2, deterministic=True)
+def _name_below(db: Connection, folder: str) -> str:
+    """Return the next name on the way down from a folder, as SQL."""
+    return db.dialect.first_name.format(path=f"substr(folder, {_below(folder)[0] + 1})")
 
 
 def folder_tree(
@@ -179,12 +180,12 @@ def folder_tree(
     top = _existing_folder(db, source_n, path)
     name = db.execute("select name from sources where n = ?", (source_n,)).fetchone()
     assert name is not None
-    below = (top, source_n, len(top) + 1, f"{top}/")
+    below = (top, source_n, *_below(top))
     # One row a folder that has documents: far fewer than documents.
     counts: dict[str, int] = dict(
         db.execute(
             "select folder, count(*) from documents where source_n = ?2 and "
-            "(?1 = '' or folder = ?1 or substr(folder, 1, ?3) = ?4) group by folder",
+            "(folder = ?1 or substr(folder, 1, ?3) = ?4) group by folder",
             below,
         ).fetchall()
     )
@@ -194,7 +195,7 @@ def folder_tree(
     if documents:
         named = db.execute(
             "select folder, name, id from documents where source_n = ?2 and "
-            "(?1 = '' or folder = ?1 or substr(folder, 1, ?3) = ?4) order by folder, name",
+            "(folder = ?1 or substr(folder, 1, ?3) = ?4) order by folder, name",
             below,
         )
         for folder, document, document_id in named:
@@ -398,10 +399,11 @@ def document_at(db: Connection, within: Within, source_id: str, path: str) -> in
 
 def read_document(db: Connection, document_n: int, *, start: int, end: int) -> JSON:
     """Return a part of a document's text, by code points; what is too large goes on at `next_start`."""
+    start = min(start, DOCUMENT_CHARS)
     row = db.execute(
-        "select documents.id, documents.name, documents.char_count, substr(texts.text, ?2 + 1, ?3) from documents "
+        "select documents.id, documents.name, documents.char_count, substr(texts.text, ?2, ?3) from documents "
         "join texts on texts.document_n = documents.n where documents.n = ?1",
-        (document_n, start, max(0, end - start)),
+        (document_n, start + 1, min(max(0, end - start), DOCUMENT_CHARS)),
     ).fetchone()
     assert row is not None
     document_id, name, total, text = str(row[0]), str(row[1]), row[2], str(row[3])

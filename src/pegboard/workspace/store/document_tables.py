@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import orjson
 
-from pegboard.workspace.sqlite.connection import Connection
-from pegboard.workspace.sqlite.within import Within
+from pegboard.workspace.store.connection import Connection
+from pegboard.workspace.store.within import Within
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

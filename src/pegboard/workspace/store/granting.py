@@ -12,8 +12,8 @@ from pegboard.model.context import ToolContext
 from pegboard.model.document import Access, DocumentScope
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
-from pegboard.workspace.sqlite.connection import Connection
-from pegboard.workspace.sqlite.writing import space_number
+from pegboard.workspace.store.connection import Connection
+from pegboard.workspace.store.writing import space_number
 
 
 def scope_of(db: Connection, ctx: ToolContext) -> DocumentScope:
@@ -71,16 +71,21 @@ def grant(db: Connection, principal: str, space: str, access: Access) -> None:
     """
     checked_principal(principal)
     space_n = space_number(db, checked_space(space))
-    db.execute("insert or replace into grants values (?, ?, ?)", (principal, space_n, access))
+    db.execute(
+        "insert into grants (principal, space_n, access) values (?, ?, ?) "
+        "on conflict (principal, space_n) do update set access = excluded.access",
+        (principal, space_n, access),
+    )
     db.execute("update spaces set is_granted = 1 where n = ?", (space_n,))
 
 
 def revoke(db: Connection, principal: str, space: str) -> bool:
     """Take a grant back; tell whether there was one. The space goes on being one that is granted by name."""
-    db.execute(
-        "delete from grants where principal = ? and space_n = (select n from spaces where name = ?)", (principal, space)
+    deleted = db.execute(
+        "delete from grants where principal = ? and space_n = (select n from spaces where name = ?) returning 1",
+        (principal, space),
     )
-    return db.changes() > 0
+    return bool(deleted.fetchall())
 
 
 def grants(db: Connection, space: str | None = None) -> list[JSON]:

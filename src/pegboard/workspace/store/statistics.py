@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pegboard.model.json_types import JSON
-from pegboard.workspace.sqlite.connection import Connection
+from pegboard.workspace.store.connection import Connection
 
 
 def of_spaces(db: Connection) -> list[JSON]:

@@ -9,7 +9,7 @@ import orjson
 
 from pegboard.model.document import DocumentFilters, DocumentScope
 from pegboard.model.error import CallError
-from pegboard.workspace.sqlite.connection import Connection
+from pegboard.workspace.store.connection import Connection
 
 Condition = tuple[str, list[Any]]
 
@@ -29,10 +29,6 @@ class Within:
     def of(self, table: str) -> str:
         """Return the condition that a row of a table is of one of the spaces. The numbers are our own."""
         return f"{table}.space_n in ({','.join(map(str, self.spaces)) or 'null'})"
-
-    def match(self) -> str:
-        """Return the part of an FTS5 query by which a passage is of one of the spaces, a phrase for each."""
-        return "space : (" + " OR ".join(f'"s{n}"' for n in self.spaces) + ")"
 
     def source_n(self, db: Connection, source_id: str) -> int:
         """Return the number of a source.
@@ -75,10 +71,7 @@ class Within:
             values += [folder, len(folder) + 1, f"{folder}/"]
         for key, value in filters.metadata.items():
             # An unknown name has no value, and equals nothing.
-            conditions.append(
-                "exists (select 1 from json_each(documents.metadata) as told"
-                " where told.key = ? and told.value is json_extract(?, '$[0]'))"
-            )
+            conditions.append(db.dialect.has_metadata)
             values += [key, orjson.dumps([value]).decode()]
         return " and ".join(conditions), values
 

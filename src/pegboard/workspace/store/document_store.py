@@ -1,11 +1,10 @@
-"""Document store: the documents of all spaces in one SQLite file; fills the port `DocumentStore`."""
+"""Document store: the documents of all spaces in a database; fills the port `DocumentStore`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from pegboard.model.bounds import INGEST_BATCH_DOCUMENTS
 from pegboard.model.context import ToolContext
@@ -18,38 +17,52 @@ from pegboard.model.document import (
     SearchMode,
     SourceType,
 )
-from pegboard.model.error import CallError, DefinitionError
+from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
-from pegboard.workspace.sqlite import browsing, granting, grepping, querying, searching, statistics, writing
-from pegboard.workspace.sqlite.connection import Connection
-from pegboard.workspace.sqlite.database import Database
-from pegboard.workspace.sqlite.within import Within
-from pegboard.workspace.sqlite.writing import PreparedDocument, Stored
+from pegboard.workspace.store import browsing, granting, grepping, querying, searching, statistics, writing
+from pegboard.workspace.store.connection import Connection
+from pegboard.workspace.store.within import Within
+from pegboard.workspace.store.writing import PreparedDocument, Stored
 
 T = TypeVar("T")
 
 
-class SqliteDocumentStore:
-    """Sources, documents, passages, rows and grants of all spaces in one file; see `ports.DocumentStore`.
+class Database(Protocol):
+    """Where the documents are. It runs work in threads of its own, of which one caller never has all."""
 
-    Each method takes a scope, which `scope` makes, and answers as if nothing else existed. The file is made with its
-    first use. Any number of processes of one machine may share it; it must be on a local disk.
+    async def read(self, work: Callable[[Connection], T], *, caller: Hashable, scope: DocumentScope | None = None) -> T:
+        """Run work that only reads, on one state of the database; of a scope, where one is given.
 
-    Args:
-        path: the file.
+        Raises:
+            CallError: storage_unavailable; busy.
+        """
+        ...
 
-    Raises:
-        DefinitionError: its folder does not exist.
+    async def write(self, work: Callable[[Connection], T], *, caller: Hashable) -> T:
+        """Run work that changes something, all of it or nothing.
+
+        Raises:
+            CallError: storage_unavailable; busy.
+        """
+        ...
+
+    def copying(self, db: Connection, within: Within) -> querying.Copy:
+        """Return what copies tables of a scope into another database."""
+        ...
+
+    def close(self) -> None:
+        """Close the connections that nobody uses; later work opens others."""
+        ...
+
+
+class SqlDocumentStore:
+    """Sources, documents, passages, rows and grants of all spaces in one database; see `ports.DocumentStore`.
+
+    Each method takes a scope, which `scope` makes, and answers as if nothing else existed.
     """
 
-    def __init__(self, path: Path) -> None:
-        if not path.parent.is_dir():
-            raise DefinitionError(f"there is no folder {str(path.parent)!r} for it")
-        self._database = Database(path)
-
-    @property
-    def path(self) -> Path:
-        return self._database.path
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     def close(self) -> None:
         """Close what is open; the next use opens it again."""
@@ -148,9 +161,12 @@ class SqliteDocumentStore:
         filters: DocumentFilters = EVERY_DOCUMENT,
         min_score: float = 0.0,
     ) -> JSON:
+        question = searching.Question(text=query, mode=mode)
         return await self._within(
             scope,
-            lambda db, within: searching.search(db, within, query, filters=filters, limit=limit, min_score=min_score),
+            lambda db, within: searching.search(
+                db, within, question, filters=filters, limit=limit, min_score=min_score
+            ),
         )
 
     async def grep(
@@ -190,7 +206,8 @@ class SqliteDocumentStore:
     ) -> JSON:
         def query(db: Connection, within: Within) -> JSON:
             chosen = querying.chosen_tables(db, within, document_ids, tables)
-            return querying.query(self.path, within, chosen, sql, limit=limit, timeout_s=timeout_s)
+            copy = self._database.copying(db, within)
+            return querying.query(copy, chosen, sql, limit=limit, timeout_s=timeout_s)
 
         return await self._within(scope, query)
 
@@ -263,8 +280,8 @@ class SqliteDocumentStore:
 
         def remove(db: Connection) -> int:
             writing.writable_space(db, scope, space)
-            _, source_n = _source(db, scope, space, source)
-            return sum(writing.remove_document(db, source_n, n) for n in numbers)
+            space_n, source_n = _source(db, scope, space, source)
+            return sum(writing.remove_document(db, space_n, source_n, n) for n in numbers)
 
         return await self._database.write(remove, caller=scope.user)
 
@@ -299,7 +316,7 @@ class SqliteDocumentStore:
         def looking(db: Connection) -> T:
             return look(db, Within.of_scope(db, scope))
 
-        return await self._database.read(looking, caller=scope.user)
+        return await self._database.read(looking, caller=scope.user, scope=scope)
 
 
 def _source(db: Connection, scope: DocumentScope, space: str, name: str) -> tuple[int, int]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import secrets
 import unicodedata
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import apsw
 import orjson
@@ -18,31 +19,47 @@ from pegboard.model.document import DocumentScope, NewDocument, SourceType
 from pegboard.model.error import CallError
 from pegboard.workspace.analyzer import terms_of
 from pegboard.workspace.chunking import chunks_of
-from pegboard.workspace.sqlite.connection import Connection
-from pegboard.workspace.sqlite.within import absent, as_path, folder_of
+from pegboard.workspace.store.connection import Connection
+from pegboard.workspace.store.within import absent, as_path, folder_of
 
 Stored = Literal["added", "changed", "unchanged", "failed"]
+# No database takes it, not even spelled out.
+_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 _TABLE_NAME_CHARS = 60  # not a limit: longer ones are cut
+
+
+class Passage(NamedTuple):
+    """A passage: where it stands in the text, how many terms it has, and how often it has each of them.
+
+    `above` is what stands above it: the title of the document and its headings.
+    """
+
+    start: int
+    end: int
+    term_count: int
+    counts: Mapping[str, int]
+    above: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PreparedDocument:
-    """A document with its passages: where each stands, and the terms by which it is found, with spaces between."""
+    """A document with its passages, by which it is found."""
 
     document: NewDocument
-    passages: tuple[tuple[int, int, int, str], ...]
+    passages: tuple[Passage, ...]
 
 
 def prepared(document: NewDocument) -> PreparedDocument:
     """Return a document ready to be stored. This is most of the work, and needs no database."""
     text = document.text
     title = str(document.metadata.get("title") or document.path.rpartition("/")[2].rpartition(".")[0])
-    passages: list[tuple[int, int, int, str]] = []
+    passages: list[Passage] = []
     for chunk in chunks_of(text):
         terms = terms_of(text[chunk.start : chunk.end])
         # A passage is about what stands above it, too.
-        above = terms_of(" ".join(dict.fromkeys((title, *chunk.headings)))) if chunk.start else _missing(title, terms)
-        passages.append((chunk.start, chunk.end, len(terms) + len(above), " ".join((*terms, *above))))
+        above = " ".join(dict.fromkeys((title, *chunk.headings)))
+        terms += terms_of(above) if chunk.start else _missing(title, terms)
+        passages.append(Passage(chunk.start, chunk.end, len(terms), Counter(terms), above))
     return PreparedDocument(document=document, passages=tuple(passages))
 
 
@@ -68,8 +85,8 @@ def writable_space(db: Connection, scope: DocumentScope, space: str) -> int:
 
 def space_number(db: Connection, space: str) -> int:
     """Return the number of a space, made where it is new."""
-    db.execute("insert or ignore into spaces (name) values (?)", (space,))
-    row: Any = db.execute("select n from spaces where name = ?", (space,)).fetchone()
+    db.execute("insert into spaces (name) values (?) on conflict do nothing", (space,))
+    row: Any = db.execute(f"select n from spaces where name = ?{db.dialect.lock}", (space,)).fetchone()  # noqa: S608 - words of ours
     return int(row[0])
 
 
@@ -84,8 +101,8 @@ def source_number(db: Connection, space_n: int, name: str, type_: SourceType, or
         raise CallError("invalid_arguments", text)
     now = _now()
     db.execute(
-        "insert or ignore into sources (id, space_n, name, type, origin, status, created_at, updated_at) "
-        "values (?, ?, ?, ?, ?, 'ingesting', ?, ?)",
+        "insert into sources (id, space_n, name, type, origin, status, created_at, updated_at) "
+        "values (?, ?, ?, ?, ?, 'ingesting', ?, ?) on conflict do nothing",
         (f"src_{secrets.token_hex(8)}", space_n, name, type_, origin, now, now),
     )
     row: Any = db.execute("select n, type from sources where space_n = ? and name = ?", (space_n, name)).fetchone()
@@ -143,25 +160,24 @@ def put(db: Connection, space_n: int, source_n: int, each: PreparedDocument) -> 
     modified = None if document.modified_s is None else _moment(document.modified_s)
     values = (
         document.mime, document.size_bytes, document.checksum, len(document.text),
-        orjson.dumps(document.metadata).decode(), modified, _now(), document.error,
+        _NUL.sub(r"\1\\ufffd", orjson.dumps(document.metadata).decode()), modified, _now(), document.error,
     )  # fmt: skip
     if row is None:
-        db.execute(
+        inserted: Any = db.execute(
             "insert into documents (id, space_n, source_n, folder, name, mime, size_bytes, checksum, char_count, "
-            "metadata, modified_at, ingested_at, error) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "metadata, modified_at, ingested_at, error) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning n",
             (document_id, space_n, source_n, folder, name, *values),
-        )
-        document_n = db.last_insert_rowid()
+        ).fetchone()
+        document_n = int(inserted[0])
     else:
         document_n = int(row[0])
-        for table in ("texts", "chunks", "tables"):
-            db.execute(f"delete from {table} where document_n = ?", (document_n,))  # noqa: S608 - names of ours
+        _remove_content(db, space_n, document_n)
         db.execute(
             "update documents set mime = ?, size_bytes = ?, checksum = ?, char_count = ?, metadata = ?, "
             "modified_at = ?, ingested_at = ?, error = ? where n = ?",
             (*values, document_n),
         )
-    db.execute("insert into texts values (?, ?)", (document_n, document.text))
+    db.execute("insert into texts values (?, ?, ?)", (document_n, space_n, document.text))
     _put_passages(db, space_n, document_n, each.passages)
     _put_tables(db, space_n, document_n, document)
     if document.error:
@@ -169,19 +185,49 @@ def put(db: Connection, space_n: int, source_n: int, each: PreparedDocument) -> 
     return document_id, "added" if row is None else "changed"
 
 
-def _put_passages(db: Connection, space_n: int, document_n: int, passages: Sequence[tuple[int, int, int, str]]) -> None:
-    last: Any = db.execute("select coalesce(max(n), 0) from chunks").fetchone()
-    first = int(last[0]) + 1
-    db.executemany(
-        "insert into chunks values (?, ?, ?, ?, ?, ?, ?)",
+def _put_passages(db: Connection, space_n: int, document_n: int, passages: Sequence[Passage]) -> None:
+    numbers = db.next_numbers("chunks", len(passages))
+    db.insert_rows(
+        "chunks",
+        ("n", "space_n", "document_n", "ordinal", "start", '"end"', "term_count", "terms"),
         [
-            (first + ordinal, space_n, document_n, ordinal, start, end, term_count)
-            for ordinal, (start, end, term_count, _) in enumerate(passages)
+            (n, space_n, document_n, ordinal, each.start, each.end, each.term_count, " ".join(each.counts))
+            for ordinal, (n, each) in enumerate(zip(numbers, passages, strict=True))
         ],
     )
-    db.executemany(
-        "insert into passages (rowid, space, terms) values (?, ?, ?)",
-        [(first + ordinal, f"s{space_n}", terms) for ordinal, (_, _, _, terms) in enumerate(passages)],
+    # In the order of the index, which is then written from one end to the other.
+    rows = sorted(
+        (term, n, count, each.term_count)
+        for n, each in zip(numbers, passages, strict=True)
+        for term, count in each.counts.items()
+    )
+    db.insert_rows(
+        "postings",
+        ("space_n", "term", "chunk_n", "count", "length"),
+        [(space_n, term, n, count, length) for term, n, count, length in rows],
+    )
+    _count_passages(db, space_n, len(passages), sum(each.term_count for each in passages))
+
+
+def _remove_content(db: Connection, space_n: int, document_n: int) -> None:
+    """Remove what a document says, and all that it is found by."""
+    rows = db.execute("select n, terms, term_count from chunks where document_n = ?", (document_n,)).fetchall()
+    for n, terms, _ in rows:
+        wanted = ",".join("?" * len(terms.split()))
+        db.execute(
+            f"delete from postings where space_n = ? and term in ({wanted or 'null'}) and chunk_n = ?",  # noqa: S608 - question marks
+            (space_n, *terms.split(), n),
+        )
+    # Vectors and rows go with them.
+    for table in ("texts", "chunks", "tables"):
+        db.execute(f"delete from {table} where document_n = ?", (document_n,))  # noqa: S608 - names of ours
+    _count_passages(db, space_n, -len(rows), -sum(count for _, _, count in rows))
+
+
+def _count_passages(db: Connection, space_n: int, passages: int, terms: int) -> None:
+    db.execute(
+        "update spaces set chunk_count = chunk_count + ?, term_total = term_total + ? where n = ?",
+        (passages, terms, space_n),
     )
 
 
@@ -193,14 +239,14 @@ def _put_tables(db: Connection, space_n: int, document_n: int, document: NewDocu
         while db.execute("select 1 from tables where space_n = ? and name = ?", (space_n, name)).fetchone():
             count += 1
             name = f"{wanted}_{count}"
-        db.execute(
-            "insert into tables (space_n, document_n, name, columns, row_count) values (?, ?, ?, ?, ?)",
+        inserted: Any = db.execute(
+            "insert into tables (space_n, document_n, name, columns, row_count) values (?, ?, ?, ?, ?) returning n",
             (space_n, document_n, name, orjson.dumps(table.columns).decode(), len(table.rows)),
-        )
-        table_n = db.last_insert_rowid()
-        db.executemany(
-            "insert into table_rows values (?, ?, ?)",
-            ((table_n, ordinal, orjson.dumps(row).decode()) for ordinal, row in enumerate(table.rows)),
+        ).fetchone()
+        db.insert_rows(
+            "table_rows",
+            ("table_n", "space_n", "ordinal", "cells"),
+            ((inserted[0], space_n, ordinal, orjson.dumps(row).decode()) for ordinal, row in enumerate(table.rows)),
         )
 
 
@@ -211,10 +257,14 @@ def table_name(text: str) -> str:
     return f"t_{name}" if name[0].isdigit() or name.upper() in apsw.keywords else name
 
 
-def remove_document(db: Connection, source_n: int, document_n: int) -> int:
+def remove_document(db: Connection, space_n: int, source_n: int, document_n: int) -> int:
     """Remove a document of a source and all that it is found by; return whether there was one, as 0 or 1."""
-    db.execute("delete from documents where n = ? and source_n = ?", (document_n, source_n))
-    return db.changes()
+    row = db.execute("select 1 from documents where n = ? and source_n = ?", (document_n, source_n)).fetchone()
+    if row is None:
+        return 0
+    _remove_content(db, space_n, document_n)
+    db.execute("delete from documents where n = ?", (document_n,))
+    return 1
 
 
 def documents_from(
@@ -238,10 +288,11 @@ def remove_source(db: Connection, space_n: int, name: str) -> int:
     row: Any = db.execute("select n from sources where space_n = ? and name = ?", (space_n, name)).fetchone()
     if row is None:
         raise absent("source", name)
-    count: Any = db.execute("select count(*) from documents where source_n = ?", (row[0],)).fetchone()
-    db.execute("delete from documents where source_n = ?", (row[0],))
+    documents = db.execute("select n from documents where source_n = ?", (row[0],)).fetchall()
+    for (document_n,) in documents:
+        remove_document(db, space_n, row[0], document_n)
     db.execute("delete from sources where n = ?", (row[0],))
-    return int(count[0])
+    return len(documents)
 
 
 def _split(path: str) -> tuple[str, str]:

@@ -1,0 +1,1 @@
+"""Store: the documents of all spaces in a database that speaks SQL, whichever it is."""

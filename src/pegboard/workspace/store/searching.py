@@ -1,0 +1,216 @@
+"""Searching: find passages by words, by what an embedder says of them, or both; scored within the scope.
+
+The passages that a term is in stand in `postings`, space by space, so that one statement finds, scores and fuses them
+in either database, and what stands in other spaces is not even looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pegboard.model.bounds import SEARCH_DOCUMENT_TERMS, SEARCH_FUSED_PASSAGES
+from pegboard.model.document import EVERY_DOCUMENT, DocumentFilters, SearchMode
+from pegboard.model.json_types import JSON
+from pegboard.workspace.analyzer import question_terms
+from pegboard.workspace.paging import fitting_count
+from pegboard.workspace.store.connection import Connection
+from pegboard.workspace.store.scoring import PART_OF_SCORE, best_score, idf
+from pegboard.workspace.store.within import Within
+
+_K: Final = 60  # not a limit: Source: Cormack, Clarke and Büttcher, 2009, reciprocal rank fusion
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """What is asked: words, the vector that an embedder made of them, and how much its ranks count beside words.
+
+    `note` says why there is no vector although there is an embedder.
+    """
+
+    text: str
+    mode: SearchMode = "keyword"
+    vector: NDArray[np.float32] | None = None
+    vector_weight: float = 1.0
+    note: str = ""
+
+
+def search(
+    db: Connection, within: Within, question: Question, *, filters: DocumentFilters, limit: int, min_score: float
+) -> JSON:
+    """Return the passages that fit a question best, the best first."""
+    # Also where nothing is searched for: an id that is not there is an error in any case.
+    condition, values = within.filtered(db, filters)
+    mode = question.mode if question.vector is not None and _has_vectors(db, within) else "keyword"
+    words = None if mode == "vector" else _Words.of(db, within, question.text)
+    rows: Sequence[Any] = ()
+    if words is not None and mode == "keyword":
+        is_whole = filters == EVERY_DOCUMENT
+        rows = _by_words(db, within, words, condition, values, limit=limit, min_score=min_score, is_whole=is_whole)
+    elif question.vector is not None and mode != "keyword":
+        rows = _by_both(db, within, question, words, condition, values, limit=limit, min_score=min_score)
+    hits: list[JSON] = [
+        {
+            "document_id": document_id, "name": name, "chunk_id": f"{document_id}.{ordinal}", "text": text,
+            "score": score, "start": start, "end": end, "source_id": source_id,
+            "why": {"keyword_rank": keyword_rank, "vector_rank": vector_rank},
+        }
+        for document_id, name, ordinal, score, start, end, source_id, text, keyword_rank, vector_rank in rows
+    ]  # fmt: skip
+    count = fitting_count(hits)
+    note = {"note": question.note} if question.note else {}
+    return {"hits": hits[:count], "mode_used": mode, "truncated": count < len(hits), **note}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Words:
+    """The terms of a question that some passage of the scope has, with what each tells."""
+
+    weights: dict[str, float]
+    best: float
+    average_length: float
+
+    @classmethod
+    def of(cls, db: Connection, within: Within, text: str) -> _Words | None:
+        """Return the words of a question; `None` where no passage has any."""
+        terms = question_terms(text)[:SEARCH_DOCUMENT_TERMS]
+        numbers = ",".join(map(str, within.spaces)) or "null"
+        size: Any = db.execute(
+            f"select coalesce(sum(chunk_count), 0), coalesce(sum(term_total), 0) from spaces where n in ({numbers})"  # noqa: S608 - numbers of ours
+        ).fetchone()
+        passages, total = int(size[0]), float(size[1])
+        if not terms or not passages:
+            return None
+        asked = ",".join("?" * len(terms))
+        counted: list[Any] = db.execute(
+            f"select term, count(*) from postings where {within.of('postings')} and term in ({asked}) group by term",  # noqa: S608 - numbers of ours
+            terms,
+        ).fetchall()
+        having = {str(term): int(count) for term, count in counted}
+        if not having:
+            return None
+        weights = {term: idf(passages=passages, having=having.get(term, 0)) for term in terms}
+        return cls(
+            weights={term: weight for term, weight in weights.items() if term in having},
+            best=best_score([*weights.values()]),
+            average_length=max(1.0, total / passages),
+        )
+
+    def scored(self, within: Within) -> tuple[str, list[Any]]:
+        """Return the statement that scores every passage with such a term, and its values."""
+        listed = ", ".join(["(cast(? as text), cast(? as double precision))"] * len(self.weights))
+        statement = f"""
+            with asked (term, weight) as (values {listed})
+            select postings.chunk_n as n, sum({PART_OF_SCORE}) / {self.best!r} as score
+            from asked cross join postings
+            where postings.term = asked.term and {within.of("postings")} group by postings.chunk_n
+        """  # noqa: S608 - numbers of ours
+        return statement, [*(value for pair in self.weights.items() for value in pair), self.average_length]
+
+
+# Of the same score on either database, and in whatever order it was added up.
+_ROUNDED: Final = "cast(round(cast({score} as numeric), 6) as double precision)"
+# What is shown of the passages of `first`, once it is known which they are: only their texts are read.
+_SHOWN: Final = """
+    select documents.id, documents.name, chunks.ordinal, first.score, chunks.start, chunks."end", sources.id,
+        substr(texts.text, chunks.start + 1, chunks."end" - chunks.start), first.keyword_rank, first.vector_rank
+    from first
+        join chunks on chunks.n = first.n
+        join documents on documents.n = chunks.document_n
+        join sources on sources.n = documents.source_n
+        join texts on texts.document_n = documents.n
+    order by first.place
+"""
+_OF_DOCUMENT: Final = "join chunks on chunks.n = found.n join documents on documents.n = chunks.document_n"
+_THEN: Final = "documents.id, chunks.ordinal"
+
+
+def _by_words(
+    db: Connection,
+    within: Within,
+    words: _Words,
+    condition: str,
+    values: list[Any],
+    *,
+    limit: int,
+    min_score: float,
+    is_whole: bool,
+) -> list[Any]:
+    scored, asked = words.scored(within)
+    # Where nothing is left out, what scores less than the last that is shown need not be looked up.
+    enough = f"score >= coalesce((select score from found order by score desc limit 1 offset {limit:d}), 0)"  # noqa: S608 - a number
+    return db.execute(
+        f"""
+        with found as materialized (select n, {_ROUNDED.format(score="score")} as score from ({scored}) as scored),
+        first as materialized (
+            select found.n, found.score, row_number() over (order by found.score desc, {_THEN}) as place,
+                row_number() over (order by found.score desc, {_THEN}) as keyword_rank, null as vector_rank
+            from found {_OF_DOCUMENT}
+            where found.score >= ? and {enough if is_whole else "1 = 1"} and {condition} order by place limit ?
+        )
+        {_SHOWN}
+        """,  # noqa: S608 - conditions of ours
+        (*asked, min_score, *values, limit),
+    ).fetchall()
+
+
+def _by_both(
+    db: Connection,
+    within: Within,
+    question: Question,
+    words: _Words | None,
+    condition: str,
+    values: list[Any],
+    *,
+    limit: int,
+    min_score: float,
+) -> list[Any]:
+    """Return rows by the ranks of both, or of vectors alone; each passage that is ranked is scored by its vector."""
+    assert question.vector is not None
+    scored, asked = ("select cast(null as bigint) as n, 0.0 as score where 1 = 0", list[Any]())
+    if words is not None:
+        scored, asked = words.scored(within)
+    likeness = _ROUNDED.format(score=db.dialect.likeness)
+    vector = db.as_vector(question.vector)
+    return db.execute(
+        f"""
+        with keyword as materialized (
+            select found.n, row_number() over (
+                order by {_ROUNDED.format(score="found.score")} desc, {_THEN}
+            ) as keyword_rank
+            from ({scored}) as found {_OF_DOCUMENT}
+            where {condition} order by keyword_rank limit {SEARCH_FUSED_PASSAGES}
+        ), alike as materialized (
+            select found.n, row_number() over (order by found.likeness desc, {_THEN}) as vector_rank
+            from (
+                select vectors.chunk_n as n, {likeness} as likeness from vectors where {within.of("vectors")}
+            ) as found {_OF_DOCUMENT}
+            where found.likeness > 0 and {condition} order by vector_rank limit {SEARCH_FUSED_PASSAGES}
+        ), ranked as materialized (
+            select n, max(keyword_rank) as keyword_rank, max(vector_rank) as vector_rank from (
+                select n, keyword_rank, null as vector_rank from keyword
+                union all select n, null, vector_rank from alike
+            ) as either group by n
+        ), found as materialized (
+            select ranked.n, keyword_rank, vector_rank,
+                round(cast(coalesce(1.0 / ({_K} + keyword_rank), 0.0) +
+                    coalesce(? / ({_K} + vector_rank), 0.0) as numeric), 9) as fused,
+                case when {likeness} > 0 then {likeness} else 0.0 end as score
+            from ranked left join vectors on vectors.chunk_n = ranked.n
+        ), first as materialized (
+            select found.n, keyword_rank, vector_rank, score,
+                row_number() over (order by fused desc, {_THEN}) as place
+            from found {_OF_DOCUMENT} where score >= ? order by place limit ?
+        )
+        {_SHOWN}
+        """,  # noqa: S608 - conditions of ours
+        (*asked, *values, vector, *values, question.vector_weight, vector, vector, min_score, limit),
+    ).fetchall()
+
+
+def _has_vectors(db: Connection, within: Within) -> bool:
+    return db.execute(f"select 1 from vectors where {within.of('vectors')} limit 1").fetchone() is not None  # noqa: S608 - numbers of ours
