@@ -3,6 +3,7 @@
 import hashlib
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -113,7 +114,7 @@ async def test_a_write_in_progress_keeps_nobody_out(store: KeyStore) -> None:
     key = store.add("ann")[0]
     ring = Keyring(store.path)
     writer = apsw.Connection(str(store.path))
-    writer.execute("BEGIN IMMEDIATE; INSERT INTO api_keys VALUES ('0', 'x', x'', 0, NULL, NULL)")
+    writer.execute("BEGIN IMMEDIATE; INSERT INTO api_keys VALUES ('0', 'x', x'', 0, NULL, NULL, NULL)")
     assert await ring.credential(key)
     writer.execute("ROLLBACK")
     writer.close()
@@ -123,7 +124,7 @@ def test_a_name_is_taken_once_until_its_key_is_revoked(store: KeyStore) -> None:
     first = store.add("ann")[1]
     with pytest.raises(KeyStoreError, match="'ann' already"):
         store.add("ann")
-    assert store.revoke(first.id).name == "ann"
+    assert [key.name for key in store.revoke(first.id)] == ["ann"]
     second = store.add("ann")[1]
     assert [(key.id, key.state(0.0)) for key in store.listed()] == [(first.id, "revoked"), (second.id, "active")]
     with pytest.raises(KeyStoreError, match="no key 'bob'"):
@@ -135,3 +136,60 @@ def test_a_name_that_would_confuse_is_refused(store: KeyStore, name: str) -> Non
     with pytest.raises(KeyStoreError, match="cannot be used"):
         store.add(name)
     assert not store.path.exists()
+
+
+async def test_a_rotated_key_is_good_for_the_overlap_and_what_is_its_holders_stays_so(tmp_path: Path) -> None:
+    now = 1_000_000.0
+    store = KeyStore(tmp_path / "keys.db", clock=lambda: now)
+    ring = Keyring(store.path, clock=lambda: now)
+    old, _ = store.add("ann", lifetime_s=500)
+    new, key = store.rotate("ann", overlap_s=60)
+    assert (await ring.credential(old), key.expires_at) == (await ring.credential(new), 1_000_500)
+    newest, _ = store.rotate("ann", overlap_s=3_600)
+    assert await ring.credential(old) == await ring.credential(newest)
+    now += 60
+    with pytest.raises(BadCredentialError):
+        await ring.credential(old)
+    # An overlap lengthens no key's life.
+    assert (await ring.credential(new)).key == "ann"
+    now += 440
+    for ended in (new, newest):
+        with pytest.raises(BadCredentialError):
+            await ring.credential(ended)
+
+
+async def test_revoking_a_name_ends_the_key_that_was_rotated_too(store: KeyStore) -> None:
+    old, new = store.add("ann")[0], store.rotate("ann", overlap_s=3_600)[0]
+    ring = Keyring(store.path)
+    assert len(store.revoke("ann")) == 2
+    for key in (old, new):
+        with pytest.raises(BadCredentialError):
+            await ring.credential(key)
+    with pytest.raises(KeyStoreError, match="no key 'ann' to rotate"):
+        store.rotate("ann", overlap_s=60)
+
+
+async def test_a_file_of_before_keys_had_holders_is_read_and_brought_up(store: KeyStore) -> None:
+    key = store.add("ann")[0]
+    with closing(apsw.Connection(str(store.path))) as connection:
+        connection.execute("ALTER TABLE api_keys DROP COLUMN holder")
+        connection.execute("CREATE UNIQUE INDEX api_keys_names ON api_keys (name) WHERE revoked_at IS NULL")
+    ring = Keyring(store.path)
+    before = await ring.credential(key)
+    new = store.rotate("ann", overlap_s=60)[0]
+    assert before == await ring.credential(new) == await ring.credential(key)
+
+
+def test_of_two_that_take_one_name_at_once_one_has_it(store: KeyStore) -> None:
+    store.add("bob")
+    with ThreadPoolExecutor(8) as pool:
+        took = list(pool.map(lambda _: _took(store), range(8)))
+    assert (took.count(True), len(store.listed())) == (1, 2)
+
+
+def _took(store: KeyStore) -> bool:
+    try:
+        store.add("ann")
+    except KeyStoreError:
+        return False
+    return True

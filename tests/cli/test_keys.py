@@ -55,6 +55,24 @@ def test_keys_are_listed_with_their_state(run: Run) -> None:
     assert "2 keys in" in table
 
 
+def test_a_key_is_rotated_with_the_time_for_which_the_old_one_still_holds(run: Run) -> None:
+    run("keys", "add", "ann-laptop", "--days", "3")
+    ran = run("keys", "rotate", "ann-laptop", "--overlap", "24h")
+    assert (KEY.fullmatch(ran.out.strip()) is not None, "The old key ends in 1 day" in ran.err) == (True, True)
+    listed = orjson.loads(run("keys", "ls", "--json").out)["keys"]
+    assert [key["state"] for key in listed] == ["active", "active"]
+    assert run("keys", "rotate", "ann-laptop").err.endswith("The old key ends now.\n")
+    listed = orjson.loads(run("keys", "ls", "--json").out)["keys"]
+    assert [key["state"] for key in listed] == ["expired", "expired", "active"]
+    for wrong in (
+        ["rotate", "bob"],
+        ["rotate"],
+        ["add", "bob", "--overlap", "1h"],
+        ["rotate", "x", "--overlap", "ten"],
+    ):
+        assert run("keys", *wrong).code in (1, 2)
+
+
 def test_a_key_that_no_rule_names_is_told_so(run: Run) -> None:
     assert "{when: {key: bob}" in run("keys", "add", "bob").err
 

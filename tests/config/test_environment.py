@@ -1,10 +1,12 @@
 """`${NAME}`: expanded at load, in operator files, and nowhere else."""
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pegboard import Secret
+from pegboard import Secret, ToolContext
 from pegboard.config.yaml.environment import Environment, Expanded, concealed, typed
 from pegboard.config.yaml.parser import parse
 from pegboard.config.yaml.tree import At
@@ -49,10 +51,10 @@ def test_variables_are_put_in(text: str, value: str) -> None:
     ("text", "message"),
     [
         ("v: ${MISSING}", "the variable 'MISSING' is not set; set it, or write a default: ${MISSING:-…}"),
-        ("v: '${}'", "'${' starts no ${NAME} or ${NAME:-default}; for the text '${' write '$${'"),
-        ("v: '${NAME'", "'${' starts no ${NAME} or ${NAME:-default}; for the text '${' write '$${'"),
-        ("v: '${A:-${B}}'", "'${' starts no ${NAME} or ${NAME:-default}; for the text '${' write '$${'"),
-        ("v: '${1X}'", "'${' starts no ${NAME} or ${NAME:-default}; for the text '${' write '$${'"),
+        ("v: '${}'", "'${' starts no ${NAME}, ${NAME:-default} or ${file:PATH}; for the text '${' write '$${'"),
+        ("v: '${NAME'", "'${' starts no ${NAME}, ${NAME:-default} or ${file:PATH}; for the text '${' write '$${'"),
+        ("v: '${A:-${B}}'", "'${' starts no ${NAME}, ${NAME:-default} or ${file:PATH}; for the text '${' write '$${'"),
+        ("v: '${1X}'", "'${' starts no ${NAME}, ${NAME:-default} or ${file:PATH}; for the text '${' write '$${'"),
     ],
 )
 def test_a_variable_that_is_not_set_or_not_one_is_a_problem_with_its_line(text: str, message: str) -> None:
@@ -167,3 +169,56 @@ def test_only_an_address_in_which_nothing_could_be_one_is_no_secret(
     environment = Environment({"HERE": address})
     environment.plain(At(root))
     assert ("HERE" in environment.secrets) is (is_secret or not is_address)
+
+
+# ---- files
+
+
+def test_a_file_is_put_in_without_the_end_of_its_last_line(project: Project) -> None:
+    (project.folder / "secrets").mkdir()
+    (project.folder / "secrets" / "token").write_text("two\nlines of é\n")
+    root, _ = parse("v: Bearer ${file:secrets/token}", file="f.yaml")
+    assert root is not None
+    environment = Environment({}, folder=project.folder)
+    assert environment.plain(At(root)) == {"v": "Bearer two\nlines of é"}
+    assert environment.problems == []
+    assert [secret.reveal() for secret in environment.secrets.values()] == ["two\nlines of é"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nowhere", "there is no file"),
+        (".", "is a folder"),
+        ("fifo", "is no ordinary file"),
+        ("large", "is larger than 65,536 bytes"),
+        ("bytes", "is no UTF-8 text"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_a_problem_with_its_line(project: Project, name: str, said: str) -> None:
+    os.mkfifo(project.folder / "fifo")
+    (project.folder / "large").write_text("x" * 70_000)
+    (project.folder / "bytes").write_bytes(b"\xff\xfe")
+    project.write(f'settings: {{key: "${{file:{name}}}"}}')
+    (problem,) = project.said()
+    assert said in problem
+    assert "pegboard.yaml:1:17" in problem
+
+
+def test_only_files_that_the_main_file_allows_are_read(project: Project) -> None:
+    (project.folder / "token").write_text("t0ken-of-a-file")
+    project.write('env: ["file:secrets/*"]\nsettings: {key: "${file:token}"}')
+    (problem,) = project.said()
+    assert "the file 'token' is not under `env:`" in problem
+    project.write('env: ["file:tok*"]\nsettings: {key: "${file:token}"}')
+    assert project.said() == []
+
+
+async def test_what_came_from_a_file_is_kept_out_of_what_tools_say(project: Project) -> None:
+    (project.folder / "token").write_text("t0ken-of-a-file\n")
+    project.write(
+        'settings: {key: "${file:token}"}\ntools: [{name: leak, type: internal, handler: "python:mine:leak"}]',
+        mine="def leak() -> str:\n    return 'it is t0ken-of-a-file'\n",
+    )
+    catalog = project.catalog()
+    assert "t0ken-of-a-file" not in (await catalog.view(ToolContext()).call("leak")).text

@@ -63,7 +63,7 @@ GOOD = [
 ]
 BAD = [
     "nmae: x",
-    "workspace: {space: s1}",
+    "workspace: {spaces: s1}",
     "workspace: {embedder: magic}",
     "tools: [{name: a}]",
     "tools: [{name: a, type: mcp}]",

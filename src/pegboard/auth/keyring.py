@@ -50,7 +50,7 @@ class Keyring:
             raise BadCredentialError("unknown key")
         if not known.is_good(self._clock()):
             raise BadCredentialError(f"{known.state(self._clock())} key")
-        return Credential(owner=f"key:{known.id}", key=known.name)
+        return Credential(owner=f"key:{known.holder}", key=known.name)
 
     async def _current(self) -> Mapping[str, ApiKey]:
         mark = self._mark()

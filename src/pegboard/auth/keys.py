@@ -23,10 +23,15 @@ _FORM = re.compile(r"pgb_([0-9a-f]{16})_[A-Za-z0-9_-]{43}")
 _TABLE = """
 CREATE TABLE IF NOT EXISTS api_keys (
   id TEXT PRIMARY KEY, name TEXT NOT NULL, digest BLOB NOT NULL,
-  created_at INTEGER NOT NULL, expires_at INTEGER, revoked_at INTEGER
+  created_at INTEGER NOT NULL, expires_at INTEGER, revoked_at INTEGER, holder TEXT
 ) STRICT;
-CREATE UNIQUE INDEX IF NOT EXISTS api_keys_names ON api_keys (name) WHERE revoked_at IS NULL;
 """
+# What files of before lack and have: no holder, and only one key of a name that is not revoked.
+_BROUGHT_UP = """
+ALTER TABLE api_keys ADD COLUMN holder TEXT;
+DROP INDEX IF EXISTS api_keys_names;
+"""
+_COLUMNS = "id, name, digest, created_at, expires_at, revoked_at"
 
 
 class KeyStoreError(PegboardError):
@@ -35,12 +40,16 @@ class KeyStoreError(PegboardError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ApiKey:
-    """What is known of a key; times in seconds since 1970. `id` is a part of the key that is no secret."""
+    """What is known of a key; times in seconds since 1970. `id` is a part of the key that is no secret.
+
+    `holder` is the id of the first key of whoever holds it, which those that took its place pass on.
+    """
 
     id: str
     name: str
     digest: bytes
     created_at: int
+    holder: str
     expires_at: int | None = None
     revoked_at: int | None = None
 
@@ -83,21 +92,45 @@ class KeyStore:
         """
         if not _NAME.fullmatch(name):
             raise KeyStoreError(f"The name {name!r} cannot be used: take 1 to 64 of A-Z a-z 0-9 . _ @ -.")
+        text, key = self._made(name, lifetime_s)
+        with self._opened(writing=True) as connection, connection:
+            if _open_keys(connection, name):
+                taken = f"There is a key {name!r} already. Revoke it first, or take another name; rotate replaces it."
+                raise KeyStoreError(taken)
+            _insert(connection, key)
+        return text, key
+
+    def rotate(self, name: str, *, overlap_s: int, lifetime_s: int | None = None) -> tuple[str, ApiKey]:
+        """Make the key that takes the place of the one of this name, which is good for `overlap_s` seconds more.
+
+        The new one lasts as long as the old one was made for, unless `lifetime_s` says how long. It has the same
+        holder: what belongs to the old key (sessions, questions) belongs to the new one.
+
+        Raises:
+            KeyStoreError: there is no key of this name that is good; a file that cannot be written.
+        """
+        now = int(self._clock())
+        with self._opened(writing=True) as connection, connection:
+            good = [key for key in _open_keys(connection, name) if key.is_good(now)]
+            if not good:
+                raise KeyStoreError(f"There is no key {name!r} to rotate. `pegboard keys ls` shows them.")
+            newest = good[-1]
+            if lifetime_s is None and newest.expires_at is not None:
+                lifetime_s = newest.expires_at - newest.created_at
+            text, key = self._made(name, lifetime_s, holder=newest.holder)
+            ends = "UPDATE api_keys SET expires_at = min(coalesce(expires_at, ?1), ?1) WHERE id = ?2"
+            for old in good:
+                _run(connection, ends, (now + overlap_s, old.id))
+            _insert(connection, key)
+        return text, key
+
+    def _made(self, name: str, lifetime_s: int | None, *, holder: str | None = None) -> tuple[str, ApiKey]:
         now, key_id = int(self._clock()), secrets.token_hex(8)
         text = f"{PREFIX}{key_id}_{secrets.token_urlsafe(32)}"
         until = None if lifetime_s is None else now + lifetime_s
-        key = ApiKey(id=key_id, name=name, digest=digest_of(text), created_at=now, expires_at=until)
-        with self._opened(writing=True) as connection:
-            try:
-                _run(
-                    connection,
-                    "INSERT INTO api_keys (id, name, digest, created_at, expires_at) VALUES (?, ?, ?, ?, ?)",
-                    (key.id, key.name, key.digest, key.created_at, key.expires_at),
-                )
-            except apsw.ConstraintError:
-                text = f"There is a key {name!r} already. Revoke it first, or take another name."
-                raise KeyStoreError(text) from None
-        return text, key
+        return text, ApiKey(
+            id=key_id, name=name, digest=digest_of(text), created_at=now, expires_at=until, holder=holder or key_id
+        )
 
     def listed(self) -> list[ApiKey]:
         """Return every key, the oldest first; none where there is no file yet.
@@ -116,12 +149,12 @@ class KeyStore:
             KeyStoreError: it is not there, or cannot be read.
         """
         with self._opened() as connection:
-            names = "id, name, digest, created_at, expires_at, revoked_at"
-            rows = _run(connection, f"SELECT {names} FROM api_keys ORDER BY created_at, rowid")  # noqa: S608 - our own words
-        return [_key(row) for row in rows]
+            return _selected(connection)
 
-    def revoke(self, named: str) -> ApiKey:
-        """Revoke the active key of a name or id; whoever uses it is refused from the next request on.
+    def revoke(self, named: str) -> list[ApiKey]:
+        """Revoke every key of a name, or the one of an id; whoever uses it is refused from the next request on.
+
+        A key that was rotated may have two good ones of its name for a while.
 
         Raises:
             KeyStoreError: there is none; a file that cannot be written.
@@ -131,8 +164,9 @@ class KeyStore:
             raise KeyStoreError(f"There is no key {named!r} to revoke. `pegboard keys ls` shows them.")
         with self._opened(writing=True) as connection:
             sql = "UPDATE api_keys SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL"
-            _run(connection, sql, (int(self._clock()), matching[0].id))
-        return matching[0]
+            for key in matching:
+                _run(connection, sql, (int(self._clock()), key.id))
+        return matching
 
     @contextmanager
     def _opened(self, *, writing: bool = False) -> Generator[apsw.Connection]:
@@ -142,8 +176,12 @@ class KeyStore:
                 self.path.touch(mode=0o600)
             with closing(apsw.Connection(str(self.path), flags=flags)) as connection:
                 connection.set_busy_timeout(KEY_FILE_BUSY_MS)
+                # Who adds or rotates looks first at what there is: two at once wait for each other.
+                connection.transaction_mode = "IMMEDIATE"
                 if writing:
                     _run(connection, _TABLE)
+                    if not _has_holders(connection):
+                        _run(connection, _BROUGHT_UP)
                 yield connection
         except (apsw.Error, OSError) as error:
             did = "written" if writing else "read"
@@ -156,11 +194,35 @@ def _run(connection: apsw.Connection, sql: str, values: tuple[Any, ...] = ()) ->
     return list(untyped.execute(sql, values))
 
 
+def _has_holders(connection: apsw.Connection) -> bool:
+    return ("holder",) in _run(connection, "SELECT name FROM pragma_table_info('api_keys')")
+
+
+def _selected(connection: apsw.Connection) -> list[ApiKey]:
+    """Return every key, the oldest first; of a file of before, each is held by itself."""
+    holder = "coalesce(holder, id)" if _has_holders(connection) else "id"
+    sql = f"SELECT {_COLUMNS}, {holder} FROM api_keys ORDER BY created_at, rowid"  # noqa: S608 - our own words
+    return [_key(row) for row in _run(connection, sql)]
+
+
+def _open_keys(connection: apsw.Connection, name: str) -> list[ApiKey]:
+    return [key for key in _selected(connection) if key.name == name and key.revoked_at is None]
+
+
+def _insert(connection: apsw.Connection, key: ApiKey) -> None:
+    _run(
+        connection,
+        "INSERT INTO api_keys (id, name, digest, created_at, expires_at, holder) VALUES (?, ?, ?, ?, ?, ?)",
+        (key.id, key.name, key.digest, key.created_at, key.expires_at, key.holder),
+    )
+
+
 def _key(row: tuple[Any, ...]) -> ApiKey:
-    key_id, name, digest, created_at, expires_at, revoked_at = row
+    key_id, name, digest, created_at, expires_at, revoked_at, holder = row
     # Another program may have made the file.
-    if not isinstance(digest, bytes) or not all(isinstance(one, int | None) for one in row[3:]):
+    if not isinstance(digest, bytes) or not all(isinstance(one, int | None) for one in row[3:6]):
         raise KeyStoreError(f"The key store holds something else under {key_id!r}. Look at `api_keys:` and the file.")
     return ApiKey(
-        id=key_id, name=name, digest=digest, created_at=created_at, expires_at=expires_at, revoked_at=revoked_at
-    )
+        id=key_id, name=name, digest=digest, created_at=created_at, expires_at=expires_at, revoked_at=revoked_at,
+        holder=holder,
+    )  # fmt: skip

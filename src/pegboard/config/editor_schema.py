@@ -27,8 +27,8 @@ def json_schema() -> JSON:
     main["properties"]["hooks"]["items"] = drawn[HookForm, "validation"]
     definitions["FromEnvironment"] = {
         "type": "string",
-        "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}",
-        "description": "A value from the environment: ${NAME}, or ${NAME:-default}.",
+        "pattern": r"\$\{([A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?|file:[^{}]+)\}",
+        "description": "A value from the environment: ${NAME}, or ${NAME:-default}; or a file's: ${file:PATH}.",
     }
     schema = {"$schema": DIALECT, "title": TITLE, **main, "$defs": definitions}
     return _polished(schema)

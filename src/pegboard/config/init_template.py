@@ -19,7 +19,7 @@ name: my-tools
 python: [my_tools]
 
 # Values for your code (ctx.settings) and for the predicates below.
-# ${NAME} and ${NAME:-default} come from the environment; $${ is the plain text.
+# ${NAME} and ${NAME:-default} come from the environment, ${file:PATH} from a file; $${ is the plain text.
 settings:
   shouting: true
 

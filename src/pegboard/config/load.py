@@ -42,7 +42,7 @@ _NO_CONFIG = "this is no configuration: no line begins with a key of one, such a
 
 
 def load(path: Path, *, env: Mapping[str, str]) -> Config:
-    """Read a config. `env` are the environment variables that its `${NAME}` may name.
+    """Read a config. `env` are the environment variables that its `${NAME}` may name; its `${file:PATH}` are read.
 
     Raises:
         DefinitionError: with all problems, by file and line.
@@ -58,7 +58,7 @@ def read(path: Path, *, env: Mapping[str, str], strict: bool = False) -> tuple[C
 
     A file that other users may write is a problem with `strict`, and a warning without.
     """
-    loading = _Load(path=path, environment=Environment(env), strict=strict)
+    loading = _Load(path=path, environment=Environment(env, folder=path.parent), strict=strict)
     loading.check_permissions([path])
     main = loading.file(path, MainFile)
     if main is None:

@@ -179,6 +179,7 @@ JWKS_FETCH_S = 5.0  # for one fetch
 JWKS_BYTES = 256 * KIB  # of one answer
 JWKS_KEYS = 100  # of one issuer
 KEY_FILE_SETTLED_S = 2.5  # a file written within this time may change again unseen: clocks of file systems are coarse
+SECRET_FILE_BYTES = 64 * 1024  # of a file that `${file:…}` names
 KEY_FILE_BUSY_MS = 2_000  # that the file of API keys may be locked by somebody else
 TOKEN_CHARS = 16 * KIB  # of a JWT
 TOKENS_REMEMBERED = 1_000  # that were good, so that they need not be judged again at once

@@ -1,10 +1,11 @@
-"""keys: make, list and revoke the API keys by which callers come in over HTTP."""
+"""keys: make, list, rotate and revoke the API keys by which callers come in over HTTP."""
 
 from __future__ import annotations
 
 import os
 import time
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -19,10 +20,14 @@ from pegboard.config import Config, load
 from pegboard.config.identity import key_store_of
 from pegboard.model.json_types import JSON
 
-Action = Literal["add", "ls", "revoke"]
-_ACTION = "add: make a key and show it once; ls: list keys, never the key itself; revoke: end one."
+Action = Literal["add", "ls", "rotate", "revoke"]
+_ACTION = (
+    "add: make a key and show it once; ls: list keys, never the key itself; rotate: make the one that takes a key's "
+    "place; revoke: end one."
+)
 _NAME = "Name of the key, as the rules under `identity.map` call it; revoke takes its id as well."
-_DAYS = "Days until the key of `add` ends; without it, it lasts until it is revoked."
+_DAYS = "Days until the key of `add` or `rotate` ends; without it, it lasts until it is revoked, or as the old one did."
+_OVERLAP = "How long the old key of `rotate` is good beside the new one: 24h, 30m, 7d. Without it, it ends at once."
 _COLUMNS = (
     Column(head="Name", style="bold"),
     Column(head="Id"),
@@ -39,19 +44,27 @@ def keys_command(
     /,
     *,
     days: Annotated[int | None, Parameter(help=_DAYS)] = None,
+    overlap: Annotated[timedelta | None, Parameter(help=_OVERLAP)] = None,
     options: SharedOptions,
 ) -> None:
-    """Make, list and revoke the API keys of callers over HTTP."""
+    """Make, list, rotate and revoke the API keys of callers over HTTP."""
     if (name is None) != (action == "ls"):
         takes = "takes no name" if action == "ls" else "needs a name: `pegboard keys {action} ann-laptop`"
         raise CommandError(f"`pegboard keys {action}` {takes.format(action=action)}.")
-    if days is not None and (action != "add" or days < 1):
-        raise CommandError("--days is for `pegboard keys add`, and at least 1.")
+    if days is not None and (action not in ("add", "rotate") or days < 1):
+        raise CommandError("--days is for `pegboard keys add` and `rotate`, and at least 1.")
+    if overlap is not None and (action != "rotate" or overlap < timedelta()):
+        raise CommandError("--overlap is for `pegboard keys rotate`, and not negative.")
     config, store = _store(options)
+    lifetime_s = None if days is None else days * _DAY_S
     if name is None:
         _list(store, options)
     elif action == "add":
-        _add(store, name, days, config, options)
+        _show(lambda: store.add(name, lifetime_s=lifetime_s), name, config, options)
+    elif action == "rotate":
+        overlap_s = int((overlap or timedelta()).total_seconds())
+        _show(lambda: store.rotate(name, overlap_s=overlap_s, lifetime_s=lifetime_s), name, config, options)
+        options.terminal.note("The old key ends " + (f"in {overlap}." if overlap else "now."))
     else:
         _revoke(store, name, options)
 
@@ -69,9 +82,10 @@ def _store(options: Options) -> tuple[Config, KeyStore]:
     return config, KeyStore(file)
 
 
-def _add(store: KeyStore, name: str, days: int | None, config: Config, options: Options) -> None:
+def _show(make: Callable[[], tuple[str, ApiKey]], name: str, config: Config, options: Options) -> None:
+    """Make a key and show it, once."""
     try:
-        text, key = store.add(name, lifetime_s=None if days is None else days * _DAY_S)
+        text, key = make()
     except KeyStoreError as error:
         raise _refused(error) from None
     if options.json:
@@ -104,12 +118,12 @@ def _list(store: KeyStore, options: Options) -> None:
 
 def _revoke(store: KeyStore, name: str, options: Options) -> None:
     try:
-        key = store.revoke(name)
+        keys = store.revoke(name)
     except KeyStoreError as error:
         raise _refused(error) from None
     if options.json:
-        options.terminal.json({"revoked": {"name": key.name, "id": key.id}})
-    else:
+        options.terminal.json({"revoked": [{"name": key.name, "id": key.id} for key in keys]})
+    for key in () if options.json else keys:
         options.terminal.say(f"Revoked {key.name!r} ({key.id}). Whoever uses it is refused from the next request on.")
 
 

@@ -235,7 +235,9 @@ class MainFile(Fragment):
         "else.",
     )
     env: Maybe[tuple[VariableGlob, ...]] = Field(
-        None, description="Globs over environment variables: only these may stand in `${…}` or under `secret:`."
+        None,
+        description="Globs over environment variables, and over files as `file:/run/secrets/*`: only these may stand "
+        "in `${…}` or under `secret:`.",
     )
     models: Mapping[FilledText, ModelRef] = Field(
         default_factory=dict[str, Any], description="Language models by name; tools that name none use `default`."

@@ -100,8 +100,11 @@ def _module_glob(value: str) -> str:
 
 
 def _variable_glob(value: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_*?]+", value):
-        raise definition_error("expected the name of a variable or a glob over such names, such as `TOKEN` or `ACME_*`")
+    if not re.fullmatch(r"[A-Za-z0-9_*?]+|file:.+", value):
+        raise definition_error(
+            "expected the name of a variable or a glob over such names, such as `TOKEN` or `ACME_*`, or `file:` and "
+            "files, such as `file:/run/secrets/*`"
+        )
     return value
 
 

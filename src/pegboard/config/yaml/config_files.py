@@ -13,7 +13,7 @@ from pegboard.model.error import Problem
 
 # A key as YAML and JSON have it; `root:x:0` is none.
 _KEY = re.compile(r"""(?:^|[{,]\s*)(?:["'](\w+)["']\s*:|(\w+)[ \t]*:(?=\s|$))""", re.MULTILINE)
-_VARIABLE = re.compile(r"\$\{(\w+)")
+_VARIABLE = re.compile(r"\$\{(?!file:)(\w+)")
 
 
 def read_text(path: Path, *, max_bytes: int = CONFIG_FILE_BYTES) -> str | Problem:

@@ -1,20 +1,23 @@
-"""Environment: put the values of its variables into what an operator's file says, once, when it is loaded."""
+"""Environment: put the values of its variables and of files into what a config says, once, when it is loaded."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
+from pathlib import Path
 
+from pegboard.config.yaml.config_files import read_text
 from pegboard.config.yaml.parser import scalar_value
 from pegboard.config.yaml.tree import At, Items, Scalar, ScalarValue, Table
+from pegboard.model.bounds import SECRET_FILE_BYTES
 from pegboard.model.error import Problem
 from pegboard.model.json_types import JSONValue, is_list, is_object
 from pegboard.model.secret import Secret
 
-# `$$` · `${NAME}` · `${NAME:-default}` · and what looks like one of them but is none.
+# `$$` · `${file:PATH}` · `${NAME}` · `${NAME:-default}` · and what looks like one of them but is none.
 _REFERENCE = re.compile(
-    r"\$(?:(?P<dollar>\$)|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>(?:(?!\$\{)[^}])*))?\}|(?P<broken>\{))"
+    r"\$(?:(?P<dollar>\$)|\{file:(?P<file>[^{}]+)\}|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>(?:(?!\$\{)[^}])*))?\}|(?P<broken>\{))"
 )
 
 
@@ -42,12 +45,13 @@ class Expanded(str):
 class Environment:
     """The environment of one load, and what was taken from it.
 
-    `secrets` has every variable that was used and is not empty, addresses without a credential aside; `defaulted` those
-    whose default was taken, with the place; `problems` those that are not set.
+    `secrets` has every variable and file that was used and is not empty, addresses without a credential aside;
+    `defaulted` the variables whose default was taken, with the place; `problems` those that are not set, and the files
+    that cannot be read. A file that is not absolute lies beside the config, in `folder`.
     """
 
-    def __init__(self, env: Mapping[str, str]) -> None:
-        self._env = env
+    def __init__(self, env: Mapping[str, str], *, folder: Path = Path()) -> None:
+        self._env, self._folder = env, folder
         self._allowed: tuple[str, ...] | None = None
         self.secrets: dict[str, Secret] = {}
         self.defaulted: dict[str, str] = {}
@@ -61,7 +65,8 @@ class Environment:
         """Return why a variable may not be read; `None` where it may."""
         if self._allowed is None or any(fnmatchcase(name, glob) for glob in self._allowed):
             return None
-        return f"the variable {name!r} is not under `env:` of the main file. Add it there if it is meant"
+        shown = f"file {name[5:]!r}" if name.startswith("file:") else f"variable {name!r}"
+        return f"the {shown} is not under `env:` of the main file. Add it there if it is meant"
 
     def variable(self, name: str) -> str | None:
         """Return the value of a variable and remember it as a secret; `None` when it is not set or may not be read."""
@@ -95,11 +100,11 @@ class Environment:
             if match["dollar"]:
                 return "$"
             if match["broken"]:
-                message = "'${' starts no ${NAME} or ${NAME:-default}; for the text '${' write '$${'"
+                message = "'${' starts no ${NAME}, ${NAME:-default} or ${file:PATH}; for the text '${' write '$${'"
                 self.problems.append(at.problem(message))
                 return match.group()
             is_expanded = True
-            return self._value(match, at)
+            return self._content(match, at) if match["file"] else self._value(match, at)
 
         expanded = _REFERENCE.sub(replace, text)
         return Expanded(expanded, is_plain=node.is_plain) if is_expanded else expanded
@@ -108,6 +113,24 @@ class Environment:
         """Tell whether a variable gives the beginning of an address, in which nothing could be a secret."""
         is_beginning = match.start() == 0 and bool(at.steps) and at.steps[-1] in _ADDRESS_KEYS
         return is_beginning and _PLAIN_ADDRESS.fullmatch(self._env.get(match["name"], "")) is not None
+
+    def _content(self, match: re.Match[str], at: At) -> str:
+        """Return what a file holds, such as a secret that a container is given, without the end of its last line."""
+        name = match["file"]
+        fault, path = self.fault(f"file:{name}"), self._folder / name
+        if fault is None and not path.exists():
+            fault = f"there is no file {str(path)!r}"
+        content = "" if fault is not None else read_text(path, max_bytes=SECRET_FILE_BYTES)
+        if isinstance(content, Problem):
+            # What follows is how to mend a config.
+            fault = f"the file {str(path)!r} {content.message.partition(';')[0]}"
+        if fault is not None or isinstance(content, Problem):
+            self.problems.append(at.problem(str(fault)))
+            return match.group()
+        text = re.sub(r"\r?\n\Z", "", content)
+        if text:
+            self.secrets[f"file:{name}"] = Secret(text)
+        return text
 
     def _value(self, match: re.Match[str], at: At) -> str:
         name, default = match["name"], match["default"]
