@@ -29,6 +29,11 @@ OF_PYDANTIC_AI = {
     "agents/runtime.py",
     "agents/template_analysis.py",
     "agents/toolset.py",
+    "models/clients/answers.py",
+    "models/clients/anthropic_client.py",
+    "models/clients/google_client.py",
+    "models/clients/openai_client.py",
+    "models/language_models.py",
     "sources/builtin/jinja_rendering.py",
 }
 # The modules that need an extra; each is imported when it is used. Everything else runs without any.

@@ -274,13 +274,13 @@ def _warm() -> None:
 
 
 def guarded_client(
-    transport: GuardedTransport,
+    transport: httpx2.AsyncBaseTransport,
     *,
     headers: dict[str, str] | None = None,
     timeout: httpx2.Timeout | None = None,
     auth: httpx2.Auth | None = None,
 ) -> httpx2.AsyncClient:
-    """Make an `httpx2.AsyncClient` on a guarded transport, for libraries that want one (the MCP SDK).
+    """Make an `httpx2.AsyncClient` on a guarded transport, for libraries that want one (MCP's SDK, clients of models).
 
     It follows no redirects by itself and reads nothing from the environment.
     """

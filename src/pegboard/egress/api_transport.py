@@ -1,0 +1,156 @@
+"""API transport: one API of the operator's, for the clients of language models: no redirects, one deadline, one size.
+
+Their clients follow what an endpoint sends as long as it sends: a stream that never ends, an event that never ends, a
+line at a time for ever. What leaves here is bounded in time and bytes, and comes in whole events, as those clients take
+an event together in a time that grows with the square of its pieces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from itertools import pairwise
+from typing import cast
+
+import httpx2
+
+from pegboard.egress.connections import Resolve, system_resolve
+from pegboard.egress.destinations import only_host_of
+from pegboard.egress.failures import EgressError, Exchange, timed_out
+from pegboard.egress.transport import EXCHANGE_EXTENSION, GuardedTransport, guarded_client, origin_of
+from pegboard.model.bounds import (
+    API_ANSWER_BYTES,
+    API_CONNECTIONS,
+    API_EVENT_BYTES,
+    API_EVENT_LINES,
+    CONNECT_S,
+)
+
+_END_OF_LINE = rb"(?:\r\n|\n|\r(?!\n))"
+_END_OF_EVENT = re.compile(_END_OF_LINE * 2)
+# The longest end of an event; it may come in two pieces.
+_END_BYTES = 4  # not a limit: the length of \r\n\r\n
+_FIRST_REDIRECT, _FIRST_ERROR = 300, 400  # not a limit: statuses of HTTP
+
+
+def api_client(base_url: str, *, timeout_s: float, resolve: Resolve = system_resolve) -> httpx2.AsyncClient:
+    """Make a client for one API, which reaches nothing but its host. The caller closes it.
+
+    Raises:
+        DefinitionError: the base URL is no http or https URL.
+    """
+    transport = ApiTransport(base_url, timeout_s=timeout_s, resolve=resolve)
+    # The wait for a connection is part of the time that an answer may take, however many ask at once.
+    return guarded_client(transport, timeout=httpx2.Timeout(timeout_s, connect=CONNECT_S))
+
+
+class ApiTransport(httpx2.AsyncBaseTransport):
+    """Exchanges with the host of one base URL; each is over after `timeout_s`, its last byte included."""
+
+    def __init__(self, base_url: str, *, timeout_s: float, resolve: Resolve = system_resolve) -> None:
+        self._timeout_s = timeout_s
+        self._guarded = GuardedTransport(
+            only_host_of(base_url),
+            resolve=resolve,
+            max_response_bytes=API_ANSWER_BYTES,
+            max_connections=API_CONNECTIONS,
+        )
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send one request; the body of the answer is read as it is iterated.
+
+        Raises:
+            EgressError: with the kind that tells what went wrong; upstream_error for a redirect.
+        """
+        exchange = Exchange(origin=origin_of(request.url))
+        request.extensions[EXCHANGE_EXTENSION] = exchange
+        ends_at = asyncio.get_running_loop().time() + self._timeout_s
+        try:
+            async with asyncio.timeout_at(ends_at):
+                response = await self._guarded.handle_async_request(request)
+        except TimeoutError:
+            raise timed_out(exchange, after_s=self._timeout_s) from None
+        if _FIRST_REDIRECT <= response.status_code < _FIRST_ERROR:
+            await response.aclose()
+            text = f"{exchange.origin!r} redirects (status {response.status_code}), which is not followed."
+            raise EgressError("upstream_error", text, hint="Write the address that it leads to as `base_url`.")
+        body = TimedBody(cast("httpx2.AsyncByteStream", response.stream), exchange, ends_at, self._timeout_s)
+        is_event_stream = response.headers.get("content-type", "").strip().lower().startswith("text/event-stream")
+        return httpx2.Response(
+            response.status_code,
+            headers=response.headers,
+            stream=WholeEvents(body, exchange) if is_event_stream else body,
+            extensions=response.extensions,
+        )
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._guarded.aclose()
+
+
+class TimedBody(httpx2.AsyncByteStream):
+    """A body that has to be complete in time."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, exchange: Exchange, ends_at: float, timeout_s: float) -> None:
+        self._inner, self._exchange = inner, exchange
+        self._ends_at, self._timeout_s = ends_at, timeout_s
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        pieces = aiter(self._inner)
+        async with aclosing(cast("AsyncGenerator[bytes]", pieces)):
+            while True:
+                try:
+                    async with asyncio.timeout_at(self._ends_at):
+                        piece = await anext(pieces, None)
+                except TimeoutError:
+                    raise timed_out(self._exchange, after_s=self._timeout_s) from None
+                if piece is None:
+                    return
+                yield piece
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class WholeEvents(httpx2.AsyncByteStream):
+    """A stream of server-sent events, byte for byte as it came, in pieces that end where an event ends."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, exchange: Exchange) -> None:
+        self._inner, self._exchange = inner, exchange
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        waiting, searched, lines = bytearray(), 0, 0
+        async with aclosing(cast("AsyncGenerator[bytes]", aiter(self._inner))) as pieces:
+            async for piece in pieces:
+                waiting += piece
+                ends = [end.end() for end in _END_OF_EVENT.finditer(waiting, max(0, searched - _END_BYTES))]
+                for start, end in pairwise((0, *ends)):
+                    self._check(end - start, _lines(waiting, start, end))
+                if ends:
+                    yield bytes(waiting[: ends[-1]])
+                    del waiting[: ends[-1]]
+                    searched = lines = 0
+                lines += _lines(waiting, searched, len(waiting))
+                searched = len(waiting)
+                self._check(searched, lines)
+        if waiting:
+            yield bytes(waiting)
+
+    def _check(self, size: int, lines: int) -> None:
+        """Refuse an event that is too large.
+
+        Raises:
+            EgressError: result_too_large.
+        """
+        if size > API_EVENT_BYTES or lines > API_EVENT_LINES:
+            limits = f"{API_EVENT_BYTES} bytes or {API_EVENT_LINES} lines"
+            raise EgressError("result_too_large", f"{self._exchange.origin!r} sent an event of more than {limits}.")
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _lines(stream: bytearray, start: int, end: int) -> int:
+    return max(stream.count(b"\n", start, end), stream.count(b"\r", start, end))

@@ -1,0 +1,77 @@
+"""Answers: ask a model for one answer, and say in our words how that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic_ai.direct import model_request
+from pydantic_ai.exceptions import (
+    AgentRunError,
+    ModelAPIError,
+    ModelConnectionError,
+    ModelHTTPError,
+    ModelRequestTimeout,
+    ModelTimeoutError,
+    UserError,
+)
+from pydantic_ai.messages import ModelRequest
+from pydantic_ai.models import Model
+
+from pegboard.model.error import CallError, ErrorKind
+
+# not a limit: statuses of HTTP
+_KINDS: Mapping[int, ErrorKind] = {401: "upstream_auth", 403: "upstream_auth", 429: "rate_limited"}
+_FIRST_OWN_FAULT = 500  # not a limit: a status of HTTP
+
+
+async def answered(model: Model, prompt: str) -> str:
+    """Return the text that a model answers.
+
+    Raises:
+        CallError: it did not.
+    """
+    who = f"The language model {model.model_name!r}"
+    try:
+        response = await model_request(model, [ModelRequest.user_text_prompt(prompt)])
+    except CallError:
+        raise
+    except Exception as error:
+        raise model_failure(error, who) from error
+    if response.text is None:
+        raise CallError("protocol_error", f"{who} answered without a text. Check the endpoint.")
+    return response.text
+
+
+def model_failure(error: BaseException, who: str) -> CallError:
+    """Return the typed error for what the client of a model raised; nothing of what the endpoint sent is in it.
+
+    Args:
+        error: as it was raised.
+        who: the model, as a sentence begins.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        # What our own guards say is said best by them.
+        if isinstance(cause, CallError):
+            return cause
+        cause = cause.__cause__ or cause.__context__
+    if isinstance(error, ModelHTTPError):
+        return _of_status(error, who)
+    if isinstance(error, ModelTimeoutError | ModelRequestTimeout):
+        return CallError("timeout", f"{who} did not answer in time.")
+    if isinstance(error, ModelConnectionError):
+        return CallError("upstream_unavailable", f"{who} cannot be reached.")
+    if isinstance(error, ModelAPIError):
+        return CallError("upstream_error", f"{who} ended its answer with an error.")
+    if isinstance(error, AgentRunError | UserError):
+        return CallError("upstream_error", f"{who} gave no answer that can be used.")
+    return CallError("protocol_error", f"{who} answered in a form that is not known. Check the endpoint.")
+
+
+def _of_status(error: ModelHTTPError, who: str) -> CallError:
+    default: ErrorKind = "upstream_unavailable" if error.status_code >= _FIRST_OWN_FAULT else "upstream_error"
+    kind = _KINDS.get(error.status_code, default)
+    text = f"{who} answered with HTTP status {error.status_code}."
+    if kind == "upstream_auth":
+        return CallError(kind, text, hint="Check its key.")
+    return CallError(kind, text, retry_after_s=error.retry_after if kind == "rate_limited" else None)

@@ -1,0 +1,128 @@
+"""Language models: the models of specs, each with one guarded client for each event loop that asks it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from weakref import WeakKeyDictionary
+
+from pegboard.egress.api_transport import api_client
+from pegboard.egress.connections import Resolve, system_resolve
+from pegboard.lazy import LazyModule
+from pegboard.model.agent import ModelProvider, ModelSpec
+from pegboard.model.error import CallError
+from pegboard.model.secret import Secret
+
+if TYPE_CHECKING:
+    import httpx2  # noqa: TID251 - the type of what egress makes
+    from pydantic_ai.models import Model
+
+    from pegboard.models.clients import answers, anthropic_client, google_client, openai_client
+else:
+    answers = LazyModule("pegboard.models.clients.answers")
+    anthropic_client = LazyModule("pegboard.models.clients.anthropic_client")
+    google_client = LazyModule("pegboard.models.clients.google_client")
+    openai_client = LazyModule("pegboard.models.clients.openai_client")
+
+_Clients: TypeAlias = "dict[tuple[str, float], httpx2.AsyncClient]"
+
+# A local endpoint asks for none, but its client for something to send.
+_NO_KEY = "none"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Endpoint:
+    """Where a provider is reached by itself, and the variables that may hold its key."""
+
+    base_url: str
+    variables: tuple[str, ...]
+
+
+_ENDPOINTS: Mapping[ModelProvider, _Endpoint] = {
+    "openai": _Endpoint(base_url="https://api.openai.com/v1", variables=("OPENAI_API_KEY",)),
+    "anthropic": _Endpoint(base_url="https://api.anthropic.com", variables=("ANTHROPIC_API_KEY",)),
+    "google": _Endpoint(
+        base_url="https://generativelanguage.googleapis.com", variables=("GOOGLE_API_KEY", "GEMINI_API_KEY")
+    ),
+}
+
+
+class LanguageModels:
+    """Makes models of specs. Those of one endpoint share its connections, which each event loop has for itself.
+
+    Made with the catalog; `close` ends the connections of the event loop that it is called in.
+
+    Args:
+        key_of: returns the value of a variable of the environment, for a spec without a key.
+        resolve: looks host names up.
+    """
+
+    def __init__(self, key_of: Callable[[str], Secret | None], *, resolve: Resolve = system_resolve) -> None:
+        self._key_of, self._resolve = key_of, resolve
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Clients] = WeakKeyDictionary()
+
+    def model(self, spec: ModelSpec) -> Model:
+        """Return the model of a spec, for the running event loop; fills the port `ModelFactory`.
+
+        Raises:
+            CallError: upstream_auth, there is no key for it.
+            DefinitionError: its base URL is no http or https URL.
+        """
+        key, base_url = self._key(spec), base_url_of(spec)
+        clients = self._loops.setdefault(asyncio.get_running_loop(), {})
+        client = clients.get((base_url, spec.timeout_s))
+        if client is None:
+            client = api_client(base_url, timeout_s=spec.timeout_s, resolve=self._resolve)
+            clients[base_url, spec.timeout_s] = client
+        # A request is sent once: whoever runs the agent decides what is worth another, and what that may cost.
+        settings = {**spec.parameters, "max_retries": 0}
+        return _maker(spec)(spec.name, base_url, key, client, cast("Any", settings))
+
+    async def complete(self, spec: ModelSpec, prompt: str) -> str:
+        """Return what a model answers to a prompt, in words.
+
+        Raises:
+            CallError: upstream_auth, rate_limited, upstream_unavailable, upstream_error, protocol_error, timeout,
+                result_too_large.
+        """
+        return await answers.answered(self.model(spec), prompt)
+
+    async def close(self) -> None:
+        """Close the connections of this event loop."""
+        for client in self._loops.pop(asyncio.get_running_loop(), {}).values():
+            await client.aclose()
+
+    def _key(self, spec: ModelSpec) -> str:
+        if spec.api_key is not None:
+            return spec.api_key.reveal()
+        if spec.provider == "openai_compatible":
+            return _NO_KEY
+        variables = _ENDPOINTS[spec.provider].variables
+        key = next(filter(None, map(self._key_of, variables)), None)
+        if key is None:
+            text = f"There is no key for the language model {spec.name!r} of {spec.provider}."
+            raise CallError("upstream_auth", text, hint=f"Set {variables[0]}, or `api_key` of the model.")
+        return key.reveal()
+
+
+def base_url_of(spec: ModelSpec) -> str:
+    """Return where a model is reached."""
+    if spec.base_url is not None:
+        return spec.base_url
+    # A spec without one says whose endpoint it is, which its form checks.
+    return _ENDPOINTS[spec.provider].base_url
+
+
+def _maker(spec: ModelSpec) -> Callable[..., Model]:
+    match spec.provider:
+        case "anthropic":
+            return anthropic_client.messages_model
+        case "google":
+            return google_client.gemini_model
+        case "openai" if spec.base_url is None:
+            return openai_client.responses_model
+        case _:
+            # What stands in for OpenAI's endpoint speaks chat completions, whatever else it may speak.
+            return openai_client.chat_model

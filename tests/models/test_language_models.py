@@ -1,0 +1,298 @@
+"""Language models: each provider's client goes out through our door, and a bad endpoint ends in a typed error."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+from pydantic_ai import Agent, ModelSettings
+
+from pegboard import Secret
+from pegboard.egress.api_transport import api_client
+from pegboard.model.agent import ModelProvider, ModelSpec
+from pegboard.model.bounds import API_ANSWER_BYTES, API_EVENT_BYTES
+from pegboard.model.error import CallError, DefinitionError
+from pegboard.models.clients.answers import model_failure
+from pegboard.models.clients.openai_client import responses_model
+from pegboard.models.language_models import LanguageModels
+from pegboard.testing import CallsTool, ModelFailure, ModelServer, RawBytes
+from tests.egress.loopback import RawServer, Script, answer, redirect
+from tests.timing import within
+
+KEY = Secret("key-of-the-test")
+PROVIDERS: tuple[ModelProvider, ...] = ("openai_compatible", "anthropic", "google")
+LIMIT_S = 5.0
+
+
+@pytest.fixture(params=PROVIDERS)
+def provider(request: pytest.FixtureRequest) -> ModelProvider:
+    return request.param
+
+
+@pytest.fixture
+async def models() -> AsyncIterator[LanguageModels]:
+    models = LanguageModels(lambda _: None)
+    yield models
+    await models.close()
+
+
+def spec_of(provider: ModelProvider, url: str, timeout_s: float = LIMIT_S, **fields: object) -> ModelSpec:
+    base_url = url + "/v1" if provider in ("openai", "openai_compatible") else url
+    return ModelSpec(
+        provider=provider,
+        name="m",
+        base_url=base_url,
+        api_key=KEY,
+        timeout_s=timeout_s,
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+# ---- a good endpoint
+
+
+async def test_every_provider_answers_through_our_door_with_key_name_and_parameters(
+    models: LanguageModels, provider: ModelProvider
+) -> None:
+    async with ModelServer([["A ", "rose."]], api_key=KEY.reveal()) as server:
+        spec = spec_of(provider, server.url, parameters={"temperature": 0.25, "max_tokens": 77})
+        assert await models.complete(spec, "Say it.") == "A rose."
+    (request,) = server.requests
+    assert (request.model, request.prompt) == ("m", "Say it.")
+    assert "77" in str(request.body)
+    assert "0.25" in str(request.body)
+
+
+async def test_an_agent_streams_and_calls_tools_on_every_provider(
+    models: LanguageModels, provider: ModelProvider
+) -> None:
+    async with ModelServer([CallsTool("add", {"first": 2, "second": 3}), ["Fi", "ve"]]) as server:
+        agent = Agent(models.model(spec_of(provider, server.url)))
+
+        @agent.tool_plain
+        def add(first: int, second: int) -> int:
+            return first + second
+
+        async with agent.run_stream("2 + 3?") as result:
+            assert "".join([piece async for piece in result.stream_text(delta=True, debounce_by=None)]) == "Five"
+        assert [outcome.text for outcome in server.requests[1].outcomes] == ["5"]
+
+
+async def test_openai_itself_is_asked_for_responses() -> None:
+    async with ModelServer(["Yes."]) as server, api_client(server.url, timeout_s=LIMIT_S) as client:
+        model = responses_model("m", server.openai_url, "key", client, ModelSettings())
+        assert (await Agent(model).run("Well?")).output == "Yes."
+        assert server.requests[0].api == "openai_responses"
+
+
+async def test_many_ask_one_endpoint_at_once(models: LanguageModels) -> None:
+    async with ModelServer(lambda request: request.prompt) as server:
+        spec = spec_of("openai_compatible", server.url, 60)
+        answers = await asyncio.gather(*(models.complete(spec, f"Say {i}") for i in range(60)))
+        assert answers == [f"Say {i}" for i in range(60)]
+
+
+async def test_a_key_comes_from_the_variable_of_the_provider_and_its_absence_is_typed() -> None:
+    asked: list[str] = []
+
+    def key_of(variable: str) -> Secret | None:
+        asked.append(variable)
+        return None
+
+    models = LanguageModels(key_of)
+    for provider in ("openai", "anthropic", "google"):
+        with pytest.raises(CallError, match="There is no key") as caught:
+            await models.complete(ModelSpec(provider=provider, name="m"), "Hello")
+        assert caught.value.error.kind == "upstream_auth"
+    assert asked == ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY", "GEMINI_API_KEY"]
+    with pytest.raises(DefinitionError, match="http or https"):
+        await models.complete(ModelSpec(provider="openai_compatible", name="m", base_url="file:///etc/passwd"), "Hello")
+
+
+# ---- a bad one
+
+HEAD = "HTTP/1.1 200 OK\r\nContent-Type: {}\r\nConnection: close\r\n\r\n"
+
+
+async def hang(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+    await reader.read()
+
+
+async def close(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
+    """Say nothing."""
+
+
+def endless(media_type: str, piece: bytes, *, gap_s: float = 0.0) -> Script:
+    """Answer with the same piece for ever, or until the client has had enough; count what was sent."""
+
+    async def script(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD.format(media_type).encode())
+        while True:
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(gap_s)
+
+    return script
+
+
+def gzip_bomb() -> bytes:
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    packed = b"".join(packer.compress(bytes(1 << 20)) for _ in range(64)) + packer.flush()
+    return answer(packed, headers=["Content-Type: application/json", "Content-Encoding: gzip"])
+
+
+MEBI = b"x" * (1 << 20)
+JSON = "application/json"
+EVENTS = "text/event-stream"
+DEEP = answer(b"[" * 200_000, headers=[f"Content-Type: {JSON}"])
+UNREADABLE = {"protocol_error", "upstream_error"}
+PAGE = answer(b"<h1>It works!</h1>", headers=["Content-Type: text/html"])
+CUT = answer(b'{"choices": [', headers=[f"Content-Type: {JSON}"])
+OTHER = answer(b'{"choices": 1, "candidates": 1, "content": 1}', headers=[f"Content-Type: {JSON}"])
+COMMENTS = (b": " + MEBI[:100_000] + b"\n\n") * 10
+BAD: dict[str, tuple[Callable[[], Script | bytes], set[str]]] = {
+    "hangs before it answers": (lambda: hang, {"timeout"}),
+    "sends without end": (lambda: endless(JSON, MEBI), {"result_too_large"}),
+    "drips an answer": (lambda: endless(JSON, b" ", gap_s=0.01), {"timeout"}),
+    "is a bomb": (gzip_bomb, {"result_too_large"}),
+    "is no model": (lambda: PAGE, UNREADABLE),
+    "answers damaged JSON": (lambda: CUT, UNREADABLE),
+    "answers deep JSON": (lambda: DEEP, UNREADABLE),
+    "answers another JSON": (lambda: OTHER, UNREADABLE),
+    "closes at once": (lambda: close, {"upstream_lost"}),
+    "speaks no HTTP": (lambda: b"SSH-2.0-OpenSSH\r\n\r\n", {"protocol_error"}),
+}  # fmt: skip
+NO_EVENTS = (b"data: {nothing}" + b" " * 100_000 + b"\n\n") * 10
+BAD_STREAMS: dict[str, tuple[Callable[[], Script | bytes], set[str]]] = {
+    "hangs before it answers": (lambda: hang, {"timeout"}),
+    "sends one event without end": (lambda: endless(EVENTS, b"data: " + MEBI), {"result_too_large"}),
+    "sends one event of lines without end": (lambda: endless(EVENTS, b"data: x\n" * 1_000), {"result_too_large"}),
+    "sends comments without end": (lambda: endless(EVENTS, COMMENTS), {*UNREADABLE, "result_too_large"}),
+    "drips comments": (lambda: endless(EVENTS, b": ping\n\n", gap_s=0.01), {*UNREADABLE, "timeout"}),
+    "sends what is no event": (lambda: endless(EVENTS, NO_EVENTS), {*UNREADABLE, "result_too_large"}),
+}  # fmt: skip
+
+
+async def asked(models: LanguageModels, spec: ModelSpec) -> object:
+    return await models.complete(spec, "Hello")
+
+
+async def streamed(models: LanguageModels, spec: ModelSpec) -> object:
+    try:
+        async with Agent(models.model(spec)).run_stream("Hello") as result:
+            return await result.get_output()
+    except Exception as error:
+        raise model_failure(error, "The language model") from error
+
+
+async def failed(
+    ask: Callable[[LanguageModels, ModelSpec], Awaitable[object]],
+    models: LanguageModels,
+    provider: ModelProvider,
+    script: Script | bytes,
+    kinds: set[str],
+) -> RawServer:
+    timeout_s = 0.5 if "timeout" in kinds else 30.0
+    async with RawServer(script) as server:
+        # Whatever the endpoint does, who asks hears of it soon after the limit.
+        with within(timeout_s + 3.0 if timeout_s < 1 else 10.0), pytest.raises(CallError) as caught:
+            await ask(models, spec_of(provider, server.url, timeout_s))
+        await models.close()
+    assert caught.value.error.kind in kinds, caught.value
+    assert "It works" not in str(caught.value)
+    return server
+
+
+@pytest.mark.parametrize("case", BAD)
+async def test_an_endpoint_that_misbehaves_is_a_typed_error_within_its_limit(
+    models: LanguageModels, provider: ModelProvider, case: str
+) -> None:
+    make, kinds = BAD[case]
+    assert (await failed(asked, models, provider, make(), kinds)).hits == 1
+
+
+@pytest.mark.parametrize("case", BAD_STREAMS)
+async def test_a_stream_that_misbehaves_is_a_typed_error_within_its_limit(
+    models: LanguageModels, provider: ModelProvider, case: str
+) -> None:
+    make, kinds = BAD_STREAMS[case]
+    if "comments" in case and provider != "google":
+        # Google's own client knows no comments; the others take them until they are stopped.
+        kinds = kinds - UNREADABLE or kinds
+    assert (await failed(streamed, models, provider, make(), kinds)).hits == 1
+
+
+@pytest.mark.parametrize("ask", [asked, streamed])
+async def test_a_redirect_is_refused_and_its_target_never_sees_the_key(
+    models: LanguageModels, provider: ModelProvider, ask: Callable[..., Awaitable[object]]
+) -> None:
+    async with RawServer(answer(b"{}")) as target:
+        for status in ("302 Found", "307 Temporary Redirect", "308 Permanent Redirect"):
+            script = redirect(target.url + "/v1/chat/completions", status=status)
+            await failed(ask, models, provider, script, {"upstream_error"})
+        assert target.hits == 0
+
+
+async def test_answers_as_large_as_the_limits_allow_are_read(models: LanguageModels) -> None:
+    long = "word " * (API_EVENT_BYTES // 10)
+    async with ModelServer(lambda _: [long]) as server:
+        spec = spec_of("openai_compatible", server.url, 60)
+        assert await models.complete(spec, "Hello") == long
+        assert await streamed(models, spec) == long
+    assert len(long) * 2 < API_ANSWER_BYTES
+
+
+async def test_events_come_whole_however_they_are_cut(models: LanguageModels) -> None:
+    pieces = [f"pïece {i} " for i in range(20)]
+    stream: list[bytes] = []
+    async with ModelServer([pieces]) as server:
+        spec = spec_of("openai_compatible", server.url)
+        async with api_client(server.url, timeout_s=LIMIT_S) as client:
+            body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "x"}]}
+            answered = await client.post(
+                f"{server.openai_url}/chat/completions", json=body, headers={"authorization": "Bearer k"}
+            )
+            stream.append(answered.content)
+    for ending in (b"\n", b"\r\n", b"\r"):
+        for size in (1, 7, 4096):
+            await _streams(models, stream[0].replace(b"\n", ending), size, "".join(pieces))
+    assert spec.timeout_s == LIMIT_S
+
+
+async def _streams(models: LanguageModels, events: bytes, size: int, expected: str) -> None:
+    async def script(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD.format(EVENTS).encode())
+        for start in range(0, len(events), size):
+            writer.write(events[start : start + size])
+            await writer.drain()
+
+    async with RawServer(script) as server:
+        assert await streamed(models, spec_of("openai_compatible", server.url)) == expected
+        await models.close()
+
+
+async def test_a_provider_error_keeps_its_kind_and_none_of_its_words(
+    models: LanguageModels, provider: ModelProvider
+) -> None:
+    failures = {
+        401: "upstream_auth", 403: "upstream_auth", 404: "upstream_error", 429: "rate_limited",
+        500: "upstream_unavailable", 503: "upstream_unavailable",
+    }  # fmt: skip
+    script = [ModelFailure(status, "the key-of-the-test was wrong", retry_after_s=7) for status in failures]
+    async with ModelServer(script) as server:
+        for kind in failures.values():
+            with pytest.raises(CallError) as caught:
+                await models.complete(spec_of(provider, server.url), "Hello")
+            assert caught.value.error.kind == kind
+            assert "key-of-the-test" not in str(caught.value)
+            assert caught.value.error.retry_after_s == (7 if kind == "rate_limited" else None)
+    assert len(server.requests) == len(failures)
+
+
+async def test_an_error_amid_a_stream_is_typed(models: LanguageModels, provider: ModelProvider) -> None:
+    async with ModelServer([["Some", ModelFailure(500)], ["Some", RawBytes(b"data: \xff\xfe\n\n"), "more"]]) as server:
+        for _ in range(2):
+            with pytest.raises(CallError):
+                await streamed(models, spec_of(provider, server.url))
