@@ -117,7 +117,8 @@ class RecordingView(View):
     __slots__ = ("calls", "lists", "plain")
 
     def __init__(self, plain: View, calls: list[Any] | None = None, lists: list[str] | None = None) -> None:
-        super().__init__(plain._parts, plain.ctx, plain.selection, profile=plain.profile, extra=plain._extra)
+        extra: Any = plain._extra
+        super().__init__(plain._parts, plain.ctx, plain.selection, profile=plain.profile, extra=extra)
         self.plain = plain
         self.calls: list[tuple[str, object]] = [] if calls is None else calls
         self.lists: list[str] = [] if lists is None else lists

@@ -16,8 +16,8 @@ from pegboard.model.json_types import JSON, JSONValue
 class FrameworkClient:
     """Gives the yes that the framework brought, to the call it was brought for, once; and keeps what was asked.
 
-    `agreed_to` is what `question` gave when the person was asked: another definition or other arguments are asked
-    about anew. Without it the yes is for the tool that is called, and for none that it calls in its turn. What is no
+    The yes is for the tool that is called, and for none that it calls in its turn. `agreed_to` is what `question` gave
+    when the person was asked, or a part of it: another definition or other arguments are asked about anew. What is no
     question of consent goes to the client that the context had before.
     """
 
@@ -56,9 +56,9 @@ class FrameworkClient:
         return None if self._before is None else await self._before.approve(request)
 
     def _is_meant(self, request: ConsentRequest) -> bool:
-        if self._agreed_to is None:
-            return request.tool == self._called
-        return all(self._agreed_to.get(key) == value for key, value in _bound(request).items())
+        agreed_to = self._agreed_to or {}
+        same = all(agreed_to[key] == value for key, value in _bound(request).items() if key in agreed_to)
+        return same and request.tool == self._called
 
     def can(self, capability: str) -> bool:
         can = getattr(self._before, "can", None)
