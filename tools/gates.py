@@ -177,6 +177,7 @@ LAZY = {
     "pegboard.discovery.meaning": "numpy",
     "pegboard.discovery.search.index": "numpy",
     "pegboard.library": "all that the help of the command line does without",
+    "pegboard.egress.api_transport": "httpx2",
     "pegboard.limits.redis_store": "limits",
     "pegboard.models.clients.answers": "pydantic-ai",
     "pegboard.models.clients.anthropic_client": "pydantic-ai and anthropic",

@@ -435,6 +435,7 @@ class Catalog:
         """Refuse new calls, let running ones end for `grace_s`, stop the rest, the sources and the limit store."""
         await self.executor.close(grace_s=grace_s)
         await self.runtime.agents.close()
+        await self.runtime.models.close()
         if self._is_of_config:
             default_catalog.stand_back(self.runtime)
         # Together: each may need a while to end its programs.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from pegboard.agents.late_runtime import LateAgentRuntime
 from pegboard.authoring.builder import read_built
@@ -18,22 +18,28 @@ from pegboard.core.registry import Registry
 from pegboard.core.view import ViewParts
 from pegboard.discovery.exposure import Discovery
 from pegboard.limits.memory import MemoryLimitStore
-from pegboard.model.agent import ModelSpec
 from pegboard.model.bounds import FLOODING_CALLERS
 from pegboard.model.context import ToolContext
-from pegboard.model.error import CallError
+from pegboard.model.secret import Secret
+from pegboard.models.language_models import LanguageModels
 from pegboard.providers import EXPORTERS
 from pegboard.providers.repair import repair
 from pegboard.resources import Resources
 
 
-def no_models(spec: ModelSpec) -> Any:
-    """Refuse to make a model.
+def key_of_environment(registry: Registry) -> Callable[[str], Secret | None]:
+    """Return what reads the key of a language model from the environment, and keeps it out of every result."""
 
-    Raises:
-        CallError: `config_invalid`.
-    """
-    raise CallError("config_invalid", f"Nothing here makes the language model {spec.provider}:{spec.name}.")
+    def key_of(variable: str) -> Secret | None:
+        value = os.environ.get(variable)
+        if not value:
+            return None
+        key, known = Secret(value), registry.declarations.secrets
+        if key not in known:
+            registry.change(secrets=(*known, key))
+        return key
+
+    return key_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +48,7 @@ class Runtime:
 
     `registry` holds what is declared, `defaults` knows what of that code declares by itself, `guards` what the stages
     of its calls share, `executor` runs them; `discovery` finds tools, `resources` is what there is beside them, and
-    `view_parts` is what every View is made of.
+    `agents` runs agents on `models`, and `view_parts` is what every View is made of.
     """
 
     registry: Registry
@@ -52,6 +58,7 @@ class Runtime:
     discovery: Discovery
     resources: Resources
     agents: LateAgentRuntime
+    models: LanguageModels
     view_parts: ViewParts
 
 
@@ -81,8 +88,9 @@ def assemble(
         repair=repair,
     )
     executor = Executor(guards)
+    models = LanguageModels(key_of_environment(registry))
     view_parts = ViewParts(registry=registry, runner=executor, exporters=EXPORTERS)
-    guards.agents = agents = LateAgentRuntime(registry, view_parts, make_model=no_models, clock=clock)
+    guards.agents = agents = LateAgentRuntime(registry, view_parts, make_model=models.model, clock=clock)
     return Runtime(
         registry=registry,
         defaults=Defaults(),
@@ -91,5 +99,6 @@ def assemble(
         discovery=Discovery.of(registry, embedder=embedder),
         resources=Resources(registry, executor),
         agents=agents,
+        models=models,
         view_parts=view_parts,
     )

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
-from pegboard.egress.api_transport import api_client
-from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.lazy import LazyModule
 from pegboard.model.agent import ModelProvider, ModelSpec
 from pegboard.model.error import CallError
@@ -19,8 +17,10 @@ if TYPE_CHECKING:
     import httpx2  # noqa: TID251 - the type of what egress makes
     from pydantic_ai.models import Model
 
+    from pegboard.egress import api_transport
     from pegboard.models.clients import answers, anthropic_client, google_client, openai_client
 else:
+    api_transport = LazyModule("pegboard.egress.api_transport")
     answers = LazyModule("pegboard.models.clients.answers")
     anthropic_client = LazyModule("pegboard.models.clients.anthropic_client")
     google_client = LazyModule("pegboard.models.clients.google_client")
@@ -56,11 +56,10 @@ class LanguageModels:
 
     Args:
         key_of: returns the value of a variable of the environment, for a spec without a key.
-        resolve: looks host names up.
     """
 
-    def __init__(self, key_of: Callable[[str], Secret | None], *, resolve: Resolve = system_resolve) -> None:
-        self._key_of, self._resolve = key_of, resolve
+    def __init__(self, key_of: Callable[[str], Secret | None]) -> None:
+        self._key_of = key_of
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Clients] = WeakKeyDictionary()
 
     def model(self, spec: ModelSpec) -> Model:
@@ -74,7 +73,7 @@ class LanguageModels:
         clients = self._loops.setdefault(asyncio.get_running_loop(), {})
         client = clients.get((base_url, spec.timeout_s))
         if client is None:
-            client = api_client(base_url, timeout_s=spec.timeout_s, resolve=self._resolve)
+            client = api_transport.api_client(base_url, timeout_s=spec.timeout_s)
             clients[base_url, spec.timeout_s] = client
         # A request is sent once: whoever runs the agent decides what is worth another, and what that may cost.
         settings = {**spec.parameters, "max_retries": 0}
@@ -97,7 +96,8 @@ class LanguageModels:
     def _key(self, spec: ModelSpec) -> str:
         if spec.api_key is not None:
             return spec.api_key.reveal()
-        if spec.provider == "openai_compatible":
+        if spec.base_url is not None:
+            # A key of the environment goes to the provider that it is for, and to nobody else.
             return _NO_KEY
         variables = _ENDPOINTS[spec.provider].variables
         key = next(filter(None, map(self._key_of, variables)), None)
