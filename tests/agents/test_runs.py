@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pegboard.model.tool import ToolSpec
-from pegboard.sources.agent import QUERY, agent_entry
+from pegboard.sources.agent_tool import QUERY, agent_entry
 from tests.agents.team import Recorder, agent, catalog_of, returned
 
 

@@ -159,20 +159,18 @@ async def test_a_request_with_a_time_limit(project: Project) -> None:
     assert result.error.kind == "blocked_destination"
 
 
-@pytest.mark.parametrize(
-    ("text", "missing"),
-    [
-        ('{name: qualify-lead, type: agent, agent: sales-qualifier, description: "Qualify a sales lead using BANT methodology", context_transform: \'{"company": "{{ data.company }}", "budget": "{{ data.budget }}"}\'}', "agent file"),  # noqa: E501 - as it is documented
-    ],
-)  # fmt: skip
-def test_kinds_whose_piece_is_missing_say_which_at_their_type(project: Project, text: str, missing: str) -> None:
-    project.write(item(text))
-    [problem] = project.problems()
-    assert (problem.path, problem.where) == (
-        "tools[0].type",
-        f"pegboard.yaml:2:{len('    - ') + text.index(', type: ') + 9}",
+def test_an_agent_as_a_tool(project: Project) -> None:
+    text = '{name: qualify-lead, type: agent, agent: sales-qualifier, description: "Qualify a sales lead using BANT methodology", context_transform: \'{"company": "{{ data.company }}", "budget": "{{ data.budget }}"}\'}'  # noqa: E501 - as it is documented
+    model = "model: {provider: openai_compatible, base_url: 'http://127.0.0.1:9/v1', name: m}"
+    about = "apiVersion: pegboard/v1\nkind: Agent\nmetadata: {name: sales-qualifier}\n"
+    project.file("agent.yaml", f"{about}spec: {{{model}}}\n")
+    [drawn] = view(project, f"files: [agent.yaml]\n{item(text)}").export("openai")
+    parameters = drawn["function"]["parameters"]
+    assert (drawn["function"]["description"], parameters["required"], parameters["properties"]) == (
+        "Qualify a sales lead using BANT methodology",
+        ["company", "budget"],
+        {"company": {"type": "string"}, "budget": {"type": "string"}},
     )
-    assert missing in problem.message
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,12 @@ def test_what_is_documented_and_not_there_yet_is_refused_by_name(project: Projec
             text = f"hooks: [{{on: before, {line}}}]"
         case "discovery":
             text = f"discovery: {{embedder: {{{line}}}}}"
+        case "spec":
+            text = "files: [agent.yaml]"
+            for part in reversed(path.split(".")[:-1]):
+                line = f"{part}: {{{line}}}"
+            about = "apiVersion: astromesh/v1\nkind: Agent\nmetadata: {name: a}\n"
+            project.file("agent.yaml", about + line + "\n")
         case ("rate_limits" | "limits") as section:
             text = f"{section}: {{{line}}}"
         case _:
@@ -204,7 +210,7 @@ def test_a_fault_is_reported_where_it_is_and_not_where_its_name_is_used(project:
         """\
         predicates: {p: {secert: X}}
         tools:
-          - {name: fs, type: agent, groups: [files], agent: sales}
+          - {name: fs, type: filesystem, groups: [files]}
           - {name: b, type: internal, handler: "python:mine:nope", groups: [more]}
           - {name: c, type: internal, handler: "python:mine:f", available: p}
         profiles: {a: {include: [files, more], deny: [fs__write]}}
@@ -218,10 +224,10 @@ def test_a_fault_is_reported_where_it_is_and_not_where_its_name_is_used(project:
     ]
 
 
-def test_the_keys_of_a_kind_whose_piece_is_missing_are_checked_all_the_same(project: Project) -> None:
+def test_the_keys_of_a_tool_that_runs_an_agent_are_checked_beside_its_agent(project: Project) -> None:
     project.write("tools:\n  - {name: a, type: agent, agent: x, context_transfrom: y}\n  - {name: b, type: agent}\n")
     assert [problem.path for problem in project.problems()] == [
-        "tools[0].type", "tools[0].context_transfrom", "tools[1].agent", "tools[1].type",
+        "tools[0].agent", "tools[0].context_transfrom", "tools[1].agent",
     ]  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pegboard.catalog import Catalog
+from pegboard.config.agents import conversation_store, declare_agents
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Config
 from pegboard.config.consents import consent_store_of
@@ -95,6 +96,7 @@ def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
         consent_store=answers,
         embedder=embedder,
     )
+    catalog.runtime.agents.store = conversation_store(config, report)
     catalog.registry.server_id = _server_id(config)
     catalog.add_secrets(*config.secrets.values(), *keys_of(config))
     catalog.registry.change(default_limit=config.default_limit)
@@ -106,6 +108,7 @@ def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
         _declare_workspace(context)
         declare_predicates(context)
         _declare_tools(context)
+        declare_agents(context)
         declare_profiles(context)
         _declare_hooks(context)
         _declare_identity(context)

@@ -32,7 +32,8 @@ class BuildContext:
     """One catalog in the making.
 
     `registered` are the tools that `python:` modules registered, by folded qualified id, in `main` by name alone;
-    `collected` are the modules that `python:` names and those that registered something; `missed` says that one of
+    `collected` are the modules that `python:` names and those that registered something; `is_private` says that the
+    catalog is aside, for the tools of one agent: what modules registered stays where it is. `missed` says that one of
     `python:` failed, so that what it would have registered is not missed a second time. `documents` is the store of
     `workspace:`.
     """
@@ -43,6 +44,7 @@ class BuildContext:
     collected: set[str]
     registered: dict[str, ToolEntry] = field(default_factory=dict[str, ToolEntry])
     missed: bool = False
+    is_private: bool = False
     documents: DocumentStore | None = None
     _aside: Catalog = field(default_factory=Catalog)
 

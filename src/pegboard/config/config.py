@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from pegboard.config.allowed_imports import AllowedImports
+from pegboard.config.forms.agent_form import AgentFile, AstromeshFile
 from pegboard.config.forms.identity_form import IdentityForm
 from pegboard.config.forms.main_file import EmbedderForm, HookForm, ModelForm, ServingForm
 from pegboard.config.forms.predicate_form import PredicateForm
@@ -39,6 +40,17 @@ class Refused:
     groups: set[str] = field(default_factory=set[str])
     namespaces: set[str] = field(default_factory=set[str])
     predicates: set[str] = field(default_factory=set[str])
+    agents: set[str] = field(default_factory=set[str])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentDeclaration:
+    """The file of one agent: itself, its private tools, and what it takes of the catalog."""
+
+    file: Declared[AgentFile | AstromeshFile]
+    tools: tuple[Declared[Any], ...] = ()
+    groups: tuple[Declared[str], ...] = ()
+    shared: tuple[Declared[str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
@@ -65,6 +77,8 @@ class Config:
     tools: tuple[Declared[Any], ...] = ()
     profiles: Mapping[str, Declared[ProfileForm]] = field(default_factory=dict[str, Declared[ProfileForm]])
     hooks: tuple[Declared[HookForm], ...] = ()
+    agents: tuple[AgentDeclaration, ...] = ()
+    agent_store: Declared[str | Secret] | None = None
     models: Mapping[str, Declared[ModelForm | str]] = field(default_factory=dict[str, Declared[ModelForm | str]])
     embedder: Declared[EmbedderForm] | None = None
     bounds: Bounds = DEFAULT_BOUNDS

@@ -10,8 +10,17 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from pegboard.config.allowed_imports import AllowedImports
-from pegboard.config.config import Config, Declared, Refused
+from pegboard.config.config import AgentDeclaration, Config, Declared, Refused
 from pegboard.config.file_permissions import permission_faults
+from pegboard.config.forms.agent_form import (
+    ASTROMESH,
+    PEGBOARD,
+    AgentFile,
+    AstromeshFile,
+    GroupForm,
+    SharedToolForm,
+    key_variable,
+)
 from pegboard.config.forms.main_file import EmbedderForm, Fragment, HookForm, MainFile, ModelForm
 from pegboard.config.forms.predicate_form import PredicateForm, secret_names
 from pegboard.config.forms.validation import validated
@@ -20,7 +29,7 @@ from pegboard.config.identity import key_store_of
 from pegboard.config.kinds import KINDS, Kind
 from pegboard.config.kinds.mcp import LOCK_NAME
 from pegboard.config.kinds.plugin import plugin_declare, plugin_form
-from pegboard.config.unsupported import UNSUPPORTED, UNSUPPORTED_KINDS, refusal
+from pegboard.config.unsupported import UNSUPPORTED, refusal
 from pegboard.config.yaml.config_files import find_files, has_top_level_key, looks_like_config, read_text
 from pegboard.config.yaml.environment import Environment
 from pegboard.config.yaml.parser import parse
@@ -29,7 +38,7 @@ from pegboard.config.yaml.tree import At, Items, Mark, Node, Scalar, Table
 from pegboard.core.names import fold, nearest, nearest_one
 from pegboard.model.bounds import CONFIG_FILES, Bounds
 from pegboard.model.error import DefinitionError, Problem
-from pegboard.model.json_types import is_object
+from pegboard.model.json_types import is_list, is_object
 from pegboard.model.lint_rule import LintIgnore
 from pegboard.platforms import platform
 from pegboard.sources.plugins import load_plugin
@@ -37,7 +46,8 @@ from pegboard.sources.plugins import load_plugin
 M = TypeVar("M", bound=BaseModel)
 F = TypeVar("F", bound=Fragment)
 _NO_OPENAI_KEY = "the variable 'OPENAI_API_KEY' is not set; set it, or write `api_key`"
-_TOP_LEVEL = MainFile.model_fields.keys() | {key for key in UNSUPPORTED if "." not in key}
+_OF_AGENTS = frozenset(AgentFile.model_fields)
+_TOP_LEVEL = MainFile.model_fields.keys() | {key for key in UNSUPPORTED if "." not in key} | _OF_AGENTS
 _NO_CONFIG = "this is no configuration: no line begins with a key of one, such as `tools:` or `profiles:`"
 
 
@@ -86,6 +96,7 @@ class _Load:
     hooks: list[Declared[HookForm]] = field(default_factory=list[Declared[HookForm]])
     named: dict[str, dict[str, Declared[Any]]] = field(default_factory=dict[str, dict[str, Declared[Any]]])
     tool_names: dict[str, At] = field(default_factory=dict[str, At])
+    agents: dict[str, AgentDeclaration] = field(default_factory=dict[str, AgentDeclaration])
     refused: Refused = field(default_factory=Refused)
     kinds: dict[str, Kind[Any]] = field(default_factory=lambda: dict(KINDS))
     lacks_kinds: bool = False
@@ -115,6 +126,13 @@ class _Load:
             self._restrict(at)
         plain = self.environment.plain(at)
         self.report.add(*self.environment.problems)
+        if is_agent_file(root):
+            if model is MainFile:
+                text = "this is the file of an agent; name it in a pegboard.yaml: `files: [agents/*.yaml]`"
+                self.report.add(at.problem(text))
+            else:
+                self._agent(plain, at)
+            return None
         predicates = set(plain["predicates"]) if is_object(plain.get("predicates")) else set[str]()
         file = self._validated(model, plain, at)
         if file is not None:
@@ -206,7 +224,7 @@ class _Load:
         """Let the plugins that the main file names bring their kinds."""
         if self.strict and self.report:
             return  # They are code, and others may have named them.
-        taken = dict.fromkeys((*KINDS, *UNSUPPORTED_KINDS), "Pegboard")
+        taken = dict.fromkeys(KINDS, "Pegboard")
         for index, name in enumerate(main.value.plugins):
             try:
                 plugin_kinds = load_plugin(name, taken=taken, imports=self.imports)
@@ -226,21 +244,72 @@ class _Load:
         else:
             known[name] = entry
 
+    def _agent(self, plain: Any, at: At) -> None:
+        """Collect the file of an agent."""
+        version = (at / "apiVersion").text
+        model = AstromeshFile if version == ASTROMESH else AgentFile
+        known = len(self.report)
+        if (at / "metadata" / "name").exists:
+            self.refused.agents.add((at / "metadata" / "name").text)
+        if version not in (PEGBOARD, ASTROMESH):
+            where = at / "apiVersion"
+            text = f"expected {PEGBOARD} or {ASTROMESH}, not {where.shown}" if where.exists else "is missing"
+            self.report.add(where.problem(text if where.exists else f"the key 'apiVersion' is missing: {PEGBOARD}"))
+            return
+        file = self._validated(model, plain, at)
+        tools, groups, shared = list[Declared[Any]](), list[Declared[str]](), list[Declared[str]]()
+        names = dict[str, At]()
+        declared = plain.get("spec") if is_object(plain) else None
+        items = declared.get("tools") if is_object(declared) else None
+        for index, item in enumerate(items if is_list(items) else ()):
+            here = at / "spec" / "tools" / index
+            if is_object(item) and "type" not in item and "group" in item:
+                if (form := self._validated(GroupForm, item, here)) is not None:
+                    groups.append(Declared(value=form.value.group, at=here / "group"))
+            elif is_object(item) and "type" not in item and "tool" in item:
+                if (taken := self._validated(SharedToolForm, item, here)) is not None:
+                    shared.append(Declared(value=taken.value.tool, at=here / "tool"))
+            elif (tool := self._one_tool(item, here)) is not None:
+                self._keep(tool, tools, names, fold(tool.value.called))
+        variable = None if file is None else key_variable(file.value.spec.model)
+        if variable is not None and not self.environment.variable(variable):
+            fault = self.environment.fault(variable)
+            text = fault or f"the variable {variable!r} is not set; set it, or write `api_key`"
+            self.report.add((at / "spec" / "model").problem(text))
+        if file is None or len(self.report) != known:
+            return
+        name = file.value.metadata.name
+        agent = AgentDeclaration(file=file, tools=tuple(tools), groups=tuple(groups), shared=tuple(shared))
+        first = self.agents.setdefault(name, agent)
+        if first is not agent:
+            where = (first.file.at / "metadata" / "name").mark
+            text = f"the agent {name!r} is declared twice: first at {where}. Rename one"
+            self.report.add((at / "metadata" / "name").problem(text))
+
     def _tool(self, plain: Any, at: At) -> None:
+        tool = self._one_tool(plain, at)
+        if tool is not None:
+            namespace = tool.value.option("namespace") or ""
+            self._keep(tool, self.tools, self.tool_names, fold(f"{namespace}.{tool.value.called}"))
+
+    def _one_tool(self, plain: Any, at: At) -> Declared[Any] | None:
+        """Return one tool as it is declared; `None`, and a problem, where it is none."""
         if not is_object(plain):
             self.report.add(at.problem(f"expected a mapping, such as {{name: …, type: internal}}, not {at.shown}"))
-            return
+            return None
         kind = self._kind(at / "type")
-        if kind is None and (at / "type").text in UNSUPPORTED_KINDS:
-            self._validated(UNSUPPORTED_KINDS[(at / "type").text], plain, at)
         tool = None if kind is None else self._validated(kind.form, plain, at)
         if tool is None:
             self.refused.namespaces.update(str(plain[key]) for key in ("name", "namespace") if key in plain)
             self.refused.groups.update(map(str, as_names(plain.get("groups"))))
-            return
-        first = self.tool_names.setdefault(fold(f"{tool.value.option('namespace') or ''}.{tool.value.called}"), at)
+        return tool
+
+    def _keep(self, tool: Declared[Any], tools: list[Declared[Any]], names: dict[str, At], key: str) -> None:
+        """Add a tool to those of a catalog, or of an agent, unless there is one of its name."""
+        at = tool.at
+        first = names.setdefault(key, at)
         if first is at:
-            self.tools.append(tool)
+            tools.append(tool)
             self.files += tool.value.files_beside(self.path.parent)
             return
         message = f"the tool {tool.value.called!r} is declared twice: first at {(first / 'name').mark}"
@@ -318,6 +387,10 @@ class _Load:
             tools=tuple(self.tools),
             profiles=self.named.get("profiles", {}),
             hooks=tuple(self.hooks),
+            agents=tuple(self.agents.values()),
+            agent_store=None
+            if main.agents is None or main.agents.store is None or at is None
+            else Declared(value=main.agents.store, at=at / "agents" / "store"),
             models=self._models(main, at),
             embedder=self._embedder(main, at),
             bounds=Bounds(**limits),
@@ -340,6 +413,11 @@ class _Load:
             imports=self.imports,
             strict=self.strict,
         )
+
+
+def is_agent_file(root: Node) -> bool:
+    """Tell whether a file is one of an agent, as far as its first words say so."""
+    return isinstance(root, Table) and not root.items.keys().isdisjoint({"apiVersion", "kind"})
 
 
 def _texts(at: At) -> tuple[str, ...]:

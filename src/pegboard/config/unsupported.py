@@ -8,11 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from pydantic import Field
-
-from pegboard.config.forms.value_types import FilledText, Maybe
-from pegboard.config.kinds.described import DescribedForm
-from pegboard.config.kinds.tool_form import ToolForm
 from pegboard.config.yaml.tree import Step
 
 _SECTIONS_OF_MANY = frozenset({"tools", "profiles", "hooks"})
@@ -24,13 +19,26 @@ UNSUPPORTED: Final[Mapping[str, str]] = {
     "llama.cpp, text-embeddings-inference) and name it by `type: openai` with its `base_url`",
     "audit": "calls are not recorded; observe them with `catalog.observe`",
     "tasks": "no call outlives its request",
-    "apiVersion": "agent files cannot be read; list tool files under `files:`",
-    "kind": "agent files cannot be read; list tool files under `files:`",
-    "metadata": "agent files cannot be read; list tool files under `files:`",
-    "spec": "agent files cannot be read; put its tools under `tools:`",
-    "tools.*.type=agent": "it runs an agent file, and what runs those is missing",
+    "spec.chain": "an agent calls others by tools of `type: agent`",
+    "spec.knowledge": "documents are searched by tools of `type: rag`",
+    "spec.program": "an agent is its model, prompt and tools",
+    "spec.metrics": "runs are counted as calls are",
+    "spec.rag": "documents are searched by tools of `type: rag`",
+    "spec.model.fallback": "one model is asked; a gateway before it may have more",
+    "spec.model.routing": "one model is asked; a gateway before it may have more",
+    "spec.prompts.templates": "there is one prompt, `system`",
+    "spec.memory.semantic": "a session's conversation is remembered, and nothing else",
+    "spec.memory.episodic": "a session's conversation is remembered, and nothing else",
+    "spec.memory.conversational.backend": "conversations are kept where the config says, under `agents: {store}`",
+    "spec.memory.conversational.ttl": "conversations are kept until their store is emptied",
+    "spec.memory.conversational.strategy=summary": "the last turns are remembered as they were",
+    "spec.memory.conversational.strategy=token_budget": "the last turns are remembered as they were",
+    "spec.orchestration.pattern=plan_and_execute": "the pattern is `react`",
+    "spec.orchestration.pattern=parallel_fan_out": "the pattern is `react`; a model may call several agents at once",
+    "spec.orchestration.pattern=pipeline": "the pattern is `react`",
+    "spec.orchestration.pattern=supervisor": "the pattern is `react`; agents are tools of `type: agent`",
+    "spec.orchestration.pattern=swarm": "the pattern is `react`; agents are tools of `type: agent`",
     "tools.*.task": "no call outlives its request",
-    "limits.agent_timeout_s": "there are no agents to run; `tool_timeout_s` is for tools",
     "limits.upload_bytes": "nothing can be uploaded",
     "profiles.*.limits": "limits hold for the process, under the top-level `limits:`",
     "hooks.*.use=https": "name a function: `python:module:function`",
@@ -39,24 +47,11 @@ UNSUPPORTED: Final[Mapping[str, str]] = {
 
 def refusal(steps: Sequence[Step], value: str | None = None) -> str | None:
     """Return why a key, or one value of a key, is refused although it is documented; `None` where it is not."""
+    if steps[:2] == ("spec", "tools"):
+        steps = steps[1:]
     spot = ".".join("*" if i == 1 and steps[0] in _SECTIONS_OF_MANY else str(step) for i, step in enumerate(steps))
     reason = UNSUPPORTED.get(spot if value is None else f"{spot}={value}")
     if reason is None:
         return None
     key = f"{steps[-1]}: {'' if value is None else value}".strip()
     return f"`{key}` is not supported by this version of Pegboard yet: {reason}"
-
-
-# ---- kinds of tools: their other keys are checked all the same
-
-
-class AgentForm(DescribedForm):
-    """A tool that is another agent."""
-
-    agent: FilledText = Field(description="The agent, by its name.")
-    context_transform: Maybe[FilledText] = Field(
-        None, description="A template that makes the agent's context of the arguments."
-    )
-
-
-UNSUPPORTED_KINDS: Final[Mapping[str, type[ToolForm]]] = {"agent": AgentForm}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, create_model, model_validator
 
+from pegboard.config.forms.agent_form import AgentsForm
 from pegboard.config.forms.identity_form import IdentityForm
 from pegboard.config.forms.predicate_form import PredicateForm
 from pegboard.config.forms.profile_form import ProfileForm
@@ -38,7 +39,7 @@ from pegboard.model.hook import HookKind
 from pegboard.model.lint_rule import LintRule
 
 # Bounds that nothing obeys in this version; `unsupported` says why a config may not set them.
-UNUSED_BOUNDS: Final = frozenset({"agent_timeout_s", "upload_bytes"})
+UNUSED_BOUNDS: Final = frozenset({"upload_bytes"})
 
 
 class HookForm(Form):
@@ -249,4 +250,5 @@ class MainFile(Fragment):
     server: Maybe[ServingForm] = Field(None, description="What several workers or servers of this config share.")
     identity: Maybe[IdentityForm] = Field(None, description="Who may come in over HTTP, and as whom.")
     workspace: Maybe[WorkspaceForm] = Field(None, description="Documents that agents browse, search and read.")
+    agents: Maybe[AgentsForm] = Field(None, description="What all agents have in common.")
     lint: Maybe[LintForm] = Field(None, description="What `pegboard lint` lets pass.")

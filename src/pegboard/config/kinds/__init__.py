@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
-from pegboard.config.kinds import builtin, client, internal, mcp, openapi, rag, webhook
+from pegboard.config.kinds import agent, builtin, client, internal, mcp, openapi, rag, webhook
 from pegboard.config.kinds.tool_form import ToolForm
 
 F = TypeVar("F", bound=ToolForm)
@@ -23,6 +23,7 @@ class Kind(Generic[F]):
 
 
 KINDS: Final[Mapping[str, Kind[Any]]] = {
+    "agent": Kind(agent.AgentForm, agent.declare),
     "builtin": Kind(builtin.BuiltinForm, builtin.declare),
     "client": Kind(client.ClientForm, client.declare),
     "internal": Kind(internal.InternalForm, internal.declare),

@@ -63,7 +63,7 @@ def _base(tool: Declared[InternalForm], build: BuildContext) -> ToolEntry | None
     names = (form.name,) if namespace is None else (f"{namespace}.{form.name}", form.name)
     registered = next((build.registered[fold(name)] for name in names if fold(name) in build.registered), None)
     if form.handler is not None:
-        if registered is not None:
+        if registered is not None and not build.is_private:
             build.report.add(
                 (at / "name").problem(
                     f"the tool {form.name!r} is declared twice: at {at.origin} and at {registered.spec.origin}. "
@@ -91,7 +91,8 @@ def _base(tool: Declared[InternalForm], build: BuildContext) -> ToolEntry | None
             (at / "name").problem(f"{form.name!r} is made by a builder ({registered.spec.origin}); describe it there")
         )
         return None
-    build.catalog.registry.remove(registered.qualified_id)
+    if not build.is_private:
+        build.catalog.registry.remove(registered.qualified_id)
     return registered
 
 

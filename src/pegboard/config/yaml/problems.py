@@ -33,6 +33,9 @@ class Report:
     def __bool__(self) -> bool:
         return bool(self._found)
 
+    def __len__(self) -> int:
+        return len(self._found)
+
     def sorted(self, files: Iterable[Path], secrets: Mapping[str, Secret]) -> list[Problem]:
         """Return the problems by file, in the order of `files`, and by line; without any secret."""
         order = {str(file): index for index, file in enumerate(files)}

@@ -1,0 +1,338 @@
+"""Agents: make the agents of a config, each with tools that no other has, and refuse what only all of them show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from pegboard.agents.conversations import ConversationStore, SqliteConversations
+from pegboard.catalog import Catalog
+from pegboard.config.build_context import BuildContext
+from pegboard.config.config import AgentDeclaration, Config, Declared
+from pegboard.config.forms.agent_form import (
+    KEY_VARIABLES,
+    AgentModelForm,
+    AstromeshModelForm,
+    AstromeshSpecForm,
+    BudgetsForm,
+    PrimaryForm,
+    key_variable,
+)
+from pegboard.config.forms.main_file import ModelForm
+from pegboard.config.kinds.agent import missing_package
+from pegboard.config.parameters import read_schema
+from pegboard.config.yaml.problems import Report
+from pegboard.config.yaml.tree import At
+from pegboard.core.agent_graph import agent_graph, cycles
+from pegboard.core.declarations import PrivateSource
+from pegboard.core.names import nearest, nearest_one
+from pegboard.lazy import LazyModule
+from pegboard.model.agent import AgentBudgets, AgentEntry, AgentMemory, AgentSpec, Guardrail, ModelProvider, ModelSpec
+from pegboard.model.error import DefinitionError, Problem
+from pegboard.model.policy import OPEN_POLICY, Policy
+from pegboard.model.secret import Secret
+from pegboard.model.tool import ToolEntry
+
+if TYPE_CHECKING:
+    from pegboard.agents import budgets, template_analysis
+else:
+    budgets = LazyModule("pegboard.agents.budgets")
+    template_analysis = LazyModule("pegboard.agents.template_analysis")
+
+_PROVIDERS: Mapping[str, ModelProvider] = {
+    "openai": "openai", "anthropic": "anthropic", "google": "google", "gemini": "google",
+}  # fmt: skip
+_OPENAI_COMPATIBLE_AT: Mapping[str, str] = {
+    "ollama": "http://127.0.0.1:11434", "vllm": "http://127.0.0.1:8000", "llamacpp": "http://127.0.0.1:8080",
+}  # fmt: skip
+
+
+def declare_agents(build: BuildContext) -> None:
+    """Put every agent into the catalog, once all shared tools are in it."""
+    declared: dict[str, AgentEntry] = {}
+    for agent in build.config.agents:
+        entry = _entry(agent, build)
+        if entry is not None:
+            declared[entry.spec.name] = entry
+    build.catalog.registry.change(agents=declared)
+    _check_targets(build)
+    if not build.report:
+        _check_cycles(build)
+        _check_prices(build)
+
+
+# ---------------------------------------------------------------- one agent
+
+
+def _entry(agent: AgentDeclaration, build: BuildContext) -> AgentEntry | None:
+    file, at = agent.file.value, agent.file.at
+    if (missing := missing_package()) is not None:
+        build.report.add((at / "kind").problem(missing))
+        return None
+    form, name = file.spec, file.metadata.name
+    here = at / "spec"
+    namespace = file.metadata.namespace or name
+    own, sources = _own_tools(agent, build, namespace)
+    groups = tuple(item.value for item in agent.groups)
+    build.report.add(*_unknown_groups(agent, build))
+    shared = tuple(_shared(agent, build))
+    orchestration, prompts, permissions = form.orchestration, form.prompts, form.permissions
+    prompt = "" if prompts is None else prompts.system
+    if prompt and (fault := template_analysis.template_fault(prompt)) is not None:
+        build.report.add((here / "prompts" / "system").problem(f"is no template: {fault}"))
+    policy = OPEN_POLICY
+    if permissions is not None:
+        policy = Policy(allow=permissions.allowed_actions, deny=permissions.denied_actions, origin=here.origin)
+    model = _model(agent.file, build)
+    if model is None:
+        return None
+    described = form.description or (form.identity.description if form.identity else None)
+    guardrails = form.guardrails
+    spec = AgentSpec(
+        name=name,
+        namespace=namespace,
+        version=file.metadata.version or "",
+        description=described or "",
+        model=model,
+        prompt=prompt,
+        max_iterations=orchestration.max_iterations if orchestration else None,
+        timeout_s=orchestration.timeout_seconds if orchestration else None,
+        groups=groups,
+        shared=shared,
+        policy=policy,
+        secrets=form.secrets,
+        output_schema=_output_schema(form.output_schema, here / "output_schema", build),
+        budgets=_budgets(form.budgets),
+        memory=_memory(form),
+        input_guardrails=_guardrails(guardrails.input if guardrails else (), here / "guardrails" / "input", build),
+        output_guardrails=_guardrails(guardrails.output if guardrails else (), here / "guardrails" / "output", build),
+        origin=(at / "metadata" / "name").origin,
+    )
+    return AgentEntry(spec=spec, tools=own, sources=sources)
+
+
+def _own_tools(
+    agent: AgentDeclaration, build: BuildContext, namespace: str
+) -> tuple[tuple[ToolEntry, ...], tuple[str, ...]]:
+    """Return the private tools of an agent, and the names under which its own sources are known."""
+    aside = Catalog(build.config.name, bounds=build.config.bounds)
+    private = replace(build, catalog=aside, is_private=True)
+    for tool in agent.tools:
+        build.config.kinds[tool.value.type].declare(tool, private)
+    build.catalog.add_secrets(*aside.secrets)
+    made = [entry for _, entry in aside.registry.declarations.tools.items()]
+    names = {f"{agent.file.value.metadata.name}.{name}": source for name, source in aside.registry.sources.items()}
+    for name, source in names.items():
+        build.catalog.registry.add_source(PrivateSource(source, name))
+    return tuple(_placed(entry, namespace) for entry in made), tuple(names)
+
+
+def _placed(entry: ToolEntry, namespace: str) -> ToolEntry:
+    """Return a private tool in the namespace of its agent; those of a toolset keep the one they are called by."""
+    if entry.is_toolset:
+        return entry
+    return replace(entry, spec=replace(entry.spec, namespace=namespace), fingerprint="", wire_name="")
+
+
+def _unknown_groups(agent: AgentDeclaration, build: BuildContext) -> Iterator[Problem]:
+    known = build.catalog.registry.known_groups() | build.config.refused.groups
+    for item in agent.groups:
+        if item.value not in known:
+            yield item.at.problem(f"unknown group {item.value!r}.{nearest(item.value, known, label='Groups')}")
+
+
+def _shared(agent: AgentDeclaration, build: BuildContext) -> Iterator[str]:
+    """Yield the qualified ids of the shared tools that an agent names; one of a source may not be listed yet."""
+    registry = build.catalog.registry
+    snapshot = registry.build()
+    for item in agent.shared:
+        found = snapshot.find(item.value)
+        namespace = item.value.replace("__", ".").partition(".")[0]
+        if found is not None:
+            yield found.qualified_id
+        elif namespace in registry.sources:
+            yield item.value.replace("__", ".", 1)
+        elif namespace not in build.config.refused.namespaces and item.value not in build.config.refused.namespaces:
+            known = [entry.qualified_id for entry in snapshot.entries]
+            near = nearest_one(item.value, known)
+            hint = f" Did you mean {near!r}?" if near else " Name it as `namespace.name`; `pegboard list` shows them."
+            build.report.add(item.at.problem(f"unknown tool {item.value!r}.{hint}"))
+
+
+def _guardrails(references: tuple[str, ...], at: At, build: BuildContext) -> tuple[Guardrail, ...]:
+    found = [(build.resolve(name, at / index), name) for index, name in enumerate(references)]
+    return tuple(Guardrail(run=run, name=name.removeprefix("python:")) for run, name in found if run is not None)
+
+
+def _output_schema(declared: Mapping[str, Any] | None, at: At, build: BuildContext) -> Any:
+    if declared is None:
+        return None
+    schema, problems = read_schema(declared, at)
+    if not problems and schema.get("type") != "object":
+        problems = [at.problem("the schema of an answer has `type: object`")]
+    build.report.add(*problems)
+    return None if problems else schema
+
+
+def _budgets(form: BudgetsForm | None) -> AgentBudgets:
+    if form is None:
+        return AgentBudgets()
+    counts = form.model_dump(exclude={"usd"})
+    return AgentBudgets(**counts, usd=None if form.usd is None else Decimal(str(form.usd)))
+
+
+def _memory(form: Any) -> AgentMemory:
+    if isinstance(form, AstromeshSpecForm):
+        said = form.memory.conversational if form.memory else None
+        return AgentMemory(conversation=said is not None, max_turns=said.max_turns if said else 50)
+    return AgentMemory() if form.memory is None else AgentMemory(**dict(form.memory))
+
+
+# ---------------------------------------------------------------- its model
+
+
+def _model(file: Declared[Any], build: BuildContext) -> ModelSpec | None:
+    """Return the model of an agent; `None`, and a problem, where there is none such."""
+    form, at = file.value.spec, file.at / "spec" / "model"
+    if form.model is None:
+        default = build.config.models.get("default")
+        if default is None:
+            text = "the key 'model' is missing: `provider:name`, such as openai:gpt-5.2, or `models: {default: …}`"
+            build.report.add((file.at / "spec").problem(text))
+            return None
+        return model_spec(default.value, build.config)
+    if isinstance(form, AstromeshSpecForm):
+        return _primary(form.model.primary, at / "primary", build) if form.model else None
+    if not isinstance(form.model, str):
+        return model_spec(form.model, build.config)
+    if form.model in build.config.models:
+        return model_spec(build.config.models[form.model].value, build.config)
+    provider, _, name = form.model.partition(":")
+    if provider in _PROVIDERS and name:
+        key = build.config.secrets.get(KEY_VARIABLES[provider])
+        return ModelSpec(provider=_PROVIDERS[provider], name=name, api_key=key)
+    if provider == "openai_compatible":
+        text = "openai_compatible needs `base_url`: write a mapping with provider, base_url and name"
+    else:
+        known = [*build.config.models, *(f"{each}:" for each in ("openai", "anthropic", "google"))]
+        text = f"{form.model!r} is no model.{nearest(form.model, known, label='Known')} Or write `provider:name`"
+    build.report.add(at.problem(text))
+    return None
+
+
+def model_spec(form: AgentModelForm | ModelForm | str, config: Config) -> ModelSpec:
+    """Return the declaration of a model that a config has."""
+    if isinstance(form, str):
+        provider, _, name = form.partition(":")
+        return ModelSpec(provider=_PROVIDERS[provider], name=name, api_key=config.secrets.get(KEY_VARIABLES[provider]))
+    key = form.api_key
+    if key is None and form.base_url is None:
+        key = config.secrets.get(KEY_VARIABLES.get(form.provider, ""))
+    return ModelSpec(
+        provider=form.provider,
+        name=form.name,
+        base_url=form.base_url,
+        api_key=None if key is None else Secret(key),
+        parameters=form.parameters if isinstance(form, AgentModelForm) else {},
+        timeout_s=form.timeout_seconds,
+    )
+
+
+def _primary(form: PrimaryForm, at: At, build: BuildContext) -> ModelSpec | None:
+    """Return the model that an `astromesh/v1` agent names."""
+    key: str | Secret | None = form.api_key
+    if key is None and (variable := key_variable(AstromeshModelForm(primary=form))) is not None:
+        key = build.config.secrets.get(variable)
+    provider = _PROVIDERS.get(form.provider, "openai_compatible")
+    base_url = form.endpoint or _OPENAI_COMPATIBLE_AT.get(form.provider)
+    if provider == "openai_compatible":
+        if base_url is None:
+            build.report.add(at.problem(f"{form.provider} needs `endpoint`"))
+            return None
+        # Its paths begin there, and those who speak of an endpoint leave it out.
+        base_url = base_url.rstrip("/")
+        base_url = base_url if base_url.endswith("/v1") else f"{base_url}/v1"
+    return ModelSpec(
+        provider=provider,
+        name=form.model,
+        base_url=base_url,
+        api_key=None if key is None else Secret(key),
+        parameters=form.parameters,
+    )
+
+
+# ---------------------------------------------------------------- all of them
+
+
+@dataclass(frozen=True, slots=True)
+class _AgentTool:
+    """A tool that runs an agent, and where it is declared."""
+
+    target: str
+    at: At
+
+
+def _agent_tools(config: Config) -> Iterator[_AgentTool]:
+    for tool in (*config.tools, *(tool for agent in config.agents for tool in agent.tools)):
+        if tool.value.type == "agent":
+            yield _AgentTool(tool.value.agent, tool.at)
+
+
+def _check_targets(build: BuildContext) -> None:
+    """Report the tools that run agents that there are not; one that was refused is no second fault."""
+    known = {*build.catalog.registry.declarations.agents, *build.config.refused.agents}
+    known |= {agent.file.value.metadata.name for agent in build.config.agents}
+    for tool in _agent_tools(build.config):
+        if tool.target not in known:
+            text = f"there is no agent {tool.target!r}.{nearest(tool.target, known, label='Agents')}"
+            build.report.add((tool.at / "agent").problem(text))
+
+
+def _check_cycles(build: BuildContext) -> None:
+    places = {tool.at.origin: tool.at for tool in _agent_tools(build.config)}
+    for cycle in cycles(agent_graph(build.catalog.registry.declarations)):
+        names = " → ".join([*(edge.agent for edge in cycle), cycle[0].agent])
+        told = "; ".join(f"{edge.agent} by {edge.tool.spec.name!r} ({edge.tool.spec.origin})" for edge in cycle)
+        text = f"agents run each other in a circle: {names}: {told}. Take one of these tools away"
+        at = places.get(cycle[0].tool.spec.origin)
+        build.report.add(Problem(message=text) if at is None else (at / "agent").problem(text))
+
+
+def _check_prices(build: BuildContext) -> None:
+    """Report an agent under a budget of money whose model, or whose sub-agent's, nobody knows a price of."""
+    agents = build.catalog.registry.declarations.agents
+    graph = agent_graph(build.catalog.registry.declarations)
+    for agent in build.config.agents:
+        name = agent.file.value.metadata.name
+        if agents[name].spec.budgets.usd is None:
+            continue
+        reached, waiting = {name}, [name]
+        while waiting:
+            new = {edge.target for edge in graph[waiting.pop()]} - reached
+            reached |= new
+            waiting += new
+        for each in sorted(reached):
+            model = agents[each].spec.model
+            if budgets.price_of(model) is None:
+                whose = "" if each == name else f" of its sub-agent {each!r}"
+                text = f"there is no price of {model.provider}:{model.name}{whose}; take `usd` off, or budget tokens"
+                build.report.add((agent.file.at / "spec" / "budgets" / "usd").problem(text))
+
+
+def conversation_store(config: Config, report: Report) -> ConversationStore | None:
+    """Return the store of conversations that a config names; `None` where it names none, or names it wrongly."""
+    declared = config.agent_store
+    if declared is None:
+        return None
+    uri = declared.value.reveal() if isinstance(declared.value, Secret) else declared.value
+    scheme, _, rest = uri.partition(":")
+    try:
+        if scheme == "sqlite" and rest:
+            return SqliteConversations(config.path.absolute().parent / rest.removeprefix("//"))
+    except DefinitionError as error:
+        report.add(declared.at.problem(str(error)))
+        return None
+    report.add(declared.at.problem(f"a store of the kind {scheme[:40]!r} is unknown; write sqlite:FILE"))
+    return None

@@ -1,0 +1,255 @@
+"""Agent form: what may stand in the file of an agent, in our own words and in those of `astromesh/v1`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+
+from pegboard.config.forms.value_types import (
+    MAPPING,
+    TEXT,
+    Anything,
+    ConcealedText,
+    Count,
+    FilledText,
+    Flag,
+    Form,
+    Maybe,
+    Namespace,
+    PositiveNumber,
+    PositiveWhole,
+    Reference,
+    Text,
+    Variable,
+    definition_error,
+)
+from pegboard.model.bounds import AGENT_NAME_CHARS
+
+PEGBOARD, ASTROMESH = "pegboard/v1", "astromesh/v1"
+KIND = "Agent"
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def _agent_name(value: str) -> str:
+    if len(value) > AGENT_NAME_CHARS or "__" in value or not _NAME.fullmatch(value):
+        raise definition_error(f"{value!r}: use 1 to {AGENT_NAME_CHARS} of A-Z a-z 0-9 _ -, without '__'")
+    return value
+
+
+AgentName: TypeAlias = Annotated[Text, AfterValidator(_agent_name)]
+
+
+class MetadataForm(Form):
+    """What the agent is called."""
+
+    name: AgentName = Field(description="Its name: 1 to 32 of A-Z a-z 0-9 _ -, without `__`.")
+    version: Maybe[Text] = Field(None, description="Its version, for people.")
+    namespace: Maybe[Namespace] = Field(None, description="The namespace of its private tools; its name without.")
+
+
+class AgentModelForm(Form):
+    """The language model that an agent runs on."""
+
+    provider: Literal["openai", "anthropic", "google", "openai_compatible"] = Field(description="Whose it is.")
+    name: FilledText = Field(description="What the provider calls it.")
+    base_url: Maybe[FilledText] = Field(None, description="Where it is; the provider's own endpoint without.")
+    api_key: Maybe[ConcealedText] = Field(None, description="The key; the provider's variable without.")
+    parameters: Mapping[Text, Anything] = Field(
+        default_factory=dict[str, Any], description="Settings of each request, such as temperature and max_tokens."
+    )
+    timeout_seconds: PositiveNumber = Field(60.0, description="How long one answer may take, in seconds.")
+
+    @model_validator(mode="after")
+    def _says_where(self) -> AgentModelForm:
+        if self.provider == "openai_compatible" and self.base_url is None:
+            raise definition_error("openai_compatible needs `base_url`")
+        return self
+
+
+class PrimaryForm(Form):
+    """The first model of an `astromesh/v1` agent."""
+
+    provider: Literal[
+        "openai", "anthropic", "google", "gemini", "openai_compatible", "openai_compat", "ollama", "vllm", "llamacpp"
+    ] = Field(description="Whose it is.")
+    model: FilledText = Field(description="What the provider calls it.")
+    endpoint: Maybe[FilledText] = Field(None, description="Where it is.")
+    api_key: Maybe[ConcealedText] = Field(None, description="The key.")
+    api_key_env: Maybe[Variable] = Field(None, description="The variable that has the key.")
+    parameters: Mapping[Text, Anything] = Field(
+        default_factory=dict[str, Any], description="Settings of each request, such as temperature and max_tokens."
+    )
+
+
+class AstromeshModelForm(Form):
+    """The models of an `astromesh/v1` agent, of which the first is taken."""
+
+    primary: PrimaryForm = Field(description="The model.")
+
+
+ModelChoice: TypeAlias = Annotated[
+    Annotated[AgentModelForm, Tag(MAPPING)] | Annotated[FilledText, Tag(TEXT)],
+    Discriminator(lambda value: MAPPING if isinstance(value, dict) else TEXT),
+]
+
+
+KEY_VARIABLES: Mapping[str, str] = {
+    "openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "google": "GEMINI_API_KEY",
+    "gemini": "GEMINI_API_KEY",
+}  # fmt: skip
+
+
+def key_variable(model: AgentModelForm | AstromeshModelForm | str | None) -> str | None:
+    """Return the variable of the environment that has the key of a model; `None` where it needs none."""
+    if isinstance(model, AstromeshModelForm):
+        primary = model.primary
+        if primary.api_key_env is not None:
+            return primary.api_key_env
+        has_key, provider, where = primary.api_key is not None, primary.provider, primary.endpoint
+    elif isinstance(model, AgentModelForm):
+        has_key, provider, where = model.api_key is not None, model.provider, model.base_url
+    else:
+        has_key, provider, where = False, (model or "").partition(":")[0], None
+    return None if has_key or where is not None else KEY_VARIABLES.get(provider)
+
+
+class PromptsForm(Form):
+    """What the model is told beside the query."""
+
+    system: Text = Field("", description="A template that sees the context: `{{ context.company }}`.")
+
+
+class OrchestrationForm(Form):
+    """How the agent goes about it."""
+
+    pattern: Literal["react"] = Field("react", description="The model calls tools until it answers.")
+    max_iterations: Maybe[PositiveWhole] = Field(
+        None, description="How many requests one run makes to the model; then it ends with the answer so far."
+    )
+    timeout_seconds: Maybe[PositiveNumber] = Field(None, description="How long one run may take, in seconds.")
+
+
+class PermissionsForm(Form):
+    """Which of its tools the agent may call; globs. With both, the allowed ones without the denied ones."""
+
+    allowed_actions: Maybe[tuple[FilledText, ...]] = Field(None, description="Only these may be called.")
+    denied_actions: tuple[FilledText, ...] = Field((), description="These may not be called.")
+
+
+class GuardrailsForm(Form):
+    """Functions that judge a run."""
+
+    input: tuple[Reference, ...] = Field((), description="Judge the query, each as `python:module:function`.")
+    output: tuple[Reference, ...] = Field((), description="Judge the answer, each as `python:module:function`.")
+
+
+class BudgetsForm(Form):
+    """How much one run may use, with everything that its sub-agents use."""
+
+    requests: Maybe[PositiveWhole] = Field(None, description="Requests to models.")
+    tool_calls: Maybe[Count] = Field(None, description="Calls of tools.")
+    input_tokens: Maybe[PositiveWhole] = Field(None, description="Tokens that models read.")
+    output_tokens: Maybe[PositiveWhole] = Field(None, description="Tokens that models write.")
+    total_tokens: Maybe[PositiveWhole] = Field(None, description="Tokens in all.")
+    usd: Maybe[PositiveNumber] = Field(None, description="Money in dollars; each model of the run needs a price.")
+
+
+class MemoryForm(Form):
+    """What is remembered of a session."""
+
+    conversation: Flag = Field(True, description="Whether the next run of a session goes on from the last.")
+    max_turns: PositiveWhole = Field(50, description="How many runs are remembered.")
+
+
+class ConversationalForm(Form):
+    """The memory of an `astromesh/v1` agent."""
+
+    strategy: Literal["sliding_window"] = Field("sliding_window", description="The last turns are remembered.")
+    max_turns: PositiveWhole = Field(50, description="How many.")
+
+
+class AstromeshMemoryForm(Form):
+    """The memory of an `astromesh/v1` agent."""
+
+    conversational: Maybe[ConversationalForm] = Field(None, description="Its conversations.")
+
+
+class IdentityForm(Form):
+    """What the agent is, for people and for those who may call it."""
+
+    display_name: Maybe[Text] = Field(None, description="Its name, for people.")
+    description: Maybe[Text] = Field(None, description="What it is for.")
+
+
+class _SpecForm(Form):
+    description: Maybe[Text] = Field(None, description="What the agent is for.")
+    identity: Maybe[IdentityForm] = Field(None, description="What the agent is.")
+    prompts: Maybe[PromptsForm] = Field(None, description="What the model is told.")
+    orchestration: Maybe[OrchestrationForm] = Field(None, description="How the agent goes about it.")
+    tools: tuple[Any, ...] = Field(
+        (), description="Its private tools, each as under `tools:`; `{group: …}` and `{tool: …}` take shared ones."
+    )
+    permissions: Maybe[PermissionsForm] = Field(None, description="Which of its tools it may call.")
+    output_schema: Maybe[Mapping[Text, Anything]] = Field(
+        None, description="A JSON Schema of type object that its answer fits."
+    )
+    secrets: Maybe[tuple[FilledText, ...]] = Field(None, description="The secrets of its caller's that reach it.")
+    budgets: Maybe[BudgetsForm] = Field(None, description="How much one run may use.")
+    guardrails: Maybe[GuardrailsForm] = Field(None, description="Functions that judge a run.")
+
+
+class AgentSpecForm(_SpecForm):
+    """The agent."""
+
+    model: Maybe[ModelChoice] = Field(
+        None, description="`provider:name`, a name under `models:`, or a mapping; `default` of `models:` without."
+    )
+    memory: Maybe[MemoryForm] = Field(None, description="What is remembered of a session.")
+
+
+class AstromeshSpecForm(_SpecForm):
+    """The agent, in the words of `astromesh/v1`."""
+
+    model: Maybe[AstromeshModelForm] = Field(None, description="Its model; `default` of `models:` without.")
+    memory: Maybe[AstromeshMemoryForm] = Field(None, description="What is remembered of a session.")
+
+
+class AgentFile(Form):
+    """The file of an agent."""
+
+    apiVersion: Literal["pegboard/v1"] = Field(description="pegboard/v1, or astromesh/v1.")  # noqa: N815 - the file's word
+    kind: Literal["Agent"] = Field(description="Agent.")
+    metadata: MetadataForm = Field(description="What the agent is called.")
+    spec: AgentSpecForm = Field(description="The agent.")
+
+
+class AstromeshFile(Form):
+    """The file of an agent in the words of `astromesh/v1`."""
+
+    apiVersion: Literal["astromesh/v1"] = Field(description="astromesh/v1.")  # noqa: N815 - the file's word
+    kind: Literal["Agent"] = Field(description="Agent.")
+    metadata: MetadataForm = Field(description="What the agent is called.")
+    spec: AstromeshSpecForm = Field(description="The agent.")
+
+
+class GroupForm(Form):
+    """A whole group of the catalog."""
+
+    group: FilledText = Field(description="The group.")
+
+
+class SharedToolForm(Form):
+    """One tool of the catalog."""
+
+    tool: FilledText = Field(description="The tool, as `namespace.name`.")
+
+
+class AgentsForm(Form):
+    """What all agents have in common."""
+
+    store: Maybe[ConcealedText] = Field(
+        None, description="Where their conversations are kept: sqlite:FILE, or a PostgreSQL by its URL."
+    )
