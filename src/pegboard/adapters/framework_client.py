@@ -14,16 +14,19 @@ from pegboard.model.json_types import JSON, JSONValue
 
 
 class FrameworkClient:
-    """Gives the yes that the framework brought, to the call it was brought for, once; and keeps what was asked.
+    """Gives the answer that the framework brought, to the call it was brought for, once; and keeps what was asked.
 
-    The yes is for the tool that is called, and for none that it calls in its turn. `agreed_to` is what `question` gave
-    when the person was asked, or a part of it: another definition or other arguments are asked about anew. What is no
-    question of consent goes to the client that the context had before.
+    `answer` is a yes, a no, or `None` where nobody was asked yet. It is for the tool that is called, and for none that
+    it calls in its turn. `agreed_to` is what `question` gave when the person was asked, or a part of it: another
+    definition or other arguments are asked about anew. What is no question of consent goes to the client that the
+    context had before.
     """
 
-    def __init__(self, before: ClientBridge | None, *, agreed: bool, agreed_to: Mapping[str, Any] | None) -> None:
+    def __init__(
+        self, before: ClientBridge | None, *, answer: bool | None, agreed_to: Mapping[str, Any] | None
+    ) -> None:
         self._before: Any = before
-        self._agreed, self._agreed_to = agreed, agreed_to
+        self._answer, self._agreed_to = answer, agreed_to
         self._called: str | None = None
         self.question: JSON | None = None
         """What the person is to be asked: the text to show, and what the yes is bound to; `None` if nothing was."""
@@ -47,10 +50,10 @@ class FrameworkClient:
             spent(request)
 
     async def approve(self, request: ConsentRequest) -> bool | None:
-        """Return the yes that was brought for this call; else what the client before says, `None` without one."""
-        if self._agreed and self._is_meant(request):
-            self._agreed = False
-            return True
+        """Return the answer that was brought for this call; else what the client before says, `None` without one."""
+        if self._answer is not None and self._is_meant(request):
+            answer, self._answer = self._answer, None
+            return answer
         if request.tool == self._called:
             self.question = {**_bound(request), "question": _text(request)}
         return None if self._before is None else await self._before.approve(request)
@@ -104,9 +107,9 @@ def _text(request: ConsentRequest) -> str:
 
 
 def for_one_call(
-    view: View, *, agreed: bool = False, agreed_to: Mapping[str, Any] | None = None
+    view: View, *, answer: bool | None = None, agreed_to: Mapping[str, Any] | None = None
 ) -> tuple[View, FrameworkClient]:
-    """Return the view for one call of a framework that asks persons itself, and the client that carries the yes."""
+    """Return the view for one call of a framework that asks persons itself, and the client that carries the answer."""
     request = view.ctx.request
-    client = FrameworkClient(request.client, agreed=agreed, agreed_to=agreed_to)
+    client = FrameworkClient(request.client, answer=answer, agreed_to=agreed_to)
     return view.renewed(view.ctx.inside(host=view.ctx.host, request=request._replace(client=client))), client

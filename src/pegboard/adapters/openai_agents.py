@@ -64,8 +64,8 @@ class _ViewTool:
         return needed
 
     async def _invoke(self, run: CallOfRun[Any], text: str) -> Any:
-        agreed = run.is_tool_approved(run.tool_name, run.tool_call_id) is True
-        view, client = for_one_call(self._view, agreed=agreed, agreed_to=self._agreed_to.get(run.tool_call_id))
+        answer = run.is_tool_approved(run.tool_name, run.tool_call_id)
+        view, client = for_one_call(self._view, answer=answer, agreed_to=self._agreed_to.get(run.tool_call_id))
         try:
             arguments = view.decode(_TARGET, self._name, text)
         except KeyError:

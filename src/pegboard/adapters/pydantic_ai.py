@@ -84,7 +84,7 @@ class PegboardToolset(AbstractToolset[Any]):
             ToolFailed: any other error of the call.
         """
         view, client = for_one_call(
-            await self._own(ctx), agreed=ctx.tool_call_approved, agreed_to=ctx.tool_call_metadata
+            await self._own(ctx), answer=ctx.tool_call_approved or None, agreed_to=ctx.tool_call_metadata
         )
         result = await view.call(name, tool_args)
         if result.error is None:

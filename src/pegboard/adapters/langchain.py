@@ -1,0 +1,149 @@
+"""LangChain and LangGraph: a View as structured tools, for `bind_tools`, `ToolNode` and whatever takes tools."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any, NamedTuple, cast
+
+from langchain_core.tools import BaseTool, StructuredTool, ToolException
+from langgraph.config import get_config
+from langgraph.types import interrupt
+from pydantic import PrivateAttr
+
+from pegboard.adapters.framework_client import for_one_call
+from pegboard.adapters.result_parts import error_text, parts_of, text_of
+from pegboard.core.bounded_cache import BoundedCache
+from pegboard.core.view import View
+from pegboard.model.bounds import APPROVALS_REMEMBERED
+from pegboard.model.json_types import JSON
+from pegboard.model.result import ToolResult
+from pegboard.providers.mcp import mcp_result
+
+_call_id: ContextVar[str | None] = ContextVar("pegboard_langchain_call_id", default=None)
+
+
+def tools(view: View) -> list[BaseTool]:
+    """Return the tools of a View, for one request. They are async: use `ainvoke`, as `ToolNode` does in an async graph.
+
+    A message's `artifact` has the whole result as MCP has it. Inside of a LangGraph graph a tool that needs a yes calls
+    `interrupt` with what to ask; resume with that value and `approved`: `Command(resume={**asked, "approved": True})`.
+    """
+    made = _Answered()
+    return [_view_tool(view, exported, made) for exported in view.export("mcp")]
+
+
+class _Step(NamedTuple):
+    """One call of one step of a graph, which runs again from its top after an interrupt."""
+
+    step: str
+    call_id: str
+
+
+class _Answered:
+    """What calls gave in a step that was interrupted: its other calls run again with it, and must not act again."""
+
+    def __init__(self) -> None:
+        self._interrupted: BoundedCache[str, bool] = BoundedCache(max_entries=APPROVALS_REMEMBERED)
+        self._results: BoundedCache[_Step, ToolResult] = BoundedCache(max_entries=APPROVALS_REMEMBERED)
+
+    def interrupted(self, step: _Step) -> None:
+        self._interrupted.remember(step.step, True)
+
+    def keep(self, step: _Step, result: ToolResult) -> None:
+        self._results.remember(step, result)
+
+    def of(self, step: _Step) -> ToolResult | None:
+        return self._results.pop(step, None) if step.step in self._interrupted else None
+
+
+class _ViewTool(StructuredTool):
+    """One tool of the View. Its arguments are taken as they are: the door judges them."""
+
+    _view: View = PrivateAttr()
+    _answered: _Answered = PrivateAttr()
+
+    async def arun(self, tool_input: Any, *args: Any, tool_call_id: str | None = None, **options: Any) -> Any:
+        token = _call_id.set(tool_call_id)
+        try:
+            return await super().arun(tool_input, *args, tool_call_id=tool_call_id, **options)
+        finally:
+            _call_id.reset(token)
+
+    # Without named parameters, since the framework fills those that it knows: a tool may have a `config` of its own.
+    async def _arun(self, /, *args: Any, **arguments: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        result = await self._run_guarded(arguments)
+        if result.error is not None:
+            raise ToolException(error_text(result.error))
+        return _content(result), mcp_result(result)
+
+    async def _run_guarded(self, arguments: JSON) -> ToolResult:
+        step = _step()
+        if step is not None and (earlier := self._answered.of(step)) is not None:
+            return earlier
+        view, client = for_one_call(self._view)
+        result = await view.call(self.name, arguments)
+        if result.error is not None and result.error.kind == "consent_required" and client.question is not None:
+            if step is None:
+                return result
+            # The step runs from its top when it is resumed: nothing has run yet, and `interrupt` then gives the answer.
+            self._answered.interrupted(step)
+            answer, agreed_to = _answer(interrupt(client.question))
+            view, _ = for_one_call(self._view, answer=answer, agreed_to=agreed_to)
+            result = await view.call(self.name, arguments)
+        if step is not None:
+            self._answered.keep(step, result)
+        return result
+
+
+def _view_tool(view: View, exported: JSON, answered: _Answered) -> BaseTool:
+    tool = _ViewTool(
+        name=exported["name"],
+        description=exported.get("description", ""),
+        args_schema=exported["inputSchema"],
+        coroutine=_never,
+        response_format="content_and_artifact",
+        handle_tool_error=True,
+        metadata={key: exported[key] for key in ("annotations", "_meta") if key in exported},
+    )
+    tool._view, tool._answered = view, answered  # pyright: ignore[reportPrivateUsage]
+    return tool
+
+
+async def _never(
+    **arguments: Any,
+) -> Any:  # what says to the framework that the tool is async; `_arun` stands before it
+    raise NotImplementedError
+
+
+def _step() -> _Step | None:
+    """Return where in a graph this call is; `None` outside of one, where nothing can be interrupted."""
+    call_id = _call_id.get()
+    try:
+        configured: Any = get_config().get("configurable") or {}
+    except RuntimeError:
+        return None
+    if call_id is None or "checkpoint_ns" not in configured:
+        return None
+    return _Step(f"{configured.get('thread_id')}/{configured.get('checkpoint_ns')}", call_id)
+
+
+def _answer(resumed: Any) -> tuple[bool, Mapping[str, Any]]:
+    """Return whether it is a yes, and what that is bound to; one that says nothing of it is bound to no call."""
+    if not isinstance(resumed, dict) or resumed.get("approved") is not True:  # pyright: ignore[reportUnknownMemberType]
+        return False, {}
+    said = cast("JSON", resumed)
+    return True, {key: said.get(key, "") for key in ("tool", "definition_hash", "args_digest", "user_id")}
+
+
+def _content(result: ToolResult) -> Any:
+    parts = parts_of(result)
+    if all(isinstance(part, str) for part in parts):
+        return text_of(result)
+    return [
+        {"type": "text", "text": part}
+        if isinstance(part, str)
+        else {"type": "image", "base64": base64.b64encode(part.data).decode(), "mime_type": part.mime_type}
+        for part in parts
+    ]
