@@ -72,7 +72,7 @@ class _ViewTool(StructuredTool):
             _call_id.reset(token)
 
     # Without named parameters, since the framework fills those that it knows: a tool may have a `config` of its own.
-    async def _arun(self, /, *args: Any, **arguments: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+    async def _arun(self, /, *args: Any, **arguments: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] - it names what it fills
         result = await self._run_guarded(arguments)
         if result.error is not None:
             raise ToolException(error_text(result.error))
@@ -107,7 +107,7 @@ def _view_tool(view: View, exported: JSON, answered: _Answered) -> BaseTool:
         handle_tool_error=True,
         metadata={key: exported[key] for key in ("annotations", "_meta") if key in exported},
     )
-    tool._view, tool._answered = view, answered  # pyright: ignore[reportPrivateUsage]
+    tool._view, tool._answered = view, answered  # pyright: ignore[reportPrivateUsage] - attributes of our own class
     return tool
 
 
@@ -131,7 +131,7 @@ def _step() -> _Step | None:
 
 def _answer(resumed: Any) -> tuple[bool, Mapping[str, Any]]:
     """Return whether it is a yes, and what that is bound to; one that says nothing of it is bound to no call."""
-    if not isinstance(resumed, dict) or resumed.get("approved") is not True:  # pyright: ignore[reportUnknownMemberType]
+    if not isinstance(resumed, dict) or resumed.get("approved") is not True:  # pyright: ignore[reportUnknownMemberType] - JSON
         return False, {}
     said = cast("JSON", resumed)
     return True, {key: said.get(key, "") for key in ("tool", "definition_hash", "args_digest", "user_id")}
