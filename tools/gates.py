@@ -178,6 +178,7 @@ LAZY = {
     "pegboard.consent.redis_store": "redis",
     "pegboard.discovery.meaning": "numpy",
     "pegboard.discovery.search.index": "numpy",
+    "pegboard.resources.skill_reader": "PyYAML",
     "pegboard.library": "all that the help of the command line does without",
     "pegboard.egress.api_transport": "httpx2",
     "pegboard.limits.redis_store": "limits",

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from pegboard.auth.rules import IdentityRules
@@ -37,6 +38,7 @@ from pegboard.core.unmatched_globs import unmatched
 from pegboard.core.view import View
 from pegboard.discovery.exposure import Discovery, exposed
 from pegboard.discovery.finder import Found
+from pegboard.lazy import LazyModule
 from pegboard.model.agent import AgentEntry, AgentSpec
 from pegboard.model.bounds import DEFAULT_BOUNDS, SEARCH_USUAL_HITS, SHUTDOWN_GRACE_S, Bounds
 from pegboard.model.context import ToolContext
@@ -46,12 +48,16 @@ from pegboard.model.policy import OPEN_POLICY, Policy
 from pegboard.model.profile import Profile
 from pegboard.model.result import ToolResult
 from pegboard.model.secret import Secret
+from pegboard.model.skill import Skill
 from pegboard.model.tool import Handler, Runs, ToolEntry, ToolSpec
 from pegboard.resources import Resources
 from pegboard.runtime import Runtime, assemble
 
 if TYPE_CHECKING:
     from pegboard.agents.runtime import AgentRuntime
+    from pegboard.resources import skill_reader
+else:
+    skill_reader = LazyModule("pegboard.resources.skill_reader")
 
 F = TypeVar("F", bound=Callable[..., Any])
 Names = str | Sequence[str] | Callable[[], Sequence[str]]
@@ -360,6 +366,26 @@ class Catalog:
             return run
 
         return declare
+
+    def skill(self, namespace: str, folder: str | Path) -> Skill:
+        """Tell how the tools of a namespace are used together: a folder with a SKILL.md and files beside it.
+
+        It is read now. Callers over MCP have it who have a tool of the namespace.
+
+        Raises:
+            DefinitionError: the namespace has a skill already, or the folder is not in order.
+
+        >>> catalog = Catalog()
+        >>> catalog.skill("fs", "no/such/folder")
+        Traceback (most recent call last):
+        ...
+        pegboard.model.error.DefinitionError: The root ... is no folder...
+        """
+        skill, known = skill_reader.read_skill(namespace, Path(folder)), self.registry.declarations.skills
+        if taken := [one.namespace for one in known.values() if one.name == skill.name]:
+            raise DefinitionError(f"There is a skill {skill.name!r} already: that of the namespace {taken[0]!r}.")
+        self.registry.change(skills={**known, namespace: skill})
+        return skill
 
     def add_hook(self, hook: Hook) -> None:
         """Declare a hook that is already a record."""

@@ -9,6 +9,7 @@ import asyncio
 import base64
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 from pegboard import (
@@ -69,6 +70,7 @@ def conformance_catalog() -> Catalog:
     declare_changes(catalog, offers)
     declare_offers(offers)
     declare_completions(offers)
+    catalog.skill("main", Path(__file__).parent / "skill")
     return catalog
 
 

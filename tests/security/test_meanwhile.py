@@ -351,10 +351,13 @@ async def test_a_catalog_that_closes_or_a_deadline_that_passes_meanwhile_ends_th
     late = allowing(lambda: setattr(clock, "now", 200.0), deadline=150.0)
     assert kind_of(await catalog.view(late).call("echo")) == "timeout"
 
-    def close() -> None:
-        catalog.guards.closing = True
+    # The yes to that call is still there: another catalog has to ask.
+    closing = one_tool(consent="always")
 
-    assert kind_of(await catalog.view(allowing(close)).call("echo")) == "shutting_down"
+    def close() -> None:
+        closing.guards.closing = True
+
+    assert kind_of(await closing.view(allowing(close)).call("echo")) == "shutting_down"
 
 
 async def test_what_a_tool_calls_after_its_own_question_is_judged_by_what_is_true_then() -> None:

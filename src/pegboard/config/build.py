@@ -105,6 +105,7 @@ def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
         context = BuildContext(config=config, catalog=catalog, report=report, collected=collected, documents=documents)
         _import_modules(context)
         _declare_groups(context)
+        _declare_skills(context)
         _declare_workspace(context)
         declare_predicates(context)
         _declare_tools(context)
@@ -152,6 +153,14 @@ def _import_modules(context: BuildContext) -> None:
 def _declare_groups(context: BuildContext) -> None:
     for name, description in context.config.groups.items():
         context.catalog.group(name, description)
+
+
+def _declare_skills(context: BuildContext) -> None:
+    for namespace, declared in context.config.skills.items():
+        try:
+            context.catalog.skill(namespace, declared.value)
+        except DefinitionError as error:
+            context.refused(error, declared.at)
 
 
 def _declare_workspace(context: BuildContext) -> None:

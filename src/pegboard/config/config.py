@@ -89,6 +89,7 @@ class Config:
     server: Declared[ServingForm] | None = None
     identity: Declared[IdentityForm] | None = None
     workspace: Declared[WorkspaceForm] | None = None
+    skills: Mapping[str, Declared[Path]] = field(default_factory=dict[str, Declared[Path]])
     lint_ignores: tuple[LintIgnore, ...] = ()
     warnings: tuple[Problem, ...] = ()
     open_files: tuple[Problem, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,7 +37,7 @@ from pegboard.config.yaml.parser import parse
 from pegboard.config.yaml.problems import Report
 from pegboard.config.yaml.tree import At, Items, Mark, Node, Scalar, Table
 from pegboard.core.names import fold, nearest, nearest_one
-from pegboard.model.bounds import CONFIG_FILES, Bounds
+from pegboard.model.bounds import CONFIG_FILES, SKILL_FILES, Bounds
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.json_types import is_list, is_object
 from pegboard.model.lint_rule import LintIgnore
@@ -371,6 +372,14 @@ class _Load:
         keys = None if main.identity is None else key_store_of(main.identity, self.path)
         beside = (folder / LOCK_NAME, *folder.glob("*.py"), *(() if keys is None else (keys,)))
         self.check_permissions([*self.files, *(path for path in beside if path.exists())])
+        skills = (
+            {}
+            if at is None
+            else {name: Declared(value=folder / path, at=at / "skills" / name) for name, path in main.skills.items()}
+        )
+        for skill in skills.values():
+            # Those that are watched; whether they are in order is seen when the catalog is built.
+            self.files += islice(filter(Path.is_file, skill.value.rglob("*")), SKILL_FILES)
         limits = main.limits.model_dump(exclude_none=True) if main.limits is not None else {}
         store = None if main.rate_limits is None else main.rate_limits.store
         return Config(
@@ -405,6 +414,7 @@ class _Load:
             workspace=None
             if main.workspace is None or at is None
             else Declared(value=main.workspace, at=at / "workspace"),
+            skills=skills,
             lint_ignores=() if main.lint is None else tuple(LintIgnore(**dict(form)) for form in main.lint.ignore),
             warnings=tuple(self.warnings),
             open_files=tuple(self.open_files),

@@ -17,6 +17,7 @@ from pegboard.model.memo import Question
 from pegboard.model.profile import Profile
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.secret import Secret
+from pegboard.model.skill import Skill
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry, ToolSpec
 
@@ -164,6 +165,7 @@ class Declarations:
     identity: Any = None
     secrets: tuple[Secret, ...] = ()
     documents: DocumentStore | None = None
+    skills: Mapping[str, Skill] = field(default_factory=dict[str, Skill])
 
     def with_entries(self, entries: Sequence[ToolEntry], *, replace_existing: bool = False) -> Declarations:
         """Return the declarations with these tools, resources, prompts or completions, all or none.

@@ -310,6 +310,13 @@ LIMIT_STORE_SILENCE_S = 0.03  # of the store; with what else a decision takes, t
 LIMIT_STORE_QUESTIONS = 4  # asked at once
 LIMIT_STORE_SOCKET_S = 1.0  # for connecting, and for one answer
 
+# -- skills
+MCP_PAGE_SKILLS = 20  # in one page: each lists its files
+SKILL_FILES = 512  # of one skill
+SKILL_BYTES = 16 * MIB  # of all its files
+SKILL_FRONT_MATTER_CHARS = 65_536  # of the front matter of a SKILL.md ...
+SKILL_FRONT_MATTER_VALUES = 10_000  # ... and its values
+
 # -- consent: the shared store
 CONSENT_STORE_BUSY_S = 2.0  # that an answer waits for the store, before it is not taken
 CONSENT_QUESTION_S = 86_400.0  # that a filed question waits for a person

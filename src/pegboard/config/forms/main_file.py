@@ -251,4 +251,9 @@ class MainFile(Fragment):
     identity: Maybe[IdentityForm] = Field(None, description="Who may come in over HTTP, and as whom.")
     workspace: Maybe[WorkspaceForm] = Field(None, description="Documents that agents browse, search and read.")
     agents: Maybe[AgentsForm] = Field(None, description="What all agents have in common.")
+    skills: Mapping[FilledText, FilledText] = Field(
+        default_factory=dict[str, str],
+        description="How the tools of a namespace are used together, by namespace: a folder with a SKILL.md, relative "
+        "to this file.",
+    )
     lint: Maybe[LintForm] = Field(None, description="What `pegboard lint` lets pass.")

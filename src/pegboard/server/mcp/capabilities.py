@@ -8,6 +8,7 @@ from pegboard.server.mcp.list_ttl import discover_ttl_ms
 from pegboard.version import __version__
 
 VERSION = "2026-07-28"
+SKILLS_EXTENSION = "io.modelcontextprotocol/skills"
 SERVER_KEY = "io.modelcontextprotocol/serverInfo"
 _CHANGED: JSON = {"listChanged": True}
 
@@ -18,13 +19,15 @@ def server_info(gateway: Gateway) -> JSON:
 
 
 def has_resources(gateway: Gateway) -> bool:
-    """Tell whether there is a resource, a prompt or a completion; until there is, nothing of them is announced."""
-    return any(True for _ in gateway.resources.specs)
+    """Tell whether there is a resource, a skill, a prompt or a completion; until then nothing of them is announced."""
+    return bool(gateway.catalog.registry.declarations.skills) or any(True for _ in gateway.resources.specs)
 
 
 def capabilities(gateway: Gateway) -> JSON:
     """Return what the server can do; the same in both eras."""
     tools: JSON = {"logging": {}, "tools": _CHANGED}
+    if gateway.catalog.registry.declarations.skills:
+        tools["extensions"] = {SKILLS_EXTENSION: {"directoryRead": True}}
     if not has_resources(gateway):
         return tools
     return {**tools, "completions": {}, "prompts": _CHANGED, "resources": {**_CHANGED, "subscribe": True}}

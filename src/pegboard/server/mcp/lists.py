@@ -13,10 +13,12 @@ from pegboard.model.bounds import LIST_TTL_MS, MCP_PAGE_RESOURCES, MCP_PAGE_TOOL
 from pegboard.model.error import CallError
 from pegboard.model.hops import HOPS_KEY
 from pegboard.model.json_types import JSON
+from pegboard.model.skill import MAIN_FILE, Skill
 from pegboard.model.tool import ToolEntry
 from pegboard.providers.exporter import Exporter
 from pegboard.providers.mcp import mcp_tool, mcp_tool_before_2026
 from pegboard.resources import PromptSpec, ResourceSpec
+from pegboard.resources.skills import skills_of
 from pegboard.server.gateway import INTERNAL_ERROR, INVALID_PARAMS, Gateway, RpcError
 from pegboard.server.mcp.capabilities import SERVER_KEY, server_info
 from pegboard.server.mcp.client_channel import declares_ui
@@ -102,7 +104,7 @@ class Lists:
             tools = [entry for entry in tools if asking.isdisjoint(self._registry.way_of(entry))]
         generation = digest([(entry.wire_name, entry.fingerprint) for entry in tools])
         draw = mcp_tool_before_2026 if is_earlier else mcp_tool
-        first, end, more = _page(sealing, "tools", principal, generation, MCP_PAGE_TOOLS, len(tools), cursor)
+        first, end, more = page_of(sealing, "tools", principal, generation, MCP_PAGE_TOOLS, len(tools), cursor)
         if hops is not None:
             ways = {entry.wire_name: self._registry.way_of(entry) for entry in tools[first:end]}
             meta = {**meta, **self._behind("tools", ways)}
@@ -129,12 +131,23 @@ class Lists:
             own += [each async for each in self._members(view)]
         offered = [(self._registry.way_of(entry), named, item) for entry, named, item in own]
         offered = [each for each in offered if asking.isdisjoint(each[0])]
+        if kind == "resources":
+            offered += [((), skill.uri, _skill(skill)) for skill in await self.skills(principal)]
         items = [item for _, _, item in offered]
-        first, end, more = _page(sealing, kind, principal, digest(items), MCP_PAGE_RESOURCES, len(items), cursor)
+        first, end, more = page_of(sealing, kind, principal, digest(items), MCP_PAGE_RESOURCES, len(items), cursor)
         page: JSON = {kind: items[first:end], "ttlMs": ttl_ms, "cacheScope": "private", **more}
         if hops is not None:
             page["_meta"] = self._behind(kind, {named: way for way, named, _ in offered[first:end]})
         return page
+
+    async def skills(self, principal: Principal) -> list[Skill]:
+        """Return the skills that a caller has: those of namespaces of which it has a tool."""
+        declared = self._registry.declarations.skills
+        if not declared:
+            return []
+        catalog = self._gateway.catalog
+        view = await catalog.aview(self._gateway.context(principal), profile=principal.profile)
+        return skills_of(declared, view)
 
     def _behind(self, kind: str, ways: Mapping[str, tuple[str, ...]]) -> JSON:
         """Return what a gateway is told of the servers behind the items of a list."""
@@ -188,7 +201,7 @@ def _tail(members: JSON) -> bytes:
     return b"," + orjson.dumps(members)[1:]
 
 
-def _page(
+def page_of(
     sealing: Sealing, kind: str, principal: Principal, generation: str, size: int, length: int, cursor: str | None
 ) -> tuple[int, int, JSON]:
     """Return (first, end, what says that there is more) of one page."""
@@ -203,6 +216,12 @@ def _page(
 def _resource(spec: ResourceSpec, uri_key: str) -> JSON:
     shown = {"name": spec.name, "title": spec.title, "description": spec.description, "mimeType": spec.mime_type}
     return _without_empty({uri_key: spec.uri, **shown, "icons": list(spec.icons), "_meta": spec.meta})
+
+
+def _skill(skill: Skill) -> JSON:
+    main = skill.files[MAIN_FILE]
+    shown = {"name": skill.name, "description": skill.description, "mimeType": main.mime_type}
+    return {"uri": skill.uri, **shown, "size": len(main.content)}
 
 
 def _prompt(spec: PromptSpec) -> JSON:

@@ -15,11 +15,13 @@ from pegboard.model.json_types import JSON
 from pegboard.model.result import AudioContent, Content, ImageContent, ResourceContent, TextContent, ToolResult
 from pegboard.providers.mcp import mcp_content
 from pegboard.resources import CompletionSpec, PromptSpec, ResourceSpec
+from pegboard.resources.skills import SCHEME
 from pegboard.server.gateway import INTERNAL_ERROR, INVALID_PARAMS, Gateway, RpcError
 from pegboard.server.mcp.capabilities import has_resources
 from pegboard.server.mcp.client_channel import ClientChannel
 from pegboard.server.mcp.lists import Lists
 from pegboard.server.mcp.sdk_handlers import Principals, ToolHandlers, complete, hops_of, isolated
+from pegboard.server.mcp.skill_handlers import SkillHandlers, skill_contents
 from pegboard.server.sealing import Sealing
 
 Ctx = ServerRequestContext[Any, Any]
@@ -33,6 +35,7 @@ class ResourceHandlers:
     ) -> None:
         self._gateway, self._resources, self._lists, self._sealing = gateway, gateway.resources, lists, sealing
         self._channel, self._principal_of, self._session_of = tools.channel, principals.of, principals.session_of
+        self._skills = SkillHandlers(lists, sealing, principals)
         self._is_registered = False
 
     def register(self, server: Server[Any]) -> None:
@@ -49,6 +52,7 @@ class ResourceHandlers:
         add("prompts/list", types.PaginatedRequestParams, self.list_prompts)
         add("prompts/get", types.GetPromptRequestParams, self.get_prompt)
         add("completion/complete", types.CompleteRequestParams, self.complete)
+        self._skills.register(server)
 
     # -- lists
 
@@ -76,6 +80,8 @@ class ResourceHandlers:
     async def read(self, ctx: Ctx, params: types.ReadResourceRequestParams) -> JSON:
         uri = str(params.uri)
         absent = RpcError(INVALID_PARAMS, f"No resource {uri!r} is available to this caller.", {"uri": uri})
+        if (skill_file := await self._skill_file(ctx, uri)) is not None:
+            return complete(ctx, {"contents": [skill_file], "ttlMs": LIST_TTL_MS, "cacheScope": "private"})
         channel = await self._channel(ctx, params)
         view = self._view(ctx, channel)
         match = await self._resources.find_resource(uri, view)
@@ -87,6 +93,11 @@ class ResourceHandlers:
             return result
         contents = [_contents(uri, spec, block, result) for block in result.content]
         return complete(ctx, {"contents": contents, "ttlMs": LIST_TTL_MS, "cacheScope": "private"})
+
+    async def _skill_file(self, ctx: Ctx, uri: str) -> JSON | None:
+        if not uri.startswith(SCHEME):
+            return None
+        return skill_contents(await self._lists.skills(self._principal_of(ctx)), uri)
 
     async def get_prompt(self, ctx: Ctx, params: types.GetPromptRequestParams) -> JSON:
         absent = RpcError(INVALID_PARAMS, f"No prompt {params.name!r} is available to this caller.")
@@ -141,7 +152,8 @@ class ResourceHandlers:
 
     async def subscribe(self, ctx: Ctx, params: types.SubscribeRequestParams) -> JSON:
         uri = str(params.uri)
-        if await self._resources.find_resource(uri, await self._view(ctx).prepare()) is None:
+        is_known = await self._skill_file(ctx, uri) is not None
+        if not is_known and await self._resources.find_resource(uri, await self._view(ctx).prepare()) is None:
             raise RpcError(INVALID_PARAMS, f"No resource {uri!r} is available to this caller.", {"uri": uri})
         self._session_of(ctx).subscribe(uri)
         return {}

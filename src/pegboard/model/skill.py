@@ -1,0 +1,34 @@
+"""Skill: how to use the tools of a namespace together, as files that an agent reads when it needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pegboard.model.json_types import JSONValue
+
+MAIN_FILE = "SKILL.md"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SkillFile:
+    """One file of a skill, as it is. `path` is relative to the skill's folder, with slashes; `digest` is SHA-256."""
+
+    uri: str
+    path: str
+    content: bytes
+    digest: str
+    mime_type: str
+    is_text: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Skill:
+    """The skill of one namespace: what the front matter of its SKILL.md says, and its files by their path."""
+
+    namespace: str
+    uri: str
+    name: str
+    description: str
+    front_matter: Mapping[str, JSONValue]
+    files: Mapping[str, SkillFile]

@@ -1,0 +1,59 @@
+"""Skills: which skills a caller has, and which of their files and folders a URI means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from pegboard.core.view import View
+from pegboard.model.json_types import JSON
+from pegboard.model.skill import MAIN_FILE, Skill, SkillFile
+
+SCHEME = "skill://"
+DIRECTORY = "inode/directory"
+
+
+class Child(NamedTuple):
+    """One thing in a folder: a file, or a folder (`file` is `None`)."""
+
+    uri: str
+    name: str
+    file: SkillFile | None
+
+
+def skills_of(declared: Mapping[str, Skill], view: View) -> list[Skill]:
+    """Return the skills of the namespaces of which a caller has a tool; what is hidden has no skill either."""
+    used = {entry.spec.namespace for entry in view.tools()}
+    return [skill for namespace, skill in sorted(declared.items()) if namespace in used]
+
+
+def file_of(skills: Sequence[Skill], uri: str) -> SkillFile | None:
+    """Return the file of a URI."""
+    return next((file for skill in skills for file in skill.files.values() if file.uri == uri), None)
+
+
+def children_of(skills: Sequence[Skill], uri: str) -> list[Child] | None:
+    """Return what is directly in a folder; `None` where the URI is of no folder."""
+    folder = uri.rstrip("/") + "/"
+    found = {
+        child.uri: child
+        for skill in skills
+        if folder.startswith(skill.uri.removesuffix(MAIN_FILE))
+        for child in _children(skill, folder)
+    }
+    return sorted(found.values(), key=attrgetter("uri")) if found else None
+
+
+def _children(skill: Skill, folder: str) -> Iterator[Child]:
+    for file in skill.files.values():
+        if file.uri.startswith(folder):
+            head, _, rest = file.uri.removeprefix(folder).partition("/")
+            yield Child(folder + head, unquote(head), None if rest else file)
+
+
+def skill_entry(skill: Skill) -> JSON:
+    """Return what the extension calls the entry of a skill."""
+    files = [{"uri": file.uri, "digest": file.digest, "size": len(file.content)} for file in skill.files.values()]
+    return {"uri": skill.uri, "frontmatter": dict(skill.front_matter), "resources": files}
