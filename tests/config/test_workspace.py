@@ -90,3 +90,11 @@ def test_a_tool_that_would_stand_in_its_namespace_is_told_of(project: Project) -
     )
     [problem] = project.problems()
     assert "docs.read_document" in problem.message
+
+
+async def test_an_embedder_of_documents_is_named_in_the_config(project: Project) -> None:
+    project.write("workspace: {store: 'sqlite:d.db', embedder: hashing}\ntools: [{name: rag_ingest, type: builtin}]\n")
+    view = project.view(user="ann", space="s1")
+    await view.call("rag_ingest", {"document": "Ask for vacation in March."})
+    found = (await view.call("search_documents", {"query": "vacatoin"})).structured
+    assert (found["mode_used"], len(found["hits"])) == ("hybrid", 1)

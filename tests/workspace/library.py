@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pegboard import Catalog, ToolContext
+from pegboard.core.ports import Embedder
 from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.document import DocumentTable, NewDocument
 from pegboard.workspace.file_reader import checksum_of
@@ -20,9 +21,9 @@ from pegboard.workspace.tools.toolset import entries
 class Library:
     """A store with the tools on it, in a folder of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, embedder: Embedder | None = None) -> None:
         self.folder = folder
-        self.store = SqliteDocumentStore(folder / "documents.db")
+        self.store = SqliteDocumentStore(folder / "documents.db", embedder=embedder)
         self.catalog = Catalog()
         self.catalog.registry.add(*entries(self.store, sql_s=DEFAULT_BOUNDS.sql_s))
 

@@ -9,8 +9,9 @@ from typing import Any, Generic, TypeVar
 
 from pegboard.config.allowed_imports import AllowedImports
 from pegboard.config.forms.agent_form import AgentFile, AstromeshFile
+from pegboard.config.forms.embedder_form import EmbedderForm
 from pegboard.config.forms.identity_form import IdentityForm
-from pegboard.config.forms.main_file import EmbedderForm, HookForm, ModelForm, ServingForm
+from pegboard.config.forms.main_file import HookForm, ModelForm, ServingForm
 from pegboard.config.forms.predicate_form import PredicateForm
 from pegboard.config.forms.profile_form import ProfileForm
 from pegboard.config.forms.workspace_form import WorkspaceForm
@@ -81,6 +82,7 @@ class Config:
     agent_store: Declared[str | Secret] | None = None
     models: Mapping[str, Declared[ModelForm | str]] = field(default_factory=dict[str, Declared[ModelForm | str]])
     embedder: Declared[EmbedderForm] | None = None
+    passage_embedder: Declared[EmbedderForm] | None = None
     bounds: Bounds = DEFAULT_BOUNDS
     default_limit: RateLimit | None = None
     limit_store: Declared[str | Secret] | None = None

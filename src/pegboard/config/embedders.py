@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pegboard.config.config import Config
-from pegboard.config.forms.main_file import EmbedderForm
+from pegboard.config.config import Config, Declared
+from pegboard.config.forms.embedder_form import EmbedderForm
 from pegboard.config.yaml.problems import Report
 from pegboard.core.ports import Embedder
 from pegboard.egress.destinations import only_host_of
@@ -28,29 +28,41 @@ def embedder_of(config: Config, report: Report) -> Embedder | None:
     """Return the embedder of tool search; what is wrong with it is reported at its place."""
     if config.embedder is None:
         return None
-    form = config.embedder.value
+    made = _made(config.embedder, config, report)
+    if made is None or config.embedder.value.type == "hashing":
+        return made
+    return cache.CachedEmbedder(made, config.path.absolute().parent / config.embedder.value.cache)
+
+
+def passage_embedder_of(config: Config, report: Report) -> Embedder | None:
+    """Return the embedder of documents, whose vectors stand with them; what is wrong with it is reported."""
+    return None if config.passage_embedder is None else _made(config.passage_embedder, config, report)
+
+
+def _made(declared: Declared[EmbedderForm], config: Config, report: Report) -> Embedder | None:
+    form = declared.value
     if form.type == "hashing":
         return hashing.HashingEmbedder(dimension=form.dimension) if form.dimension else hashing.HashingEmbedder()
     base_url = form.base_url or _OPENAI
     try:
         only_host_of(base_url)
     except DefinitionError as error:
-        report.add(config.embedder.at.problem(str(error)))
+        report.add(declared.at.problem(str(error)))
         return None
-    asked = openai_embedder.OpenAIEmbedder(
+    return openai_embedder.OpenAIEmbedder(
         name=form.model or "",
         base_url=base_url,
         api_key=_key_of(form, config),
         dimension=form.dimension,
         timeout_s=form.timeout_seconds,
     )
-    return cache.CachedEmbedder(asked, config.path.absolute().parent / form.cache)
 
 
 def keys_of(config: Config) -> Iterator[Secret]:
-    """Yield the key of the embedder, which no output may show."""
-    if config.embedder is not None and (key := _key_of(config.embedder.value, config)) is not None:
-        yield key
+    """Yield the keys of the embedders, which no output may show."""
+    for declared in (config.embedder, config.passage_embedder):
+        if declared is not None and (key := _key_of(declared.value, config)) is not None:
+            yield key
 
 
 def _key_of(form: EmbedderForm, config: Config) -> Secret | None:

@@ -22,7 +22,8 @@ from pegboard.config.forms.agent_form import (
     SharedToolForm,
     key_variable,
 )
-from pegboard.config.forms.main_file import EmbedderForm, Fragment, HookForm, MainFile, ModelForm
+from pegboard.config.forms.embedder_form import EmbedderForm
+from pegboard.config.forms.main_file import Fragment, HookForm, MainFile, ModelForm
 from pegboard.config.forms.predicate_form import PredicateForm, secret_names
 from pegboard.config.forms.validation import validated
 from pegboard.config.forms.value_types import as_names, rate_limit
@@ -353,7 +354,16 @@ class _Load:
         """Return the embedder of tool search, and report one whose key is nowhere."""
         if main.discovery is None or at is None:
             return None
-        form, here = main.discovery.embedder, at / "discovery" / "embedder"
+        return self._with_key(main.discovery.embedder, at / "discovery" / "embedder")
+
+    def _passage_embedder(self, main: MainFile, at: At | None) -> Declared[EmbedderForm] | None:
+        """Return the embedder of documents, in the same way."""
+        if main.workspace is None or at is None or main.workspace.embedder == "none":
+            return None
+        form, here = main.workspace.embedder, at / "workspace" / "embedder"
+        return self._with_key(EmbedderForm.model_validate({"type": "hashing"}) if form == "hashing" else form, here)
+
+    def _with_key(self, form: EmbedderForm, here: At) -> Declared[EmbedderForm]:
         needs_key = form.type == "openai" and form.api_key is None and form.base_url is None
         if needs_key and not self.environment.variable("OPENAI_API_KEY"):
             self.report.add(here.problem(self.environment.fault("OPENAI_API_KEY") or _NO_OPENAI_KEY))
@@ -402,6 +412,7 @@ class _Load:
             else Declared(value=main.agents.store, at=at / "agents" / "store"),
             models=self._models(main, at),
             embedder=self._embedder(main, at),
+            passage_embedder=self._passage_embedder(main, at),
             bounds=Bounds(**limits),
             default_limit=None if main.rate_limits is None else rate_limit(main.rate_limits.default),
             limit_store=None if store is None or at is None else Declared(value=store, at=at / "rate_limits" / "store"),

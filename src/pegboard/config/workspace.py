@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pegboard.config.config import Config
+from pegboard.config.embedders import passage_embedder_of
 from pegboard.config.yaml.problems import Report
 from pegboard.core.ports import DocumentStore
 from pegboard.lazy import LazyModule
@@ -51,7 +52,8 @@ def store_of(config: Config, report: Report) -> sqlite_store.SqliteDocumentStore
         report.add(at.problem(f"a store of the kind {scheme[:40]!r} is unknown; write sqlite:FILE"))
     else:
         try:
-            return sqlite_store.SqliteDocumentStore(_file(config.path, rest))
+            file = _file(config.path, rest)
+            return sqlite_store.SqliteDocumentStore(file, embedder=passage_embedder_of(config, report))
         except DefinitionError as error:
             report.add(at.problem(str(error)))
     return None

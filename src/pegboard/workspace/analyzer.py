@@ -80,6 +80,12 @@ def question_terms(text: str) -> list[str]:
     return [term for term in terms if not any(term in _silent_terms(each) for each in languages)] or list(terms)
 
 
+def telling_terms(text: str) -> list[str]:
+    """Return the terms of a text in order and with repetitions, without those that hold sentences together."""
+    telling = set(question_terms(text))
+    return [term for term in terms_of(text) if term in telling]
+
+
 @cache
 def _silent_terms(language: str) -> frozenset[str]:
     return frozenset(term for word in STOP_WORDS[language] for term in terms_of(word))

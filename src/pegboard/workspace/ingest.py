@@ -19,6 +19,7 @@ from pegboard.model.bounds import (
     INGEST_BATCH_DOCUMENTS,
     INGEST_FOLDER_FILES,
     INGEST_LEVELS,
+    LISTED_LINE_CHARS,
     MIB,
     PARSERS,
 )
@@ -46,6 +47,8 @@ class IngestReport:
 
     counts: Counter[Stored] = field(default_factory=Counter[Stored])
     removed: int = 0
+    embedded: int = 0
+    embedder_fault: str = ""
     bad: list[BadFile] = field(default_factory=list[BadFile])
     kinds_not_read: Counter[str] = field(default_factory=Counter[str])
 
@@ -95,6 +98,7 @@ class FolderIngest:
         if only is None:
             report.removed = await self._remove_gone(root)
         await self.store.end_source(self.scope, self.space, self.source)
+        await self._embed(report)
         self.on_progress(report)
         return report
 
@@ -107,6 +111,21 @@ class FolderIngest:
         path = self.path.resolve()
         root = Root(path=path.parent, hard_links=True)
         return root, root.stat(path.name)
+
+    async def _embed(self, report: IngestReport) -> None:
+        """Have the embedder read what is new; what it fails at is found by its words, and read by the next run."""
+
+        def count(embedded: int) -> None:
+            report.embedded = embedded
+            self.on_progress(report)
+
+        try:
+            await self.store.embed_missing(self.scope, self.space, on_progress=count)
+        except CallError:
+            raise
+        except Exception as error:  # noqa: BLE001 - boundary: an embedder is foreign code
+            why = f"{type(error).__name__}: {str(error)[:LISTED_LINE_CHARS]}"
+            report.embedder_fault = f"The embedder failed, so some passages are found by their words alone: {why}"
 
     # ------------------------------------------------------------ in
 
@@ -288,4 +307,6 @@ def describe(report: IngestReport) -> str:
     parts = [f"{counts[each]} {each}" for each in ("added", "changed", "unchanged", "failed") if counts[each]]
     if report.removed:
         parts.append(f"{report.removed} removed")
+    if report.embedded:
+        parts.append(f"{report.embedded} passages embedded")
     return ", ".join(parts) or "nothing to take in"

@@ -57,12 +57,15 @@ async def ingest_command(
     finally:
         progress.end()
         project.store.close()
+    if report.embedder_fault:
+        terminal.note(f"{report.embedder_fault}. Run it again, or `pegboard workspace embed`.")
     if options.json:
         terminal.json(
             {
                 "space": space,
                 **{each: report.counts[each] for each in ("added", "changed", "unchanged", "failed")},
                 "removed": report.removed,
+                "embedded": report.embedded,
                 "bad": [{"path": bad.path, "reason": bad.reason} for bad in report.bad],
                 "kindsNotRead": dict(report.kinds_not_read),
             }
@@ -75,7 +78,7 @@ async def ingest_command(
                 for kind, count in report.kinds_not_read.most_common()
             )
             terminal.say(f"Files of kinds that are not read: {kinds}.")
-    return int(Exit.REFUSED if report.bad else Exit.DONE)
+    return int(Exit.REFUSED if report.bad or report.embedder_fault else Exit.DONE)
 
 
 class _Progress:

@@ -13,10 +13,11 @@ from pegboard.cli.terminal import Column
 from pegboard.model.document import Access
 from pegboard.model.error import CallError
 
-Action = Literal["ls", "rm", "stats", "grant", "revoke"]
+Action = Literal["ls", "rm", "stats", "embed", "grant", "revoke"]
 _ACTION = (
     "ls: the sources of every space, or of one; rm SPACE SOURCE: remove a source with its documents; stats: what each "
-    "space holds; grant WHO SPACE [read|write] and revoke WHO SPACE: who may use a space, as user:NAME or role:NAME."
+    "space holds; embed: have the embedder read what it has not read; grant WHO SPACE [read|write] and revoke "
+    "WHO SPACE: who may use a space, as user:NAME or role:NAME."
 )
 _SOURCES = (Column(head="Space", style="bold"), Column(head="Source"), Column(head="Type"), Column(head="Documents"),
             Column(head="State"), Column(head="Updated"))  # fmt: skip
@@ -27,6 +28,7 @@ _USAGE = {
     "ls": "pegboard workspace ls [SPACE]",
     "rm": "pegboard workspace rm SPACE SOURCE",
     "stats": "pegboard workspace stats",
+    "embed": "pegboard workspace embed",
     "grant": "pegboard workspace grant user:ann SPACE [read|write]",
     "revoke": "pegboard workspace revoke user:ann SPACE",
 }
@@ -48,6 +50,8 @@ async def workspace_command(
                 await _remove(project, options, space, source)
             case "stats", ():
                 await _statistics(project, options)
+            case "embed", ():
+                await _embed(project, options)
             case "grant", (who, space):
                 await _grant(project, options, who, space, "read")
             case "grant", (who, space, ("read" | "write") as access):
@@ -90,6 +94,25 @@ async def _remove(project: DocumentProject, options: Options, space: str, source
         options.terminal.json({"space": space, "source": source, "removed": removed})
     else:
         options.terminal.say(f"Removed {source!r} from the space {space!r}, with {removed} documents.")
+
+
+async def _embed(project: DocumentProject, options: Options) -> None:
+    if project.config.passage_embedder is None:
+        raise CommandError("There is no embedder. Name one: workspace: {embedder: hashing}.")
+    count = 0
+    for each in await project.store.statistics():
+        space = str(each["space"])
+        try:
+            count += await project.store.embed_missing(project.store.operator_scope(space), space)
+        except CallError:
+            raise
+        except Exception as error:  # noqa: BLE001 - boundary: an embedder is foreign code
+            why = f"{type(error).__name__}: {error}"
+            raise CommandError(f"The embedder failed: {why}", kind="embedder_failed", code=Exit.REFUSED) from None
+    if options.json:
+        options.terminal.json({"embedded": count})
+    else:
+        options.terminal.say(f"{count} passage{'' if count == 1 else 's'} embedded.")
 
 
 async def _statistics(project: DocumentProject, options: Options) -> None:

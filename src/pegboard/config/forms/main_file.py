@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 from pydantic import AfterValidator, Discriminator, Field, Tag, create_model, model_validator
 
 from pegboard.config.forms.agent_form import AgentsForm
+from pegboard.config.forms.embedder_form import EmbedderForm
 from pegboard.config.forms.identity_form import IdentityForm
 from pegboard.config.forms.predicate_form import PredicateForm
 from pegboard.config.forms.profile_form import ProfileForm
@@ -160,35 +161,6 @@ ModelRef: TypeAlias = Annotated[
     Annotated[ModelForm, Tag(MAPPING)] | Annotated[Text, AfterValidator(_model_text), Tag(TEXT)],
     Discriminator(lambda value: MAPPING if isinstance(value, dict) else TEXT),
 ]
-
-
-class EmbedderForm(Form):
-    """What turns texts into vectors, whose cosine says how alike their meanings are."""
-
-    type: Literal["openai", "hashing"] = Field(
-        description="openai: a model behind an endpoint that speaks OpenAI's embeddings. hashing: no model; texts with "
-        "the same words are alike, for trying things out."
-    )
-    model: Maybe[FilledText] = Field(None, description="What the endpoint calls the model.")
-    base_url: Maybe[FilledText] = Field(
-        None, description="Where the endpoint is, such as http://127.0.0.1:11434/v1; OpenAI's without it."
-    )
-    api_key: Maybe[ConcealedText] = Field(
-        None, description="The key; without `base_url` OPENAI_API_KEY of the environment is taken where it is missing."
-    )
-    dimension: Maybe[PositiveWhole] = Field(None, description="How long a vector is; the model's own choice without.")
-    timeout_seconds: PositiveNumber = Field(30.0, description="How long one request may take, in seconds.")
-    cache: FilledText = Field(
-        ".pegboard-embeddings.sqlite", description="The file that keeps the vectors of a model, beside this config."
-    )
-
-    @model_validator(mode="after")
-    def _fits_its_type(self) -> EmbedderForm:
-        if self.type == "openai" and self.model is None:
-            raise definition_error("an embedder of type openai needs `model`")
-        if self.type == "hashing" and (strange := {"model", "base_url", "api_key", "cache"} & self.model_fields_set):
-            raise definition_error(f"an embedder of type hashing takes no `{min(strange)}`")
-        return self
 
 
 class DiscoveryForm(Form):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
-from pegboard.config.forms.value_types import ConcealedText, Form, Maybe
+from pegboard.config.forms.embedder_form import EmbedderForm
+from pegboard.config.forms.value_types import MAPPING, TEXT, ConcealedText, FilledText, Form, Maybe
 
 
 class WorkspaceForm(Form):
@@ -15,11 +16,16 @@ class WorkspaceForm(Form):
     store: ConcealedText = Field(
         "sqlite:./documents.db", description="Where documents are stored: sqlite:FILE, beside this file."
     )
-    space: Maybe[str] = Field(
+    space: Maybe[FilledText] = Field(
         None,
         description="The space of callers whom nobody asks who they are: those of a server without `identity:`, and of "
         "commands without `--as`. Without it they see no documents.",
     )
-    embedder: Literal["none"] = Field(
-        "none", description="What makes vectors of passages; `none` searches by words alone."
+    embedder: Annotated[
+        Annotated[EmbedderForm, Tag(MAPPING)] | Annotated[Literal["none", "hashing"], Tag(TEXT)],
+        Discriminator(lambda value: MAPPING if isinstance(value, dict) else TEXT),
+    ] = Field(
+        "none",
+        description="What makes vectors of passages, beside words: `none`; `hashing`, which needs no model and finds "
+        "words with slips; or a mapping with `type`, as under `discovery:`.",
     )

@@ -63,12 +63,13 @@ create table chunks (
     terms text not null
 ) strict;
 create index chunks_of_document on chunks (document_n, ordinal);
+create index chunks_of_space on chunks (space_n);
 create table postings (
     space_n integer not null, term text not null, chunk_n integer not null, count integer not null,
     length integer not null, primary key (space_n, term, chunk_n)
 ) strict, without rowid;
 create table vectors (
-    chunk_n integer primary key references chunks on delete cascade, space_n integer not null, vector blob not null
+    chunk_n integer primary key references chunks on delete cascade, space_n integer not null, vector blob
 ) strict;
 create index vectors_of_space on vectors (space_n);
 create table tables (
@@ -86,7 +87,9 @@ _DIALECT = Dialect(
     has_metadata="exists (select 1 from json_each(documents.metadata) as told"
     " where told.key = ? and told.value is json_extract(?, '$[0]'))",
     lock="",
-    likeness="coalesce(1.0 - vec_distance_cosine(vectors.vector, ?), 0.0)",
+    # Of rows of length 1; a passage of which the embedder knows nothing has none.
+    likeness="coalesce(1.0 - pow(vec_distance_l2(vectors.vector, {vector}), 2) / 2, 0.0)",
+    vector_value="?",
 )
 
 
@@ -120,9 +123,9 @@ class SqliteConnection:
         last: Any = self.execute(f"select coalesce(max(n), 0) from {table}").fetchone()  # noqa: S608 - names of ours
         return range(int(last[0]) + 1, int(last[0]) + 1 + count)
 
-    def as_vector(self, vector: NDArray[np.float32], /) -> bytes:
-        """Return a vector as sqlite-vec reads it."""
-        return vector.astype(np.float32).tobytes()
+    def as_vector(self, vector: NDArray[np.float32], /) -> bytes | None:
+        """Return a vector as sqlite-vec reads it; one of zeros is none."""
+        return vector.astype(np.float32).tobytes() if vector.any() else None
 
 
 class SqliteDatabase:

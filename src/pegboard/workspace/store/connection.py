@@ -30,13 +30,14 @@ class Dialect:
 
     `first_name` is the first name of the path `{path}`. `has_metadata` says that a document has, by a name, the only
     value of a JSON array: two placeholders. `lock` ends a SELECT of a row that only one writer may use at a time.
-    `likeness` is the cosine of `vectors.vector` and the one of a placeholder.
+    `likeness` is the cosine of `vectors.vector` and `{vector}`, and `vector_value` a placeholder for a vector.
     """
 
     first_name: str
     has_metadata: str
     lock: str
     likeness: str
+    vector_value: str
 
 
 class Connection(Protocol):

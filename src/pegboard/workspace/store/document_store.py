@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
-from pegboard.model.bounds import INGEST_BATCH_DOCUMENTS
+from pegboard.model.bounds import EMBED_BATCH, INGEST_BATCH_DOCUMENTS
 from pegboard.model.context import ToolContext
 from pegboard.model.document import (
     EVERY_DOCUMENT,
@@ -19,11 +20,15 @@ from pegboard.model.document import (
 )
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
-from pegboard.workspace.store import browsing, granting, grepping, querying, searching, statistics, writing
+from pegboard.models.embedding.vectors import Vectors
+from pegboard.workspace.passage_embedder import NO_ANSWER, PassageEmbedder
+from pegboard.workspace.store import browsing, embedding, granting, grepping, querying, searching, statistics, writing
 from pegboard.workspace.store.connection import Connection
+from pegboard.workspace.store.embedding import BarePassage
 from pegboard.workspace.store.within import Within
 from pegboard.workspace.store.writing import PreparedDocument, Stored
 
+log = logging.getLogger("pegboard")
 T = TypeVar("T")
 
 
@@ -61,8 +66,8 @@ class SqlDocumentStore:
     Each method takes a scope, which `scope` makes, and answers as if nothing else existed.
     """
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, *, embedder: PassageEmbedder | None = None) -> None:
+        self._database, self._embedder = database, embedder
 
     def close(self) -> None:
         """Close what is open; the next use opens it again."""
@@ -161,12 +166,26 @@ class SqlDocumentStore:
         filters: DocumentFilters = EVERY_DOCUMENT,
         min_score: float = 0.0,
     ) -> JSON:
-        question = searching.Question(text=query, mode=mode)
+        question = await self._question(query, mode)
         return await self._within(
             scope,
             lambda db, within: searching.search(
                 db, within, question, filters=filters, limit=limit, min_score=min_score
             ),
+        )
+
+    async def _question(self, text: str, mode: SearchMode) -> searching.Question:
+        if mode == "keyword" or self._embedder is None:
+            return searching.Question(text=text)
+        rows = await self._embedder.of_question(text)
+        if rows is None:
+            return searching.Question(text=text, note=NO_ANSWER)
+        return searching.Question(
+            text=text,
+            mode=mode,
+            vector=rows[0],
+            vector_weight=self._embedder.weight,
+            mark=await self._embedder.mark(),
         )
 
     async def grep(
@@ -262,7 +281,48 @@ class SqlDocumentStore:
             writing.source_written(db, source_n)
             return {"document_id": document_id, "chunks": len(ready.passages), "path": free}
 
-        return await self._database.write(ingest, caller=scope.user)
+        stored = await self._database.write(ingest, caller=scope.user)
+        try:
+            await self.embed_missing(scope, space)
+        except CallError:
+            raise
+        except Exception as error:  # noqa: BLE001 - boundary: an embedder is foreign code; what is stored is found by its words
+            log.warning("A document was stored, and its passages have no vectors yet: %s", error)
+        return stored
+
+    async def embed_missing(
+        self, scope: DocumentScope, space: str, *, on_progress: Callable[[int], None] = lambda _: None
+    ) -> int:
+        """Have the embedder read the passages of a space that have no vector of it; return how many it was.
+
+        What was read stays read, whatever ends it. Where the vectors are of another embedder, all are made anew.
+
+        Raises:
+            CallError: not_found; read_only.
+            Exception: whatever the embedder raises; TimeoutError.
+        """
+        if self._embedder is None:
+            return 0
+        await self._database.write(lambda db: writing.writable_space(db, scope, space), caller=scope.user)
+        embedder, count = self._embedder, 0
+        mark = await embedder.mark()
+        only = replace(scope, spaces=(space,))
+        while passages := await self._bare_passages(only, mark):
+            vectors = await embedder.of_passages([each.text for each in passages])
+            await self._put_vectors(passages, vectors, mark, caller=scope.user)
+            count += len(passages)
+            on_progress(count)
+        return count
+
+    async def _bare_passages(self, scope: DocumentScope, mark: str) -> list[BarePassage]:
+        return await self._within(
+            scope, lambda db, within: embedding.bare_passages(db, within, mark=mark, limit=EMBED_BATCH)
+        )
+
+    async def _put_vectors(
+        self, passages: Sequence[BarePassage], vectors: Vectors, mark: str, *, caller: str | None
+    ) -> None:
+        await self._database.write(lambda db: embedding.put_vectors(db, passages, vectors, mark=mark), caller=caller)
 
     async def documents_from(
         self, scope: DocumentScope, space: str, source: str, place: tuple[str, str] | None

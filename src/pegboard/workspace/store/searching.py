@@ -19,23 +19,31 @@ from pegboard.model.json_types import JSON
 from pegboard.workspace.analyzer import question_terms
 from pegboard.workspace.paging import fitting_count
 from pegboard.workspace.store.connection import Connection
+from pegboard.workspace.store.embedding import embedder_of
 from pegboard.workspace.store.scoring import PART_OF_SCORE, best_score, idf
 from pegboard.workspace.store.within import Within
 
 _K: Final = 60  # not a limit: Source: Cormack, Clarke and Büttcher, 2009, reciprocal rank fusion
 
 
+NOT_READ: Final = (
+    "The embedder has not read these documents yet, so passages were found by words alone. The operator can have it "
+    "read them: `pegboard workspace embed`."
+)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
     """What is asked: words, the vector that an embedder made of them, and how much its ranks count beside words.
 
-    `note` says why there is no vector although there is an embedder.
+    `mark` tells whose vector it is. `note` says why there is none although there is an embedder.
     """
 
     text: str
     mode: SearchMode = "keyword"
     vector: NDArray[np.float32] | None = None
     vector_weight: float = 1.0
+    mark: str = ""
     note: str = ""
 
 
@@ -45,14 +53,18 @@ def search(
     """Return the passages that fit a question best, the best first."""
     # Also where nothing is searched for: an id that is not there is an error in any case.
     condition, values = within.filtered(db, filters)
-    mode = question.mode if question.vector is not None and _has_vectors(db, within) else "keyword"
+    mode, note = question.mode, question.note
+    if mode != "keyword" and not (_has_any(db, within, "vectors") and embedder_of(db) == question.mark):
+        mode, note = "keyword", NOT_READ if _has_any(db, within, "chunks") else ""
     words = None if mode == "vector" else _Words.of(db, within, question.text)
+    is_whole = filters == EVERY_DOCUMENT
     rows: Sequence[Any] = ()
     if words is not None and mode == "keyword":
-        is_whole = filters == EVERY_DOCUMENT
         rows = _by_words(db, within, words, condition, values, limit=limit, min_score=min_score, is_whole=is_whole)
     elif question.vector is not None and mode != "keyword":
-        rows = _by_both(db, within, question, words, condition, values, limit=limit, min_score=min_score)
+        rows = _by_both(
+            db, within, question, words, condition, values, limit=limit, min_score=min_score, is_whole=is_whole
+        )
     hits: list[JSON] = [
         {
             "document_id": document_id, "name": name, "chunk_id": f"{document_id}.{ordinal}", "text": text,
@@ -62,8 +74,8 @@ def search(
         for document_id, name, ordinal, score, start, end, source_id, text, keyword_rank, vector_rank in rows
     ]  # fmt: skip
     count = fitting_count(hits)
-    note = {"note": question.note} if question.note else {}
-    return {"hits": hits[:count], "mode_used": mode, "truncated": count < len(hits), **note}
+    answer: JSON = {"hits": hits[:count], "mode_used": mode, "truncated": count < len(hits)}
+    return {**answer, "note": note} if note else answer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -168,28 +180,37 @@ def _by_both(
     *,
     limit: int,
     min_score: float,
+    is_whole: bool,
 ) -> list[Any]:
     """Return rows by the ranks of both, or of vectors alone; each passage that is ranked is scored by its vector."""
     assert question.vector is not None
+    # What is less like than the last that is ranked need not be looked up.
+    enough = f"""
+        found.likeness >= coalesce(
+            (select likeness from near order by likeness desc limit 1 offset {SEARCH_FUSED_PASSAGES}), 0
+        )
+    """  # noqa: S608 - a number
     scored, asked = ("select cast(null as bigint) as n, 0.0 as score where 1 = 0", list[Any]())
     if words is not None:
         scored, asked = words.scored(within)
-    likeness = _ROUNDED.format(score=db.dialect.likeness)
+    likeness = _ROUNDED.format(score=db.dialect.likeness.format(vector="(select vector from question)"))
     vector = db.as_vector(question.vector)
     return db.execute(
         f"""
-        with keyword as materialized (
+        with question (vector) as materialized (select {db.dialect.vector_value}),
+        keyword as materialized (
             select found.n, row_number() over (
                 order by {_ROUNDED.format(score="found.score")} desc, {_THEN}
             ) as keyword_rank
             from ({scored}) as found {_OF_DOCUMENT}
             where {condition} order by keyword_rank limit {SEARCH_FUSED_PASSAGES}
+        ), near as materialized (
+            select vectors.chunk_n as n, {likeness} as likeness from vectors where {within.of("vectors")}
         ), alike as materialized (
             select found.n, row_number() over (order by found.likeness desc, {_THEN}) as vector_rank
-            from (
-                select vectors.chunk_n as n, {likeness} as likeness from vectors where {within.of("vectors")}
-            ) as found {_OF_DOCUMENT}
-            where found.likeness > 0 and {condition} order by vector_rank limit {SEARCH_FUSED_PASSAGES}
+            from near as found {_OF_DOCUMENT}
+            where found.likeness > 0 and {enough if is_whole else "1 = 1"} and {condition}
+            order by vector_rank limit {SEARCH_FUSED_PASSAGES}
         ), ranked as materialized (
             select n, max(keyword_rank) as keyword_rank, max(vector_rank) as vector_rank from (
                 select n, keyword_rank, null as vector_rank from keyword
@@ -198,9 +219,9 @@ def _by_both(
         ), found as materialized (
             select ranked.n, keyword_rank, vector_rank,
                 round(cast(coalesce(1.0 / ({_K} + keyword_rank), 0.0) +
-                    coalesce(? / ({_K} + vector_rank), 0.0) as numeric), 9) as fused,
-                case when {likeness} > 0 then {likeness} else 0.0 end as score
-            from ranked left join vectors on vectors.chunk_n = ranked.n
+                    coalesce(cast(? as double precision) / ({_K} + vector_rank), 0.0) as numeric), 9) as fused,
+                case when near.likeness > 0 then near.likeness else 0.0 end as score
+            from ranked left join near on near.n = ranked.n
         ), first as materialized (
             select found.n, keyword_rank, vector_rank, score,
                 row_number() over (order by fused desc, {_THEN}) as place
@@ -208,9 +229,9 @@ def _by_both(
         )
         {_SHOWN}
         """,  # noqa: S608 - conditions of ours
-        (*asked, *values, vector, *values, question.vector_weight, vector, vector, min_score, limit),
+        (vector, *asked, *values, *values, question.vector_weight, min_score, limit),
     ).fetchall()
 
 
-def _has_vectors(db: Connection, within: Within) -> bool:
-    return db.execute(f"select 1 from vectors where {within.of('vectors')} limit 1").fetchone() is not None  # noqa: S608 - numbers of ours
+def _has_any(db: Connection, within: Within, table: str) -> bool:
+    return db.execute(f"select 1 from {table} where {within.of(table)} limit 1").fetchone() is not None  # noqa: S608 - names of ours

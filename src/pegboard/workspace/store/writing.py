@@ -29,16 +29,12 @@ _TABLE_NAME_CHARS = 60  # not a limit: longer ones are cut
 
 
 class Passage(NamedTuple):
-    """A passage: where it stands in the text, how many terms it has, and how often it has each of them.
-
-    `above` is what stands above it: the title of the document and its headings.
-    """
+    """A passage: where it stands in the text, how many terms it has, and how often it has each of them."""
 
     start: int
     end: int
     term_count: int
     counts: Mapping[str, int]
-    above: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +55,7 @@ def prepared(document: NewDocument) -> PreparedDocument:
         # A passage is about what stands above it, too.
         above = " ".join(dict.fromkeys((title, *chunk.headings)))
         terms += terms_of(above) if chunk.start else _missing(title, terms)
-        passages.append(Passage(chunk.start, chunk.end, len(terms), Counter(terms), above))
+        passages.append(Passage(chunk.start, chunk.end, len(terms), Counter(terms)))
     return PreparedDocument(document=document, passages=tuple(passages))
 
 

@@ -1,0 +1,82 @@
+"""Passage embedder: what makes vectors of passages and questions, and what of it a search may do without."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from pegboard.core.ports import Embedder
+from pegboard.model.bounds import EMBED_READ_S, EMBED_REST_S, EMBED_WAIT_S, LISTED_LINE_CHARS
+from pegboard.models.embedding.hashing import HashingEmbedder
+from pegboard.models.embedding.thread import EmbeddingThread
+from pegboard.models.embedding.vectors import Vectors, embedded
+from pegboard.workspace.analyzer import telling_terms
+
+log = logging.getLogger("pegboard")
+NO_ANSWER: Final = "the embedder does not answer, so passages were found by words alone"
+# How much the rank by vectors counts beside that by words. One that only knows letters finds what no word finds, and
+# puts in order what words leave alike: its best rank is worth less than a step between the first ranks by words.
+_OF_MODEL: Final = 1.0
+_OF_HASHING: Final = 0.01
+
+
+class PassageEmbedder:
+    """An embedder on a thread of its own. A search waits for it a moment; after a failure it is left alone for some."""
+
+    def __init__(self, embedder: Embedder, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._embedder, self._clock = embedder, clock
+        self._thread = EmbeddingThread()
+        self._rests_until = -1.0
+        self._length: int | None = None
+        self._is_hashing = isinstance(embedder, HashingEmbedder)
+        self.weight = _OF_HASHING if self._is_hashing else _OF_MODEL
+
+    async def mark(self) -> str:
+        """Return by what its vectors are told from those of other models, or of another dimension.
+
+        Raises:
+            Exception: whatever the embedder raises; TimeoutError.
+        """
+        length = self._embedder.dimension or self._length
+        if length is None:
+            # Nobody knows before it has answered.
+            length = self._length = (await self._asked(["dimension"], EMBED_READ_S)).shape[1]
+        return f"{self._embedder.model_id}:{length}{':terms' if self._is_hashing else ''}"
+
+    async def of_question(self, text: str) -> Vectors | None:
+        """Return the vector of a question, as one row; `None` where the embedder says nothing in time, or of it."""
+        if self._clock() < self._rests_until:
+            return None
+        try:
+            vectors = await self._asked([text], EMBED_WAIT_S)
+        except Exception as error:  # noqa: BLE001 - boundary: an embedder is foreign code, and no reason to find nothing
+            self._rests_until = self._clock() + EMBED_REST_S
+            why = f"{type(error).__name__}: {str(error)[:LISTED_LINE_CHARS]}"
+            log.warning("The embedder %r failed; documents are searched by words alone: %s", self.model_id, why)
+            return None
+        return vectors if vectors.any() else None
+
+    async def of_passages(self, texts: Sequence[str]) -> Vectors:
+        """Return one row a passage.
+
+        Raises:
+            Exception: whatever the embedder raises; TimeoutError.
+        """
+        return await self._asked(texts, EMBED_READ_S)
+
+    @property
+    def model_id(self) -> str:
+        """That of the embedder."""
+        return self._embedder.model_id
+
+    async def _asked(self, texts: Sequence[str], wait_s: float) -> Vectors:
+        if self._is_hashing:
+            # It weighs every word alike, and most words of a sentence only hold it together.
+            texts = [" ".join(telling_terms(text)) for text in texts]
+        async with asyncio.timeout(wait_s):
+            vectors = await asyncio.wrap_future(self._thread.start(embedded(texts, self._embedder)))
+        self._length = vectors.shape[1]
+        return vectors
