@@ -19,8 +19,8 @@ log = logging.getLogger("pegboard")
 NO_ANSWER: Final = "the embedder does not answer, so passages were found by words alone"
 # How much the rank by vectors counts beside that by words. One that only knows letters finds what no word finds, and
 # puts in order what words leave alike: its best rank is worth less than a step between the first ranks by words.
-_OF_MODEL: Final = 1.0
-_OF_HASHING: Final = 0.01
+_OF_MODEL: Final = 1.0  # not a limit: a weight
+_OF_HASHING: Final = 0.01  # not a limit: a weight
 
 
 class PassageEmbedder:
