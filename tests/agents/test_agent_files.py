@@ -58,7 +58,7 @@ def test_agents_that_run_each_other_in_a_circle_are_refused_with_the_shortest_wa
     assert len(told) == 1
     assert "a → b → a: a by 'ask-b'" in told[0]
     assert "agents/b.yaml:7" in told[0]
-    assert "z" not in told[0].partition("circle:")[2].replace("pegboard", "").split("(")[0]
+
 
 
 def test_a_diamond_loads(tmp_path: Path) -> None:

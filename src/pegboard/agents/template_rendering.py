@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from typing import Any
 
 from pegboard.model.json_types import is_list, is_object
@@ -17,11 +18,36 @@ from pegboard.sources.builtin.jinja_rendering import (
     to_json,
 )
 
-# Stand for values while the template's own text is read as JSON: characters that no text means anything by.
+# A mark stands between these for a value, while the template's own text is read as JSON.
 _OPEN, _CLOSE = "\ue000", "\ue001"
-_MARK = re.compile(f"{_OPEN}([0-9]+){_CLOSE}")
-# Of the template's own JSON: a text, whole or up to the end; or a mark outside of every text.
-_PIECE = re.compile(rf'"(?:[^"\\]|\\.)*"?|{_MARK.pattern}', re.DOTALL)
+
+
+class _Values:
+    """The values of one rendering, and the marks that stand for them; nobody who gives a value can guess a mark."""
+
+    def __init__(self) -> None:
+        self._values: list[Any] = []
+        self._start = f"{_OPEN}{secrets.randbelow(10**18)}_"
+        self.mark = re.compile(f"{self._start}([0-9]+){_CLOSE}")
+        # Of the template's own JSON: a text, whole or up to the end; or a mark outside of every text.
+        self.piece = re.compile(rf'"(?:[^"\\]|\\.)*"?|{self.mark.pattern}', re.DOTALL)
+        self._split = re.compile(f"({self._start}[0-9]+{_CLOSE})")
+
+    def marked(self, value: Any) -> str:
+        """Return what stands for a value that the template gives; text that it has put together keeps its marks."""
+        _defined(value)
+        if isinstance(value, str) and self._start in value:
+            pieces = self._split.split(value)
+            return "".join(piece if index % 2 else piece and self._kept(piece) for index, piece in enumerate(pieces))
+        return self._kept(value)
+
+    def _kept(self, value: Any) -> str:
+        self._values.append(value)
+        return f"{self._start}{len(self._values) - 1}{_CLOSE}"
+
+    def of(self, mark: re.Match[str]) -> Any:
+        """Return what a mark stands for."""
+        return self._values[int(mark[1])]
 
 
 class _Json(str):
@@ -40,6 +66,7 @@ class _Environment(Environment):
 
 def _defined(value: Any) -> Any:
     if callable(value):
+        str(value)  # what is undefined raises here, and says what it was
         raise TemplateRefusedError(f"{getattr(value, '__name__', 'a function')!r} is undefined.")
     return value
 
@@ -62,18 +89,9 @@ def json_object(request: dict[str, Any], payload: bytes) -> dict[str, Any]:
     nothing in them can be taken for JSON. Within quotes a value is text; outside of them numbers, booleans, none and
     what `tojson` gives are values.
     """
-    if _OPEN in request["template"] or _CLOSE in request["template"]:
-        raise TemplateRefusedError(
-            "it has characters of a private kind, U+E000 or U+E001, which stand for values here."
-        )
-    values: list[Any] = []
-
-    def marked(value: Any) -> str:
-        values.append(_defined(value))
-        return f"{_OPEN}{len(values) - 1}{_CLOSE}"
-
+    values = _Values()
     environment = new_environment(_Environment)
-    environment.finalize = marked
+    environment.finalize = values.marked
     environment.filters |= {"tojson": _to_json}  # pyright: ignore[reportUnknownMemberType] - untyped
     try:
         with limited_time(request["timeout_s"]):
@@ -92,20 +110,20 @@ def _to_json(value: Any, indent: int | None = None) -> str:
     return made
 
 
-def _parsed(skeleton: str, values: list[Any]) -> dict[str, Any]:
+def _parsed(skeleton: str, values: _Values) -> dict[str, Any]:
     """Return the JSON of the template's own text; a mark outside of texts becomes a text of its own."""
 
     def quoted(piece: re.Match[str]) -> str:
         if piece[1] is None:
             return piece[0]
-        value = values[int(piece[1])]
+        value = values.of(piece)
         if not (isinstance(value, _Json) or value is None or isinstance(value, bool | int | float)):
             what = "a text" if isinstance(value, str) else f"a {type(value).__name__}"
             raise TemplateRefusedError(f"{what} stands outside of quotes. Write it within quotes, or with `| tojson`.")
         return f'"{_OPEN}{piece[0]}"'
 
     try:
-        made = json.loads(_PIECE.sub(quoted, skeleton), parse_constant=_refuse_constant)
+        made = json.loads(values.piece.sub(quoted, skeleton), parse_constant=_refuse_constant)
     except ValueError as error:
         raise TemplateRefusedError(f"what it gives is not JSON: {error}.") from None
     if not is_object(made):
@@ -117,7 +135,7 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
-def _with_values(made: Any, values: list[Any]) -> Any:
+def _with_values(made: Any, values: _Values) -> Any:
     """Return the JSON with each mark replaced by its value."""
     if is_object(made):
         pairs: dict[str, Any] = {}
@@ -133,10 +151,11 @@ def _with_values(made: Any, values: list[Any]) -> Any:
         return [_with_values(item, values) for item in made]
     if not isinstance(made, str):
         return made
-    if made.startswith(_OPEN * 2):
-        value = values[int(made[2:-1])]
+    whole = values.mark.fullmatch(made, 1) if made.startswith(_OPEN) else None
+    if whole is not None:
+        value = values.of(whole)
         return value.value if isinstance(value, _Json) else value
-    return _MARK.sub(lambda mark: _as_text(values[int(mark[1])]), made)
+    return values.mark.sub(lambda mark: _as_text(values.of(mark)), made)
 
 
 def _as_text(value: Any) -> str:

@@ -302,7 +302,8 @@ class Registry:
         return frozenset(own | mirrored | foreign | set(self.groups) | {"core"})
 
     def namespaces(self) -> frozenset[str]:
-        return self.inventory().namespaces | set(self.sources) | {"main"}
+        private = {agent.spec.namespace or name for name, agent in self.declarations.agents.items()}
+        return self.inventory().namespaces | set(self.sources) | {"main"} | private
 
     def profile(self, name: str) -> Profile:
         """Return a profile; `DefinitionError` lists the known ones."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.call_context import CallContext
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import Annotations, ToolEntry, ToolSpec
@@ -21,6 +22,30 @@ QUERY: Final[JSON] = {
 def parameters_of(names: Sequence[str]) -> JSON:
     """Return the parameters of a tool whose template reads these names: each a text."""
     return {"type": "object", "properties": {name: {"type": "string"} for name in names}, "required": list(names)}
+
+
+def agent_tool(
+    name: str,
+    *,
+    agent: str,
+    description: str = "",
+    parameters: JSON | None = None,
+    context_transform: str | None = None,
+    groups: Sequence[str] = ("core",),
+    timeout_s: float = DEFAULT_BOUNDS.agent_timeout_s,
+) -> ToolEntry:
+    """Return a tool that runs an agent, for `Catalog.agent(…, tools=[…])` or `Catalog.register`.
+
+    Without `parameters` it takes a `query`.
+    """
+    spec = ToolSpec(
+        name=name,
+        description=description,
+        input_schema=parameters or QUERY,
+        groups=tuple(groups),
+        timeout_s=timeout_s,
+    )
+    return agent_entry(spec, agent=agent, context_transform=context_transform)
 
 
 def agent_entry(spec: ToolSpec, *, agent: str, context_transform: str | None = None) -> ToolEntry:
