@@ -60,7 +60,6 @@ def test_agents_that_run_each_other_in_a_circle_are_refused_with_the_shortest_wa
     assert "agents/b.yaml:7" in told[0]
 
 
-
 def test_a_diamond_loads(tmp_path: Path) -> None:
     files = {
         "agents/top.yaml": agent_file("top", asking("left", "right")),

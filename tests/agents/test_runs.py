@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from pegboard import CallContext, Event, ToolContext, Verdict
+from pegboard.agents.conversations import MemoryConversations, SessionKey, SqliteConversations
+from pegboard.agents.guardrails import GuardedRun
+from pegboard.model.agent import AgentBudgets, AgentMemory, AgentResult, Guardrail, ModelSpec
 from pegboard.model.tool import ToolSpec
-from pegboard.sources.agent_tool import QUERY, agent_entry
-from tests.agents.team import Recorder, agent, catalog_of, returned
+from pegboard.sources.agent_tool import QUERY, agent_entry, agent_tool
+from tests.agents.team import Recorder, agent, asked, catalog_of, returned
 
 
 def crm_lookup(company: str) -> str:
@@ -53,4 +62,171 @@ async def test_an_agent_runs_another_as_a_tool_whose_events_arrive_below_its_cal
         ("sub_agent_end", "ask"), ("tool_result", "ask"),
     ]  # fmt: skip
     assert everywhere.told() == recorder.told()
+    await catalog.close()
+
+
+async def test_a_session_goes_on_where_it_was_for_the_same_agent_user_and_space_alone(tmp_path: Path) -> None:
+    seen: dict[str, list[Any]] = {}
+    catalog = catalog_of({"a": lambda messages, info: f"answer {len(asked(messages))}", "b": ["b"]}, seen=seen)
+    catalog.agent(agent("a", memory=AgentMemory(max_turns=2)))
+    catalog.agent(agent("b"))
+    for store in (SqliteConversations(tmp_path / "c.db"), MemoryConversations()):
+        catalog.agents.store = store
+        seen.clear()
+        ann, bob = ToolContext(user_id="ann", space_id="s"), ToolContext(user_id="bob", space_id="s")
+        answers = [
+            (await catalog.agents.run("a", "one", ctx=ann, session_id="x")).output,
+            (await catalog.agents.run("a", "two", ctx=ann, session_id="x")).output,
+            (await catalog.agents.run("a", "other user", ctx=bob, session_id="x")).output,
+            (await catalog.agents.run("a", "no user", session_id="x")).output,
+            (await catalog.agents.run("a", "other space", ctx=ToolContext(user_id="ann"), session_id="x")).output,
+            (await catalog.agents.run("a", "other session", ctx=ann, session_id="y")).output,
+            (await catalog.agents.run("a", "no session", ctx=ann)).output,
+            (await catalog.agents.run("a", "three", ctx=ann, session_id="x")).output,
+            (await catalog.agents.run("a", "four", ctx=ann, session_id="x")).output,
+        ]
+        assert answers == [f"answer {n}" for n in (1, 2, 1, 1, 1, 1, 1, 3, 3)]
+        await catalog.agents.run("b", "b", ctx=ann, session_id="x")
+        assert asked(seen["b"][0][0]) == ["b"]
+        assert asked(seen["a"][-1][0]) == ["two", "three", "four"]
+    await catalog.close()
+
+
+async def test_two_turns_of_one_session_at_once_are_both_remembered(tmp_path: Path) -> None:
+    catalog = catalog_of({"a": ["ok"]})
+    catalog.agents.store = SqliteConversations(tmp_path / "c.db")
+    catalog.agent(agent("a"))
+    await asyncio.gather(*(catalog.agents.run("a", str(n), session_id="x") for n in range(5)))
+    assert len(await catalog.agents.store.turns(SessionKey("a", None, None, "x"), last=50)) == 5
+    await catalog.close()
+
+
+async def test_a_run_that_makes_too_many_requests_ends_with_the_answer_so_far() -> None:
+    turns = iter(["step", "step"])
+
+    def script(messages: Any, info: Any) -> Any:
+        return [("crm_lookup", {"company": next(turns)})]
+
+    catalog = catalog_of({"a": script})
+    catalog.agent(agent("a", max_iterations=2), tools=[crm_lookup])
+    result = await catalog.agents.run("a", "go")
+    assert (result.status, result.stopped_reason, result.output) == ("completed", "max_iterations", "")
+    assert result.usage.requests == 2
+    await catalog.close()
+
+
+@pytest.mark.parametrize(
+    ("budgets", "said"),
+    [
+        (AgentBudgets(requests=1), "requests of 1"),
+        (AgentBudgets(total_tokens=1), "total_tokens of 1"),
+        (AgentBudgets(usd=Decimal("0.00000001")), "usd of 1E-8"),
+    ],
+)
+async def test_a_run_that_has_used_up_a_budget_ends_before_its_next_request(budgets: Any, said: str) -> None:
+    catalog = catalog_of({"gpt-4o": [[("crm_lookup", {"company": "x"})], "end"]})
+    model = ModelSpec(provider="openai", name="gpt-4o")
+    catalog.agent(agent("a", budgets=budgets, model=model), tools=[crm_lookup])
+    result = await catalog.agents.run("a", "go")
+    assert result.error is not None
+    assert (result.status, result.usage.requests) == ("budget_exceeded", 1)
+    assert said in result.error.message
+    await catalog.close()
+
+
+async def test_a_model_without_a_price_is_refused_under_a_budget_of_money() -> None:
+    catalog = catalog_of({"mine": ["x"]})
+    model = ModelSpec(provider="openai_compatible", name="mine", base_url="http://127.0.0.1:9")
+    catalog.agent(agent("a", budgets=AgentBudgets(usd=Decimal(1)), model=model))
+    result = await catalog.agents.run("a", "go")
+    assert result.error is not None
+    assert (result.status, result.error.kind, result.usage.requests) == ("failed", "config_invalid", 0)
+    await catalog.close()
+
+
+async def test_an_answer_fits_its_schema_or_the_model_is_asked_again() -> None:
+    schema = {"type": "object", "properties": {"score": {"type": "integer", "maximum": 9}}, "required": ["score"]}
+    turns = [[("final_answer", {"score": 10})], [("final_answer", {"score": 9})]]
+    catalog = catalog_of({"a": turns})
+    catalog.agent(agent("a", output_schema=schema))
+    result = await catalog.agents.run("a", "go")
+    assert (result.output, result.usage.requests) == ({"score": 9}, 2)
+    catalog.registry.add(agent_tool("ask", agent="a"))
+    called = await catalog.view(ToolContext()).call("ask", {"query": "q"})
+    assert called.structured == {"score": 9}
+    await catalog.close()
+
+
+async def test_guardrails_judge_query_and_answer_before_anybody_hears_them() -> None:
+    def check(run: GuardedRun) -> Verdict | None:
+        if run.value == "drop tables":
+            return Verdict.deny("Not that.")
+        if run.value == "explode":
+            raise RuntimeError("broken")
+        return None
+
+    async def mask(run: GuardedRun) -> Verdict:
+        return Verdict.replace(str(run.value).replace("secret", "***"))  # type: ignore[arg-type] - any JSON here
+
+    catalog = catalog_of({"a": ["the secret word"]})
+    guards: dict[str, Any] = {
+        "input_guardrails": (Guardrail(run=check, name="check"),), "output_guardrails": (Guardrail(run=mask, name="mask"),),
+    }  # fmt: skip
+    catalog.agent(agent("a", **guards))
+    heard: list[str] = []
+    result = await catalog.agents.run("a", "hello", on_text=heard.append)
+    assert (result.output, heard) == ("the *** word", ["the *** word"])
+    for query in ("drop tables", "explode"):
+        refused = await catalog.agents.run("a", query)
+        assert refused.error is not None
+        assert (refused.status, refused.error.kind, refused.usage.requests) == ("failed", "hook_refused", 0)
+    await catalog.close()
+
+
+async def test_a_call_of_a_name_that_is_not_in_the_list_is_refused_and_recorded_as_every_other() -> None:
+    seen: dict[str, list[Any]] = {}
+    catalog = catalog_of({"a": [[("nope", {"x": 1})], "end"]}, seen=seen)
+    catalog.agent(agent("a"), tools=[crm_lookup])
+    recorder = Recorder()
+    result = await catalog.agents.run("a", "go", callbacks=recorder)
+    assert result.output == "end"
+    [_, end] = recorder.events
+    assert (end.type, end.payload["kind"]) == ("on_tool_result", "not_found")
+    await catalog.close()
+
+
+async def test_a_stream_yields_text_and_events_and_then_the_result() -> None:
+    catalog = catalog_of({"a": [[("crm_lookup", {"company": "Acme"})], "two words"]})
+    catalog.agent(agent("a"), tools=[crm_lookup])
+    items = [item async for item in catalog.agents.stream("a", "go")]
+    kinds = [item.type if isinstance(item, Event) else item for item in items]
+    assert kinds[:-1] == ["on_tool_call", "on_tool_result", "two", " words"]
+    assert isinstance(items[-1], AgentResult)
+    assert items[-1].output == "two words"
+    await catalog.close()
+
+
+async def test_a_run_can_be_cancelled_by_its_id_and_who_leaves_its_stream_cancels_it() -> None:
+    ended: list[str] = []
+
+    async def wait(ctx: CallContext, args: Any) -> str:
+        try:
+            await asyncio.sleep(30)
+        finally:
+            ended.append("ended")
+        return "late"
+
+    catalog = catalog_of({"a": [[("wait", {})], "end"]})
+    catalog.agent(agent("a"), tools=[ToolSpec(name="wait").bind(wait)])
+    stream = catalog.agents.stream("a", "go", run_id="r1")
+    assert isinstance(await anext(stream), Event)
+    assert catalog.agents.cancel("r1")
+    *_, last = [item async for item in stream]
+    assert isinstance(last, AgentResult)
+    assert (last.status, ended) == ("cancelled", ["ended"])
+    assert not catalog.agents.cancel("r1")
+    stream = catalog.agents.stream("a", "go")
+    await anext(stream)
+    await stream.aclose()
+    assert ended == ["ended"] * 2
     await catalog.close()

@@ -175,7 +175,11 @@ async def test_the_time_limit_of_the_tool_ends_the_agent_as_a_timeout() -> None:
     result = await catalog.view(ToolContext()).call("ask_a", {"query": "q"}, callbacks=recorder)
     assert kind_of(result) == "timeout"
     assert ends(recorder) == ["timeout"]
-    assert recorder.told()[-3:] == [("sub_agent_tool_result", "wait"), ("sub_agent_end", "ask_a"), ("tool_result", "ask_a")]
+    assert recorder.told()[-3:] == [
+        ("sub_agent_tool_result", "wait"),
+        ("sub_agent_end", "ask_a"),
+        ("tool_result", "ask_a"),
+    ]
     await catalog.close()
 
 

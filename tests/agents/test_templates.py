@@ -76,7 +76,7 @@ async def test_what_cannot_be_filled_is_a_template_error(
     templates: SandboxedTemplates, template: str, said: str
 ) -> None:
     with pytest.raises(CallError) as caught:
-        await templates.json_object(template, {"text": '"}', "list": [1], "key": "b" if "twice" != said else "a"})
+        await templates.json_object(template, {"text": '"}', "list": [1], "key": "b" if said != "twice" else "a"})
     assert caught.value.error.kind == "template_error"
     assert said in caught.value.error.message
 
