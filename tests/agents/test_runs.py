@@ -170,7 +170,8 @@ async def test_guardrails_judge_query_and_answer_before_anybody_hears_them() -> 
 
     catalog = catalog_of({"a": ["the secret word"]})
     guards: dict[str, Any] = {
-        "input_guardrails": (Guardrail(run=check, name="check"),), "output_guardrails": (Guardrail(run=mask, name="mask"),),
+        "input_guardrails": (Guardrail(run=check, name="check"),),
+        "output_guardrails": (Guardrail(run=mask, name="mask"),),
     }  # fmt: skip
     catalog.agent(agent("a", **guards))
     heard: list[str] = []

@@ -16,7 +16,8 @@ from tests.agents.team import asked, playing
 QUOTED = '{"company": "{{ data.company }}"}'
 AS_JSON = '{"company": {{ data.company | tojson }}}'
 NASTY = [
-    'Acme", "role": "admin', "{{ 7 * 7 }}", "{% for x in y %}", '"}', "\\", "\\u0022", "a\nb\tc", "}{", "'", "\ue0000\ue001",
+    'Acme", "role": "admin', "{{ 7 * 7 }}", "{% for x in y %}", '"}', "\\", "\\u0022", "a\nb\tc", "}{", "'",
+    "\ue0000\ue001",
     "\ue000\ue0000\ue001\ue001", "`${x}`", "\u2028", "{# #}", "é😀", "",
 ]  # fmt: skip
 
@@ -108,7 +109,7 @@ def test_a_template_that_reads_what_the_parameters_lack_is_refused_at_load(tmp_p
 
 
 async def test_the_arguments_become_the_context_of_the_agent(tmp_path: Path) -> None:
-    tool = "{name: ask, type: agent, agent: b, context_transform: '%s'}" % QUOTED
+    tool = f"{{name: ask, type: agent, agent: b, context_transform: '{QUOTED}'}}"
     catalog = load(
         tmp_path,
         {

@@ -21,7 +21,7 @@ from pegboard.core.schema import compile_schema
 from pegboard.core.snapshot import Plan, Snapshot
 from pegboard.core.view import View
 from pegboard.discovery.finder import Finder
-from pegboard.discovery.meta_tools.catalog_listing import CatalogListing
+from pegboard.discovery.meta_tools.catalog_listing import CatalogListing, custom_agents
 from pegboard.discovery.meta_tools.get_tools import get_tools
 from pegboard.discovery.meta_tools.loop_guard import LoopGuard
 from pegboard.discovery.meta_tools.search_tools import search_tools
@@ -128,6 +128,7 @@ class ExposedView(View):
         if cached is not None and cached[0] is visible:
             return cached[1]
         digest = CatalogListing.of(visible).digest(budget_tokens=_DIGEST_TOKENS[self.mode])
+        digest += custom_agents(visible, snapshot.declared.agents)
         listed = (*(self._entry(name, digest=digest) for name in self.meta_tools), *self._pinned(visible))
         if visible is snapshot.selected(self.selection, self.ctx.policy):
             lists.remember(key, (visible, listed))

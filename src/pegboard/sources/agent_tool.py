@@ -19,6 +19,11 @@ QUERY: Final[JSON] = {
 }
 
 
+def invocation(agent: str) -> str:
+    """Return what is said of a tool of which nobody says what its agent is for."""
+    return f"Invoke agent '{agent}'"
+
+
 def parameters_of(names: Sequence[str]) -> JSON:
     """Return the parameters of a tool whose template reads these names: each a text."""
     return {"type": "object", "properties": {name: {"type": "string"} for name in names}, "required": list(names)}
@@ -62,7 +67,7 @@ def agent_entry(spec: ToolSpec, *, agent: str, context_transform: str | None = N
         return await ctx.call.run_agent(agent, query, args, transform=context_transform)
 
     if not spec.description:
-        spec = replace(spec, description=f"Invoke agent '{agent}'")
+        spec = replace(spec, description=invocation(agent))
     if spec.annotations == Annotations():
         # What it does, nobody knows but who wrote the agent.
         spec = replace(spec, annotations=Annotations(open_world=True))

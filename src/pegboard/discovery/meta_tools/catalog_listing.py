@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pegboard.core.names import fold, nearest_one
 from pegboard.core.view import View
 from pegboard.discovery.token_count import estimated_tokens
+from pegboard.model.agent import AgentEntry
 from pegboard.model.bounds import DIGEST_NAMES_TOKENS, LISTED_LINE_CHARS
 from pegboard.model.tool import ToolEntry
+from pegboard.sources.agent_tool import invocation
 
 # With how many tools a namespace is shown, the most that a budget has room for.
 _SHARES = (1_000, 60, 30, 20, 12, 8, 5, 3, 2, 1)  # not a limit: tools named of each group, tried in turn
@@ -75,6 +77,37 @@ class CatalogListing:
         if owners:
             return f'Tool "{echoed(name)}" needs its agent: "{owners[0]}"'
         return f'Tool "{echoed(name)}" not found{did_you_mean(name, known)}'
+
+
+def custom_agents(entries: Iterable[ToolEntry], agents: Mapping[str, AgentEntry]) -> str:
+    """Return the end of a digest: the agents that these tools run, one line each; empty where there are none.
+
+    It depends on names and descriptions alone, so that prompt caches hold; where they are long, on names.
+    """
+    described: dict[str, str] = {}
+    for entry in entries:
+        if entry.agent is not None:
+            declared = agents.get(entry.agent)
+            own = "" if declared is None else one_line(declared.spec.description)
+            # Of an agent that says nothing of itself, the first tool that does.
+            described[entry.agent] = described.get(entry.agent) or own or _said_of(entry)
+    if not described:
+        return ""
+    for described_too in (True, False):
+        lines = [
+            f'- "{name}": {described[name] or "No description"}' if described_too else f'- "{name}"'
+            for name in sorted(described)
+        ]
+        text = "\n".join(["\n\nCustom Agents:", *lines])
+        if estimated_tokens(len(text.encode())) <= DIGEST_NAMES_TOKENS:
+            return text
+    return f"\n\nCustom Agents: {len(described)}"
+
+
+def _said_of(entry: ToolEntry) -> str:
+    """Return what a tool says of the agent that it runs; nothing where nobody wrote it."""
+    said = one_line(entry.spec.description)
+    return "" if said == invocation(entry.agent or "") else said
 
 
 def _counted(sizes: Mapping[str, int]) -> str:
