@@ -31,11 +31,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # compile the package and what it imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test lint types contracts gates package unit coverage format test-shared soak bench lock clean
+.PHONY: help setup demo test lint types contracts gates package unit coverage format test-shared soak e2e bench lock clean
 
 help:
 	@sed -n '2,3s/^# //p' $(firstword $(MAKEFILE_LIST))
-	@echo "  make setup lint types contracts gates package unit coverage format test-shared soak bench lock clean"
+	@echo "  make setup lint types contracts gates package unit coverage format test-shared soak e2e bench lock clean"
 
 # ---- environments ----------------------------------------------------------------------------------------------------
 
@@ -117,6 +117,16 @@ format: $(READY)
 test-shared: setup
 	@PEGBOARD_SHARED="$(abspath $(PEGBOARD_SHARED))" $(BIN)/pytest -m "not soak" tests/shared $(ARGS)
 
+# Clients of others, installed for this alone, through nginx, which is Debian's.
+E2E_READY := .venv-e2e/.ready
+E2E_CLIENTS := tests/e2e/clients
+$(E2E_READY): requirements/e2e.txt $(READY)
+	$(BIN)/python -m venv --clear .venv-e2e
+	tools/install .venv-e2e requirements/e2e.txt -
+	@touch $@
+e2e: setup $(E2E_READY) $(E2E_CLIENTS)/node_modules/.ready
+	@$(BIN)/pytest -m e2e tests/e2e $(ARGS)
+
 soak: setup
 	@PEGBOARD_SOAK=1 $(BIN)/pytest -m "soak or hypothesis" --ignore=tests/shared -o faulthandler_timeout=7200 $(ARGS)
 
@@ -134,6 +144,7 @@ lock: $(READY)
 	$(COMPILE) pyproject.toml -o requirements/run.txt
 	$(COMPILE) pyproject.toml --all-extras --group dev $(FROM_SOURCE) -c requirements/run.txt -o requirements/dev.txt
 	$(COMPILE) pyproject.toml requirements/bench.in -c requirements/run.txt -o requirements/bench.txt
+	$(COMPILE) requirements/e2e.in -o requirements/e2e.txt
 	cd tools/node && npm install --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund
 
 clean:

@@ -19,6 +19,7 @@ __all__ = ["postgres_url"]
 HERE = Path(__file__).parent
 
 MARKERS = {
+    "e2e": "runs programs of others that are installed for this alone (make e2e)",
     "shared": "reads the material in the folder that PEGBOARD_SHARED names (make test-shared)",
     "slow": "takes more than a few seconds",
     "soak": "runs for minutes (make soak)",

@@ -1,0 +1,9 @@
+"""Shop: one tool of our own."""
+
+from pegboard import default_catalog
+
+
+@default_catalog.tool(groups="core", read_only=True)
+def opening_hours() -> str:
+    """Tell when the shop is open."""
+    return "9 to 17"

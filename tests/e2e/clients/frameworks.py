@@ -1,0 +1,76 @@
+"""The MCP clients of agent frameworks: `frameworks.py NAME URL` prints what one saw."""
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+
+async def pydantic_ai(url: str) -> dict[str, Any]:
+    from pydantic_ai import Agent
+    from pydantic_ai.mcp import MCPToolset
+    from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+    from pydantic_ai.models.function import FunctionModel
+
+    names: list[str] = []
+    wanted = ["who"] * 8 + ["ask"] * 4 + ["steps"]
+
+    def answer(messages: list[Any], info: Any) -> ModelResponse:
+        names[:] = [tool.name for tool in info.function_tools]
+        done = sum(part.part_kind == "tool-return" for message in messages for part in message.parts)
+        if done < len(wanted):
+            return ModelResponse(parts=[ToolCallPart(wanted[done], {})])
+        return ModelResponse(parts=[TextPart("done")])
+
+    async def on_question(*_: object) -> dict[str, str]:
+        return {"answer": "Ann"}
+
+    tools = MCPToolset(f"{url}/mcp", elicitation_handler=on_question)
+    ran = await Agent(FunctionModel(answer), toolsets=[tools]).run("go")
+    parts = [part for message in ran.all_messages() for part in message.parts if part.part_kind == "tool-return"]
+    pids = {str(part.content) for part in parts if part.tool_name == "who"}
+    asked = [part.content["said"] for part in parts if part.tool_name == "ask"]
+    return {"names": names, "pids": len(pids), "asked": asked}
+
+
+async def openai_agents(url: str) -> dict[str, Any]:
+    from agents.mcp import MCPServerStreamableHttp
+
+    async with MCPServerStreamableHttp({"url": f"{url}/mcp"}, client_session_timeout_seconds=60) as server:
+        names = [tool.name for tool in await server.list_tools()]
+        pids = {(await server.call_tool("who", {})).content[0].text for _ in range(8)}
+        refused = await server.call_tool("ask", {})
+    # It cannot ask anybody, so the tool is told so.
+    return {"names": names, "pids": len(pids), "asked": [] if refused.isError else ["?"]}
+
+
+async def langchain(url: str) -> dict[str, Any]:
+    from langchain_mcp_adapters.callbacks import Callbacks
+    from langchain_mcp_adapters.client import MultiServerMCPClient
+    from langchain_mcp_adapters.tools import load_mcp_tools
+    from mcp.types import ElicitResult
+
+    told: list[float] = []
+
+    async def on_progress(progress: float, total: float | None, message: str | None, context: object) -> None:
+        told.append(round(progress, 2))
+
+    async def on_question(*_: object) -> ElicitResult:
+        return ElicitResult(action="accept", content={"answer": "Ann"})
+
+    connection: Any = {"transport": "streamable_http", "url": f"{url}/mcp"}
+    callbacks = Callbacks(on_progress=on_progress, on_elicitation=on_question)
+    client = MultiServerMCPClient({"pair": connection}, callbacks=callbacks)
+    async with client.session("pair") as session:
+        tools = {tool.name: tool for tool in await load_mcp_tools(session, callbacks=callbacks)}
+
+        async def call(name: str) -> str:
+            return (await tools[name].ainvoke({}))[0]["text"]
+
+        pids = {await call("who") for _ in range(8)}
+        asked = [json.loads(await call("ask"))["said"] for _ in range(4)]
+        await call("steps")
+    return {"names": list(tools), "pids": len(pids), "asked": asked, "told": told}
+
+
+print(json.dumps(asyncio.run(globals()[sys.argv[1]](sys.argv[2]))))
