@@ -20,12 +20,15 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, get_args
 
+from pydantic.json_schema import models_json_schema
+
 import pegboard
 from pegboard.authoring.option_table import OPTIONS, Option
 from pegboard.authoring.options import ToolKeywords
 from pegboard.cli import main as run_command
 from pegboard.cli.app import COMMANDS
 from pegboard.config import json_schema
+from pegboard.config.forms.agent_form import AgentFile, AstromeshFile
 from pegboard.config.unsupported import UNSUPPORTED
 from pegboard.model import bounds
 from pegboard.model.bounds import Bounds
@@ -182,7 +185,26 @@ def config_page() -> Iterator[str]:
             yield from _keys(part)
     yield "## Not in this version\n"
     yield "These are refused by name, with file, line and column.\n"
-    rows = [(f"`{key.replace('.*', '[]')}`", reason) for key, reason in UNSUPPORTED.items()]
+    rows = [
+        (f"`{key.replace('.*', '[]')}`", reason) for key, reason in UNSUPPORTED.items() if not key.startswith("spec.")
+    ]
+    yield from _table(("Key", "What holds instead"), rows)
+
+
+def agents_page() -> Iterator[str]:
+    """Yield the lines of agents.md."""
+    yield from _opening("Agent files", "You will be able to look up every key of an agent's file, and what is refused.")
+    yield "An agent's file is named under `files:` of the config. [Run agents](../howto/agents.md) shows some.\n"
+    forms = [(AgentFile, "validation"), (AstromeshFile, "validation")]
+    drawn = models_json_schema(forms, ref_template="#/$defs/{model}")[1]["$defs"]
+    for name, part in drawn.items():
+        if "properties" in part:
+            yield f"## {_spaced(name)}\n"
+            yield f"{_in_a_line(part.get('description', ''))}\n"
+            yield from _keys(part)
+    yield "## Refused by name\n"
+    yield "Keys and values of `astromesh/v1` that cannot be honoured; every other unknown key is refused as such.\n"
+    rows = [(f"`{key}`", reason) for key, reason in UNSUPPORTED.items() if key.startswith("spec.")]
     yield from _table(("Key", "What holds instead"), rows)
 
 
@@ -290,6 +312,7 @@ def builtins_page() -> Iterator[str]:
 
 
 GENERATED = {
+    "agents.md": agents_page,
     "builtins.md": builtins_page,
     "errors.md": errors_page,
     "config.md": config_page,

@@ -9,8 +9,13 @@ from pegboard.lazy import LazyModule
 from pegboard.version import __version__
 
 if TYPE_CHECKING:
+    from pegboard.agents.runtime import AgentRuntime
     from pegboard.config import context_for, load_catalog
     from pegboard.library import (
+        AgentBudgets,
+        AgentMemory,
+        AgentResult,
+        AgentSpec,
         AsyncPredicateError,
         AudioContent,
         Bounds,
@@ -27,9 +32,12 @@ if TYPE_CHECKING:
         EventQueue,
         Field,
         Fix,
+        GuardedRun,
+        Guardrail,
         HookCall,
         ImageContent,
         Message,
+        ModelSpec,
         PegboardError,
         Policy,
         Profile,
@@ -45,6 +53,7 @@ if TYPE_CHECKING:
         ToolSpec,
         Verdict,
         View,
+        agent_tool,
         consent_text,
         default_catalog,
     )
@@ -53,18 +62,20 @@ if TYPE_CHECKING:
     from pegboard.server.stdio import run_stdio
 
 __all__ = [
-    "AsyncPredicateError", "AudioContent", "Bounds", "CallBudget", "CallContext", "CallError", "Catalog", "Client",
-    "ConsentRequest", "Decision", "DefinitionError", "DuplicateToolError", "Event", "EventQueue", "Field", "Fix",
-    "HookCall", "Identified", "ImageContent", "Message", "PegboardError", "Policy", "Profile", "RateLimit",
-    "ResourceContent", "ResourceLink", "Secret", "TextContent", "Tool", "ToolContext", "ToolError", "ToolResult",
-    "ToolSpec", "Verdict", "View", "__version__", "consent_text", "context_for", "default_catalog", "http_app",
-    "load_catalog", "run_http", "run_stdio",
+    "AgentBudgets", "AgentMemory", "AgentResult", "AgentRuntime", "AgentSpec", "AsyncPredicateError", "AudioContent",
+    "Bounds", "CallBudget", "CallContext", "CallError", "Catalog", "Client", "ConsentRequest", "Decision",
+    "DefinitionError", "DuplicateToolError", "Event", "EventQueue", "Field", "Fix", "GuardedRun", "Guardrail",
+    "HookCall", "Identified", "ImageContent", "Message", "ModelSpec", "PegboardError", "Policy", "Profile",
+    "RateLimit", "ResourceContent", "ResourceLink", "Secret", "TextContent", "Tool", "ToolContext", "ToolError",
+    "ToolResult", "ToolSpec", "Verdict", "View", "__version__", "agent_tool", "consent_text", "context_for",
+    "default_catalog", "http_app", "load_catalog", "run_http", "run_stdio",
 ]  # fmt: skip
 
 # The help of the command line needs nothing of the library; and a library that only declares tools needs neither a
 # server (Starlette, the MCP SDK) nor a config reader (ruamel.yaml).
 _LIBRARY = LazyModule("pegboard.library")
 _LAZY = {
+    "AgentRuntime": LazyModule("pegboard.agents.runtime"),
     "context_for": LazyModule("pegboard.config"),
     "load_catalog": LazyModule("pegboard.config"),
     "http_app": LazyModule("pegboard.server.app"),

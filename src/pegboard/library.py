@@ -1,11 +1,13 @@
 """Library: the public names of Python, imported together when the first of them is used."""
 
+from pegboard.agents.guardrails import GuardedRun
 from pegboard.authoring.field import Field
 from pegboard.authoring.tool_class import Tool
 from pegboard.catalog import Catalog, default_catalog
 from pegboard.core.consent_text import consent_text
 from pegboard.core.event_queue import EventQueue
 from pegboard.core.view import View
+from pegboard.model.agent import AgentBudgets, AgentMemory, AgentResult, AgentSpec, Guardrail, ModelSpec
 from pegboard.model.bounds import Bounds
 from pegboard.model.call_context import CallContext
 from pegboard.model.consent import ConsentRequest
@@ -31,8 +33,13 @@ from pegboard.model.result import AudioContent, ImageContent, ResourceContent, R
 from pegboard.model.secret import Secret
 from pegboard.model.tool import ToolSpec
 from pegboard.resources.prompt_messages import Message
+from pegboard.sources.agent_tool import agent_tool
 
 __all__ = [
+    "AgentBudgets",
+    "AgentMemory",
+    "AgentResult",
+    "AgentSpec",
     "AsyncPredicateError",
     "AudioContent",
     "Bounds",
@@ -49,9 +56,12 @@ __all__ = [
     "EventQueue",
     "Field",
     "Fix",
+    "GuardedRun",
+    "Guardrail",
     "HookCall",
     "ImageContent",
     "Message",
+    "ModelSpec",
     "PegboardError",
     "Policy",
     "Profile",
@@ -67,6 +77,7 @@ __all__ = [
     "ToolSpec",
     "Verdict",
     "View",
+    "agent_tool",
     "consent_text",
     "default_catalog",
 ]

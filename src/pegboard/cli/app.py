@@ -13,6 +13,7 @@ from pegboard.cli.terminal import Terminal
 
 # cyclopts imports a command by its address when it is used; the type checker and import-linter see it here.
 if TYPE_CHECKING:
+    from pegboard.cli.commands.agents import agents_command
     from pegboard.cli.commands.call import call_command
     from pegboard.cli.commands.check import check_command
     from pegboard.cli.commands.consent import consent_command
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pegboard.cli.commands.workspace import workspace_command
 
     _IMPORTED_WHEN_USED = (
+        agents_command,
         call_command,
         check_command,
         consent_command,
@@ -66,6 +68,7 @@ COMMANDS = {
     "why": "Tell why a caller may use a tool or not, and what would change that.",
     "search": "Find tools by what is needed.",
     "call": "Call one tool, through every guard.",
+    "agents": "List the agents, with their tools and whom each may run.",
     "lint": "Find what makes tools hard to find, to tell apart, or to use.",
     "refs": "Find names of tools in prompts, code and configs that do not exist.",
     "export": "Print the tools in the form of a model provider.",
