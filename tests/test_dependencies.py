@@ -51,6 +51,7 @@ OF_EXTRAS: dict[str, set[str]] = {
     "openai-agents": {"adapters/openai_agents.py"},
     "pydantic-ai": OF_PYDANTIC_AI,
     "postgres": {
+        "consent/postgres_store.py",
         "sources/builtin/postgres_engine.py",
         "sources/builtin/postgres_connection.py",
         "sources/builtin/postgres_statement.py",

@@ -60,15 +60,16 @@ if TYPE_CHECKING:
     from pegboard.server.app import http_app, run_http
     from pegboard.server.identify import Identified
     from pegboard.server.stdio import run_stdio
+    from pegboard.tasks.tasks import Tasks
 
 __all__ = [
     "AgentBudgets", "AgentMemory", "AgentResult", "AgentRuntime", "AgentSpec", "AsyncPredicateError", "AudioContent",
     "Bounds", "CallBudget", "CallContext", "CallError", "Catalog", "Client", "ConsentRequest", "Decision",
     "DefinitionError", "DuplicateToolError", "Event", "EventQueue", "Field", "Fix", "GuardedRun", "Guardrail",
     "HookCall", "Identified", "ImageContent", "Message", "ModelSpec", "PegboardError", "Policy", "Profile",
-    "RateLimit", "ResourceContent", "ResourceLink", "Secret", "TextContent", "Tool", "ToolContext", "ToolError",
-    "ToolResult", "ToolSpec", "Verdict", "View", "__version__", "agent_tool", "consent_text", "context_for",
-    "default_catalog", "http_app", "load_catalog", "run_http", "run_stdio",
+    "RateLimit", "ResourceContent", "ResourceLink", "Secret", "Tasks", "TextContent", "Tool", "ToolContext",
+    "ToolError", "ToolResult", "ToolSpec", "Verdict", "View", "__version__", "agent_tool", "consent_text",
+    "context_for", "default_catalog", "http_app", "load_catalog", "run_http", "run_stdio",
 ]  # fmt: skip
 
 # The help of the command line needs nothing of the library; and a library that only declares tools needs neither a
@@ -82,6 +83,7 @@ _LAZY = {
     "run_http": LazyModule("pegboard.server.app"),
     "Identified": LazyModule("pegboard.server.identify"),
     "run_stdio": LazyModule("pegboard.server.stdio"),
+    "Tasks": LazyModule("pegboard.tasks.tasks"),
 }
 
 

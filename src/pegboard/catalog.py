@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 from pegboard.auth.rules import IdentityRules
 from pegboard.authoring.definition import (
@@ -56,6 +56,7 @@ from pegboard.runtime import Runtime, assemble
 if TYPE_CHECKING:
     from pegboard.agents.runtime import AgentRuntime
     from pegboard.resources import skill_reader
+    from pegboard.tasks.tasks import Tasks
 else:
     skill_reader = LazyModule("pegboard.resources.skill_reader")
 
@@ -78,6 +79,7 @@ class Catalog:
             process remembers them for itself, and nobody is asked later.
         embedder: compares meanings when tools are searched, beside words; see `pegboard.core.ports.Embedder`. A search
             never fails or waits long for it.
+        tasks: where calls are kept that outlive their request; without it no tool can be a task.
         clock: a monotonic clock in seconds, for tests.
     """
 
@@ -90,6 +92,7 @@ class Catalog:
         limit_store: LimitStore | None = None,
         consent_store: UsedAnswers | None = None,
         embedder: Embedder | None = None,
+        tasks: Tasks | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         declared = Declarations(name=name, bounds=bounds or DEFAULT_BOUNDS)
@@ -100,6 +103,8 @@ class Catalog:
         self.guards.used_answers = consent_store
         if isinstance(consent_store, ConsentRecords):
             self.guards.consents = consent_store
+        if tasks is not None:
+            self.use_tasks(tasks)
         self._default_loaders: list[Callable[[Catalog], object]] = []
         _catalogs.add(self)
 
@@ -138,6 +143,27 @@ class Catalog:
     def resources(self) -> Resources:
         """What there is beside tools: resources, prompts, completions."""
         return self.runtime.resources
+
+    @property
+    def tasks(self) -> Tasks:
+        """The calls that outlive their request.
+
+        Raises:
+            DefinitionError: there is no place for them.
+        """
+        kept = self.guards.tasks
+        if kept is None:
+            raise DefinitionError("Tasks are not configured: `tasks:` in the config, `Catalog(tasks=Tasks())` in Python.")
+        return cast("Tasks", kept)
+
+    def use_tasks(self, tasks: Tasks) -> None:
+        """Let tools be tasks from now on, which are kept there.
+
+        Raises:
+            DefinitionError: another catalog has them.
+        """
+        tasks.attach(self.executor, self.view)
+        self.guards.tasks = tasks
 
     @property
     def name(self) -> str:
@@ -459,6 +485,8 @@ class Catalog:
 
     async def close(self, *, grace_s: float = SHUTDOWN_GRACE_S) -> None:
         """Refuse new calls, let running ones end for `grace_s`, stop the rest, the sources and the limit store."""
+        if self.guards.tasks is not None:
+            await self.guards.tasks.close()
         await self.executor.close(grace_s=grace_s)
         await self.runtime.agents.close()
         await self.runtime.models.close()
@@ -499,6 +527,10 @@ class Catalog:
         policy = found.policy if found is not None else OPEN_POLICY
         self._check_policies(policy, ctx.policy)
         extra = [entry for tool in extra_tools for entry in read_built(tool, None)]
+        for entry in extra:
+            if entry.spec.task != "forbidden":
+                text = "is a tool of this view alone, which ends with it: it cannot be a task."
+                raise DefinitionError(f"{entry.qualified_id!r} {text}")
         selection = Selection(
             include=groups,
             policy=policy,

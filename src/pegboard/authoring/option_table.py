@@ -37,6 +37,7 @@ YamlForm = Literal[
     "output check",
     "positive number",
     "schema",
+    "task",
     "text",
 ]
 
@@ -158,10 +159,6 @@ def _day(key: str, value: Any) -> str:
 def _consent(key: str, value: Any) -> str:
     is_known = callable(value) or value in ("never", "always", "destructive")
     return "" if is_known else f"{key}={value!r}: say never, always, destructive, or give a function."
-
-
-def _no_tasks_yet(key: str, value: Any) -> str:
-    return "" if value == "forbidden" else f"{key}={value!r}: no call outlives its request yet; leave it out."
 
 
 def _ui(key: str, value: Any) -> str:
@@ -301,7 +298,8 @@ OPTIONS: Final[tuple[Option, ...]] = (
         name="task",
         meaning="Whether a call may, or must, be started as a task that is asked for later.",
         default="forbidden",
-        check=_all_of(_one_of("forbidden", "optional", "required"), _no_tasks_yet),
+        check=_one_of("forbidden", "optional", "required"),
+        yaml=YamlKey(form="task"),
     ),
     Option(
         name="internal_only",

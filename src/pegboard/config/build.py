@@ -27,6 +27,7 @@ from pegboard.config.python_modules import (
     is_imported,
     registrations_of,
 )
+from pegboard.config.tasks import tasks_of
 from pegboard.config.workspace import declare_workspace, store_of
 from pegboard.config.yaml.problems import Report
 from pegboard.core.availability import compile_availability
@@ -97,6 +98,8 @@ def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
         embedder=embedder,
     )
     catalog.runtime.agents.store = conversation_store(config, report)
+    if (tasks := tasks_of(config, report)) is not None:
+        catalog.use_tasks(tasks)
     catalog.registry.server_id = _server_id(config)
     catalog.add_secrets(*config.secrets.values(), *keys_of(config))
     catalog.registry.change(default_limit=config.default_limit)

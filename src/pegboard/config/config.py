@@ -14,6 +14,7 @@ from pegboard.config.forms.identity_form import IdentityForm
 from pegboard.config.forms.main_file import HookForm, ModelForm, ServingForm
 from pegboard.config.forms.predicate_form import PredicateForm
 from pegboard.config.forms.profile_form import ProfileForm
+from pegboard.config.forms.tasks_form import TasksForm
 from pegboard.config.forms.workspace_form import WorkspaceForm
 from pegboard.config.yaml.tree import At
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
@@ -92,6 +93,7 @@ class Config:
     identity: Declared[IdentityForm] | None = None
     workspace: Declared[WorkspaceForm] | None = None
     skills: Mapping[str, Declared[Path]] = field(default_factory=dict[str, Declared[Path]])
+    tasks: Declared[TasksForm] | None = None
     lint_ignores: tuple[LintIgnore, ...] = ()
     warnings: tuple[Problem, ...] = ()
     open_files: tuple[Problem, ...] = ()

@@ -426,6 +426,7 @@ class _Load:
             if main.workspace is None or at is None
             else Declared(value=main.workspace, at=at / "workspace"),
             skills=skills,
+            tasks=None if main.tasks is None or at is None else Declared(value=main.tasks, at=at / "tasks"),
             lint_ignores=() if main.lint is None else tuple(LintIgnore(**dict(form)) for form in main.lint.ignore),
             warnings=tuple(self.warnings),
             open_files=tuple(self.open_files),

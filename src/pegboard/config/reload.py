@@ -143,6 +143,9 @@ class Reloader:
             # States that wait for an answer are bound to how they are used up.
             log.warning("consents.store has changed: it counts from the next start on.")
             config = replace(config, consent_store=self.config.consent_store)
+        if _tasks(config) != _tasks(self.config):
+            log.warning("tasks has changed: it counts from the next start on.")
+            config = replace(config, tasks=self.config.tasks)
         if _embedder(config) != _embedder(self.config):
             catalog.discovery.finder.use_embedder(made.discovery.finder.embedder)
         self.config, self.problems = config, ()
@@ -225,6 +228,10 @@ def _mark(path: Path) -> Mark:
 
 def _store_of_answers(config: Config) -> object:
     return None if config.consent_store is None else config.consent_store.value
+
+
+def _tasks(config: Config) -> object:
+    return None if config.tasks is None else (config.tasks.value.store, config.tasks.value.ttl_s)
 
 
 def _embedder(config: Config) -> object:

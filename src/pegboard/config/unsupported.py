@@ -18,7 +18,6 @@ UNSUPPORTED: Final[Mapping[str, str]] = {
     "discovery.embedder.type=fastembed": "it needs a runtime of 150 MB and a model; serve the model (Ollama, "
     "llama.cpp, text-embeddings-inference) and name it by `type: openai` with its `base_url`",
     "audit": "calls are not recorded; observe them with `catalog.observe`",
-    "tasks": "no call outlives its request",
     "spec.chain": "an agent calls others by tools of `type: agent`",
     "spec.knowledge": "documents are searched by tools of `type: rag`",
     "spec.program": "an agent is its model, prompt and tools",
@@ -38,7 +37,6 @@ UNSUPPORTED: Final[Mapping[str, str]] = {
     "spec.orchestration.pattern=pipeline": "the pattern is `react`",
     "spec.orchestration.pattern=supervisor": "the pattern is `react`; agents are tools of `type: agent`",
     "spec.orchestration.pattern=swarm": "the pattern is `react`; agents are tools of `type: agent`",
-    "tools.*.task": "no call outlives its request",
     "limits.upload_bytes": "nothing can be uploaded",
     "profiles.*.limits": "limits hold for the process, under the top-level `limits:`",
     "hooks.*.use=https": "name a function: `python:module:function`",

@@ -29,6 +29,7 @@ from pegboard.core.call.readiness import ablocked, blocked
 from pegboard.core.call.record import Call, Guards, Prospect
 from pegboard.core.call.resolve import resolve, resolve_awaiting
 from pegboard.core.call.run import finish, start
+from pegboard.core.call.task_split import goes_on_as_task
 from pegboard.core.identifiers import new_id
 from pegboard.core.judge import VISIBLE
 from pegboard.core.normalise import normalise
@@ -66,6 +67,7 @@ class Executor:
         callbacks: Any = None,
         raise_errors: bool = False,
         call_id: str | None = None,
+        as_task: bool = False,
     ) -> ToolResult:
         """Run one call; see `View.call`. Ends exactly once, with a result or a typed error.
 
@@ -85,6 +87,8 @@ class Executor:
             general = () if type(observers) is SubAgentObservers else listeners.observers
             listeners = Listeners((*general, *as_observers(observers), *(callbacks or ())))
         call = Call(view, name, args, call_id or new_id(), guards, listeners)
+        if as_task:
+            call.as_task = True
         guards.in_flight[call.call_id] = call
         cause: BaseException | None = None
         try:
@@ -195,6 +199,8 @@ async def _guarded(call: Call) -> ToolResult:
         await resolve_awaiting(call)
     if is_timed:
         call.enter("arguments")
+    if call.as_task or call.entry.spec.task != "forbidden":
+        call.as_task = goes_on_as_task(call)
     check_arguments(call)
     if call.hooks.before:
         if is_timed:
@@ -219,9 +225,8 @@ async def _guarded(call: Call) -> ToolResult:
         call.charged = limits
     if is_timed:
         call.enter("run")
-    tasks = call.guards.tasks
-    if tasks is not None and call.entry.spec.task != "forbidden" and tasks.takes(call):
-        return await tasks.start(call)
+    if call.as_task and call.guards.tasks is not None:
+        return await call.guards.tasks.start(call)
     value = start(call)
     if type(value) is Pending:
         value = await finish(call, value)

@@ -14,7 +14,8 @@ class Inventory:
     """The entries of one moment, by namespace and then by declaration. Immutable.
 
     `entries` are by folded qualified id. `groups` are the places among them of the entries of each group; `renamed`,
-    `conditional` and `bundles` the places of those with former names, with availability, and of builders of any tools.
+    `conditional`, `tasks` and `bundles` the places of those with former names, with availability, that may be tasks,
+    and of builders of any tools.
     """
 
     def __init__(self, entries: Mapping[str, ToolEntry]) -> None:
@@ -22,6 +23,7 @@ class Inventory:
         renamed: list[int] = []
         conditional: list[int] = []
         bundles: list[int] = []
+        tasks: list[int] = []
         namespaces: defaultdict[str, list[int]] = defaultdict(list)
         # Few combinations of groups are in use: each is taken apart once and not for every entry.
         combined: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
@@ -34,6 +36,8 @@ class Inventory:
                 renamed.append(number)
             if spec.available is not None:
                 conditional.append(number)
+            if spec.task != "forbidden":
+                tasks.append(number)
             if entry.builder is not None and entry.builder.is_bundle:
                 bundles.append(number)
         order = [number for namespace in sorted(namespaces) for number in namespaces[namespace]]
@@ -46,6 +50,7 @@ class Inventory:
         self.entries = entries if is_in_order else {keys[number]: entries[keys[number]] for number in order}
         self.namespaces = frozenset(namespaces)
         self.renamed, self.conditional, self.bundles = in_order(renamed), in_order(conditional), in_order(bundles)
+        self.tasks = in_order(tasks)
         by_group: defaultdict[str, list[int]] = defaultdict(list)
         for groups, numbers in combined.items():
             for group in dict.fromkeys(groups):

@@ -82,7 +82,7 @@ def structured(value: object) -> ToolResult:
         message = f"The tool gave something that is no JSON ({error.__cause__ or error})."
         raise CallError("output_invalid", message, outcome_unknown=True) from error
     blocks = (new_tuple(TextContent, (text.decode(), *PLAIN_BLOCK)),)
-    return new_tuple(ToolResult, (blocks, plain, False, None, NO_META, True))
+    return new_tuple(ToolResult, (blocks, plain, False, None, NO_META, True, None))
 
 
 _ANY_KEYS = orjson.OPT_NON_STR_KEYS

@@ -48,6 +48,8 @@ class Registry:
         self.declarations = declared
         """Everything that is declared now, as one value; `swap` puts another in its place."""
         self._read_built, self.context_type = read_built, context_type
+        self.has_tasks = False
+        """Whether a call can go on as a task here."""
         self.server_id = os.urandom(16).hex()
         """What tells this server from others, in what it asks of them; see `model.hops`."""
         self.wall_clock: Callable[[], float] = time.time
@@ -329,7 +331,7 @@ class Registry:
             newest = self._snapshots.get(kind)
             if newest is None:
                 newest = self.build(kind=kind)
-                newest.check()
+                newest.check(has_tasks=self.has_tasks)
                 self._snapshots[kind] = newest
                 self._outdated.pop(kind, None)
             return newest

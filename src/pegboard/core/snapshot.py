@@ -241,13 +241,21 @@ class Snapshot:
             )
         return question
 
-    def check(self) -> None:
+    def check(self, *, has_tasks: bool = True) -> None:
         """Compile every availability, so that an unknown predicate is found now and not in a call.
+
+        `has_tasks` tells whether a call can go on as a task here: a tool that wants to be one is a fault otherwise.
 
         Raises:
             DefinitionError: with all faults.
         """
         problems: list[Problem] = []
+        for entry in () if has_tasks else self._at(self._inventory.tasks):
+            text = (
+                f"task={entry.spec.task!r} needs a place for tasks, and none is configured: `tasks:` in the config, "
+                "`Catalog(tasks=Tasks())` in Python."
+            )
+            problems.append(Problem(where=entry.spec.origin, path=entry.qualified_id, message=text))
         mirrored = (mirror.entry(name) for name, mirror in self.declared.all_mirrors().items())
         for entry in (*self._at(self._inventory.conditional), *mirrored):
             try:

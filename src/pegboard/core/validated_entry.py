@@ -33,6 +33,12 @@ def seal(entry: ToolEntry, bounds: Bounds = DEFAULT_BOUNDS) -> ToolEntry:
         check_tool_name(spec.name)
         check_namespace(spec.namespace)
         check_root(spec.input_schema)
+        if spec.task != "forbidden" and spec.factory is not None:
+            text = (
+                f"task={spec.task!r} cannot be: the factory {spec.factory!r} lives in the process that lends it, and a "
+                "task may go on in another. Leave one of them out."
+            )
+            raise DefinitionError(text)
         if entry.exact_output is None:
             entry = _with_relaxed_output(entry)
             spec = entry.spec

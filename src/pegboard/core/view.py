@@ -54,6 +54,7 @@ class CallRunner(Protocol):
         callbacks: object = None,
         raise_errors: bool = False,
         call_id: str | None = None,
+        as_task: bool = False,
     ) -> ToolResult: ...
 
     def blocked(self, view: View, name: str, entry: ToolEntry) -> Blocked | None:
@@ -455,14 +456,23 @@ class View:
     # -- doors out
 
     def call(
-        self, name: str, args: object = None, *, callbacks: object = None, raise_errors: bool = False
+        self,
+        name: str,
+        args: object = None,
+        *,
+        callbacks: object = None,
+        raise_errors: bool = False,
+        as_task: bool = False,
     ) -> Coroutine[Any, Any, ToolResult]:
         """Run one guarded call; await it. `args` is a dict, or JSON text as bytes.
 
         Never raises for what the model, the tool or a guard did: the result says so. With
-        `raise_errors`, an error result is raised as `CallError`, from what the tool raised.
+        `raise_errors`, an error result is raised as `CallError`, from what the tool raised. With `as_task` a tool that
+        may be a task is one: the result names it (`task_id`), and `Catalog.tasks` knows how far it is.
         """
-        return self._parts.runner.call(self, name, args, callbacks=callbacks, raise_errors=raise_errors)
+        return self._parts.runner.call(
+            self, name, args, callbacks=callbacks, raise_errors=raise_errors, as_task=as_task
+        )
 
     def export(self, target: str) -> list[JSON]:
         """Return the tools in the form of one target: `openai`, `openai_responses`, `anthropic`, `mcp`, …

@@ -111,6 +111,12 @@ CONSENT_REASON_CHARS = 300  # of why a person is asked
 # -- core: the guarded call
 STEP_FIRST_RETRY_S = 0.2  # before a step of a call is tried again; doubled each time
 STEP_LONGEST_RETRY_S = 10.0  # and the longest
+STEP_RESULT_BYTES = 1 * MIB  # of what one step of a task gives, as JSON
+TASK_TTL_S = 86_400.0  # that a task is kept, from its beginning, unless the config says otherwise
+TASK_SWEEP_S = 60.0  # between two looks for tasks whose time is over
+TASK_LOOK_S = 1.0  # between two looks at a task that runs elsewhere, for those who wait for it
+TASK_POLL_S = 1.0  # that clients are told to wait before they ask again
+TASKS_IN_MEMORY = 10_000  # kept at once
 FLOOD_WINDOW_S = 60.0  # in which a caller's invalid calls are counted
 TOOL_THREADS = 64  # of functions that are not async ...
 TOOL_THREADS_OF_ONE = 48  # ... and of one caller, so that the others have some

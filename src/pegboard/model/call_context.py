@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
-from pegboard.model.bounds import STEP_FIRST_RETRY_S, STEP_LONGEST_RETRY_S
+from pegboard.model.attempts import attempted, running_step
 from pegboard.model.context import ToolContext
 from pegboard.model.context_ports import Client, StepRunner
 from pegboard.model.error import CallError
 from pegboard.model.event import Event, EventType
-from pegboard.model.json_types import JSONValue, is_awaitable
+from pegboard.model.json_types import JSONValue
 from pegboard.model.result import ToolResult
 
 _SUB_AGENT_ENDS = frozenset({"cancelled", "timeout", "budget_exceeded"})
@@ -140,6 +139,8 @@ class CallContext(ToolContext):
         """
         # Not a number is no progress: `min` would hand it on.
         reached = min(max(fraction, 0.0), 1.0) if fraction == fraction else 0.0
+        if self.steps is not None and self.is_running():
+            self.steps.progress(reached, message)
         return self.emitter("on_progress", {"fraction": reached, "message": message}, None)
 
     def emit(self, event: Mapping[str, JSONValue]) -> Awaitable[None]:
@@ -178,33 +179,39 @@ class CallContext(ToolContext):
         finally:
             await self.emitter("on_sub_agent_end", {**base, "status": status}, status == "completed")
 
-    async def step(self, name: str, run: Callable[..., Any], *args: Any, retries: int = 0) -> Any:
-        """Run a unit of work; inside a durable task its result is stored and it is not run again.
+    async def step(
+        self, name: str, run: Callable[..., Any], *args: Any, retries: int = 0, timeout_s: float | None = None
+    ) -> Any:
+        """Run a unit of work; inside a task its result is stored, and it is not run again.
 
-        What it raises is tried again up to `retries` times, after waits that double; what is raised for good is not: a
-        cancellation, and a `CallError` that says it is not retryable.
+        A plain function runs in a thread. What it raises is tried again up to `retries` times, after waits that double;
+        what is raised for good is not: a cancellation, and a `CallError` that says it is not retryable. `timeout_s` is
+        for each try. In a task each step has a name of its own, and gives JSON of at most 1 MiB.
 
         Raises:
             ValueError: `retries` is less than 0.
+            CallError: in a task: a name that is taken, a result that cannot be stored, and whatever the step raised.
         """
         self.check_running()
         if retries < 0:
             raise ValueError(f"step({name!r}, retries={retries}): give 0 or more.")
         if self.steps is not None:
-            return await self.steps.step(name, run, args, retries=retries)
-        wait_s = STEP_FIRST_RETRY_S
-        while True:
-            try:
-                value = run(*args)
-                return await value if is_awaitable(value) else value
-            except Exception as error:  # boundary: foreign code, whose errors are what retries are for
-                if not retries or (isinstance(error, CallError) and not error.error.retryable):
-                    raise
-            retries -= 1
-            # Not all at the same moment, where many wait for one service.
-            await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
-            wait_s = min(2 * wait_s, STEP_LONGEST_RETRY_S)
-            self.check_running()
+            return await self.steps.step(name, run, args, retries=retries, timeout_s=timeout_s)
+        return await attempted(
+            name, run, args, retries=retries, timeout_s=timeout_s, check=self.check_running, of=self.call_id
+        )
+
+    @property
+    def step_key(self) -> str:
+        """The same each time that the running step is run, and different for every other: for services that take keys.
+
+        Raises:
+            CallError: no step is running.
+        """
+        step = running_step.get()
+        if step is None:
+            raise CallError("tool_error", "`step_key` is that of a step: use it in what `ctx.step` runs.")
+        return step
 
     async def ask(self, question: str, *, schema: JSONValue = None) -> JSONValue:
         """Ask the person behind the call.
@@ -214,7 +221,9 @@ class CallContext(ToolContext):
         """
         self.check_running()
         if self.steps is not None:
-            return await self.steps.ask(question, schema)
+            answer = await self.steps.ask(question, schema)
+            await self.memo.renew(self.plain())
+            return answer
         if self.client is not None:
             answer = await self.client.elicit(question, schema)
             # A person may take an hour: what this call calls next is judged by what is true then.

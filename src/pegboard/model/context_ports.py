@@ -58,10 +58,26 @@ class Client(ClientBridge, Protocol):
 
 
 class StepRunner(Protocol):
-    """The durable side of one task, behind `CallContext.step` and `ask`."""
+    """The durable side of one task, behind `CallContext.step` and `ask`. It belongs to the call `call_id` alone."""
+
+    @property
+    def task_id(self) -> str: ...
+
+    @property
+    def call_id(self) -> str: ...
 
     async def step(
-        self, name: str, run: Callable[..., object], args: tuple[object, ...], *, retries: int
+        self,
+        name: str,
+        run: Callable[..., object],
+        args: tuple[object, ...],
+        *,
+        retries: int,
+        timeout_s: float | None,
     ) -> object: ...
 
     async def ask(self, question: str, schema: JSONValue) -> JSONValue: ...
+
+    def progress(self, fraction: float, message: str) -> None:
+        """Note how far the task is, for those who ask."""
+        ...

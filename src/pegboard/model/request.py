@@ -44,7 +44,7 @@ class CallBudget:
 class Request(NamedTuple):
     """One request or turn: its id, deadline (on the executor's clock, seconds), budget, client and observers.
 
-    `observers` hear the events of its calls. `steps` is the durable side where a task runs the request.
+    `observers` hear the events of its calls. `steps` is the durable side where a task runs one call of the request.
     `door` names what it came in by, such as `mcp` or `http`; empty for host code.
     `hops` are the ids of the servers that it has passed, this one last; empty where no server is.
     """

@@ -72,7 +72,8 @@ CONTENT_TYPES = (TextContent, ImageContent, AudioContent, ResourceContent, Resou
 class ToolResult(NamedTuple):
     """What a call gave: blocks for the model and, where there is one, the structured value.
 
-    `structured` is JSON; `has_structured` tells a structured `None` from no structured value.
+    `structured` is JSON; `has_structured` tells a structured `None` from no structured value. `task_id` names the task
+    that goes on in place of a call which has not ended.
     """
 
     content: tuple[Content, ...] = ()
@@ -81,6 +82,7 @@ class ToolResult(NamedTuple):
     error: ToolError | None = None
     meta: Mapping[str, Any] = {}
     has_structured: bool = False
+    task_id: str | None = None
 
     @property
     def text(self) -> str:
@@ -89,7 +91,7 @@ class ToolResult(NamedTuple):
 
     def with_structured(self, value: Any) -> ToolResult:
         """Return the result with another structured value; what `_replace` does, at a third of its cost."""
-        return new_tuple(ToolResult, (self.content, value, self.is_error, self.error, self.meta, self.has_structured))
+        return new_tuple(ToolResult, (self.content, value, self.is_error, self.error, self.meta, self.has_structured, None))
 
     def unwrap(self) -> Any:
         """Return the structured value, or the text where there is none; raise `CallError` for an error."""

@@ -13,6 +13,7 @@ from pegboard.config.forms.embedder_form import EmbedderForm
 from pegboard.config.forms.identity_form import IdentityForm
 from pegboard.config.forms.predicate_form import PredicateForm
 from pegboard.config.forms.profile_form import ProfileForm
+from pegboard.config.forms.tasks_form import TasksForm
 from pegboard.config.forms.value_types import (
     MAPPING,
     TEXT,
@@ -219,6 +220,7 @@ class MainFile(Fragment):
     limits: Maybe[LimitsForm] = Field(None, description="Limits of this process.")
     rate_limits: Maybe[RateLimits] = Field(None, description="Limits on calls.")
     consents: Maybe[ConsentsForm] = Field(None, description="People's answers to what tools ask.")
+    tasks: Maybe[TasksForm] = Field(None, description="Calls that outlive their request.")
     server: Maybe[ServingForm] = Field(None, description="What several workers or servers of this config share.")
     identity: Maybe[IdentityForm] = Field(None, description="Who may come in over HTTP, and as whom.")
     workspace: Maybe[WorkspaceForm] = Field(None, description="Documents that agents browse, search and read.")

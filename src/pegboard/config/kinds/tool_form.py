@@ -102,6 +102,7 @@ _VALUE_FORMS: Final[Mapping[YamlForm, _ValueForm]] = {
     "namespace": _ValueForm(type=Maybe[Namespace]),
     "positive number": _ValueForm(type=Maybe[PositiveNumber]),
     "schema": _ValueForm(type=Maybe[Mapping[Text, Anything]], read=_schema),
+    "task": _ValueForm(type=Maybe[Literal["forbidden", "optional", "required"]]),
     "text": _ValueForm(type=Maybe[Text]),
 }
 # In Python each hint is an option; in a config they stand together, under the name that MCP gives them.

@@ -42,14 +42,18 @@ log = logging.getLogger("pegboard")
 
 
 class TaskEngine(Protocol):
-    """Runs long calls as durable tasks; asked at the run stage, when every guard has said yes."""
-
-    def takes(self, call: Call) -> bool:
-        """Tell whether this call shall go on as a task: by its tool's `task` and by what its client asked for."""
-        ...
+    """Runs long calls as tasks; asked at the run stage, when every guard has said yes."""
 
     async def start(self, call: Call) -> ToolResult:
-        """File the call and return the handle that its caller gets in place of a result."""
+        """File the call and return the handle that its caller gets in place of a result.
+
+        Raises:
+            CallError: it cannot be kept: `storage_unavailable`; `invalid_arguments`, with a secret in its arguments.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Stop what runs here; what is durable goes on elsewhere, or later."""
         ...
 
 
@@ -219,6 +223,8 @@ class Call(CancelScope):
     """Whether it was charged before its client was asked, which then called again; `None` until the client told."""
     parsed: JSONValue = None
     is_parsed: bool = False
+    as_task: bool = False
+    """Whether it goes on as a task; before it is resolved, whether its caller asked for that."""
     ran: bool = False
     is_by_hand: bool = False
     timeout_s: float = 0.0
@@ -268,6 +274,7 @@ class Call(CancelScope):
         """The context of this call, made when first needed."""
         if self.made_ctx is None:
             origin = self.view.ctx
+            steps = origin.request.steps
             self.made_ctx = sharing_answers(
                 CallContext,
                 origin,
@@ -279,7 +286,8 @@ class Call(CancelScope):
                 is_running=self.is_running,
                 call_id=self.call_id,
                 tool=self.entry.wire_name,
-                steps=origin.request.steps,
+                # What this call calls in turn is no part of the task's own steps.
+                steps=None if steps is None or steps.call_id != self.call_id else steps,
                 redactor=self.redactor,
                 call=self,
             )

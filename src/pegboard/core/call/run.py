@@ -6,8 +6,10 @@ from typing import Any
 
 from pegboard.core.call.limit_keys import owner_of
 from pegboard.core.call.record import Call
+from pegboard.core.call.task_split import is_of_task
 from pegboard.core.hooks import wrap
 from pegboard.core.stepping import InterruptedWaitError, Pending, begin
+from pegboard.model.bounds import NO_LIMIT_S
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_awaitable
 from pegboard.model.tool import Handler
@@ -24,6 +26,9 @@ def start(call: Call) -> Any:
     if handler is None:
         raise CallError("tool_error", f"{call.name!r} is declared without a handler, so it cannot be run here.")
     call.timeout_s = call.bounds.tool_timeout_s if spec.timeout_s is None else spec.timeout_s
+    if call.view.ctx.request.steps is not None and is_of_task(call):
+        # A task ends with its deadline; the time limit of its tool is that of each step.
+        call.timeout_s = NO_LIMIT_S
     if call.view.ctx.request.deadline is not None:
         call.timeout_s = min(call.timeout_s, call.view.ctx.request.deadline - call.guards.clock())
     if spec.max_concurrency is not None:

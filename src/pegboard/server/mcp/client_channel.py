@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from pegboard.core.consent_text import QuestionTooLongError, consent_text, is_shortened
 from pegboard.core.digests import digest
-from pegboard.core.schema import compile_schema
+from pegboard.core.questions import fits_form, form_of
 from pegboard.model.bounds import SAMPLED_TOKENS
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.error import CallError
@@ -17,7 +17,6 @@ CONSENT_KEY = "pegboard.consent"
 ARGUMENTS_KEY = "pegboard/arguments"
 UI_EXTENSION = "io.modelcontextprotocol/ui"
 UI_MIME_TYPE = "text/html;profile=mcp-app"
-_FREE_TEXT: JSON = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
 _CONFIRM: JSON = {"type": "object", "properties": {}}
 
 
@@ -85,7 +84,7 @@ class ClientChannel:
         Raises:
             CallError: `consent_declined`; `consent_required` when nobody can be asked, or has answered yet.
         """
-        form, is_single = _form(schema)
+        form, is_single = form_of(schema)
         answer = await self.form(message, form, key=key)
         action = answer.get("action")
         content: JSON | None = answer.get("content")
@@ -195,19 +194,7 @@ def _question(message: str, schema: JSON) -> JSON:
 
 def fits(request: JSON, answer: JSON) -> bool:
     """Tell whether an accepted form has what the form asked for; other answers always fit."""
-    if request["method"] != "elicitation/create" or answer.get("action") != "accept":
-        return True
-    content: JSONValue = answer.get("content")
-    return compile_schema(request["params"]["requestedSchema"]).is_valid({} if content is None else content)
-
-
-def _form(schema: Any) -> tuple[JSON, bool]:
-    """Return the form for a schema, and whether it holds a single value."""
-    if schema is None:
-        return _FREE_TEXT, True
-    if schema.get("type") == "object":
-        return schema, False
-    return {"type": "object", "properties": {"answer": schema}, "required": ["answer"]}, True
+    return request["method"] != "elicitation/create" or fits_form(request["params"]["requestedSchema"], answer)
 
 
 def _key_of(request: JSON) -> str:

@@ -1,0 +1,50 @@
+"""Tasks: where a config keeps the calls that outlive their request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from pegboard.config.config import Config
+from pegboard.config.yaml.problems import Report
+from pegboard.lazy import LazyModule
+from pegboard.model.context import ToolContext
+from pegboard.model.error import DefinitionError
+from pegboard.model.host import Host
+from pegboard.model.task import TaskCall
+
+if TYPE_CHECKING:
+    from pegboard.tasks import tasks as kept_tasks
+else:
+    kept_tasks = LazyModule("pegboard.tasks.tasks")
+
+_PACKAGE = "dbos"
+
+
+def tasks_of(config: Config, report: Report) -> kept_tasks.Tasks | None:
+    """Return the place of tasks that a config names; `None` where it names none, or names it wrongly."""
+    declared = config.tasks
+    if declared is None:
+        return None
+    at = declared.at / "store" if (declared.at / "store").exists else declared.at
+    try:
+        made = kept_tasks.Tasks(
+            declared.value.store,
+            ttl_s=declared.value.ttl_s,
+            context_for=_context_for(config),
+            base=config.path.absolute().parent,
+        )
+    except DefinitionError as error:
+        report.add(at.problem(str(error)))
+        return None
+    if made.is_durable and find_spec(_PACKAGE) is None:
+        message = f"needs the package {_PACKAGE!r}, which is not installed; install `pegboard[tasks]`"
+        report.add(at.problem(message))
+    return made
+
+
+def _context_for(config: Config) -> Callable[[TaskCall], ToolContext]:
+    """Return what makes the context of a task: what the config lends to every request, and the caller that was kept."""
+    host = Host(settings=config.settings, secrets=config.secrets)
+    return lambda call: ToolContext(caller=call.caller, host=host)

@@ -1,0 +1,27 @@
+"""Questions: the form in which a person is asked for values, and whether an answer has what it asks for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pegboard.core.schema import compile_schema
+from pegboard.model.json_types import JSON, JSONValue
+
+_FREE_TEXT: JSON = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
+
+
+def form_of(schema: Any) -> tuple[JSON, bool]:
+    """Return the form for a schema, and whether it holds a single value."""
+    if schema is None:
+        return _FREE_TEXT, True
+    if schema.get("type") == "object":
+        return schema, False
+    return {"type": "object", "properties": {"answer": schema}, "required": ["answer"]}, True
+
+
+def fits_form(form: JSON, answer: JSON) -> bool:
+    """Tell whether an accepted answer has what the form asks for; others always fit."""
+    if answer.get("action") != "accept":
+        return True
+    content: JSONValue = answer.get("content")
+    return compile_schema(form).is_valid({} if content is None else content)

@@ -1,0 +1,71 @@
+"""Attempts: run a step until it succeeds or its tries are used up."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import inspect
+import random
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from pegboard.model.bounds import STEP_FIRST_RETRY_S, STEP_LONGEST_RETRY_S
+from pegboard.model.error import CallError
+from pegboard.model.json_types import is_awaitable
+
+running_step: ContextVar[str | None] = ContextVar("pegboard_running_step", default=None)
+"""The key of the step that runs here."""
+
+
+def key_of(owner: str, step: str) -> str:
+    """Return the idempotency key of a step of one task or call: equal for each try, also after a restart."""
+    return hashlib.sha256(f"{owner}\0{step}".encode()).hexdigest()[:32]
+
+
+async def attempted(
+    name: str,
+    run: Callable[..., Any],
+    args: tuple[object, ...],
+    *,
+    retries: int,
+    timeout_s: float | None,
+    check: Callable[[], object],
+    of: str,
+) -> Any:
+    """Return what a step gives; what it raises is tried again `retries` times, after waits that double.
+
+    `check` is asked before each further try, and raises where there shall be none. `of` is the task or call.
+    """
+    wait_s = STEP_FIRST_RETRY_S
+    token = running_step.set(key_of(of, name))
+    try:
+        while True:
+            try:
+                async with asyncio.timeout(timeout_s) as limit:
+                    return await _tried(run, args)
+            except Exception as error:  # boundary: foreign code, whose errors are what retries are for
+                if isinstance(error, TimeoutError) and limit.expired():
+                    error = CallError("timeout", f"Step {name!r} gave no answer within {timeout_s:g} s.")
+                    error.__cause__ = None
+                if not retries or (isinstance(error, CallError) and not _may_be_tried_again(error)):
+                    raise error from error.__cause__
+            retries -= 1
+            # Not all at the same moment, where many wait for one service.
+            await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
+            wait_s = min(2 * wait_s, STEP_LONGEST_RETRY_S)
+            check()
+    finally:
+        running_step.reset(token)
+
+
+def _may_be_tried_again(error: CallError) -> bool:
+    return error.error.retryable or error.error.kind == "timeout"
+
+
+async def _tried(run: Callable[..., Any], args: tuple[object, ...]) -> Any:
+    if inspect.iscoroutinefunction(run):
+        return await run(*args)
+    value = await asyncio.to_thread(run, *args)
+    # A plain callable may hide an async one, e.g. a lambda or a partial: that runs on the loop.
+    return await value if is_awaitable(value) else value

@@ -1,0 +1,129 @@
+"""Execution: run a task: the View is built anew of what was kept of its caller, and every guard decides afresh."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final, Protocol
+
+from pegboard.core.executor import Executor
+from pegboard.core.identifiers import new_id
+from pegboard.core.schema import copied
+from pegboard.core.view import View
+from pegboard.model.consent import ConsentRequest
+from pegboard.model.context import ToolContext
+from pegboard.model.error import CallError, DefinitionError, ToolError
+from pegboard.model.json_types import JSONValue
+from pegboard.model.request import CallBudget, Request
+from pegboard.model.task import Agreement, Outcome, TaskCall
+from pegboard.tasks.engine import Journal
+from pegboard.tasks.steps import TaskSteps
+
+# What says that a call could not be run, and not how the tool fared.
+_FAILURES: Final = frozenset({"not_found", "needs_review", "protocol_error", "storage_unavailable"})
+
+ContextFor = Callable[[TaskCall], ToolContext | None]
+"""Makes the context that a task runs with, of what was kept of its caller; `None` where that one is gone."""
+
+
+class MakeView(Protocol):
+    """`Catalog.view`."""
+
+    def __call__(self, ctx: ToolContext, /, **selection: Any) -> View: ...
+
+
+class TaskClient:
+    """`ctx.client` of a task: nobody is at the other end, but there is a person whom the task may ask."""
+
+    supports_ui = False
+    asks_by_calling_again = False
+
+    def __init__(self, steps: TaskSteps, agreed: Agreement | None) -> None:
+        self._steps, self._agreed = steps, agreed
+        self._has_paid = False
+
+    def can(self, capability: str) -> bool:
+        """Tell whether it can be asked for something: the person for values."""
+        return capability == "elicitation"
+
+    async def elicit(self, message: str, schema: JSONValue = None, *, key: str | None = None) -> JSONValue:
+        """Ask the person, as `ctx.ask` does."""
+        return await self._steps.ask(message, schema)
+
+    async def approve(self, request: ConsentRequest) -> bool | None:
+        """Return the yes that was given when the task was made, to this very call; it is good for the task alone."""
+        given = Agreement(request.tool, request.definition_hash, request.args_digest)
+        return True if given == self._agreed else None
+
+    def begins(self, tool: str, definition_hash: str) -> None:
+        """Hear of a call that begins."""
+
+    def has_paid(self, tool: str) -> bool:
+        """Tell whether limits were charged for this call: for the task itself when it was made, for others not."""
+        paid, self._has_paid = not self._has_paid, True
+        return paid
+
+
+class Execution:
+    """Runs tasks of one catalog.
+
+    Args:
+        executor: runs the call.
+        make_view: `Catalog.view`.
+        context_for: makes the context.
+    """
+
+    def __init__(self, executor: Executor, make_view: MakeView, context_for: ContextFor) -> None:
+        self._executor, self._make_view, self._context_for = executor, make_view, context_for
+        self.running: dict[str, str] = {}
+        """The call that runs each task here."""
+
+    async def run(self, call: TaskCall, journal: Journal) -> Outcome:
+        """Run a task to its end."""
+        guards = self._executor.guards
+        made = self._context_for(call)
+        if made is None:
+            return _failed("not_found", "The caller of this task is not known any more.")
+        view = self._view(made, call)
+        if view is None:
+            return _failed("not_found", "What this caller was given is not declared any more.")
+        entry = await view.afind(call.tool)
+        if entry is None:
+            return _failed("not_found", view.absence(call.tool))
+        if entry.fingerprint != call.definition_hash:
+            text = f"The definition of {call.tool!r} changed while the task waited; a person must review it, then call again."
+            return _failed("needs_review", text)
+        call_id = new_id()
+        steps = TaskSteps(
+            call.task_id, call_id, journal, timeout_s=entry.spec.timeout_s, redactor=guards.redactor(made)
+        )
+        left_s = call.expires_at - guards.wall_clock()
+        request = Request(
+            call.request_id or new_id(), TaskClient(steps, call.agreed), deadline=guards.clock() + left_s,
+            budget=CallBudget(), depth=call.depth, steps=steps, door=call.door,
+        )  # fmt: skip
+        view = view.renewed(replace(made, request=request))
+        self.running[call.task_id] = call_id
+        try:
+            result = await self._executor.call(view, call.tool, copied(call.arguments), call_id=call_id)
+        finally:
+            del self.running[call.task_id]
+        if result.error is not None and result.error.kind in _FAILURES:
+            return Outcome(None, result.error)
+        return Outcome(result)
+
+    def _view(self, ctx: ToolContext, call: TaskCall) -> View | None:
+        try:
+            if call.profile is not None:
+                return self._make_view(ctx, profile=call.profile, internal=call.internal)
+            return self._make_view(ctx, include=call.include, internal=call.internal)
+        except DefinitionError:
+            return None
+
+
+def _failed(kind: str, text: str) -> Outcome:
+    return Outcome(None, _error(kind, text))
+
+
+def _error(kind: Any, text: str) -> ToolError:
+    return CallError(kind, text).error

@@ -1,0 +1,166 @@
+"""InProcessEngine: keeps tasks in memory. They end with the process, which the reply to each of them says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pegboard.model.bounds import TASKS_IN_MEMORY
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON
+from pegboard.model.task import Outcome, Question, TaskCall, TaskRecord
+from pegboard.tasks.engine import Run
+
+
+@dataclass(kw_only=True, eq=False)
+class _Kept:
+    """One task in memory, and what runs it."""
+
+    call: TaskCall
+    record: TaskRecord
+    change: asyncio.Event = field(default_factory=asyncio.Event)
+    answers: dict[str, asyncio.Future[JSON]] = field(default_factory=dict[str, "asyncio.Future[JSON]"])
+    running: asyncio.Task[None] | None = None
+
+
+class InProcessEngine:
+    """Tasks of this process. Fills the port `Engine`.
+
+    Args:
+        clock: seconds since 1970.
+    """
+
+    is_durable = False
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._kept: dict[str, _Kept] = {}
+        self._run: Run | None = None
+
+    async def wake(self, run: Run) -> None:
+        """Take what runs tasks."""
+        self._run = run
+
+    async def start(self, call: TaskCall) -> None:
+        """Keep a task, then begin it.
+
+        Raises:
+            CallError: `busy`; there is no room.
+        """
+        if len(self._kept) >= TASKS_IN_MEMORY:
+            raise CallError("busy", f"{TASKS_IN_MEMORY} tasks are kept already. Try again later.")
+        record = TaskRecord(
+            task_id=call.task_id, tool=call.tool, owner=call.owner, state="working", created_at=call.created_at,
+            updated_at=call.created_at, ttl_s=call.ttl_s, is_durable=False,
+        )  # fmt: skip
+        kept = self._kept[call.task_id] = _Kept(call=call, record=record)
+        kept.running = asyncio.create_task(self._to_the_end(kept))
+
+    async def _to_the_end(self, kept: _Kept) -> None:
+        assert self._run is not None
+        try:
+            outcome = await self._run(kept.call, _MemoryJournal(self, kept))
+        except asyncio.CancelledError:
+            self.change(kept, state="cancelled", questions={})
+            raise
+        self.change(kept, **ending(outcome))
+
+    def change(self, kept: _Kept, **changes: Any) -> None:
+        """Put a task in another state, unless it has ended."""
+        if kept.record.is_over:
+            return
+        kept.record = replace(kept.record, updated_at=self._clock(), **changes)
+        kept.change.set()
+        kept.change = asyncio.Event()
+
+    async def read(self, task_id: str) -> TaskRecord | None:
+        """Return a task as it is now."""
+        kept = self._kept.get(task_id)
+        return None if kept is None else kept.record
+
+    async def read_all(self, owner: str | None = None) -> Sequence[TaskRecord]:
+        """Return those of one owner, or all; the newest first."""
+        records = [kept.record for kept in self._kept.values() if owner is None or kept.record.owner == owner]
+        return sorted(records, key=lambda record: -record.created_at)
+
+    async def answer(self, task_id: str, answers: Mapping[str, JSON]) -> None:
+        """Give answers to questions that wait."""
+        kept = self._kept[task_id]
+        for key, answer in answers.items():
+            asked = kept.answers.get(key)
+            if asked is not None and not asked.done():
+                asked.set_result(answer)
+                self.show_questions(kept)
+
+    def show_questions(self, kept: _Kept, **more: Question) -> None:
+        """Note which questions wait."""
+        asked = {**kept.record.questions, **more}
+        waiting = {key: question for key, question in asked.items() if not kept.answers[key].done()}
+        self.change(kept, questions=waiting, state="input_required" if waiting else "working")
+
+    async def cancel(self, task_id: str) -> None:
+        """End a task, unless it has ended."""
+        kept = self._kept[task_id]
+        self.change(kept, state="cancelled", questions={})
+        if kept.running is not None:
+            kept.running.cancel()
+
+    async def resume(self, task_id: str) -> bool:
+        """Return `False`: what is here runs."""
+        return False
+
+    async def changed(self, record: TaskRecord, *, timeout_s: float) -> None:
+        """Return when a task is not any more as this record says, or after a while."""
+        kept = self._kept.get(record.task_id)
+        if kept is not None and kept.record is record:
+            waiting = asyncio.ensure_future(kept.change.wait())
+            await asyncio.wait([waiting], timeout=timeout_s)
+            waiting.cancel()
+
+    async def sweep(self, now: float) -> int:
+        """Forget what expired before `now`."""
+        expired = [kept for kept in self._kept.values() if kept.call.expires_at <= now]
+        for kept in expired:
+            await self.cancel(kept.call.task_id)
+            del self._kept[kept.call.task_id]
+        return len(expired)
+
+    async def close(self) -> None:
+        """Stop every task."""
+        running = [kept.running for kept in self._kept.values() if kept.running is not None]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        self._kept.clear()
+
+
+class _MemoryJournal:
+    """The journal of a task in memory, which is run once."""
+
+    def __init__(self, engine: InProcessEngine, kept: _Kept) -> None:
+        self._engine, self._kept = engine, kept
+
+    async def once(self, name: str, work: Callable[[], Awaitable[JSON]]) -> JSON:
+        """Return what `work` gives."""
+        return await work()
+
+    async def answer(self, key: str, question: Question) -> JSON:
+        """Ask, and return the answer once it is there."""
+        self._kept.answers[key] = asked = asyncio.get_running_loop().create_future()
+        self._engine.show_questions(self._kept, **{key: question})
+        return await asked
+
+    def progress(self, fraction: float, message: str) -> None:
+        """Note how far the run is."""
+        self._engine.change(self._kept, fraction=fraction, message=message)
+
+
+def ending(outcome: Outcome) -> dict[str, Any]:
+    """Return what the end of a run makes of its record."""
+    if outcome.error is not None:
+        return {"state": "failed", "error": outcome.error, "questions": {}, "message": outcome.error.message}
+    return {"state": "completed", "result": outcome.result, "questions": {}}
+
+

@@ -1,0 +1,159 @@
+"""Records: tasks, results and errors as JSON, and back. What is written stays readable for later versions."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, cast
+
+from pegboard.model.caller import Caller
+from pegboard.model.error import ToolError
+from pegboard.model.json_types import JSON
+from pegboard.model.policy import Policy
+from pegboard.model.result import CONTENT_TYPES, Content, ToolResult
+from pegboard.model.task import Agreement, Outcome, Question, TaskCall
+
+_BLOCKS: dict[str, type[Any]] = {kind.__name__: kind for kind in CONTENT_TYPES}
+_CALLER = ("user_id", "space_id", "session_id", "agent", "credential", "address")
+_PLAIN = (
+    "task_id", "owner", "tool", "definition_hash", "arguments", "created_at", "ttl_s", "profile", "depth",
+    "request_id", "door",
+)  # fmt: skip
+
+
+def call_to_json(call: TaskCall) -> JSON:
+    """Return what is kept of a call."""
+    return {
+        **{name: getattr(call, name) for name in _PLAIN},
+        "include": None if call.include is None else list(call.include),
+        "internal": list(call.internal),
+        "agreed": None if call.agreed is None else list(call.agreed),
+        "caller": {
+            **{name: getattr(call.caller, name) for name in _CALLER},
+            "roles": sorted(call.caller.roles),
+            "policy": _policy_to_json(call.caller.policy),
+        },
+    }
+
+
+def call_of_json(kept: JSON) -> TaskCall:
+    """Return the call that was kept."""
+    caller, include, agreed = kept["caller"], kept["include"], kept["agreed"]
+    who = Caller(
+        **{name: caller[name] for name in _CALLER},
+        roles=frozenset(caller["roles"]),
+        policy=_policy_of_json(caller["policy"]) or Policy(),
+    )
+    return TaskCall(
+        **{name: kept[name] for name in _PLAIN},
+        caller=who,
+        include=None if include is None else tuple(include),
+        internal=tuple(kept["internal"]),
+        agreed=None if agreed is None else Agreement(*agreed),
+    )
+
+
+def _policy_to_json(policy: Policy | None) -> JSON | None:
+    if policy is None:
+        return None
+    allow = None if policy.allow is None else list(policy.allow)
+    return {
+        "allow": allow,
+        "deny": list(policy.deny),
+        "within": _policy_to_json(policy.within),
+        "origin": policy.origin,
+    }
+
+
+def _policy_of_json(kept: JSON | None) -> Policy | None:
+    if kept is None:
+        return None
+    allow = None if kept["allow"] is None else tuple(kept["allow"])
+    return Policy(
+        allow=allow, deny=tuple(kept["deny"]), within=_policy_of_json(kept["within"]), origin=kept["origin"]
+    )
+
+
+def outcome_to_json(outcome: Outcome) -> JSON:
+    """Return how a run ended."""
+    error = None if outcome.error is None else error_to_json(outcome.error)
+    return {"result": None if outcome.result is None else _result_to_json(outcome.result), "error": error}
+
+
+def outcome_of_json(kept: JSON) -> Outcome:
+    """Return how a run ended, as it was kept."""
+    error, result = kept["error"], kept["result"]
+    return Outcome(
+        None if result is None else _result_of_json(result), None if error is None else error_of_json(error)
+    )
+
+
+def _result_to_json(result: ToolResult) -> JSON:
+    return {
+        "content": [_block_to_json(block) for block in result.content],
+        "structured": result.structured,
+        "has_structured": result.has_structured,
+        "is_error": result.is_error,
+        "error": None if result.error is None else error_to_json(result.error),
+        "meta": dict(result.meta),
+    }
+
+
+def _result_of_json(kept: JSON) -> ToolResult:
+    error = kept["error"]
+    return ToolResult(
+        tuple(_block_of_json(block) for block in kept["content"]),
+        kept["structured"],
+        kept["is_error"],
+        None if error is None else error_of_json(error),
+        kept["meta"],
+        kept["has_structured"],
+    )
+
+
+def _block_to_json(block: Content) -> JSON:
+    fields = {
+        name: {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
+        for name, value in block._asdict().items()
+    }
+    return {"block": type(block).__name__, **fields}
+
+
+def _block_of_json(kept: JSON) -> Content:
+    fields = {
+        name: base64.b64decode(value["base64"]) if _is_bytes(name, value) else value
+        for name, value in kept.items()
+        if name != "block"
+    }
+    return cast("Content", _BLOCKS[kept["block"]](**fields))
+
+
+def _is_bytes(name: str, value: Any) -> bool:
+    return name in ("data", "blob") and isinstance(value, dict)
+
+
+def error_to_json(error: ToolError) -> JSON:
+    """Return an error."""
+    return {
+        "kind": error.kind,
+        "message": error.message,
+        "hint": error.hint,
+        "retryable": error.retryable,
+        "retry_after_s": error.retry_after_s,
+        "outcome_unknown": error.outcome_unknown,
+        "details": dict(error.details),
+    }
+
+
+def error_of_json(kept: JSON) -> ToolError:
+    """Return an error that was kept."""
+    return ToolError(**kept)
+
+
+def question_to_json(question: Question) -> JSON:
+    """Return a question."""
+    return {"message": question.message, "form": question.form, "is_single": question.is_single}
+
+
+def question_of_json(kept: JSON) -> Question:
+    """Return a question that was kept."""
+    return Question(**kept)

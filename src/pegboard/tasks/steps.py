@@ -1,0 +1,124 @@
+"""TaskSteps: the steps of one task: named, in order, each recorded once; and what it asks the person behind it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from pegboard.core.questions import form_of
+from pegboard.core.redaction import Redactor
+from pegboard.model.attempts import attempted
+from pegboard.model.bounds import STEP_RESULT_BYTES
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON, JSONValue
+from pegboard.model.task import Question
+from pegboard.tasks.engine import Journal
+from pegboard.tasks.records import error_of_json, error_to_json
+
+log = logging.getLogger("pegboard")
+
+
+class TaskSteps:
+    """The durable side of the one call that a task runs. Fills the port `StepRunner`.
+
+    Args:
+        task_id: the task.
+        call_id: the call.
+        journal: where results are recorded.
+        timeout_s: for each try of a step that says none.
+        redactor: what knows the secrets that must not be stored.
+    """
+
+    def __init__(
+        self, task_id: str, call_id: str, journal: Journal, *, timeout_s: float | None, redactor: Redactor | None
+    ) -> None:
+        self.task_id, self.call_id = task_id, call_id
+        self._journal, self._timeout_s, self._redactor = journal, timeout_s, redactor
+        self._names: set[str] = set()
+        self._asked = 0
+
+    async def step(
+        self,
+        name: str,
+        run: Callable[..., object],
+        args: tuple[object, ...],
+        *,
+        retries: int,
+        timeout_s: float | None,
+    ) -> object:
+        """Return the recorded result of a step; run it where there is none."""
+        if name in self._names:
+            raise CallError("tool_error", f"Two steps are called {name!r}: each needs a name of its own.")
+        self._names.add(name)
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        causes: list[BaseException] = []
+        work = partial(self._work, name, run, args, retries=retries, timeout_s=limit_s, causes=causes)
+        recorded = await self._journal.once(name, work)
+        if "error" in recorded:
+            raised = CallError("tool_error", "")
+            raised.error = error_of_json(recorded["error"])
+            raised.args = (raised.error.message,)
+            raise raised from (causes[0] if causes else None)
+        return recorded["value"]
+
+    async def _work(
+        self, name: str, run: Callable[..., Any], args: tuple[object, ...], *, retries: int, timeout_s: float | None,
+        causes: list[BaseException],
+    ) -> JSON:  # fmt: skip
+        try:
+            value = await attempted(
+                name, run, args, retries=retries, timeout_s=timeout_s, check=_nothing, of=self.task_id
+            )
+            return {"value": self._storable(name, value)}
+        except CallError as error:
+            causes.append(error)
+            return {"error": error_to_json(error.error)}
+        except Exception as error:  # boundary: foreign code; its words are not for models
+            causes.append(error)
+            log.error("Step %r of task %s failed.", name, self.task_id, exc_info=error)
+            failed = CallError("tool_error", f"Step {name!r} failed (task {self.task_id}).", outcome_unknown=True)
+            return {"error": error_to_json(failed.error)}
+
+    def _storable(self, name: str, value: object) -> JSONValue:
+        """Return a result as it is read back from the journal, so that the first run sees what a later one would."""
+        try:
+            text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            text = f"Step {name!r} gave what cannot be stored: {error}. Give JSON: objects, lists, strings, numbers."
+            raise CallError("tool_error", text, outcome_unknown=True) from None
+        size = len(text.encode("utf-8", "surrogatepass"))
+        if size > STEP_RESULT_BYTES:
+            text = (
+                f"Step {name!r} gave {size} bytes, and {STEP_RESULT_BYTES} can be stored. Keep the whole where it "
+                "belongs, and give a reference to it."
+            )
+            raise CallError("result_too_large", text, outcome_unknown=True)
+        if self._redactor is not None and self._redactor.finds(text):
+            text = f"Step {name!r} gave a secret, which is not stored. Read the secret in the step that uses it."
+            raise CallError("tool_error", text, outcome_unknown=True)
+        return json.loads(text)
+
+    async def ask(self, question: str, schema: JSONValue) -> JSONValue:
+        """Ask the person behind the task, and return what they answered."""
+        self._asked += 1
+        message = question if self._redactor is None else self._redactor.text(question)
+        form, is_single = form_of(schema)
+        asked = Question(message=message, form=form, is_single=is_single)
+        answer = await self._journal.answer(f"question-{self._asked}", asked)
+        action, content = answer.get("action"), answer.get("content")
+        if action == "decline":
+            raise CallError("consent_declined", f"The person declined to answer: {message}")
+        if action != "accept" or not isinstance(content, dict):
+            raise CallError("consent_required", f"The person closed the question without an answer: {message}")
+        return content["answer"] if is_single else content
+
+    def progress(self, fraction: float, message: str) -> None:
+        """Note how far the task is."""
+        self._journal.progress(fraction, message if self._redactor is None else self._redactor.text(message))
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,313 @@
+"""Tasks: the face of what outlives a request: file a call, ask how far it is, answer it, end it; each by its owner."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pegboard.core.call.record import Call
+from pegboard.core.digests import canonical_json, digest
+from pegboard.core.executor import Executor
+from pegboard.core.identifiers import new_id
+from pegboard.core.questions import fits_form
+from pegboard.lazy import LazyModule
+from pegboard.model.bounds import TASK_LOOK_S, TASK_SWEEP_S, TASK_TTL_S
+from pegboard.model.caller import Caller
+from pegboard.model.context import ToolContext
+from pegboard.model.error import CallError, DefinitionError
+from pegboard.model.json_types import JSON
+from pegboard.model.result import TextContent, ToolResult
+from pegboard.model.secret import Secret
+from pegboard.model.task import Agreement, TaskCall, TaskRecord
+from pegboard.tasks.engine import Engine
+from pegboard.tasks.execution import ContextFor, Execution, MakeView
+from pegboard.tasks.in_process import InProcessEngine
+
+if TYPE_CHECKING:
+    from pegboard.tasks import dbos_engine
+else:
+    dbos_engine = LazyModule("pegboard.tasks.dbos_engine")
+
+log = logging.getLogger("pegboard")
+IN_MEMORY: Final = "memory"
+_UNVOUCHED = frozenset({"", "anonymous"})
+
+
+class _Operator:
+    """Whoever runs the server, and may see and end every task."""
+
+
+OPERATOR: Final = _Operator()
+Asking = ToolContext | _Operator
+
+
+def owner_of(caller: Caller) -> str:
+    """Return whose tasks are his who asks; empty where nobody vouches for him: his are those whose id he holds."""
+    if caller.credential in _UNVOUCHED and caller.user_id is None and caller.space_id is None:
+        return ""
+    return digest([caller.credential, caller.user_id, caller.space_id])
+
+
+class Tasks:
+    """The tasks of one catalog. Fills the port `TaskEngine`.
+
+    Made by host code or of a config, and handed to one `Catalog`, which attaches it. The first task, or `wake`, opens
+    the store; `Catalog.close` stops what runs here.
+
+    Args:
+        store: `memory`; or `sqlite:FILE` or `postgresql://…`, where tasks survive the process (extra `tasks`).
+        ttl_s: how long a task is kept, from its beginning: then it is forgotten, running or not.
+        context_for: makes the context that a task runs with; by default one of the catalog's type, for the caller
+            that was kept, to which nothing is lent: no settings, secrets, factories or services.
+        base: the folder that a relative FILE is in.
+
+    Raises:
+        DefinitionError: a store of no known kind.
+    """
+
+    def __init__(
+        self,
+        store: str | Secret = IN_MEMORY,
+        *,
+        ttl_s: float = TASK_TTL_S,
+        context_for: ContextFor | None = None,
+        base: Path | None = None,
+    ) -> None:
+        self.ttl_s, self.context_for = ttl_s, context_for
+        self._store, self._base = store, base or Path()
+        uri = store.reveal() if isinstance(store, Secret) else store
+        scheme, _, rest = uri.partition(":")
+        if uri != IN_MEMORY and not (scheme in ("sqlite", "postgres", "postgresql") and rest):
+            raise DefinitionError(
+                f"a store of tasks of the kind {scheme[:40]!r} is unknown; write memory, sqlite:FILE or postgresql://…"
+            )
+        self._uri = uri
+        self._engine: Engine | None = None
+        self._opening = asyncio.Lock()
+        self._sweeping: asyncio.Task[None] | None = None
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether tasks survive the process."""
+        return self._uri != IN_MEMORY
+
+    def attach(self, executor: Executor, make_view: MakeView) -> None:
+        """Take what runs calls, and what makes views. Once, by the catalog.
+
+        Raises:
+            DefinitionError: another catalog has it.
+        """
+        if hasattr(self, "_executor"):
+            raise DefinitionError("These Tasks are those of another catalog: each has its own.")
+        self._executor = executor
+        self._registry = executor.guards.registry
+        self._execution = Execution(executor, make_view, self._context)
+        self._registry.has_tasks = True
+
+    def _context(self, call: TaskCall) -> ToolContext | None:
+        make = self.context_for
+        return self._registry.context_type(caller=call.caller) if make is None else make(call)
+
+    # -- the engine
+
+    async def wake(self) -> None:
+        """Open the store, and go on with what was interrupted. A server does so at its start."""
+        if self.is_durable and not dbos_engine.is_empty(self._uri, self._base):
+            await self._opened()
+
+    async def _opened(self) -> Engine:
+        async with self._opening:
+            if self._engine is None:
+                clock = self._executor.guards.wall_clock
+                engine: Engine = (
+                    dbos_engine.DbosEngine(self._uri, self._base, clock)
+                    if self.is_durable
+                    else InProcessEngine(clock)
+                )
+                await engine.wake(self._execution.run)
+                self._engine = engine
+                self._sweeping = asyncio.create_task(self._sweep(engine))
+            return self._engine
+
+    async def _sweep(self, engine: Engine) -> None:
+        while True:
+            await asyncio.sleep(TASK_SWEEP_S)
+            try:
+                await engine.sweep(self._executor.guards.wall_clock())
+            except OSError as error:
+                log.warning("Expired tasks could not be swept: %s", error)
+
+    async def sweep(self) -> int:
+        """Forget every task whose time is over; return how many those were. A server does so each minute."""
+        return await (await self._opened()).sweep(self._executor.guards.wall_clock())
+
+    async def close(self) -> None:
+        """Stop what runs here; what is durable goes on elsewhere, or later."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._sweeping
+        engine, self._engine, self._sweeping = self._engine, None, None
+        if engine is not None:
+            await engine.close()
+
+    # -- a call becomes a task
+
+    async def start(self, call: Call) -> ToolResult:
+        """File a call that every guard let pass; return the handle that its caller gets.
+
+        Raises:
+            CallError: `storage_unavailable`; `invalid_arguments` for a secret in its arguments; `busy`.
+        """
+        kept = self._kept(call)
+        try:
+            engine = await self._opened()
+            await engine.start(kept)
+        except OSError as error:
+            text = f"{call.name!r} was not begun: the store of tasks does not answer. Try again in a moment."
+            raise CallError("storage_unavailable", text) from error
+        lasts = "" if engine.is_durable else " It is kept in memory: it ends with the server's process."
+        text = f"{call.name!r} goes on as task {kept.task_id}. Ask for its state and result by that id.{lasts}"
+        handle = {"task": {"id": kept.task_id, "state": "working", "durable": engine.is_durable}}
+        return ToolResult((TextContent(text),), handle, meta={}, has_structured=True, task_id=kept.task_id)
+
+    def _kept(self, call: Call) -> TaskCall:
+        ctx, asked = call.view.ctx, call.asked
+        if call.redactor is not None and call.redactor.finds(canonical_json(call.args).decode()):
+            text = (
+                f"{call.name!r} was not begun: a secret stands in its arguments, and what a task is given is stored. "
+                "Have the tool read it from the settings of the server."
+            )
+            raise CallError("invalid_arguments", text)
+        selection = call.view.selection
+        agreed = None
+        if asked is not None and call.consent == "yes":
+            agreed = Agreement(asked.tool, asked.definition_hash, asked.args_digest)
+        return TaskCall(
+            task_id=new_id(), owner=owner_of(ctx.caller), tool=call.entry.qualified_id,
+            definition_hash=call.entry.fingerprint, arguments=call.args, caller=ctx.caller,
+            created_at=call.guards.wall_clock(), ttl_s=self.ttl_s, profile=selection.profile,
+            include=selection.include, internal=tuple(sorted(selection.internal)), depth=ctx.request.depth + 1,
+            request_id=ctx.request.id, door=ctx.request.door, agreed=agreed,
+        )  # fmt: skip
+
+    # -- those who ask
+
+    async def get(self, task_id: str, ctx: Asking) -> TaskRecord:
+        """Return a task of this caller.
+
+        Raises:
+            CallError: `not_found`, for an unknown id and for another's alike; `storage_unavailable`.
+        """
+        return (await self._found(task_id, ctx))[1]
+
+    async def list(self, ctx: Asking) -> Sequence[TaskRecord]:
+        """Return the tasks of this caller, the newest first; none of one whom nobody vouches for."""
+        owner = None if isinstance(ctx, _Operator) else owner_of(ctx.caller)
+        if owner == "":
+            return ()
+        with _available():
+            return await (await self._opened()).read_all(owner)
+
+    async def answer(self, task_id: str, ctx: Asking, answers: Mapping[str, JSON]) -> None:
+        """Answer what a task asks; what it does not ask, or has been answered, is not heard.
+
+        Each answer is `{"action": "accept" | "decline" | "cancel", "content": {…}}`.
+
+        Raises:
+            CallError: `not_found`; `invalid_arguments`, for an answer that does not fit its question: then none counts.
+        """
+        engine, record = await self._found(task_id, ctx)
+        waiting = {key: answer for key, answer in answers.items() if key in record.questions}
+        for key, answer in waiting.items():
+            if answer.get("action") not in ("accept", "decline", "cancel"):
+                raise CallError("invalid_arguments", f"{key!r}: `action` must be accept, decline or cancel.")
+            if not fits_form(record.questions[key].form, answer):
+                raise CallError("invalid_arguments", f"{key!r}: `content` does not fit the form of the question.")
+        if waiting:
+            with _available():
+                await engine.answer(task_id, waiting)
+
+    async def cancel(self, task_id: str, ctx: Asking) -> None:
+        """End a task; one that has ended stays as it is.
+
+        Raises:
+            CallError: `not_found`.
+        """
+        engine, record = await self._found(task_id, ctx)
+        if not record.is_over:
+            with _available():
+                await engine.cancel(task_id)
+            if (call_id := self._execution.running.get(task_id)) is not None:
+                self._executor.cancel(call_id)
+
+    async def resume(self, task_id: str, ctx: Asking) -> bool:
+        """Run a task here that was interrupted; `False` where it has ended, or a living worker has it.
+
+        Raises:
+            CallError: `not_found`.
+        """
+        engine, record = await self._found(task_id, ctx)
+        with _available():
+            return not record.is_over and await engine.resume(task_id)
+
+    async def result(self, task_id: str, ctx: Asking, *, timeout_s: float | None = None) -> ToolResult:
+        """Wait until a task has ended, and return its result; that of one that failed or was cancelled is an error.
+
+        Raises:
+            CallError: `not_found`; `timeout`, where it goes on after `timeout_s`.
+        """
+        record = await self.ended(task_id, ctx, timeout_s=timeout_s)
+        if record.result is not None:
+            return record.result
+        error = record.error or CallError("cancelled", f"The task {task_id!r} was cancelled.").error
+        return ToolResult((TextContent(error.message),), is_error=True, error=error)
+
+    async def ended(self, task_id: str, ctx: Asking, *, timeout_s: float | None = None) -> TaskRecord:
+        """Wait until a task has ended.
+
+        Raises:
+            CallError: `not_found`; `timeout`, where it goes on after `timeout_s`.
+        """
+        clock = self._executor.guards.clock
+        ends = None if timeout_s is None else clock() + timeout_s
+        while True:
+            engine, record = await self._found(task_id, ctx)
+            if record.is_over:
+                return record
+            left_s = TASK_LOOK_S if ends is None else ends - clock()
+            if left_s <= 0:
+                raise CallError("timeout", f"The task {task_id!r} goes on after {timeout_s:g} s. Ask again later.")
+            await engine.changed(record, timeout_s=min(left_s, TASK_LOOK_S))
+
+    async def changed(self, record: TaskRecord, *, timeout_s: float) -> None:
+        """Return when a task is not any more as this record says, or after a while."""
+        await (await self._opened()).changed(record, timeout_s=timeout_s)
+
+    async def _found(self, task_id: str, ctx: Asking) -> tuple[Engine, TaskRecord]:
+        with _available():
+            engine = await self._opened()
+            record = await engine.read(task_id)
+        is_expired = record is not None and record.created_at + record.ttl_s <= self._executor.guards.wall_clock()
+        if record is None or is_expired or not _may_see(record, ctx):
+            raise CallError("not_found", f"No task {task_id[:100]!r} of yours is known.")
+        return engine, record
+
+
+@contextlib.contextmanager
+def _available() -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        text = "The store of tasks does not answer. Try again in a moment."
+        raise CallError("storage_unavailable", text) from error
+
+
+def _may_see(record: TaskRecord, ctx: Asking) -> bool:
+    """Tell whether a task is his who asks: each belongs to its principal, or to whoever holds the id."""
+    return isinstance(ctx, _Operator) or record.owner in ("", owner_of(ctx.caller))
+
