@@ -153,7 +153,7 @@ class Catalog:
         """
         kept = self.guards.tasks
         if kept is None:
-            raise DefinitionError("Tasks are not configured: `tasks:` in the config, `Catalog(tasks=Tasks())` in Python.")
+            raise DefinitionError("Tasks are not configured: `tasks:` in a config, `Catalog(tasks=Tasks())` in Python.")
         return cast("Tasks", kept)
 
     def use_tasks(self, tasks: Tasks) -> None:

@@ -17,10 +17,13 @@ from pegboard import (
     CallContext,
     CallError,
     Catalog,
+    HookCall,
     ImageContent,
     ResourceContent,
+    Tasks,
     TextContent,
     ToolSpec,
+    Verdict,
 )
 from pegboard.resources import Message, Resources
 
@@ -61,12 +64,13 @@ NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required"
 
 def conformance_catalog() -> Catalog:
     """Return a catalog with every fixture of the suite."""
-    catalog = Catalog("pegboard-conformance")
+    catalog = Catalog("pegboard-conformance", tasks=Tasks())
     offers = catalog.resources
     declare_contents(catalog)
     declare_schemas(catalog)
     declare_sessions(catalog)
     declare_rounds(catalog)
+    declare_tasks(catalog)
     declare_changes(catalog, offers)
     declare_offers(offers)
     declare_completions(offers)
@@ -267,6 +271,56 @@ def declare_rounds(catalog: Catalog) -> None:
             asked.append(client(ctx).elicit("What is your name?", NAME, key="user_name"))
         await asyncio.gather(*asked)
         return f"{len(asked)} answers"
+
+
+def declare_tasks(catalog: Catalog) -> None:
+    """Declare what goes on as a task."""
+
+    @catalog.tool
+    async def greet(name: str) -> str:
+        """Greet at once."""
+        return f"Hello, {name}!"
+
+    @catalog.tool(task="optional")
+    async def slow_compute(seconds: float, label: str = "") -> str:
+        """Take some time."""
+        await asyncio.sleep(seconds)
+        return f"computed {label} in {seconds} s"
+
+    @catalog.tool(task="required")
+    async def failing_job() -> str:
+        """Fail, as a tool does."""
+        raise CallError("tool_error", "The job failed.")
+
+    @catalog.tool(task="optional")
+    async def protocol_error_job() -> str:
+        """Fail, as a server does."""
+        raise CallError("protocol_error", "The job could not be run.")
+
+    @catalog.tool(task="optional")
+    async def confirm_delete(ctx: CallContext, filename: str) -> str:
+        """Ask before it acts."""
+        form = {"type": "object", "properties": {"confirm": {"type": "boolean"}}, "required": ["confirm"]}
+        answer: Any = await ctx.ask(f"Delete {filename}?", schema=form)
+        return f"deleted {filename}" if answer["confirm"] else "kept"
+
+    @catalog.tool(task="optional")
+    async def multi_input(ctx: CallContext) -> str:
+        """Ask two things at once."""
+        first, second = await asyncio.gather(ctx.ask("Who?", schema=NAME), ctx.ask("And who else?", schema=NAME))
+        return f"{first} and {second}"
+
+    @catalog.tool(task="required")
+    async def test_tool_with_task(user_name: str = "") -> str:
+        """Greet somebody, in a task."""
+        return f"Hello, {user_name}!"
+
+    @catalog.before("test_tool_with_task")
+    async def ask_for_the_name(call: HookCall) -> Verdict | None:
+        if call.args.get("user_name"):
+            return None
+        answer = await client(call.ctx).elicit("What is your name?", NAME, key="user_name")
+        return Verdict.replace({"user_name": answer["name"]})
 
 
 def declare_changes(catalog: Catalog, offers: Resources) -> None:

@@ -91,7 +91,8 @@ class ToolResult(NamedTuple):
 
     def with_structured(self, value: Any) -> ToolResult:
         """Return the result with another structured value; what `_replace` does, at a third of its cost."""
-        return new_tuple(ToolResult, (self.content, value, self.is_error, self.error, self.meta, self.has_structured, None))
+        fields = (self.content, value, self.is_error, self.error, self.meta, self.has_structured, self.task_id)
+        return new_tuple(ToolResult, fields)
 
     def unwrap(self) -> Any:
         """Return the structured value, or the text where there is none; raise `CallError` for an error."""

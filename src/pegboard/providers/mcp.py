@@ -32,6 +32,8 @@ def mcp_tool_before_2026(entry: ToolEntry) -> JSON:
     definition = mcp_tool(entry)
     if "outputSchema" in definition and not _is_object(definition["outputSchema"]):
         definition["outputSchema"] = _wrapped_schema(definition["outputSchema"])
+    if entry.spec.task != "forbidden":
+        definition["execution"] = {"taskSupport": entry.spec.task}
     return definition
 
 

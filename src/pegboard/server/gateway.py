@@ -19,8 +19,10 @@ from pegboard.providers.mcp import mcp_result
 from pegboard.resources import Resources
 from pegboard.server.event_hub import EventHub
 from pegboard.server.mcp.client_channel import ClientChannel
+from pegboard.server.mcp.earlier_channel import EarlierChannel
 from pegboard.server.mcp.input_required import InputRequiredChannel
 from pegboard.server.mcp.progress import Progress
+from pegboard.server.mcp.task_wire import declares_tasks, task, task_before_2026
 from pegboard.server.principal import ContextMaker, Principal, context_maker
 
 INVALID_REQUEST = -32600
@@ -113,6 +115,8 @@ class Gateway:
         result = await self.run(view, name, arguments, channel)
         if not isinstance(result, ToolResult):
             return result
+        if result.task_id is not None and (made := await self._made_task(result.task_id, ctx, channel)) is not None:
+            return made
         schema = None
         if is_earlier and result.has_structured:
             entry = await view.afind(name)
@@ -120,6 +124,16 @@ class Gateway:
         shown = mcp_result(result, output_schema=schema, wrap_structured=is_earlier)
         shown.setdefault("isError", False)
         return shown
+
+    async def _made_task(self, task_id: str, ctx: ToolContext, channel: ClientChannel) -> JSON | None:
+        """Return what a client is told of the task that its call has become; `None` where it follows none."""
+        if isinstance(channel, EarlierChannel):
+            if not channel.wants_task:
+                return None
+            return {"task": task_before_2026(await self.catalog.tasks.get(task_id, ctx))}
+        if not declares_tasks(channel.capabilities):
+            return None
+        return {**task(await self.catalog.tasks.get(task_id, ctx)), "resultType": "task"}
 
     async def run(
         self, view: View, name: str, arguments: JSON, channel: ClientChannel, *, absent: RpcError | None = None
@@ -130,13 +144,17 @@ class Gateway:
             RpcError: nothing of that name for this caller (`absent`, when given); a client that lacks what is needed.
         """
         callbacks = Progress(channel) if channel.wants_progress else None
-        result = await view.call(name, arguments, callbacks=callbacks)
+        # A server without tasks serves such a request as any other. Source: MCP 2025-11-25, tasks.
+        as_task = channel.wants_task and self.catalog.guards.tasks is not None
+        result = await view.call(name, arguments, callbacks=callbacks, as_task=as_task)
         error = result.error
         if error is None:
             return result
         # A person may have been asked meanwhile: what is visible is what the profile shows now.
         if error.kind == "not_found" and await view.renewed().afind(name) is None:
             raise absent or RpcError(INVALID_PARAMS, error.message)
+        if channel.refused_with is not None:
+            raise RpcError(channel.refused_with, error.message)
         if error.kind != "consent_required":
             return result
         if channel.missing:

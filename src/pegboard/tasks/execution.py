@@ -91,7 +91,7 @@ class Execution:
         if entry is None:
             return _failed("not_found", view.absence(call.tool))
         if entry.fingerprint != call.definition_hash:
-            text = f"The definition of {call.tool!r} changed while the task waited; a person must review it, then call again."
+            text = f"The definition of {call.tool!r} changed while the task waited: review it, then call it again."
             return _failed("needs_review", text)
         call_id = new_id()
         steps = TaskSteps(

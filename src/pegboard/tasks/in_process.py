@@ -162,5 +162,3 @@ def ending(outcome: Outcome) -> dict[str, Any]:
     if outcome.error is not None:
         return {"state": "failed", "error": outcome.error, "questions": {}, "message": outcome.error.message}
     return {"state": "completed", "result": outcome.result, "questions": {}}
-
-

@@ -68,9 +68,7 @@ def _policy_of_json(kept: JSON | None) -> Policy | None:
     if kept is None:
         return None
     allow = None if kept["allow"] is None else tuple(kept["allow"])
-    return Policy(
-        allow=allow, deny=tuple(kept["deny"]), within=_policy_of_json(kept["within"]), origin=kept["origin"]
-    )
+    return Policy(allow=allow, deny=tuple(kept["deny"]), within=_policy_of_json(kept["within"]), origin=kept["origin"])
 
 
 def outcome_to_json(outcome: Outcome) -> JSON:
@@ -82,9 +80,7 @@ def outcome_to_json(outcome: Outcome) -> JSON:
 def outcome_of_json(kept: JSON) -> Outcome:
     """Return how a run ended, as it was kept."""
     error, result = kept["error"], kept["result"]
-    return Outcome(
-        None if result is None else _result_of_json(result), None if error is None else error_of_json(error)
-    )
+    return Outcome(None if result is None else _result_of_json(result), None if error is None else error_of_json(error))
 
 
 def _result_to_json(result: ToolResult) -> JSON:

@@ -15,7 +15,7 @@ from pegboard.core.executor import Executor
 from pegboard.core.identifiers import new_id
 from pegboard.core.questions import fits_form
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import TASK_LOOK_S, TASK_SWEEP_S, TASK_TTL_S
+from pegboard.model.bounds import TASK_LEAST_TTL_S, TASK_LOOK_S, TASK_SWEEP_S, TASK_TTL_S
 from pegboard.model.caller import Caller
 from pegboard.model.context import ToolContext
 from pegboard.model.error import CallError, DefinitionError
@@ -124,9 +124,7 @@ class Tasks:
             if self._engine is None:
                 clock = self._executor.guards.wall_clock
                 engine: Engine = (
-                    dbos_engine.DbosEngine(self._uri, self._base, clock)
-                    if self.is_durable
-                    else InProcessEngine(clock)
+                    dbos_engine.DbosEngine(self._uri, self._base, clock) if self.is_durable else InProcessEngine(clock)
                 )
                 await engine.wake(self._execution.run)
                 self._engine = engine
@@ -190,10 +188,15 @@ class Tasks:
         return TaskCall(
             task_id=new_id(), owner=owner_of(ctx.caller), tool=call.entry.qualified_id,
             definition_hash=call.entry.fingerprint, arguments=call.args, caller=ctx.caller,
-            created_at=call.guards.wall_clock(), ttl_s=self.ttl_s, profile=selection.profile,
+            created_at=call.guards.wall_clock(), ttl_s=self._ttl_s(ctx), profile=selection.profile,
             include=selection.include, internal=tuple(sorted(selection.internal)), depth=ctx.request.depth + 1,
             request_id=ctx.request.id, door=ctx.request.door, agreed=agreed,
         )  # fmt: skip
+
+    def _ttl_s(self, ctx: ToolContext) -> float:
+        """Return how long a task is kept: less than usual where its client wants that."""
+        wanted_s: float | None = getattr(ctx.request.client, "task_ttl_s", None)
+        return self.ttl_s if wanted_s is None else min(self.ttl_s, max(wanted_s, TASK_LEAST_TTL_S))
 
     # -- those who ask
 
@@ -310,4 +313,3 @@ def _available() -> Generator[None]:
 def _may_see(record: TaskRecord, ctx: Asking) -> bool:
     """Tell whether a task is his who asks: each belongs to its principal, or to whoever holds the id."""
     return isinstance(ctx, _Operator) or record.owner in ("", owner_of(ctx.caller))
-

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import Gateway
 from pegboard.server.mcp.list_ttl import discover_ttl_ms
+from pegboard.server.mcp.task_wire import TASKS_EXTENSION
 from pegboard.version import __version__
 
 VERSION = "2026-07-28"
@@ -24,13 +25,29 @@ def has_resources(gateway: Gateway) -> bool:
 
 
 def capabilities(gateway: Gateway) -> JSON:
-    """Return what the server can do; the same in both eras."""
+    """Return what the server can do that both eras say alike."""
     tools: JSON = {"logging": {}, "tools": _CHANGED}
     if gateway.catalog.registry.declarations.skills:
         tools["extensions"] = {SKILLS_EXTENSION: {"directoryRead": True}}
     if not has_resources(gateway):
         return tools
     return {**tools, "completions": {}, "prompts": _CHANGED, "resources": {**_CHANGED, "subscribe": True}}
+
+
+def capabilities_before_2026(gateway: Gateway) -> JSON:
+    """Return what the server can do, as the revisions before 2026-07-28 say it."""
+    shown = capabilities(gateway)
+    if gateway.catalog.guards.tasks is not None:
+        shown = {**shown, "tasks": {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}}
+    return shown
+
+
+def capabilities_of_2026(gateway: Gateway) -> JSON:
+    """Return what the server can do, as 2026-07-28 says it."""
+    shown = capabilities(gateway)
+    if gateway.catalog.guards.tasks is not None:
+        shown = {**shown, "extensions": {**shown.get("extensions", {}), TASKS_EXTENSION: {}}}
+    return shown
 
 
 def changing_lists(gateway: Gateway) -> list[str]:
@@ -43,7 +60,7 @@ def discovery(gateway: Gateway) -> JSON:
     """Return the result of server/discover of 2026-07-28, without what every result of that revision has."""
     return {
         "supportedVersions": [VERSION],
-        "capabilities": capabilities(gateway),
+        "capabilities": capabilities_of_2026(gateway),
         "ttlMs": discover_ttl_ms(gateway.catalog),
         "cacheScope": "private",
     }
@@ -51,4 +68,8 @@ def discovery(gateway: Gateway) -> JSON:
 
 def initialization(gateway: Gateway, version: str) -> JSON:
     """Return the result of initialize of an earlier revision."""
-    return {"protocolVersion": version, "capabilities": capabilities(gateway), "serverInfo": server_info(gateway)}
+    return {
+        "protocolVersion": version,
+        "capabilities": capabilities_before_2026(gateway),
+        "serverInfo": server_info(gateway),
+    }

@@ -12,6 +12,8 @@ from pegboard.model.bounds import SAMPLED_TOKENS
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
+from pegboard.model.task import TaskSupport
+from pegboard.server.mcp.task_wire import NEEDED, declares_tasks
 
 CONSENT_KEY = "pegboard.consent"
 ARGUMENTS_KEY = "pegboard/arguments"
@@ -45,12 +47,15 @@ class ClientChannel:
     """
 
     wants_progress = False
+    wants_task = False
     hops: object = None
     """The servers that the request says it has passed, unread; `None` where it says nothing."""
 
     def __init__(self, capabilities: Mapping[str, Any]) -> None:
         self.capabilities = capabilities
         self.missing: dict[str, JSON] = {}
+        self.refused_with: int | None = None
+        """The code of the JSON-RPC error that the call is refused with."""
 
     # -- what the client can do
 
@@ -75,6 +80,25 @@ class ClientChannel:
         if not self.can(capability):
             self.missing[capability] = {}
             raise CallError("consent_required", f"This call needs a client with the capability {capability!r}.")
+
+    def follows_task(self, support: TaskSupport, *, asked: bool) -> bool:
+        """Tell whether a call of a tool with this `task` shall be one, for this client.
+
+        In 2026-07-28 the server says so, to clients that declared that they follow tasks.
+
+        Raises:
+            CallError: the tool requires it, and the client has not.
+        """
+        if support == "forbidden":
+            return False
+        declared = declares_tasks(self.capabilities)
+        if support == "required" and not declared:
+            self.missing.update(NEEDED)
+            text = (
+                "This tool runs as a task only, which needs a client with the extension io.modelcontextprotocol/tasks."
+            )
+            raise CallError("consent_required", text)
+        return declared
 
     # -- questions
 

@@ -6,6 +6,7 @@ They differ among themselves in nothing that these requests or their results hav
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from types import NoneType
 from typing import Any
 
 from pegboard.model.hops import HOPS_KEY
@@ -26,7 +27,7 @@ from pegboard.server.mcp.sessions import Session
 from pegboard.server.principal import Principal
 
 _BODY_KEYS = frozenset(("jsonrpc", "id", "method", "params"))
-_CALL_KEYS = frozenset(("name", "arguments", "_meta"))
+_CALL_KEYS = frozenset(("name", "arguments", "task", "_meta"))
 _META_ONLY = frozenset(("_meta",))
 _NOT_OURS = frozenset((HOPS_KEY, VERSION_KEY, "progress_token"))
 """Keys of a `_meta` with which a request is the SDK's: another era's, or of the servers that it has passed."""
@@ -85,6 +86,12 @@ class EarlierPath:
         if type(name) is not str or arguments is None or not params.keys() <= _CALL_KEYS:
             return None
         channel = SessionChannel(session.capabilities)
+        if "task" in params:
+            asked = as_object(params["task"])
+            ttl: Any = None if asked is None else asked.get("ttl")
+            if asked is None or type(ttl) not in (int, NoneType):
+                return None
+            channel.wants_task, channel.task_ttl_s = True, None if ttl is None else ttl / 1_000
         channel.tell_through(outlet, token=token, level=session.level or "debug")
         channel.ask_through(outlet, session.questions)
         return self._answer_call(principal, name, arguments, channel)

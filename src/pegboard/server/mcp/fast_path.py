@@ -169,7 +169,7 @@ class FastPath:
         self, principal: Principal, name: str, arguments: JSON, params: JSON, channel: InputRequiredChannel
     ) -> Answer:
         result = await self._gateway.call(principal, name, arguments, channel)
-        if "resultType" in result:
+        if "requestState" in result:
             result = await self._seal(result, params, principal)
         if "_meta" not in result and "resultType" not in result:
             return Answer((json_bytes(result)[:-1], self._call_tail))

@@ -9,7 +9,8 @@ from pegboard.core.identifiers import new_id
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
-from pegboard.server.mcp.client_channel import ClientChannel, fits
+from pegboard.server.mcp.client_channel import fits
+from pegboard.server.mcp.earlier_channel import EarlierChannel
 from pegboard.server.mcp.jsonrpc import as_object
 from pegboard.server.mcp.notifications import MessageOutlet, Notifications
 
@@ -73,7 +74,7 @@ def worker_of(question_id: object) -> str | None:
     return None if match is None else match[1]
 
 
-class SessionChannel(Notifications, ClientChannel):
+class SessionChannel(Notifications, EarlierChannel):
     """Sends the client a request of its own and waits for the answer, on the stream of this call."""
 
     def ask_through(self, outlet: MessageOutlet, questions: Questions) -> None:

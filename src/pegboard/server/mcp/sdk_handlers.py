@@ -21,6 +21,7 @@ from pegboard.model.hops import HOPS_KEY
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import Gateway, RpcError
 from pegboard.server.mcp.client_channel import ClientChannel, fits
+from pegboard.server.mcp.earlier_channel import EarlierChannel
 from pegboard.server.mcp.input_required import NotifyingChannel
 from pegboard.server.mcp.lists import Lists
 from pegboard.server.mcp.notifications import LEVELS, Notifications
@@ -57,18 +58,26 @@ _NOTIFICATIONS: Mapping[str, type[types.ProgressNotification | types.LoggingMess
 }
 
 
-def _capabilities(ctx: Ctx) -> JSON:
+def capabilities_of(ctx: Ctx) -> JSON:
     """Return what the client declared that it can do."""
     declared = ctx.session.client_capabilities
     return {} if declared is None else wire(declared)
 
 
-class SdkSessionChannel(Notifications, ClientChannel):
+class SdkSessionChannel(Notifications, EarlierChannel):
     """Asks the client of a session in a request that the SDK answers."""
 
     ctx: Ctx
     refusal: str | None = None
     """Why nobody can be asked."""
+
+    async def put(self, key: str, request: JSON) -> JSON:
+        """Put a ready question to the client, and return its answer.
+
+        Raises:
+            CallError: there is none.
+        """
+        return await self._ask(key, request)
 
     async def close_stream(self) -> None:
         if self.ctx.close_sse_stream is not None:
@@ -118,7 +127,7 @@ class ToolHandlers:
             self._principals.of(ctx),
             self._sealing,
             params.cursor,
-            capabilities=_capabilities(ctx),
+            capabilities=capabilities_of(ctx),
             is_earlier=is_earlier(ctx),
             hops=hops_of(ctx),
         )
@@ -139,7 +148,7 @@ class ToolHandlers:
         return channel
 
     async def _channel(self, ctx: Ctx, params: Asking) -> ClientChannel:
-        capabilities = _capabilities(ctx)
+        capabilities = capabilities_of(ctx)
         if is_earlier(ctx):
             asking = SdkSessionChannel(capabilities)
             asking.ctx = ctx

@@ -17,7 +17,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERS
 
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import Gateway
-from pegboard.server.mcp.capabilities import VERSION, capabilities, discovery, server_info
+from pegboard.server.mcp.capabilities import VERSION, capabilities_before_2026, discovery, server_info
 from pegboard.server.mcp.list_changes import ListChanges
 from pegboard.server.mcp.lists import Lists
 from pegboard.server.mcp.recent_events import RecentEvents
@@ -26,6 +26,7 @@ from pegboard.server.mcp.resource_handlers import ResourceHandlers
 from pegboard.server.mcp.sdk_handlers import Principals, ToolHandlers, complete, plain_errors, wire
 from pegboard.server.mcp.session_ids import Client
 from pegboard.server.mcp.sessions import Session, Sessions
+from pegboard.server.mcp.task_handlers import TaskHandlers
 from pegboard.server.principal import Principal
 from pegboard.server.sealing import Sealing
 
@@ -41,7 +42,7 @@ class DualEraServer(Server[Any]):
         self._gateway = gateway
 
     def get_capabilities(self, *_args: object, **_options: object) -> types.ServerCapabilities:
-        return types.ServerCapabilities.model_validate(capabilities(self._gateway))
+        return types.ServerCapabilities.model_validate(capabilities_before_2026(self._gateway))
 
 
 class SdkServer:
@@ -82,6 +83,7 @@ class SdkServer:
         # These two answer with ready wire values, which the constructor's types do not know.
         add("tools/list", types.PaginatedRequestParams, tools.list_tools)
         add("tools/call", types.CallToolRequestParams, tools.call_tool)
+        TaskHandlers(gateway, sealing, tools=tools, principals=principals).register(self.server)
         # The constructor's own argument for it warns, as 2026-07-28 has no such request any more.
         add("logging/setLevel", types.SetLevelRequestParams, principals.set_level)
         self.server.middleware[:] = [plain_errors, states.boundary, principals.watch]
