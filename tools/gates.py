@@ -202,6 +202,8 @@ LAZY = {
     "pegboard.sources.expressions": "jmespath",
     "pegboard.sources.mcp.connection": "mcp",
     "pegboard.testing.loopback": "uvicorn",
+    "pegboard.tasks.dbos_engine": "dbos and sqlalchemy",
+    "pegboard.tasks.tasks": "tasks, which few catalogs have",
     "pegboard.workspace.ingest": "apsw and re2",
     "pegboard.workspace.resources": "the document store",
     "pegboard.workspace.sqlite.sqlite_store": "apsw and re2",

@@ -115,7 +115,7 @@ async def test_a_sub_agent_whose_call_is_cancelled_from_outside_is_cancelled() -
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pegboard.model.call_context.STEP_FIRST_RETRY_S", 0.0)
+    monkeypatch.setattr("pegboard.model.attempts.STEP_FIRST_RETRY_S", 0.0)
 
 
 async def stepped(*outcomes: object, retries: int) -> tuple[Any, int]:

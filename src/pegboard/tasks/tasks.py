@@ -116,16 +116,22 @@ class Tasks:
 
     async def wake(self) -> None:
         """Open the store, and go on with what was interrupted. A server does so at its start."""
-        if self.is_durable and not dbos_engine.is_empty(self._uri, self._base):
+        if self.is_durable and self._may_have_some():
             await self._opened()
+
+    def _may_have_some(self) -> bool:
+        """Tell whether tasks may have been left behind; a database that is not there yet has none."""
+        scheme, _, rest = self._uri.partition(":")
+        return scheme != "sqlite" or (self._base / rest.removeprefix("//")).exists()
 
     async def _opened(self) -> Engine:
         async with self._opening:
             if self._engine is None:
                 clock = self._executor.guards.wall_clock
-                engine: Engine = (
-                    dbos_engine.DbosEngine(self._uri, self._base, clock) if self.is_durable else InProcessEngine(clock)
-                )
+                engine: Engine = InProcessEngine(clock)
+                if self.is_durable:
+                    # In a thread: DBOS takes seconds to load.
+                    engine = await asyncio.to_thread(lambda: dbos_engine.DbosEngine(self._uri, self._base, clock))
                 await engine.wake(self._execution.run)
                 self._engine = engine
                 self._sweeping = asyncio.create_task(self._sweep(engine))

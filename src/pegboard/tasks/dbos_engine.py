@@ -1,0 +1,445 @@
+"""DbosEngine: tasks in a database, by DBOS: steps are recorded in it, and go on in another process where one dies."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextvars import Context
+from pathlib import Path
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from dbos import DBOS, DBOSClient, Serializer, SetWorkflowID
+from dbos._error import DBOSUnexpectedStepError
+from sqlalchemy.exc import SQLAlchemyError
+
+from pegboard.core.identifiers import new_id
+from pegboard.model.bounds import TASK_BEAT_S, TASK_LEASE_S, TASK_LIST, TASK_REMOTE_LOOK_S, TASK_STORE_S
+from pegboard.model.error import CallError, ToolError
+from pegboard.model.json_types import JSON
+from pegboard.model.task import Question, TaskCall, TaskRecord
+from pegboard.tasks.engine import Run
+from pegboard.tasks.records import call_of_json, call_to_json, outcome_of_json, outcome_to_json
+from pegboard.tasks.task_tables import Kept, TaskTables
+
+T = TypeVar("T")
+log = logging.getLogger("pegboard")
+# What was recorded by one version is read by the next: it changes only where recorded steps mean something else.
+_PROTOCOL = "pegboard-tasks-1"
+_ACTIVE = frozenset({"PENDING", "ENQUEUED", "DELAYED"})
+
+
+class JsonSerializer(Serializer):
+    """Writes JSON, where DBOS would pickle: what is read from a database must not be able to run."""
+
+    def serialize(self, data: Any) -> str:
+        """Return JSON; an error as its type and text."""
+        if isinstance(data, BaseException):
+            data = {"error": {"type": type(data).__name__, "text": str(data)}}
+        return json.dumps(data)
+
+    def deserialize(cls, serialized_data: str) -> Any:  # noqa: N805 - as the base class has it
+        """Return the value; an error as one."""
+        data: Any = json.loads(serialized_data)
+        if isinstance(data, dict) and data.keys() == {"error"}:
+            return KeptError(data["error"])
+        return data
+
+    def name(self) -> str:
+        """Return what it is called in the database."""
+        return "pegboard_json"
+
+
+class KeptError(Exception):
+    """An error that ended the run of a task, as it was kept."""
+
+
+class _Current:
+    """The engine of this process, as DBOS knows workflows by functions of modules."""
+
+    engine: DbosEngine | None = None
+
+
+@DBOS.workflow(name="pegboard.task", max_recovery_attempts=1_000)
+async def _task(kept: JSON) -> JSON:
+    assert _Current.engine is not None
+    return await _Current.engine.run_here(kept)
+
+
+class DbosEngine:
+    """Tasks in SQLite or PostgreSQL. Fills the port `Engine`.
+
+    DBOS runs on a loop and thread of its own; the calls of tasks run on the loop that `wake` was called on. DBOS is one
+    to a process, and so is this. Made in any thread.
+
+    Args:
+        uri: `sqlite:FILE` or `postgresql://…`.
+        base: the folder that a relative FILE is in.
+        clock: seconds since 1970.
+    """
+
+    is_durable = True
+
+    def __init__(self, uri: str, base: Path, clock: Callable[[], float]) -> None:
+        self._url, self._clock = _address(uri, base), clock
+        # An id for each process: two with one id would both run what one of them had begun.
+        self._worker = f"{new_id()}"
+        self._tables = TaskTables(self._url.render_as_string(hide_password=False))
+        self._run: Run | None = None
+        self._client: DBOSClient | None = None
+        self._home: asyncio.AbstractEventLoop | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="pegboard-tasks", daemon=True)
+        self._beating = threading.Thread(target=self._beat, name="pegboard-tasks-lease", daemon=True)
+        self._ended = threading.Event()
+        self._running: dict[str, asyncio.Task[Any]] = {}
+        self._asked: dict[tuple[str, str], asyncio.Future[JSON]] = {}
+        self._notes: dict[str, tuple[float | None, str]] = {}
+
+    # -- begin and end
+
+    async def wake(self, run: Run) -> None:
+        """Open the database, and run what is due.
+
+        Raises:
+            OSError: it does not answer.
+        """
+        self._run, self._home = run, asyncio.get_running_loop()
+        if _Current.engine is not None:
+            raise OSError("This process has tasks in a database already; it can have one such.")
+        self._thread.start()
+        _Current.engine = self
+        try:
+            await _away(self._open)
+            await self._elsewhere(_launch(self._url, self._worker))
+            self._client = await _away(self._make_client)
+            await _away(self._adopt)
+        except Exception as error:
+            await self.close()
+            raise OSError(f"The database of tasks cannot be opened: {error}") from error
+        self._beating.start()
+
+    def _open(self) -> None:
+        if self._url.drivername == "sqlite" and self._url.database:
+            path = Path(self._url.database)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(mode=0o600)
+        self._tables.create()
+        self._tables.beat(self._worker)
+
+    def _make_client(self) -> DBOSClient:
+        url = self._url.render_as_string(hide_password=False)
+        return DBOSClient(system_database_url=url, serializer=JsonSerializer(), retry_connection_errors=False)
+
+    async def close(self) -> None:
+        """Stop what runs here, and leave it to others."""
+        self._ended.set()
+        running = list(self._running.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        if self._beating.ident is not None:
+            await _away(self._beating.join)
+        if _Current.engine is self:
+            await _away(DBOS.destroy)
+            _Current.engine = None
+        if self._client is not None:
+            await _away(self._client.destroy)
+        if self._thread.ident is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            await _away(self._thread.join)
+        try:
+            await _away(self._tables.leave, self._worker)
+        except OSError as error:
+            log.warning("The lease of this worker was left to run out: %s", error)
+        await _away(self._tables.close)
+
+    # -- the lease
+
+    def _beat(self) -> None:
+        """Say again and again that this worker lives; look for dead ones, for answers, and for what was cancelled."""
+        while not self._ended.wait(TASK_BEAT_S):
+            try:
+                if not self._tables.beat(self._worker):
+                    log.warning("Other workers took this one for dead; what it ran goes on with them.")
+                    self._at_home(self._stop_all)
+                self._write_notes()
+                self._adopt()
+                self._look()
+            except Exception as error:  # noqa: BLE001 - boundary: a thread of its own, and the store may be away
+                log.warning("The lease of this worker was not renewed: %s", error)
+
+    def _adopt(self) -> None:
+        """Have what dead workers left behind run again, by whoever is free."""
+        for dead in self._tables.take_over(lease_s=TASK_LEASE_S):
+            if dead == self._worker:
+                continue
+            left = self._known.list_workflows(status="PENDING", executor_id=dead, load_input=False, load_output=False)
+            if left:
+                log.info("%d tasks of a worker that ended go on.", len(left))
+                self._known.resume_workflows([each.workflow_id for each in left])
+            self._tables.bury(dead)
+
+    def _look(self) -> None:
+        """Hear of what other workers were told of the tasks that run here."""
+        waiting = sorted({task_id for task_id, _ in tuple(self._asked)})
+        for task_id, key, answer in self._tables.answers(waiting) if waiting else ():
+            self._at_home(self._answered, task_id, key, answer)
+        running = list(self._running)
+        if running:
+            ended = self._known.list_workflows(
+                workflow_ids=running, status="CANCELLED", load_input=False, load_output=False
+            )
+            for each in ended:
+                self._at_home(self._stop, each.workflow_id)
+
+    def _write_notes(self) -> None:
+        notes, self._notes = self._notes, {}
+        if notes:
+            self._tables.note(notes)
+
+    def _at_home(self, act: Callable[..., object], *args: object) -> None:
+        assert self._home is not None
+        self._home.call_soon_threadsafe(act, *args, context=Context())
+
+    def _stop_all(self) -> None:
+        for task in self._running.values():
+            task.cancel()
+
+    def _stop(self, task_id: str) -> None:
+        if (task := self._running.get(task_id)) is not None:
+            task.cancel()
+
+    def _answered(self, task_id: str, key: str, answer: JSON) -> None:
+        asked = self._asked.get((task_id, key))
+        if asked is not None and not asked.done():
+            asked.set_result(answer)
+
+    # -- a run
+
+    async def run_here(self, kept: JSON) -> JSON:
+        """Run a task on the loop of its catalog; what it gives is recorded. Called by DBOS, on its loop."""
+        assert self._home is not None
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._run_at_home(kept), self._home))
+
+    async def _run_at_home(self, kept: JSON) -> JSON:
+        assert self._run is not None
+        call, current = call_of_json(kept), asyncio.current_task()
+        assert current is not None
+        self._running[call.task_id] = current
+        try:
+            return outcome_to_json(await self._run(call, _DbosJournal(self, call.task_id)))
+        finally:
+            if self._running.get(call.task_id) is current:
+                del self._running[call.task_id]
+
+    async def elsewhere(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await work on the loop of DBOS, which knows by the context which task it is for."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    async def _elsewhere(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await work on the loop of DBOS that is for no task, whoever asks for it."""
+        return await Context().run(asyncio.create_task, self.elsewhere(work))
+
+    async def at_home(self, work: Callable[[], Awaitable[JSON]]) -> JSON:
+        """Await work on the loop of the catalog."""
+        assert self._home is not None
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_awaited(work), self._home))
+
+    async def asked(self, task_id: str, key: str, question: Question) -> JSON:
+        """Ask, and wait for the answer."""
+        waiting = self._asked[task_id, key] = asyncio.get_running_loop().create_future()
+        try:
+            known = await _away(self._tables.ask, task_id, key, question)
+            return known if known is not None else await waiting
+        finally:
+            del self._asked[task_id, key]
+
+    def note(self, task_id: str, fraction: float, message: str) -> None:
+        """Note how far a task is; written with the next beat."""
+        self._notes[task_id] = (fraction, message)
+
+    # -- those who ask
+
+    @property
+    def _known(self) -> DBOSClient:
+        assert self._client is not None
+        return self._client
+
+    async def start(self, call: TaskCall) -> None:
+        """Keep a task, then begin it.
+
+        Raises:
+            OSError: the database does not answer.
+        """
+        try:
+            async with asyncio.timeout(TASK_STORE_S):
+                await _away(self._tables.add, call.task_id, call.owner, call.expires_at)
+                await self._elsewhere(_begin(call))
+        except (SQLAlchemyError, TimeoutError) as error:
+            raise OSError(f"The database of tasks does not answer: {error}") from error
+
+    async def read(self, task_id: str) -> TaskRecord | None:
+        """Return a task as it is now."""
+        found = await self._read([task_id])
+        return found[0] if found else None
+
+    async def read_all(self, owner: str | None = None) -> Sequence[TaskRecord]:
+        """Return those of one owner, or all; the newest first."""
+        ids = await _away(lambda: self._tables.of_owner(owner, most=TASK_LIST))
+        return sorted(await self._read(ids), key=lambda record: -record.created_at)
+
+    async def _read(self, ids: Sequence[str]) -> list[TaskRecord]:
+        try:
+            async with asyncio.timeout(TASK_STORE_S):
+                return await _away(self._records, ids)
+        except (SQLAlchemyError, TimeoutError) as error:
+            raise OSError(f"The database of tasks does not answer: {error}") from error
+
+    def _records(self, ids: Sequence[str]) -> list[TaskRecord]:
+        if not ids:
+            return []
+        kept = self._tables.kept(ids)
+        rows = self._known.list_workflows(workflow_ids=list(kept))
+        return [_record(row, kept[row.workflow_id], self._notes.get(row.workflow_id)) for row in rows]
+
+    async def answer(self, task_id: str, answers: Mapping[str, JSON]) -> None:
+        """Give answers to questions that wait."""
+        await _away(self._tables.answer, task_id, answers)
+        for key in answers:
+            if (task_id, key) in self._asked:
+                for _, known, answer in await _away(self._tables.answers, [task_id]):
+                    self._answered(task_id, known, answer)
+
+    async def cancel(self, task_id: str) -> None:
+        """End a task, unless it has ended."""
+        await _away(self._known.cancel_workflow, task_id)
+        self._stop(task_id)
+
+    async def resume(self, task_id: str) -> bool:
+        """Run a task here that nobody runs; `False` where somebody may."""
+        return await _away(self._resume, task_id)
+
+    def _resume(self, task_id: str) -> bool:
+        [row] = self._known.list_workflows(workflow_ids=[task_id], load_input=False, load_output=False)
+        if row.status not in _ACTIVE:
+            return False
+        if row.status == "PENDING" and self._tables.is_alive(row.executor_id or "", lease_s=TASK_LEASE_S):
+            return row.executor_id == self._worker
+        self._known.resume_workflow(task_id)
+        return True
+
+    async def changed(self, record: TaskRecord, *, timeout_s: float) -> None:
+        """Return after a moment: another process may change what is in the database."""
+        await asyncio.sleep(min(timeout_s, TASK_REMOTE_LOOK_S))
+
+    async def sweep(self, now: float) -> int:
+        """Forget what expired before `now`."""
+        ids = await _away(self._tables.expired, now)
+        if ids:
+            await _away(self._known.cancel_workflows, list(ids))
+            for task_id in ids:
+                self._stop(task_id)
+            await _away(self._known.delete_workflows, list(ids))
+            await _away(self._tables.forget, ids)
+        return len(ids)
+
+
+class _DbosJournal:
+    """The journal of one run: each step is a step of DBOS."""
+
+    def __init__(self, engine: DbosEngine, task_id: str) -> None:
+        self._engine, self._task_id = engine, task_id
+
+    async def once(self, name: str, work: Callable[[], Awaitable[JSON]]) -> JSON:
+        """Return what `work` gives, recorded; where it is recorded already, that."""
+
+        async def recorded() -> JSON:
+            return await self._engine.at_home(work)
+
+        try:
+            return await self._engine.elsewhere(DBOS.run_step_async({"name": name}, recorded))
+        except DBOSUnexpectedStepError:
+            text = (
+                f"The tool was changed while the task waited: step {name!r} stands where another one was recorded. "
+                "Look at it, then call it again."
+            )
+            raise CallError("needs_review", text) from None
+
+    async def answer(self, key: str, question: Question) -> JSON:
+        """Ask, and return the answer once it is there."""
+
+        async def asked() -> JSON:
+            return await self._engine.asked(self._task_id, key, question)
+
+        return await self.once(key, asked)
+
+    def progress(self, fraction: float, message: str) -> None:
+        """Note how far the run is."""
+        self._engine.note(self._task_id, fraction, message)
+
+
+async def _launch(url: sa.URL, worker: str) -> None:
+    DBOS(
+        config={
+            "name": "pegboard",
+            "system_database_url": url.render_as_string(hide_password=False),
+            "serializer": JsonSerializer(),
+            "executor_id": worker,
+            "application_version": _PROTOCOL,
+            "log_level": "CRITICAL",
+            "run_migrations": True,
+        }
+    )
+    # On this loop, which DBOS then takes for the runs that it begins itself.
+    await asyncio.sleep(0)
+    DBOS.launch()
+
+
+async def _begin(call: TaskCall) -> None:
+    with SetWorkflowID(call.task_id):
+        await DBOS.start_workflow_async(_task, call_to_json(call))
+
+
+async def _awaited(work: Callable[[], Awaitable[JSON]]) -> JSON:
+    return await work()
+
+
+async def _away(act: Callable[..., T], *args: Any) -> T:
+    """Run blocking code in a thread, for no task in particular."""
+    return await asyncio.get_running_loop().run_in_executor(None, Context().run, act, *args)
+
+
+def _record(row: Any, kept: Kept, noted: tuple[float | None, str] | None) -> TaskRecord:
+    call = call_of_json(row.input["args"][0])
+    fraction, message = noted or (kept.fraction, kept.message)
+    state, result, error, questions = "working", None, None, {}
+    if row.status in _ACTIVE:
+        questions = kept.questions
+        state = "input_required" if questions else "working"
+    elif row.status == "SUCCESS":
+        result, error = outcome_of_json(row.output)
+        state = "completed" if error is None else "failed"
+    elif row.status == "CANCELLED":
+        state = "cancelled"
+    else:
+        state, error = "failed", ToolError(kind="tool_error", message="The task could not be run to its end.")
+        log.error("Task %s ended as %s: %s", call.task_id, row.status, row.error)
+    return TaskRecord(
+        task_id=call.task_id, tool=call.tool, owner=call.owner, state=state, created_at=call.created_at,
+        updated_at=max(call.created_at, (row.updated_at or 0) / 1_000), ttl_s=call.ttl_s, is_durable=True,
+        message=message if error is None else error.message, fraction=fraction, questions=questions, result=result,
+        error=error,
+    )  # fmt: skip
+
+
+def _address(uri: str, base: Path) -> sa.URL:
+    scheme, _, rest = uri.partition(":")
+    if scheme == "sqlite":
+        path = Path(os.path.abspath(base / rest.removeprefix("//")))
+        return sa.URL.create("sqlite", database=str(path))
+    return sa.make_url(uri).set(drivername="postgresql+psycopg")

@@ -1,0 +1,56 @@
+"""A five-step import for the tests of tasks: each step writes a line to a ledger outside, and says so beforehand."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from pegboard import CallContext, Catalog, Tasks, ToolContext
+
+STEPS = ("fetch", "parse", "check", "load", "report")
+OWNER = ToolContext(user_id="ann")
+
+
+def catalog_with(store: str, ledger: Path, *, step_s: float) -> Catalog:
+    """Return a catalog with the import, whose steps take some time each."""
+    catalog = Catalog("importing", tasks=Tasks(store))
+
+    @catalog.tool(task="required")
+    async def import_orders(ctx: CallContext, name: str) -> str:
+        """Import orders in five steps."""
+        results = [await ctx.step(step, work, ctx, name, step) for step in STEPS]
+        return " ".join(results)
+
+    async def work(ctx: CallContext, name: str, step: str) -> str:
+        # One line each, in one write: what was killed in between has written whole lines or none.
+        write(ledger, f"begin {name} {step} {ctx.step_key} {os.getpid()}")
+        await asyncio.sleep(step_s)
+        write(ledger, f"end {name} {step} {ctx.step_key} {os.getpid()}")
+        return f"{step}:{ctx.step_key[:6]}:{os.getpid()}"
+
+    return catalog
+
+
+def write(ledger: Path, line: str) -> None:
+    """Append a line."""
+    with ledger.open("a") as file:
+        file.write(f"{line}\n")
+
+
+async def main(store: str, ledger: Path, step_s: float, begin: list[str]) -> None:
+    """Work until killed; begin the imports that are named."""
+    catalog = catalog_with(store, ledger, step_s=step_s)
+    await catalog.tasks.wake()
+    view = catalog.view(OWNER)
+    for name in begin:
+        result = await view.call("import_orders", {"name": name})
+        assert result.task_id, result
+        write(ledger, f"began {name} {result.task_id}")
+    write(ledger, f"ready {os.getpid()}")
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], Path(sys.argv[2]), float(sys.argv[3]), sys.argv[4:]))
