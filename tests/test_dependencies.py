@@ -57,8 +57,12 @@ OF_EXTRAS: dict[str, set[str]] = {
         "sources/builtin/postgres_statement.py",
     },
     "redis": {"limits/redis_store.py", "consent/redis_store.py"},
+    # Both name SQLAlchemy, which DBOS comes with.
+    "tasks": {"tasks/dbos_engine.py", "tasks/task_tables.py", "sources/builtin/sqlalchemy_engine.py"},
     "tools": {
         "agents/template_analysis.py",  # of `agents` too, which has jinja2 as well
+        "tasks/dbos_engine.py",
+        "tasks/task_tables.py",
         "sources/builtin/sqlalchemy_engine.py",
         "sources/builtin/page_text.py",
         "sources/builtin/jinja_rendering.py",
@@ -169,6 +173,7 @@ def test_each_piece_whose_extra_is_missing_says_which_to_install(tmp_path: Path)
         rate_limits: {store: "redis://127.0.0.1:1/0"}
         identity: {jwt: {issuer: "https://i.x", audience: a, jwks_url: "https://i.x"}, map: [{profiles: [p]}]}
         profiles: {p: {}}
+        tasks: {store: "sqlite:./tasks.db"}
         tools:
           - {name: hook, type: webhook, description: x, webhook: {url: "https://x.example", result: $.a}}
           - {name: json_transform, type: builtin}
@@ -184,7 +189,7 @@ def test_each_piece_whose_extra_is_missing_says_which_to_install(tmp_path: Path)
     assert done.returncode == 2, done.stderr
     said = re.findall(r"^pegboard\.yaml:(\d+):.*install `pegboard\[(\w+)\]`", done.stdout + done.stderr, re.MULTILINE)
     assert sorted(said, key=lambda pair: int(pair[0])) == [
-        ("1", "redis"), ("2", "auth"), ("5", "tools"), ("6", "tools"), ("7", "tools"), ("8", "tools"),
-        ("9", "postgres"), ("10", "tools"),
+        ("1", "redis"), ("2", "auth"), ("4", "tasks"), ("6", "tools"), ("7", "tools"), ("8", "tools"),
+        ("9", "tools"), ("10", "postgres"), ("11", "tools"),
     ]  # fmt: skip
     assert "Traceback" not in done.stderr

@@ -474,6 +474,8 @@ class Catalog:
         A catalog that was closed takes calls again.
         """
         self.guards.closing = False
+        if self.guards.tasks is not None:
+            self.guards.tasks.reopen()
         if self._is_of_config:
             default_catalog.stand_aside(self.runtime)
         sources = self.registry.sources
@@ -485,8 +487,6 @@ class Catalog:
 
     async def close(self, *, grace_s: float = SHUTDOWN_GRACE_S) -> None:
         """Refuse new calls, let running ones end for `grace_s`, stop the rest, the sources and the limit store."""
-        if self.guards.tasks is not None:
-            await self.guards.tasks.close()
         await self.executor.close(grace_s=grace_s)
         await self.runtime.agents.close()
         await self.runtime.models.close()

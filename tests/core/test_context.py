@@ -107,16 +107,24 @@ class Bridge:
 class Steps:
     """The durable side of a task, in memory."""
 
+    task_id = call_id = "t1"
+
     def __init__(self) -> None:
         self.stored: dict[str, object] = {}
+        self.reached = 0.0
 
-    async def step(self, name: str, run: Any, args: tuple[object, ...], *, retries: int) -> object:
+    async def step(
+        self, name: str, run: Any, args: tuple[object, ...], *, retries: int, timeout_s: float | None
+    ) -> object:
         if name not in self.stored:
             self.stored[name] = run(*args)
         return self.stored[name]
 
     async def ask(self, question: str, schema: Any) -> Any:
         return f"answered {question}"
+
+    def progress(self, fraction: float, message: str) -> None:
+        self.reached = fraction
 
 
 async def test_a_tool_asks_the_person_behind_the_call() -> None:
@@ -133,9 +141,11 @@ async def test_inside_a_task_steps_are_stored_and_questions_wait() -> None:
     async def ask(call: CallContext) -> Any:
         durable = replace(call, steps=steps)
         values = [await durable.step("count", lambda: ran.append(1) or len(ran)) for _ in range(3)]
+        await durable.progress(0.5)
         return {"values": values, "answer": await durable.ask("Go on?")}
 
     assert (await inside(ANN, ask)).structured == {"values": [1, 1, 1], "answer": "answered Go on?"}
+    assert steps.reached == 0.5
 
 
 async def test_the_services_and_factories_of_the_host_are_at_hand() -> None:

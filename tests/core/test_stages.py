@@ -356,12 +356,13 @@ async def test_a_task_engine_takes_over_when_every_guard_has_said_yes() -> None:
     ran, taken = list[str](), list[str]()
 
     class Engine:
-        def takes(self, call: Call) -> bool:
-            return call.entry.spec.task == "required"
-
         async def start(self, call: Call) -> ToolResult:
             taken.append(call.known_as)
             return ToolResult((TextContent("task 1"),))
+
+        async def close(self) -> None: ...
+
+        def reopen(self) -> None: ...
 
     async def work(ctx: object, args: Any) -> str:
         ran.append("here")
@@ -370,7 +371,7 @@ async def test_a_task_engine_takes_over_when_every_guard_has_said_yes() -> None:
     catalog = Catalog()
     for name, task in (("now", "forbidden"), ("either", "optional"), ("later", "required")):
         catalog.register(spec(name, task=task), work)
-    catalog.guards.tasks = Engine()
+    catalog.guards.tasks, catalog.registry.has_tasks = Engine(), True
     view = catalog.view(ANN)
     assert [(await view.call(name)).text for name in ("now", "either", "later")] == ["done", "done", "task 1"]
     assert (len(ran), taken) == (2, ["later"])

@@ -150,6 +150,9 @@ class Executor:
         """Take no more calls, let running ones end for `grace_s`, then stop the rest with `shutting_down`."""
         guards = self.guards
         guards.closing = True
+        if guards.tasks is not None:
+            # Their runs are calls as well, which nobody waits for here.
+            await guards.tasks.close()
         ends = guards.clock() + grace_s
         while guards.in_flight and guards.clock() < ends:  # noqa: ASYNC110 - at shutdown only; an event would cost every call
             await asyncio.sleep(ENDING_POLL_S)

@@ -191,6 +191,8 @@ class App(Starlette):
     @asynccontextmanager
     async def _serving(self, _app: Starlette) -> AsyncGenerator[None]:
         await self._catalog.start()
+        if self._catalog.guards.tasks is not None:
+            self._catalog.tasks.wake_soon()
         self._api.events.begin()
         end_counting, end_logging = self._health.begin(), log_calls(self._catalog.guards)
         try:

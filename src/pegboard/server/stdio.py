@@ -79,6 +79,8 @@ async def serve_stdio(
         return
     async with standard_streams(catalog.registry.bounds.message_line_bytes) as streams:
         await catalog.start()
+        if catalog.guards.tasks is not None:
+            catalog.tasks.wake_soon()
         line = StdioConnection(gateway, principal, streams)
         end_logging = log_calls(catalog.guards)
         try:

@@ -150,8 +150,10 @@ class DbosEngine:
         if self._client is not None:
             await _away(self._client.destroy)
         if self._thread.ident is not None:
+            await self._elsewhere(_end_all())
             self._loop.call_soon_threadsafe(self._loop.stop)
             await _away(self._thread.join)
+        self._loop.close()
         try:
             await _away(self._tables.leave, self._worker)
         except OSError as error:
@@ -301,9 +303,10 @@ class DbosEngine:
             raise OSError(f"The database of tasks does not answer: {error}") from error
 
     def _records(self, ids: Sequence[str]) -> list[TaskRecord]:
-        if not ids:
+        kept = self._tables.kept(ids) if ids else {}
+        if not kept:
+            # DBOS would list all.
             return []
-        kept = self._tables.kept(ids)
         rows = self._known.list_workflows(workflow_ids=list(kept))
         return [_record(row, kept[row.workflow_id], self._notes.get(row.workflow_id)) for row in rows]
 
@@ -398,6 +401,14 @@ async def _launch(url: sa.URL, worker: str) -> None:
     # On this loop, which DBOS then takes for the runs that it begins itself.
     await asyncio.sleep(0)
     DBOS.launch()
+
+
+async def _end_all() -> None:
+    """End whatever still waits on the loop of DBOS."""
+    waiting = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
 
 
 async def _begin(call: TaskCall) -> None:

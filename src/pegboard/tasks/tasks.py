@@ -88,7 +88,9 @@ class Tasks:
         self._uri = uri
         self._engine: Engine | None = None
         self._opening = asyncio.Lock()
+        self._waking: asyncio.Task[None] | None = None
         self._sweeping: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     @property
     def is_durable(self) -> bool:
@@ -115,9 +117,23 @@ class Tasks:
     # -- the engine
 
     async def wake(self) -> None:
-        """Open the store, and go on with what was interrupted. A server does so at its start."""
+        """Open the store, and go on with what was interrupted."""
         if self.is_durable and self._may_have_some():
             await self._opened()
+
+    def wake_soon(self) -> None:
+        """Do so beside what else goes on, as a server at its start; a store that is away is said in the log."""
+        self._waking = asyncio.create_task(self._woken())
+
+    async def _woken(self) -> None:
+        try:
+            await self.wake()
+        except OSError as error:
+            log.error("Tasks that were interrupted do not go on: %s", error)
+
+    def reopen(self) -> None:
+        """Take tasks again after a `close`."""
+        self._is_closed = False
 
     def _may_have_some(self) -> bool:
         """Tell whether tasks may have been left behind; a database that is not there yet has none."""
@@ -126,6 +142,8 @@ class Tasks:
 
     async def _opened(self) -> Engine:
         async with self._opening:
+            if self._is_closed:
+                raise CallError("shutting_down", "The server is shutting down. Try again in a moment.")
             if self._engine is None:
                 clock = self._executor.guards.wall_clock
                 engine: Engine = InProcessEngine(clock)
@@ -151,13 +169,16 @@ class Tasks:
 
     async def close(self) -> None:
         """Stop what runs here; what is durable goes on elsewhere, or later."""
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._sweeping
-        engine, self._engine, self._sweeping = self._engine, None, None
-        if engine is not None:
-            await engine.close()
+        self._is_closed = True
+        beside = [task for task in (self._waking, self._sweeping) if task is not None]
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, return_exceptions=True)
+        self._waking = self._sweeping = None
+        async with self._opening:
+            engine, self._engine = self._engine, None
+            if engine is not None:
+                await engine.close()
 
     # -- a call becomes a task
 

@@ -56,6 +56,10 @@ class TaskEngine(Protocol):
         """Stop what runs here; what is durable goes on elsewhere, or later."""
         ...
 
+    def reopen(self) -> None:
+        """Take tasks again after a `close`."""
+        ...
+
 
 class AgentRunner(Protocol):
     """Runs another agent as a part of a call."""
