@@ -38,11 +38,12 @@ async def attempted(
     `check` is asked before each further try, and raises where there shall be none. `of` is the task or call.
     """
     wait_s = STEP_FIRST_RETRY_S
+    limit = asyncio.timeout(timeout_s)
     token = running_step.set(key_of(of, name))
     try:
         while True:
             try:
-                async with asyncio.timeout(timeout_s) as limit:
+                async with limit:
                     return await _tried(run, args)
             except Exception as error:  # boundary: foreign code, whose errors are what retries are for
                 if isinstance(error, TimeoutError) and limit.expired():
@@ -55,6 +56,7 @@ async def attempted(
             await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
             wait_s = min(2 * wait_s, STEP_LONGEST_RETRY_S)
             check()
+            limit = asyncio.timeout(timeout_s)
     finally:
         running_step.reset(token)
 

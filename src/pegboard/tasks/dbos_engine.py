@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import Context
@@ -20,8 +19,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from pegboard.core.identifiers import new_id
 from pegboard.model.bounds import TASK_BEAT_S, TASK_LEASE_S, TASK_LIST, TASK_REMOTE_LOOK_S, TASK_STORE_S
 from pegboard.model.error import CallError, ToolError
-from pegboard.model.json_types import JSON
-from pegboard.model.task import Question, TaskCall, TaskRecord
+from pegboard.model.json_types import JSON, is_object
+from pegboard.model.result import ToolResult
+from pegboard.model.task import Question, TaskCall, TaskRecord, TaskState
 from pegboard.tasks.engine import Run
 from pegboard.tasks.records import call_of_json, call_to_json, outcome_of_json, outcome_to_json
 from pegboard.tasks.task_tables import Kept, TaskTables
@@ -30,6 +30,7 @@ T = TypeVar("T")
 log = logging.getLogger("pegboard")
 # What was recorded by one version is read by the next: it changes only where recorded steps mean something else.
 _PROTOCOL = "pegboard-tasks-1"
+_ERROR = "pegboard/error"
 _ACTIVE = frozenset({"PENDING", "ENQUEUED", "DELAYED"})
 
 
@@ -39,15 +40,14 @@ class JsonSerializer(Serializer):
     def serialize(self, data: Any) -> str:
         """Return JSON; an error as its type and text."""
         if isinstance(data, BaseException):
-            data = {"error": {"type": type(data).__name__, "text": str(data)}}
+            data = {_ERROR: {"type": type(data).__name__, "text": str(data)}}
         return json.dumps(data)
 
-    def deserialize(cls, serialized_data: str) -> Any:  # noqa: N805 - as the base class has it
+    def deserialize(self, serialized_data: str) -> Any:
         """Return the value; an error as one."""
         data: Any = json.loads(serialized_data)
-        if isinstance(data, dict) and data.keys() == {"error"}:
-            return KeptError(data["error"])
-        return data
+        is_error = is_object(data) and data.keys() == {_ERROR}
+        return KeptError(data[_ERROR]) if is_error else data
 
     def name(self) -> str:
         """Return what it is called in the database."""
@@ -422,13 +422,16 @@ async def _awaited(work: Callable[[], Awaitable[JSON]]) -> JSON:
 
 async def _away(act: Callable[..., T], *args: Any) -> T:
     """Run blocking code in a thread, for no task in particular."""
-    return await asyncio.get_running_loop().run_in_executor(None, Context().run, act, *args)
+    return await asyncio.get_running_loop().run_in_executor(None, lambda: Context().run(act, *args))
 
 
 def _record(row: Any, kept: Kept, noted: tuple[float | None, str] | None) -> TaskRecord:
     call = call_of_json(row.input["args"][0])
     fraction, message = noted or (kept.fraction, kept.message)
-    state, result, error, questions = "working", None, None, {}
+    state: TaskState = "working"
+    result: ToolResult | None = None
+    error: ToolError | None = None
+    questions: Mapping[str, Question] = {}
     if row.status in _ACTIVE:
         questions = kept.questions
         state = "input_required" if questions else "working"
@@ -451,6 +454,5 @@ def _record(row: Any, kept: Kept, noted: tuple[float | None, str] | None) -> Tas
 def _address(uri: str, base: Path) -> sa.URL:
     scheme, _, rest = uri.partition(":")
     if scheme == "sqlite":
-        path = Path(os.path.abspath(base / rest.removeprefix("//")))
-        return sa.URL.create("sqlite", database=str(path))
+        return sa.URL.create("sqlite", database=str((base / rest.removeprefix("//")).absolute()))
     return sa.make_url(uri).set(drivername="postgresql+psycopg")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
@@ -29,7 +29,14 @@ ContextFor = Callable[[TaskCall], ToolContext | None]
 class MakeView(Protocol):
     """`Catalog.view`."""
 
-    def __call__(self, ctx: ToolContext, /, **selection: Any) -> View: ...
+    def __call__(
+        self,
+        ctx: ToolContext,
+        *,
+        include: Iterable[str] | None = None,
+        profile: str | None = None,
+        internal: Iterable[str] = (),
+    ) -> View: ...
 
 
 class TaskClient:

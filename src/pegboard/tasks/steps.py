@@ -108,10 +108,11 @@ class TaskSteps:
         form, is_single = form_of(schema)
         asked = Question(message=message, form=form, is_single=is_single)
         answer = await self._journal.answer(f"question-{self._asked}", asked)
-        action, content = answer.get("action"), answer.get("content")
+        action = answer.get("action")
+        content: JSON | None = answer.get("content")
         if action == "decline":
             raise CallError("consent_declined", f"The person declined to answer: {message}")
-        if action != "accept" or not isinstance(content, dict):
+        if action != "accept" or content is None:
             raise CallError("consent_required", f"The person closed the question without an answer: {message}")
         return content["answer"] if is_single else content
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from sqlalchemy.event import listen
 from sqlalchemy.exc import SQLAlchemyError
 
 from pegboard.model.bounds import TASK_STORE_BUSY_S
@@ -65,7 +66,7 @@ class TaskTables:
         self._now = "extract(epoch from clock_timestamp())"
         if self._engine.dialect.name == "sqlite":
             self._now = "(julianday('now') - 2440587.5) * 86400.0"
-            sa.event.listen(self._engine, "connect", _patient)
+            listen(self._engine, "connect", _patient)
 
     @contextmanager
     def _transaction(self) -> Generator[sa.Connection]:
@@ -162,10 +163,14 @@ class TaskTables:
 
     # -- workers
 
+    def _moment(self) -> sa.ColumnElement[float]:
+        """Return the clock of the database, which is one for all of its workers."""
+        return sa.literal_column(self._now, sa.Float())
+
     def beat(self, worker: str) -> bool:
         """Say that a worker lives; `False` where others have taken it for dead, and have its tasks."""
         with self._transaction() as connection:
-            moment = sa.literal_column(self._now)
+            moment = self._moment()
             beating = sa.update(_WORKERS).where(_WORKERS.c.worker == worker).values(beats_at=moment)
             if connection.execute(beating).rowcount == 1:
                 return True
@@ -179,7 +184,7 @@ class TaskTables:
 
     def take_over(self, *, lease_s: float) -> Sequence[str]:
         """Return dead workers, each to one of those who ask: he has a lease to resume what they left."""
-        moment = sa.literal_column(self._now)
+        moment = self._moment()
         is_dead = _WORKERS.c.beats_at < moment - lease_s
         with self._transaction() as connection:
             dead = connection.execute(sa.select(_WORKERS.c.worker).where(is_dead)).scalars().all()
@@ -194,7 +199,7 @@ class TaskTables:
 
     def is_alive(self, worker: str, *, lease_s: float) -> bool:
         """Tell whether a worker lives."""
-        moment = sa.literal_column(self._now)
+        moment = self._moment()
         with self._transaction() as connection:
             living = sa.select(_WORKERS.c.worker).where(
                 _WORKERS.c.worker == worker, _WORKERS.c.beats_at >= moment - lease_s

@@ -38,7 +38,7 @@ def capabilities_before_2026(gateway: Gateway) -> JSON:
     """Return what the server can do, as the revisions before 2026-07-28 say it."""
     shown = capabilities(gateway)
     if gateway.catalog.guards.tasks is not None:
-        shown = {**shown, "tasks": {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}}
+        shown["tasks"] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
     return shown
 
 
@@ -46,7 +46,7 @@ def capabilities_of_2026(gateway: Gateway) -> JSON:
     """Return what the server can do, as 2026-07-28 says it."""
     shown = capabilities(gateway)
     if gateway.catalog.guards.tasks is not None:
-        shown = {**shown, "extensions": {**shown.get("extensions", {}), TASKS_EXTENSION: {}}}
+        shown["extensions"] = {**shown.get("extensions", {}), TASKS_EXTENSION: {}}
     return shown
 
 

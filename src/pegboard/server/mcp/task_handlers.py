@@ -174,7 +174,7 @@ class TaskHandlers:
             raise RpcError(_CANCELLED, "The task was cancelled.")
         entry = await self._gateway.exposed(self._principals.of(ctx), whose).afind(record.tool)
         schema = None if entry is None or not record.result.has_structured else entry.spec.output_schema
-        answer = {"isError": False, **mcp_result(record.result, output_schema=schema, wrap_structured=True)}
+        answer: JSON = {"isError": False, **mcp_result(record.result, output_schema=schema, wrap_structured=True)}
         return {**answer, "_meta": {**answer.get("_meta", {}), RELATED_TASK: {"taskId": record.task_id}}}
 
     async def _ask(self, ctx: Ctx, whose: ToolContext, record: TaskRecord) -> None:
