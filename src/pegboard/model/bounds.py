@@ -119,6 +119,7 @@ TASK_LOOK_S = 1.0  # between two looks at a task that runs elsewhere, for those 
 TASK_POLL_S = 1.0  # that clients are told to wait before they ask again
 TASK_BEAT_S = 0.5  # between two signs of life of a worker with tasks in a database ...
 TASK_LEASE_S = 3.0  # ... without which others go on with its tasks after this long
+TASK_RUNS = 1_000  # of one task, each in a process that died in it; then it has failed
 TASK_REMOTE_LOOK_S = 0.2  # between two looks into a database, for those who wait for a task
 TASK_STORE_S = 10.0  # for an answer of the database of tasks
 TASK_STORE_BUSY_S = 5.0  # for another process to let go of an SQLite file

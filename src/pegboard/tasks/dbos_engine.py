@@ -17,7 +17,7 @@ from dbos._error import DBOSUnexpectedStepError
 from sqlalchemy.exc import SQLAlchemyError
 
 from pegboard.core.identifiers import new_id
-from pegboard.model.bounds import TASK_BEAT_S, TASK_LEASE_S, TASK_LIST, TASK_REMOTE_LOOK_S, TASK_STORE_S
+from pegboard.model.bounds import TASK_BEAT_S, TASK_LEASE_S, TASK_LIST, TASK_REMOTE_LOOK_S, TASK_RUNS, TASK_STORE_S
 from pegboard.model.error import CallError, ToolError
 from pegboard.model.json_types import JSON, is_object
 from pegboard.model.result import ToolResult
@@ -64,7 +64,7 @@ class _Current:
     engine: DbosEngine | None = None
 
 
-@DBOS.workflow(name="pegboard.task", max_recovery_attempts=1_000)
+@DBOS.workflow(name="pegboard.task", max_recovery_attempts=TASK_RUNS)
 async def _task(kept: JSON) -> JSON:
     assert _Current.engine is not None
     return await _Current.engine.run_here(kept)
