@@ -23,22 +23,25 @@ async def proxied(urls: Sequence[str]) -> AsyncGenerator[str]:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, asyncio.IncompleteReadError):
-            head = await reader.readuntil(b"\r\n\r\n")
-            parts = urlsplit(next(turns))
-            above, below = await asyncio.open_connection(parts.hostname, parts.port)
-            # One request a connection: the next one is another server's.
-            line, _, fields = _CONNECTION.sub(b"", head).partition(b"\r\n")
-            below.write(line + b"\r\nconnection: close\r\n" + fields)
-            down = asyncio.create_task(_pipe(above, writer))
-            up = asyncio.create_task(_pipe(reader, below))
             try:
-                await asyncio.wait((down, up), return_when=asyncio.FIRST_COMPLETED)
+                head = await reader.readuntil(b"\r\n\r\n")
+                parts = urlsplit(next(turns))
+                above, below = await asyncio.open_connection(parts.hostname, parts.port)
+                try:
+                    # One request a connection: the next one is another server's.
+                    line, _, fields = _CONNECTION.sub(b"", head).partition(b"\r\n")
+                    below.write(line + b"\r\nconnection: close\r\n" + fields)
+                    ways = [asyncio.create_task(_pipe(above, writer)), asyncio.create_task(_pipe(reader, below))]
+                    try:
+                        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+                    finally:
+                        # Whichever side leaves, the other hears of it.
+                        for way in ways:
+                            way.cancel()
+                finally:
+                    below.close()
             finally:
-                # Whichever side leaves, the other hears of it.
-                for one in (up, down):
-                    one.cancel()
-                for side in (below, writer):
-                    side.close()
+                writer.close()
 
     server = await asyncio.start_server(connected, "127.0.0.1", 0)
     try:
