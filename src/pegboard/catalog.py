@@ -405,7 +405,7 @@ class Catalog:
         >>> catalog.skill("fs", "no/such/folder")
         Traceback (most recent call last):
         ...
-        pegboard.model.error.DefinitionError: The root ... is no folder...
+        pegboard.model.error.DefinitionError: The skill of 'fs' needs a folder: there is none at 'no/such/folder'.
         """
         skill, known = skill_reader.read_skill(namespace, Path(folder)), self.registry.declarations.skills
         if taken := [one.namespace for one in known.values() if one.name == skill.name]:

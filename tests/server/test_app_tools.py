@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from pegboard import CallContext, Catalog, Profile, ToolContext, http_app
+from pegboard import CallContext, Catalog, DefinitionError, Profile, ToolContext, http_app
 from pegboard.providers import EXPORTERS
 from tests.discovery.calling import say, use
 from tests.server.doors import JSON_HEADERS, answer_of, call, inside, post
@@ -115,3 +115,53 @@ async def test_the_lists_of_plain_http_are_for_models(client: httpx2.AsyncClient
     tools = (await client.get("/v1/tools", params={"profile": "chat"})).json()["tools"]
     assert [tool["name"] for tool in tools] == ["show_board"]
     assert "move_card" not in (await client.get("/openapi.json", params={"profile": "chat"})).text
+
+
+async def test_a_tool_has_its_interface_only_for_a_client_that_shows_one(client: httpx2.AsyncClient) -> None:
+    for capabilities in (*WITHOUT, UI):
+        answer = answer_of(await post(client, "tools/list", path="/mcp/chat", meta={CAPABILITIES: capabilities}))
+        shown = "ui://board/app.html" in json.dumps(answer["result"]["tools"][0])
+        assert shown == (capabilities == UI)
+
+
+async def test_an_interface_is_served_with_its_type_and_what_it_may_reach() -> None:
+    catalog = catalog_of()
+    csp = {"connect_domains": ["https://api.example.com", "wss://*.example.com:8443"], "resource_domains": []}
+
+    @catalog.resources.resource("ui://board/app.html", name="board", groups="core", csp=csp)
+    def board() -> str:
+        return "<!doctype html><title>Board</title>"
+
+    async with inside(http_app(catalog)) as client:
+        read = {"uri": "ui://board/app.html"}
+        answer = answer_of(
+            await post(client, "resources/read", read, path="/mcp/chat", headers={"mcp-name": "ui://board/app.html"})
+        )
+        listed = answer_of(await post(client, "resources/list", path="/mcp/chat"))
+    [contents], [shown] = answer["result"]["contents"], listed["result"]["resources"]
+    reach = {"connectDomains": csp["connect_domains"], "resourceDomains": []}
+    assert contents == {
+        "uri": "ui://board/app.html", "mimeType": "text/html;profile=mcp-app",
+        "text": "<!doctype html><title>Board</title>", "_meta": {"ui": {"csp": reach}},
+    }  # fmt: skip
+    assert (shown["mimeType"], shown["_meta"]) == ("text/html;profile=mcp-app", {"ui": {"csp": reach}})
+
+
+@pytest.mark.parametrize(
+    ("uri", "csp"),
+    [
+        ("file://board", {"connect_domains": []}),
+        ("ui://board", {"connectDomains": []}),
+        ("ui://board", {"connect_domains": "https://a.example"}),
+        *(
+            ("ui://board", {"resource_domains": [origin]})
+            for origin in (
+                "*", "https:", "https://*", "a.example", "https://a.example/path", "https://a.example; script-src *",
+                "https://a.example 'unsafe-inline'", "data:", "javascript://a", "https://a.example\n", "",
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_an_interface_whose_reach_is_not_clear_is_refused(uri: str, csp: Any) -> None:
+    with pytest.raises(DefinitionError, match="csp"):
+        Catalog().resources.resource(uri, name="board", csp=csp)(lambda: "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from pegboard.model.error import DefinitionError
 from pegboard.model.policy import OPEN_POLICY
 from pegboard.model.resource import CompletionSpec, Offer, PromptArgument, PromptSpec, ResourceSpec
 from pegboard.model.tool import ToolEntry
+from pegboard.resources.apps import APP_MIME_TYPE, APP_SCHEME, with_content_security
 from pegboard.resources.prompt_messages import with_messages
 
 
@@ -34,19 +35,34 @@ class Resources:
 
     # -- declare
 
-    def resource(self, uri: str, /, *, mime_type: str | None = None, **options: Any) -> Callable[[Any], Any]:
+    def resource(
+        self,
+        uri: str,
+        /,
+        *,
+        mime_type: str | None = None,
+        csp: Mapping[str, Sequence[str]] | None = None,
+        **options: Any,
+    ) -> Callable[[Any], Any]:
         """Declare a function as a resource; with `{variables}` in the URI, which are its parameters, as a template.
 
-        It returns text, bytes, content blocks, or JSON. Options are those of a tool.
+        It returns text, bytes, content blocks, or JSON. Options are those of a tool. `ui://…` is an interface of MCP
+        Apps: HTML of the type `text/html;profile=mcp-app`, which may reach nothing but what `csp` names, as
+        `{"connect_domains": ["https://api.example.com"], "resource_domains": […]}`.
 
         Raises:
-            DefinitionError: the variables are not its parameters, or an option that cannot be honoured.
+            DefinitionError: `csp` of something else, with an unknown key, or with what is no origin; the variables are
+                not its parameters; an option that cannot be honoured.
             DuplicateToolError: the name is taken.
         """
 
         def declare(fn: Callable[..., Any]) -> Callable[..., Any]:
             entry = _entry(fn, "resource", options)
-            offer = ResourceSpec(uri=uri, mime_type=mime_type, **_texts(entry))
+            texts = _texts(entry)
+            if csp is not None:
+                texts["meta"] = with_content_security(texts["meta"] or {}, csp, uri=uri, where=origin_of(fn))
+            kind = APP_MIME_TYPE if mime_type is None and uri.startswith(APP_SCHEME) else mime_type
+            offer = ResourceSpec(uri=uri, mime_type=kind, **texts)
             if set(offer.variables) != set(entry.spec.input_schema.get("properties", {})):
                 raise DefinitionError(
                     f"{origin_of(fn)}: the parameters must be the variables of {uri!r}: {list(offer.variables)}."

@@ -28,7 +28,28 @@ from pegboard.server.mcp.source_outcomes import outcomes
 from pegboard.server.principal import Principal
 from pegboard.server.sealing import Sealing, UnknownCursorError
 
-_BEFORE_2026 = Exporter("mcp", lambda entry, name, schema: mcp_tool_before_2026(entry), kept_as="mcp before 2026")
+
+def _drawn_by(draw: Callable[[ToolEntry], JSON], kept_as: str) -> Exporter:
+    return Exporter("mcp", lambda entry, name, schema: draw(entry), kept_as=kept_as)
+
+
+def _plain(draw: Callable[[ToolEntry], JSON]) -> Callable[[ToolEntry], JSON]:
+    """Return what draws tools for clients that show no interfaces: without what their `_meta` says of one."""
+
+    def plain(entry: ToolEntry) -> JSON:
+        drawn = draw(entry)
+        meta = {
+            key: value for key, value in drawn.pop("_meta", {}).items() if key != "ui" and not key.startswith("ui/")
+        }
+        return {**drawn, "_meta": meta} if meta else drawn
+
+    return plain
+
+
+_mcp_tool_plain, _mcp_tool_before_2026_plain = _plain(mcp_tool), _plain(mcp_tool_before_2026)
+_PLAIN = _drawn_by(_mcp_tool_plain, "mcp without interfaces")
+_BEFORE_2026 = _drawn_by(mcp_tool_before_2026, "mcp before 2026")
+_BEFORE_2026_PLAIN = _drawn_by(_mcp_tool_before_2026_plain, "mcp before 2026 without interfaces")
 
 
 class ToolList(NamedTuple):
@@ -74,13 +95,15 @@ class Lists:
         if meta or ttl_ms != LIST_TTL_MS:
             usual = {"ttlMs": ttl_ms, "cacheScope": "private", "resultType": "complete"}
             tail = _tail({**usual, "_meta": {**meta, SERVER_KEY: self._server}})
-        return b'{"tools":', *_with_apps(view, capabilities, view.export_bytes("mcp"), mcp_tool), tail
+        listed = _PLAIN.to_bytes(view) if _is_plain(view, capabilities) else view.export_bytes("mcp")
+        return b'{"tools":', *_with_apps(view, capabilities, listed, mcp_tool), tail
 
     async def tools_as_bytes_before_2026(self, principal: Principal, capabilities: JSON) -> tuple[bytes, ...]:
         """Return the whole result of tools/list of an earlier revision, which all of them have alike, in parts."""
         view, _, meta = await self._tools(principal)
         tail = _tail({"_meta": meta}) if meta else b"}"
-        return b'{"tools":', *_with_apps(view, capabilities, _BEFORE_2026.to_bytes(view), mcp_tool_before_2026), tail
+        listed = (_BEFORE_2026_PLAIN if _is_plain(view, capabilities) else _BEFORE_2026).to_bytes(view)
+        return b'{"tools":', *_with_apps(view, capabilities, listed, mcp_tool_before_2026), tail
 
     async def tools_page(
         self,
@@ -103,7 +126,10 @@ class Lists:
         if hops is not None:
             tools = [entry for entry in tools if asking.isdisjoint(self._registry.way_of(entry))]
         generation = digest([(entry.wire_name, entry.fingerprint) for entry in tools])
-        draw = mcp_tool_before_2026 if is_earlier else mcp_tool
+        if _is_plain(view, capabilities):
+            draw = _mcp_tool_before_2026_plain if is_earlier else _mcp_tool_plain
+        else:
+            draw = mcp_tool_before_2026 if is_earlier else mcp_tool
         first, end, more = page_of(sealing, "tools", principal, generation, MCP_PAGE_TOOLS, len(tools), cursor)
         if hops is not None:
             ways = {entry.wire_name: self._registry.way_of(entry) for entry in tools[first:end]}
@@ -175,6 +201,18 @@ class Lists:
         for entry, spec in self._resources.resources(view):
             if bool(spec.variables) is are_templates:
                 yield entry, spec.uri, _resource(spec, uri_key)
+
+
+def _is_plain(view: View, capabilities: JSON) -> bool:
+    """Tell whether tools are drawn without their interfaces: there are some, and the client shows none."""
+    snapshot = view.snapshot
+    has_interfaces: bool | None = snapshot.cache.get("has interfaces")
+    if has_interfaces is None:
+        # What a builder makes may have one.
+        of_builders = any(entry.builder is not None for entry in (*snapshot.entries, *snapshot.bundles))
+        has_interfaces = of_builders or any("ui" in entry.spec.meta for entry in snapshot.entries)
+        snapshot.cache["has interfaces"] = has_interfaces
+    return has_interfaces and not declares_ui(capabilities)
 
 
 def _for_apps(view: View, capabilities: JSON) -> tuple[ToolEntry, ...]:

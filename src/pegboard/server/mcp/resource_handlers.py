@@ -91,7 +91,7 @@ class ResourceHandlers:
         result = await self._run(view, key, dict(values), channel, absent)
         if not isinstance(result, ToolResult):
             return result
-        contents = [_contents(uri, spec, block, result) for block in result.content]
+        contents = [_with_interface(spec, _contents(uri, spec, block, result)) for block in result.content]
         return complete(ctx, {"contents": contents, "ttlMs": LIST_TTL_MS, "cacheScope": "private"})
 
     async def _skill_file(self, ctx: Ctx, uri: str) -> JSON | None:
@@ -161,6 +161,12 @@ class ResourceHandlers:
     async def unsubscribe(self, ctx: Ctx, params: types.UnsubscribeRequestParams) -> JSON:
         self._session_of(ctx).uris.discard(str(params.uri))
         return {}
+
+
+def _with_interface(spec: ResourceSpec, contents: JSON) -> JSON:
+    """Return contents with what a host must know to show them as an interface, such as what it may reach."""
+    interface = (spec.meta or {}).get("ui")
+    return {"_meta": {"ui": interface}, **contents} if interface else contents
 
 
 def _contents(uri: str, spec: ResourceSpec, block: Content, result: ToolResult) -> JSON:
