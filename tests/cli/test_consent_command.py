@@ -63,6 +63,11 @@ def test_calls_are_granted_to_whoever_asked_or_to_a_person_of_a_tool(run: Run) -
     assert [run("call", "pay", "to=x", f"amount={n}", "--as", "user=eve").code for n in (4, 5, 5)] == [1, 0, 1]
 
 
+def test_a_call_that_is_to_wait_asks_nobody_here_and_is_not_agreed_to_as_well(run: Run) -> None:
+    asked(run, "to=bob", "--later")
+    assert run("call", "pay", "to=bob", "--later", "--yes").code == 2
+
+
 def test_what_cannot_be_is_refused_in_a_sentence(run: Run, tmp_path: Path) -> None:
     one = asked(run, "to=bob")
     for words, code, text in (

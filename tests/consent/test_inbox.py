@@ -333,6 +333,7 @@ async def test_a_grant_closes_the_question_that_it_came_from_and_a_person_can_ta
     asked = question_of(await shop.pay())
     grant = await store.grant(shop.grant(5), decided_by="cli:ann", question_id=asked)
     assert await store.listed() == []
+    assert grant.is_grant
     assert [one.id for one in await store.listed(is_open=False, space_id="s1")] == [grant.id]
     assert await store.listed(is_open=False, space_id="s2") == []
     assert kind(await shop.pay()) == "ok"
@@ -409,6 +410,30 @@ async def test_a_store_that_is_away_lets_nothing_run(tmp_path: Path) -> None:
         assert result.error is not None
         assert result.error.retryable
         assert shop.paid == []
+
+
+async def test_a_yes_that_cannot_be_given_back_stays_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = SqliteConsents(tmp_path / "consents.db")
+    shop = Shop(store)
+    await store.decide(question_of(await shop.pay()), is_yes=True, decided_by="cli:ann")
+    kept, rounds = store.path.read_bytes(), list[int]()
+
+    @shop.catalog.before("pay")
+    def closed(call: Any) -> Verdict | None:
+        rounds.append(1)
+        if len(rounds) != 2:
+            return None
+        kept_now = store.path.read_bytes()
+        assert kept_now != kept, "the yes is used by now"
+        store.path.write_bytes(b"no database" * 500)
+        shop.paid.append(kept_now.hex())
+        return Verdict.deny("closed")
+
+    assert kind(await shop.pay()) == "hook_refused"
+    assert "stays used" in caplog.text
+    store.path.write_bytes(bytes.fromhex(shop.paid.pop()))
+    assert kind(await shop.pay()) == "consent_required"
+    assert shop.paid == []
 
 
 def test_a_store_that_cannot_be_is_refused_when_it_is_made(tmp_path: Path) -> None:

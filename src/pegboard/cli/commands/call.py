@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from pegboard.cli.arguments import read_arguments
-from pegboard.cli.command_error import Exit
+from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.options import Options, SharedOptions, ToolName
 from pegboard.cli.project import opened
 from pegboard.cli.terminal import Terminal, json_text, safe
@@ -20,6 +20,7 @@ from pegboard.model.result import TextContent, ToolResult
 from pegboard.providers.mcp import mcp_content
 
 _PAIRS = "Arguments: key=value, read by the type that the schema gives; key:=JSON for raw JSON."
+_LATER = "Ask nobody at this terminal: what needs a yes waits for one, see `pegboard consent`."
 _ARGS = "Arguments as a JSON object; @FILE reads a file, - standard input. Pairs win over it."
 
 
@@ -29,13 +30,17 @@ async def call_command(
     *pairs: Annotated[str, Parameter(help=_PAIRS)],
     args: Annotated[str | None, Parameter(allow_leading_hyphen=True, help=_ARGS)] = None,
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], help="Agree in advance to what the tool asks.")] = False,
+    later: Annotated[bool, Parameter(help=_LATER)] = False,
     options: SharedOptions,
 ) -> Exit:
     """Call one tool, through every guard.
 
     Ends with 0 if the tool succeeded, else with 1. A tool that needs a yes asks for it on a terminal.
     """
-    async with opened(options, tool=name, approve=approval(options.terminal, yes=yes)) as (_, view):
+    if yes and later:
+        raise CommandError("--yes agrees now, --later does not. Keep one of them.")
+    approve = None if later else approval(options.terminal, yes=yes)
+    async with opened(options, tool=name, approve=approve) as (_, view):
         entry = await view.afind(name)
         result = await view.call(name, read_arguments(pairs, args, spec=entry and entry.spec))
     if options.json:
