@@ -47,6 +47,7 @@ OF_EXTRAS: dict[str, set[str]] = {
         "workspace/sqlite/sqlite_database.py",
     },
     "auth": {"auth/tokens.py"},
+    "claude": {"adapters/claude_agent_sdk.py"},
     "langchain": {"adapters/langchain.py"},
     "openai-agents": {"adapters/openai_agents.py"},
     "pydantic-ai": OF_PYDANTIC_AI,

@@ -41,8 +41,15 @@ class Mirror(NamedTuple):
     def entry(self, name: str) -> ToolEntry:
         """Return what the judge decides on: a tool of this name, in a namespace that none can be declared in."""
         if self.listed is not None:
-            spec = replace(self.listed.spec, groups=self.groups, available=self.available)
-            return replace(self.listed, spec=spec, wire_name=f"{spec.namespace}__{spec.name}", fingerprint="")
+            # A list of names asks for each of them, again and again.
+            key = (self.groups, id(self.available))
+            kept: ToolEntry | None = self.listed.drawn.get("mirrored", {}).get(key)
+            if kept is None:
+                spec = replace(self.listed.spec, groups=self.groups, available=self.available)
+                kept = replace(self.listed, spec=spec, wire_name=f"{spec.namespace}__{spec.name}", fingerprint="")
+                # It holds what is asked of it, so that the id cannot come to mean another.
+                self.listed.drawn["mirrored"] = {key: kept}
+            return kept
         spec = ToolSpec(name=name, namespace=MIRRORED, groups=self.groups, available=self.available)
         return ToolEntry(spec=spec, wire_name=name)
 

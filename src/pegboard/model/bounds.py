@@ -173,6 +173,7 @@ LONGEST_RETRY_AFTER_S = 999_999.0  # that `Retry-After` is believed
 # -- providers: compilation of schemas
 PROVIDER_LISTS = 256  # lists of visible tools as bytes, remembered for one snapshot
 APPROVALS_REMEMBERED = 256  # of one tool, that a framework of agents asks its person for
+GUARD_HOOK_S = 60.0  # until a hook that guards the tools of an SDK has answered, a person included
 RULE_CHARS = 200  # of a rule that a target cannot have and a description tells instead
 COMPILED_PLACES = 2_000  # of a schema with all references followed
 INLINED_BYTES = 256 * KIB  # of definitions written out; one that is referred to often would fill the request

@@ -1,0 +1,99 @@
+"""Elsewhere view: a View of tools that an SDK runs itself; a call passes every guard, and ends where it would run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from pegboard.core.hooks import hooks_of
+from pegboard.core.judge import dynamic_code, static_code
+from pegboard.core.schema import compile_schema
+from pegboard.core.snapshot import Plan, Snapshot
+from pegboard.core.view import View
+from pegboard.model.context import ToolContext
+from pegboard.model.json_types import JSON
+from pegboard.model.tool import ToolEntry
+
+_ANY_OBJECT: JSON = {"type": "object"}
+
+
+class ElsewhereView(View):
+    """The tools of a View that are mirrored, or come from a source, by the names that an SDK gives them.
+
+    That is `mcp__<server>__<tool>`, or a bare mirrored name such as `Bash`. Made for one call.
+    """
+
+    __slots__ = ("_passed", "_plain")
+
+    def __init__(self, plain: View, passed: list[JSON] | None = None) -> None:
+        super().__init__(plain._parts, plain.ctx, plain.selection, profile=plain.profile)
+        self._plain = plain
+        self._passed: list[JSON] = [] if passed is None else passed
+
+    @property
+    def passed(self) -> JSON | None:
+        """The arguments with which the tool may run; `None` where a guard refused."""
+        return self._passed[-1] if self._passed else None
+
+    def renewed(self, ctx: ToolContext | None = None) -> View:
+        # Where a person was asked, whoever began the call reads what came of it in the view that it began on.
+        return ElsewhereView(self._plain.renewed(ctx), self._passed)
+
+    def knows(self, name: str) -> bool:
+        """Tell whether the name is mirrored at all, for whomever."""
+        return name in self._mirrors()
+
+    def find(self, name: str, *, within: Snapshot | None = None, can_wait: bool = False) -> ToolEntry | None:
+        """Return what a name of the SDK stands for if this caller may use it now, else `None`."""
+        snapshot = within or self.snapshot
+        entry = self._meant(name, snapshot)
+        if entry is None or static_code(entry, self.selection, self.ctx.caller.policy) is not None:
+            return None
+        if can_wait:
+            return self.ctx.memo.deferring(partial(self.find, name, within=snapshot))
+        if dynamic_code(entry, snapshot, self.ctx, self._parts.registry.states()) is not None:
+            return None
+        return entry
+
+    def _meant(self, name: str, snapshot: Snapshot) -> ToolEntry | None:
+        mirror = self._mirrors().get(name)
+        if mirror is not None:
+            fingerprint = name if mirror.listed is None else mirror.listed.fingerprint
+            return self._run_elsewhere(replace(mirror.entry(name), fingerprint=fingerprint))
+        if not name.startswith("mcp__"):
+            return None
+        parts = name.split("__")[1:]
+        # Both names may have double underscores in them: where two readings are tools, neither is meant.
+        found: list[ToolEntry] = []
+        for place in range(1, len(parts)):
+            server, tool = "__".join(parts[:place]), "__".join(parts[place:])
+            entry = snapshot.find(f"{server}.{tool}")
+            if entry is not None and entry.source == server and entry.spec.name == tool and entry.builder is None:
+                found.append(entry)
+        return self._run_elsewhere(found[0]) if len(found) == 1 else None
+
+    def _run_elsewhere(self, entry: ToolEntry) -> ToolEntry:
+        """Return the entry with all that guards it, and nothing of what is done with a result, as there is none."""
+        spec = replace(
+            entry.spec, output_schema=None, output_check=None, task="forbidden", max_concurrency=None, timeout_s=None
+        )
+        return replace(
+            entry, spec=spec, handler=self._note, runs="async", needs_context=True, builder=None, exact_output=None
+        )
+
+    async def _note(self, ctx: ToolContext, args: JSON) -> None:
+        self._passed.append(args)
+
+    def plan(self, entry: ToolEntry, snapshot: Snapshot) -> Plan:
+        """Return what a call needs: of an SDK's own tool no schema is known."""
+        hooks = hooks_of(entry, snapshot.declared.hooks)._replace(after=())
+        if entry.source is None:
+            return Plan(entry, compile_schema(_ANY_OBJECT), None, hooks)
+        return snapshot.plan(entry)._replace(hooks=hooks)
+
+    async def _answer_for(self, name: str) -> None:
+        snapshot = self.snapshot
+        entry = self._meant(name, snapshot)
+        entries: Sequence[ToolEntry] = () if entry is None else (entry,)
+        await self._answer(entries, snapshot)
