@@ -1,0 +1,68 @@
+"""A source whose tools one agent alone has lives as any other, and lists nothing for anybody else."""
+
+from __future__ import annotations
+
+import pytest
+
+from pegboard import Catalog, DefinitionError, ToolContext
+from pegboard.core.declarations import PrivateSource
+from pegboard.model.agent import AgentEntry
+from pegboard.sources.agent_tool import agent_tool
+from tests.agents.team import agent
+from tests.core.parts import FakeSource, foreign, kind_of
+
+
+async def test_the_tools_of_a_private_source_are_in_its_agents_view_and_in_no_other() -> None:
+    catalog = Catalog()
+    shared = FakeSource(name="fs", listed=[foreign("fs", "read")])
+    source = FakeSource(name="fs", listed=[foreign("fs", "read"), foreign("fs", "write")])
+    catalog.add_source(shared)
+    catalog.registry.add_source(PrivateSource(source, "a.fs"))
+    catalog.registry.add_agent(AgentEntry(spec=agent("a", shared=("fs.read",)), sources=("a.fs", "a.gone")))
+    catalog.agent(agent("b", shared=("fs.read",)))
+    await catalog.start()
+    assert catalog.agents.view("a").names() == ["fs__read", "fs__write"]
+    assert catalog.agents.view("b").names() == catalog.view(ToolContext()).names() == ["fs__read"]
+    assert catalog.agents.view("a")["fs__read"].source == "a.fs"
+    source.relist([foreign("fs", "delete")])
+    assert sorted(catalog.agents.view("a").names()) == ["fs__delete", "fs__read"]
+    await catalog.close()
+
+
+def test_an_agent_is_declared_once_and_runs_agents_that_there_are() -> None:
+    catalog = Catalog()
+    catalog.agent(agent("a"))
+    with pytest.raises(DefinitionError, match="There is an agent 'a' already"):
+        catalog.agent(agent("a"))
+    with pytest.raises(DefinitionError, match="no agent 'nobody'"):
+        catalog.agent(agent("b"), tools=[agent_tool("ask", agent="nobody")])
+    assert catalog.agents.names() == ["a"]
+
+
+async def test_a_tool_that_runs_an_agent_says_so_where_nothing_runs_agents() -> None:
+    catalog = Catalog()
+    catalog.agent(agent("a"))
+    catalog.registry.add(agent_tool("ask", agent="a"))
+    catalog.guards.agents = None
+    assert kind_of(await catalog.view(ToolContext()).call("ask", {"query": "q"})) == "tool_error"
+
+
+def test_own_tools_have_their_names_before_those_of_the_catalog_whatever_these_are_called() -> None:
+    catalog = Catalog()
+    catalog.tool(lambda: "x", name="look", description="shared")
+    catalog.tool(lambda: "x", name="main__look", description="odd")
+    catalog.tool(lambda: "x", name="other", description="shared")
+
+    def look() -> str:
+        return "own"
+
+    catalog.agent(agent("a", groups=("core",)), tools=[look])
+    view = catalog.agents.view("a")
+    assert view["look"].qualified_id == "a.look"
+    assert sorted(entry.qualified_id for entry in view.tools()) == [
+        "a.look",
+        "main.look",
+        "main.main__look",
+        "main.other",
+    ]
+    assert len(set(view.names())) == 4
