@@ -500,6 +500,7 @@ API_QUERY_CHARS = 1_000  # of one search
 
 # -- server: MCP
 WATCHED_AFTER_S = 0.02  # a call that still runs after this long gets a watcher; most are done by then
+PROGRESS_MESSAGE_CHARS = 2_000  # of one step of progress that a client is told
 RECONNECT_MS = 500  # that a client shall wait before it takes up a stream again
 HEADER_SETS_REMEMBERED = 2_048  # that were let in ...
 HEADERS_REMEMBERED = 24  # ... of no more headers than this
