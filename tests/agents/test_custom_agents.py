@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pegboard import Catalog, Policy, Profile, ToolContext
+from pegboard.model.tool import ToolSpec
 from pegboard.sources.agent_tool import agent_tool
 from tests.agents.team import agent
+from tests.core.parts import echo
 
 
 def digest(catalog: Catalog, profile: str = "p") -> str:
@@ -16,7 +18,7 @@ def test_the_digest_ends_with_the_agents_that_the_caller_may_use() -> None:
     catalog = Catalog()
     catalog.profile(Profile(name="p", exposure="two_tool"))
     catalog.profile(Profile(name="q", exposure="two_tool", policy=Policy(deny=("ask_*",))))
-    catalog.tool(lambda: "x", name="plain", description="x")
+    catalog.registry.add(ToolSpec(name="plain", description="x").bind(echo))
     assert "Custom Agents" not in digest(catalog)
     catalog.agent(agent("writer", description="Writes.\nAt length."))
     catalog.agent(agent("critic"))

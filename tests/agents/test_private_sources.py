@@ -7,9 +7,10 @@ import pytest
 from pegboard import Catalog, DefinitionError, ToolContext
 from pegboard.core.declarations import PrivateSource
 from pegboard.model.agent import AgentEntry
+from pegboard.model.tool import ToolSpec
 from pegboard.sources.agent_tool import agent_tool
 from tests.agents.team import agent
-from tests.core.parts import FakeSource, foreign, kind_of
+from tests.core.parts import FakeSource, echo, foreign, kind_of
 
 
 async def test_the_tools_of_a_private_source_are_in_its_agents_view_and_in_no_other() -> None:
@@ -49,9 +50,9 @@ async def test_a_tool_that_runs_an_agent_says_so_where_nothing_runs_agents() -> 
 
 def test_own_tools_have_their_names_before_those_of_the_catalog_whatever_these_are_called() -> None:
     catalog = Catalog()
-    catalog.tool(lambda: "x", name="look", description="shared")
-    catalog.tool(lambda: "x", name="main__look", description="odd")
-    catalog.tool(lambda: "x", name="other", description="shared")
+    catalog.registry.add(ToolSpec(name="look", description="shared").bind(echo))
+    catalog.registry.add(ToolSpec(name="main__look", description="odd").bind(echo))
+    catalog.registry.add(ToolSpec(name="other", description="shared").bind(echo))
 
     def look() -> str:
         return "own"
