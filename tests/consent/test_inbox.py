@@ -22,8 +22,10 @@ from pegboard.model.bounds import CONSENT_GRANT_CALLS, CONSENT_OPEN_QUESTIONS
 from pegboard.model.consent import Grant
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
+from pegboard.tasks.tasks import IN_MEMORY, Tasks
 from tests import forking
 from tests.core.parts import Clock
+from tests.timing import PATIENCE_S
 
 ANN = ToolContext(user_id="ann", space_id="s1", session_id="one", budget=None)
 Open = Callable[..., SqlConsents]
@@ -447,6 +449,46 @@ async def test_the_file_of_consents_is_for_its_owner_alone(tmp_path: Path) -> No
     store = SqliteConsents(tmp_path / "consents.db")
     await Shop(store).pay()
     assert store.path.stat().st_mode & 0o077 == 0
+
+
+# ---------------------------------------------------------------- tasks
+
+
+@pytest.mark.parametrize("is_granted", [False, True])
+async def test_a_yes_serves_one_task_and_neither_a_second_one_nor_a_call(tmp_path: Path, is_granted: bool) -> None:
+    store, paid = SqliteConsents(tmp_path / "consents.db"), list[str]()
+    catalog = Catalog("shop", consent_store=store, tasks=Tasks(IN_MEMORY))
+    goes_on = asyncio.Event()
+
+    @catalog.tool(consent="always", task="optional")
+    async def pay(to: str) -> str:
+        """Pay somebody."""
+        await goes_on.wait()
+        paid.append(to)
+        return "paid"
+
+    view = catalog.view(ANN)
+    asked = question_of(await view.call("pay", {"to": "bob"}, as_task=True))
+    if is_granted:
+        entry = catalog.snapshot().find("pay")
+        assert entry is not None
+        one = Grant(
+            tool="main.pay", definition_hash=entry.fingerprint, calls=1, lasts_s=60.0, matching={}, user_id="ann",
+            space_id="s1",
+        )  # fmt: skip
+        asked = (await store.grant(one, decided_by="cli:ann", question_id=asked)).id
+    else:
+        await store.decide(asked, is_yes=True, decided_by="cli:ann")
+    begun = await view.call("pay", {"to": "bob"}, as_task=True)
+    assert begun.task_id is not None
+    for as_task in (True, False):
+        assert kind(await view.call("pay", {"to": "bob"}, as_task=as_task)) == "consent_required"
+    goes_on.set()
+    done = await catalog.tasks.result(begun.task_id, ANN, timeout_s=PATIENCE_S)
+    used = await store.shown(asked)
+    assert used is not None
+    assert (done.text, paid, used.uses_left) == ("paid", ["bob"], 0)
+    await catalog.close()
 
 
 # ---------------------------------------------------------------- several processes

@@ -22,6 +22,7 @@ class Agreement(NamedTuple):
     tool: str
     definition_hash: str
     args_digest: str
+    consent_id: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

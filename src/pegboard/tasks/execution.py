@@ -10,7 +10,7 @@ from pegboard.core.executor import Executor
 from pegboard.core.identifiers import new_id
 from pegboard.core.schema import copied
 from pegboard.core.view import View
-from pegboard.model.consent import ConsentRequest
+from pegboard.model.consent import ConsentAnswer, ConsentRequest
 from pegboard.model.context import ToolContext
 from pegboard.model.error import CallError, DefinitionError, ToolError
 from pegboard.model.json_types import JSONValue
@@ -58,9 +58,16 @@ class TaskClient:
         return await self._steps.ask(message, schema)
 
     async def approve(self, request: ConsentRequest) -> bool | None:
+        """Ask nobody: there is no client any more."""
+        return None
+
+    def carried(self, request: ConsentRequest) -> ConsentAnswer | None:
         """Return the yes that was given when the task was made, to this very call; it is good for the task alone."""
-        given = Agreement(request.tool, request.definition_hash, request.args_digest)
-        return True if given == self._agreed else None
+        agreed, self._agreed = self._agreed, None
+        if agreed is None:
+            return None
+        given = Agreement(request.tool, request.definition_hash, request.args_digest, agreed.consent_id)
+        return ConsentAnswer(agreed.consent_id, is_yes=True) if given == agreed else None
 
     def begins(self, tool: str, definition_hash: str) -> None:
         """Hear of a call that begins."""

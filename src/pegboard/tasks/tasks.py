@@ -211,7 +211,7 @@ class Tasks:
         selection = call.view.selection
         agreed = None
         if asked is not None and call.consent == "yes":
-            agreed = Agreement(asked.tool, asked.definition_hash, asked.args_digest)
+            agreed = Agreement(asked.tool, asked.definition_hash, asked.args_digest, call.consent_id)
         return TaskCall(
             task_id=new_id(), owner=owner_of(ctx.caller), tool=call.entry.qualified_id,
             definition_hash=call.entry.fingerprint, arguments=call.args, caller=ctx.caller,

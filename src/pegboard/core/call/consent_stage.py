@@ -143,7 +143,8 @@ async def settle_consent(call: Call, asked: ConsentRequest, result: ToolResult) 
 
     Unless the call goes on that way.
     """
-    if call.consent == "yes" and not call.ran:
+    # A task that was made of the call has the yes with it.
+    if call.consent == "yes" and not call.ran and result.task_id is None:
         try:
             await call.guards.consents.give_back(call.consent_id)
         except OSError as error:
