@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pegboard.cli.commands.list import list_command
     from pegboard.cli.commands.lock import lock_command
     from pegboard.cli.commands.refs import refs_command
+    from pegboard.cli.commands.run import run_command
     from pegboard.cli.commands.schema import schema_command
     from pegboard.cli.commands.search import search_command
     from pegboard.cli.commands.serve import serve_command
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
         list_command,
         lock_command,
         refs_command,
+        run_command,
         schema_command,
         search_command,
         serve_command,
@@ -69,6 +71,7 @@ COMMANDS = {
     "search": "Find tools by what is needed.",
     "call": "Call one tool, through every guard.",
     "agents": "List the agents, with their tools and whom each may run.",
+    "run": "Run an agent, and show its answer and its tool calls as they come.",
     "lint": "Find what makes tools hard to find, to tell apart, or to use.",
     "refs": "Find names of tools in prompts, code and configs that do not exist.",
     "export": "Print the tools in the form of a model provider.",

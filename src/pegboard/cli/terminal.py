@@ -104,6 +104,10 @@ class Terminal:
         """Write plain lines of the answer."""
         self._write(safe(text, lines=True) + "\n")
 
+    def stream(self, text: str) -> None:
+        """Write a piece of the answer, at once and as it is."""
+        self._write(safe(text, lines=True), flush=True)
+
     def note(self, text: str) -> None:
         """Write plain lines beside the answer, after what has been said of it so far."""
         self.flush()

@@ -299,6 +299,8 @@ AGENT_NAME_CHARS = 32  # of an agent's name, which others' tools may start with
 AGENT_ITERATIONS = 50  # requests of one run to its model, unless the agent says otherwise
 AGENT_MODELS_KEPT = 256  # clients of language models that a process keeps
 AGENT_STREAM_ITEMS = 1_000  # of one run that wait for their reader: then its text waits, too
+AGENT_QUERY_CHARS = 200_000  # of what an agent is asked over HTTP
+AGENT_SESSION_CHARS = 200  # of the name of a conversation
 AGENT_ENDING_S = 0.2  # for what a stopped run still does, within the grace of the call around it
 SESSIONS_REMEMBERED = 1_000  # conversations that a process without a store of them keeps ...
 CONVERSATION_BYTES = 4 * MIB  # ... and what one turn may take
@@ -545,6 +547,7 @@ RELOAD_RETIRE_S = 60.0  # for calls of a source that a reload took away
 # -- cli
 CLI_REF_STEPS = 32  # references that lead to references, in a schema that options are made of
 REFS_FILE_BYTES = 2 * MIB  # of a file that is searched for names of tools
+CLI_SHOWN_CHARS = 160  # of the arguments or the result of a call that an agent makes, in its line
 CLI_STOP_GRACE_S = 1.0  # for calls that run when a command ends
 CLI_SOURCE_WAIT_S = 15.0  # for a source that does not say how long it may take; then the command goes on without it
 CLI_SOURCE_MARGIN_S = 5.0  # past the time that a source gives itself, after which it says what was wrong

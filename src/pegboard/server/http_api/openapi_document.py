@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pegboard.auth.rules import IdentityRules
 from pegboard.core.validated_entry import enforced_schema
 from pegboard.model.bounds import (
+    AGENT_QUERY_CHARS,
+    AGENT_SESSION_CHARS,
     API_FOUND_TOOLS,
     API_MOST_PAGE_TOOLS,
     API_PAGE_TOOLS,
@@ -180,6 +182,35 @@ def _up_to(most: int) -> JSON:
     return {"type": "integer", "minimum": 1, "maximum": most}
 
 
+def _run() -> JSON:
+    """Return the operation that runs an agent."""
+    result = object_of(
+        ("agent", "runId", "status", "output", "usage"),
+        agent=_TEXT, runId=_TEXT, status={"const": "completed"}, output={}, stoppedReason=_MAYBE_TEXT,
+        usage=_ANY_OBJECT,
+    )  # fmt: skip
+    drawn = _call("run_agent", "Run an agent.", _AGENT_QUERY, None, [_AGENT])
+    answer = {"application/json": {"schema": result}, EVENT_STREAM: {"schema": _TEXT}}
+    text = "How the run ended; its text and events before that when `Accept` says so."
+    drawn["responses"]["200"] = {"description": text, "content": answer}
+    drawn["requestBody"]["required"] = True
+    return drawn
+
+
+_MAYBE_TEXT: JSON = {"type": ["string", "null"]}
+_AGENT: JSON = {
+    "name": "name", "in": "path", "required": True, "description": "The agent, by its name.",
+    "schema": {"type": "string", "minLength": 1},
+}  # fmt: skip
+_AGENT_QUERY: JSON = {
+    **object_of(
+        ("query",),
+        query={"type": "string", "minLength": 1, "maxLength": AGENT_QUERY_CHARS},
+        context={"type": ["object", "null"]},
+        sessionId={"type": ["string", "null"], "minLength": 1, "maxLength": AGENT_SESSION_CHARS},
+    ),
+    "additionalProperties": False,
+}
 _TOOL: JSON = {"$ref": "#/components/schemas/Tool"}
 _CONSENT: JSON = {"$ref": "#/components/schemas/Consent"}
 _CONSENT_ID: JSON = {
@@ -193,7 +224,6 @@ _SECONDS: JSON = {
     "maximum": CONSENT_GRANT_S,
     "description": "How long it is good.",
 }
-_MAYBE_TEXT: JSON = {"type": ["string", "null"]}
 _SCHEMAS: JSON = {
     "Tool": object_of(
         ("name", "inputSchema"),
@@ -268,6 +298,7 @@ _PATHS: JSON = {
             ],
         ),
     },
+    "/v1/agents/{name}/run": {"post": _run()},
     "/v1/calls/{id}/cancel": {
         "post": _plain(
             "cancel_call", "Stop a running call of yours.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from starlette.routing import Route
 
+from pegboard.server.http_api.agent_routes import AgentRoutes
 from pegboard.server.http_api.api_app import Answer, Api, PathApp, UnknownPath
 from pegboard.server.http_api.call_routes import CallRoutes
 from pegboard.server.http_api.consent_routes import ConsentRoutes
@@ -22,11 +23,13 @@ class Routes:
     def all(self) -> list[Route]:
         """Return the routes, the one for every other path below /v1 last."""
         tools, calls, consents = ToolRoutes(self._api), CallRoutes(self._api), ConsentRoutes(self._api)
+        agents = AgentRoutes(self._api)
         places: list[tuple[str, dict[str, Answer], tuple[str, ...]]] = [
             ("/v1/tools", {"GET": tools.list}, ("limit", "cursor")),
             ("/v1/tools/{name}", {"GET": tools.show}, ()),
             ("/v1/tools/{name}/why", {"GET": tools.why}, ()),
             ("/v1/tools/{name}/call", {"POST": calls.call}, ()),
+            ("/v1/agents/{name}/run", {"POST": agents.run}, ()),
             ("/v1/calls/{id}/cancel", {"POST": calls.cancel}, ()),
             ("/v1/consents", {"GET": consents.list}, ("state",)),
             ("/v1/consents/{id}", {"GET": consents.show, "DELETE": consents.forget}, ()),

@@ -1,0 +1,27 @@
+"""Access: which agents a caller may run by name, and with which rights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pegboard.core.judge import layers
+from pegboard.core.names import fold, matches_folded
+from pegboard.core.view import View
+from pegboard.model.context import ToolContext
+
+
+def may_run(agent: str, view: View) -> bool:
+    """Tell whether the policies of a caller and of their profile allow an agent, by its name as by that of a tool."""
+    names = (fold(agent),)
+    for policy in layers(view.selection.policy, view.ctx.policy):
+        if any(matches_folded(glob, names) for glob in policy.deny):
+            return False
+        if policy.allow is not None and not any(matches_folded(glob, names) for glob in policy.allow):
+            return False
+    return True
+
+
+def caller_of(view: View) -> ToolContext:
+    """Return the context of a run that a caller asks for: it has their rights, within those of their profile."""
+    ctx = view.ctx.plain()
+    return replace(ctx, policy=ctx.policy.intersect(view.selection.policy))

@@ -1,0 +1,159 @@
+"""AgentRoutes: run an agent, and answer with its result, at once or after its text and the events on its way."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from pegboard.agents.access import caller_of, may_run
+from pegboard.agents.run_report import report_of
+from pegboard.core.view import View
+from pegboard.model.agent import AgentResult
+from pegboard.model.bounds import AGENT_QUERY_CHARS, AGENT_SESSION_CHARS, STREAM_PING_S
+from pegboard.model.error import CallError
+from pegboard.model.event import Event
+from pegboard.model.hops import HOPS_HEADER, ids_of_header
+from pegboard.model.json_types import JSON, JSONValue, is_object
+from pegboard.server.event_hub import frame, wire_event
+from pegboard.server.http_api.api_app import Api, ApiRequest, cancel_and_wait, client_gone
+from pegboard.server.http_api.problem_details import STATUS_OF_KIND, ProblemError, not_found
+from pegboard.server.http_api.responses import EventStream, Reply, json_reply, wants_events
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentQuery:
+    """What a request asks of an agent."""
+
+    query: str
+    context: Mapping[str, JSONValue]
+    session_id: str | None
+
+    @classmethod
+    def of(cls, body: JSON) -> AgentQuery:
+        """Read the body of a request.
+
+        Raises:
+            ProblemError: it has another form.
+        """
+        unknown = sorted(body.keys() - {"query", "context", "sessionId"})
+        query, context, session_id = body.get("query"), body.get("context"), body.get("sessionId")
+        if unknown:
+            raise _bad(f"$.{unknown[0][:100]}: not known here. Possible: context, query, sessionId.")
+        if not isinstance(query, str) or not 0 < len(query) <= AGENT_QUERY_CHARS:
+            raise _bad(f"$.query: a text of 1 to {AGENT_QUERY_CHARS} characters is needed.")
+        if context is not None and not is_object(context):
+            raise _bad("$.context: an object is needed.")
+        if session_id is not None and (
+            not isinstance(session_id, str) or not 0 < len(session_id) <= AGENT_SESSION_CHARS
+        ):
+            raise _bad(f"$.sessionId: a text of 1 to {AGENT_SESSION_CHARS} characters is needed.")
+        return cls(query=query, context=context or {}, session_id=session_id)
+
+
+class AgentRoutes:
+    """POST /v1/agents/{name}/run."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    async def run(self, request: ApiRequest) -> Reply | None:
+        """Run an agent; a client that leaves before the end cancels the run, with everything below it."""
+        name, view = request.path["name"], self._view(request)
+        catalog = self._api.gateway.catalog
+        if name not in catalog.registry.declarations.agents or not may_run(name, view):
+            # In the same words, so that nobody learns what there is for others.
+            raise not_found(f"No agent named {name[:100]!r} is available to this caller.")
+        asked = AgentQuery.of(await self._api.body(request))
+        # The first run of a process imports what agents run on, which takes seconds.
+        runtime = await asyncio.to_thread(lambda: catalog.agents)
+        items = runtime.stream(
+            name, asked.query, context=asked.context, session_id=asked.session_id, ctx=caller_of(view)
+        )
+        writing = asyncio.create_task(
+            _written(items, EventStream(request.send) if wants_events(request.headers) else None)
+        )
+        leaving = asyncio.create_task(client_gone(request.receive))
+        try:
+            await asyncio.wait((writing, leaving), return_when=asyncio.FIRST_COMPLETED)
+            return writing.result() if writing.done() else None
+        finally:
+            await cancel_and_wait(writing, leaving)
+
+    def _view(self, request: ApiRequest) -> View:
+        said = request.headers.get(HOPS_HEADER.encode())
+        hops = None if said is None else ids_of_header(said.decode("latin-1"))
+        gateway = self._api.gateway
+        try:
+            asked = gateway.context(request.principal, hops=hops)
+        except CallError as error:
+            kind = error.error.kind
+            raise ProblemError(STATUS_OF_KIND[kind], kind, error.error.message) from None
+        # Whoever listens to the calls of this caller hears of those that the agent makes.
+        ctx, _ = self._api.event_hub.follow(asked, request.principal)
+        return gateway.catalog.view(ctx, profile=request.principal.profile)
+
+
+async def _written(items: AsyncGenerator[str | Event | AgentResult], stream: EventStream | None) -> Reply | None:
+    """Write what a run says as it comes, or return its end alone."""
+    async with aclosing(items):
+        result: AgentResult | None = None
+        coming = asyncio.ensure_future(anext(items, None))
+        try:
+            while True:
+                await asyncio.wait((coming,), timeout=None if stream is None else STREAM_PING_S)
+                if not coming.done():
+                    assert stream is not None
+                    await stream.ping()
+                    continue
+                item = coming.result()
+                if item is None:
+                    break
+                coming = asyncio.ensure_future(anext(items, None))
+                if isinstance(item, AgentResult):
+                    result = item
+                elif stream is not None:
+                    await stream.write(_frame(item))
+        finally:
+            await cancel_and_wait(coming)
+    assert result is not None
+    if stream is None:
+        return _reply(result)
+    problem = _problem(result)
+    await stream.write(frame("result", report_of(result)) if problem is None else frame("problem", problem.body()))
+    await stream.close()
+    return None
+
+
+def _frame(item: str | Event) -> bytes:
+    return frame("text", {"text": item}) if isinstance(item, str) else frame(item.type, wire_event(item))
+
+
+def _reply(result: AgentResult) -> Reply:
+    problem = _problem(result)
+    if problem is not None:
+        raise problem
+    return json_reply(report_of(result))
+
+
+def _problem(result: AgentResult) -> ProblemError | None:
+    error = result.error
+    if error is None:
+        return None
+    more: dict[str, Any] = {"retryable": error.retryable, **report_of(result)}
+    # `status` is that of HTTP in a problem.
+    more["runStatus"] = more.pop("status")
+    if error.hint:
+        more["hint"] = error.hint
+    headers: dict[str, str] = {}
+    if error.retry_after_s is not None:
+        more["retry_after_s"] = error.retry_after_s
+        headers["retry-after"] = str(max(1, math.ceil(error.retry_after_s)))
+    return ProblemError(STATUS_OF_KIND[error.kind], error.kind, error.message, headers=headers, more=more)
+
+
+def _bad(text: str) -> ProblemError:
+    return ProblemError(422, "invalid_arguments", text)
