@@ -82,6 +82,7 @@ def run(
     given: bytes = b"",
     is_merged: bool = False,
     timeout_s: float = 60,
+    address: str | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command to its end with this as its input; give its output and, unless merged into that, its errors."""
     (theirs_in, ours_in), (ours_out, theirs_out), (ours_err, theirs_err) = os.pipe(), os.pipe(), os.pipe()
@@ -91,7 +92,8 @@ def run(
         with open(file, "rb") as stream:
             written[file] = stream.read()
 
-    process = fork(words, files=(theirs_in, theirs_out, theirs_out if is_merged else theirs_err), cwd=cwd, env=env)
+    errors = theirs_out if is_merged else theirs_err
+    process = fork(words, files=(theirs_in, theirs_out, errors), cwd=cwd, env=env, address=address)
     for file in (theirs_in, theirs_out, theirs_err):
         os.close(file)
     readers = [threading.Thread(target=read, args=(file,)) for file in (ours_out, ours_err)]
@@ -107,13 +109,24 @@ def run(
     return subprocess.CompletedProcess(list(words), code, written[ours_out], written[ours_err])
 
 
+def having(*modules: str) -> str:
+    """Return the address of an interpreter that has imported these modules too."""
+    return _address(*modules)
+
+
 @cache
-def _address() -> str:
-    """Start the interpreter, which lives as long as this process does; return where it listens."""
+def _address(*more: str) -> str:
+    """Start the interpreter, which lives as long as this process does; return where it listens.
+
+    One that has imported `more`, for the tests of one file, is another than that of all the others.
+    """
     folder = tempfile.mkdtemp(prefix="forking-", dir="/tmp")
     path = f"{folder}/socket"
     server = subprocess.Popen(
-        [sys.executable, "-P", str(Path(__file__)), path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
+        [sys.executable, "-P", str(Path(__file__)), path, *more],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
     )
     assert server.stdout is not None
     assert server.stdout.readline() == b"ready\n"
@@ -132,11 +145,11 @@ def _address() -> str:
 # ---- in the interpreter ----------------------------------------------------------------------------------------------
 
 
-def _serve(path: str) -> int:
+def _serve(path: str, *more: str) -> int:
     """Fork for each command that comes, until standard input ends; return the exit code of a command in its process."""
     if os.fork():
         os._exit(0)
-    for name in IMPORTED:
+    for name in (*IMPORTED, *more):
         importlib.import_module(name)
     gc.freeze()
     assert threading.active_count() == 1, "a process with threads does not fork well"
@@ -239,6 +252,6 @@ def _stand_for(words: Sequence[str], address: str) -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 2:
-        sys.exit(_serve(sys.argv[1]))
+    if Path(sys.argv[1]).name == "socket" and not Path(sys.argv[1]).exists():
+        sys.exit(_serve(*sys.argv[1:]))
     sys.exit(_stand_for(sys.argv[2:], sys.argv[1]))

@@ -25,13 +25,15 @@ class Server(NamedTuple):
 
 
 @asynccontextmanager
-async def serving(folder: Path, *options: str, env: Mapping[str, str] | None = None) -> AsyncGenerator[Server]:
+async def serving(
+    folder: Path, *options: str, env: Mapping[str, str] | None = None, address: str | None = None
+) -> AsyncGenerator[Server]:
     """Serve what the folder declares for the time of the block."""
     said = folder / f"said-{len(list(folder.glob('said-*')))}"
     with said.open("wb") as stderr:
         words = ["pegboard", "serve", "--port", "0", *options]
         files = (stderr.fileno(), stderr.fileno(), stderr.fileno())
-        server = forking.fork(words, files=files, cwd=folder, env={**os.environ, **(env or {})})
+        server = forking.fork(words, files=files, cwd=folder, env={**os.environ, **(env or {})}, address=address)
         ended = asyncio.create_task(asyncio.to_thread(server.wait))
     try:
         async with asyncio.timeout(60):

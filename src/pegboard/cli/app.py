@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pegboard.cli.commands.list import list_command
     from pegboard.cli.commands.lock import lock_command
     from pegboard.cli.commands.refs import refs_command
-    from pegboard.cli.commands.run import run_command
+    from pegboard.cli.commands.run_agent import run_command
     from pegboard.cli.commands.schema import schema_command
     from pegboard.cli.commands.search import search_command
     from pegboard.cli.commands.serve import serve_command
@@ -86,7 +86,9 @@ COMMANDS = {
     "workspace": "Show and remove what is stored of documents, and grant spaces.",
     "schema": "Print the JSON Schema of the configuration file.",
 }
-UNSUPPORTED_COMMANDS = frozenset("run tasks audit plan".split())
+# Where a module of that name would be one of too many.
+_MODULES = {"run": "run_agent"}
+UNSUPPORTED_COMMANDS = frozenset("tasks audit plan".split())
 
 SHARED_OPTIONS = ("--config", "--profile", "--as", "--json")
 
@@ -106,7 +108,8 @@ def build_app(terminal: Terminal) -> App:
         default_parameter=Parameter(negative="", show_default=False),
     )
     for place, (name, summary) in enumerate(COMMANDS.items()):
-        app.command(f"pegboard.cli.commands.{name}:{name}_command", name=name, help=summary, sort_key=place)
+        module = _MODULES.get(name, name)
+        app.command(f"pegboard.cli.commands.{module}:{name}_command", name=name, help=summary, sort_key=place)
 
     @app.meta.default
     def launch(  # pyright: ignore[reportUnusedFunction] - cyclopts calls it

@@ -47,9 +47,7 @@ class AgentQuery:
             raise _bad(f"$.query: a text of 1 to {AGENT_QUERY_CHARS} characters is needed.")
         if context is not None and not is_object(context):
             raise _bad("$.context: an object is needed.")
-        if session_id is not None and (
-            not isinstance(session_id, str) or not 0 < len(session_id) <= AGENT_SESSION_CHARS
-        ):
+        if not (session_id is None or (isinstance(session_id, str) and 0 < len(session_id) <= AGENT_SESSION_CHARS)):
             raise _bad(f"$.sessionId: a text of 1 to {AGENT_SESSION_CHARS} characters is needed.")
         return cls(query=query, context=context or {}, session_id=session_id)
 
@@ -73,9 +71,8 @@ class AgentRoutes:
         items = runtime.stream(
             name, asked.query, context=asked.context, session_id=asked.session_id, ctx=caller_of(view)
         )
-        writing = asyncio.create_task(
-            _written(items, EventStream(request.send) if wants_events(request.headers) else None)
-        )
+        stream = EventStream(request.send) if wants_events(request.headers) else None
+        writing = asyncio.create_task(_written(items, stream))
         leaving = asyncio.create_task(client_gone(request.receive))
         try:
             await asyncio.wait((writing, leaving), return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""run: an agent from the keyboard, with what it does shown as it does it."""
+"""Run agent: an agent from the keyboard, with what it does shown as it does it."""
 
 from __future__ import annotations
 
@@ -48,10 +48,8 @@ async def run_command(
     async with opened(options, approve=approval(options.terminal, yes=yes)) as (project, view):
         agents = project.catalog.registry.declarations.agents
         if name not in agents or not may_run(name, view):
-            known = [agent for agent in agents if may_run(agent, view)]
-            raise CommandError(
-                f"There is no agent {name!r}.{nearest(name, known, label='Agents')}", kind="unknown_agent"
-            )
+            near = nearest(name, [agent for agent in agents if may_run(agent, view)], label="Agents")
+            raise CommandError(f"There is no agent {name!r}.{near}", kind="unknown_agent")
         ctx = caller_of(view)
         shown = _Shown(options)
         items = project.catalog.agents.stream(name, query, context=seen, session_id=session or ctx.session_id, ctx=ctx)
@@ -89,10 +87,10 @@ class _Shown:
         """Show how it ended."""
         error = result.error
         if self._is_json:
-            failed = (
-                {} if error is None else {"error": {"kind": error.kind, "message": error.message, "hint": error.hint}}
-            )
-            self._terminal.json({**report_of(result), **failed})
+            report = report_of(result)
+            if error is not None:
+                report["error"] = {"kind": error.kind, "message": error.message, "hint": error.hint}
+            self._terminal.json(report)
             return Exit.DONE if error is None else Exit.REFUSED
         self._end_line()
         if error is not None:
