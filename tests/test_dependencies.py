@@ -25,7 +25,7 @@ OF_PYDANTIC_AI = {
     "adapters/pydantic_ai.py",
     "agents/budgets.py",
     "agents/model_factory.py",
-    "agents/run.py",
+    "agents/agent_run.py",
     "agents/runtime.py",
     "agents/template_analysis.py",
     "agents/toolset.py",

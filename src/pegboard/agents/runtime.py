@@ -15,11 +15,11 @@ from weakref import WeakKeyDictionary
 from pydantic_ai.models import Model
 from pydantic_ai.usage import RequestUsage
 
+from pegboard.agents.agent_run import Answer, Chunk, Run
 from pegboard.agents.budgets import RunBudget
 from pegboard.agents.conversations import ConversationStore, MemoryConversations
 from pegboard.agents.model_factory import ModelFactory
 from pegboard.agents.relay import Relay
-from pegboard.agents.run import Answer, Chunk, Run
 from pegboard.agents.templates import SandboxedTemplates
 from pegboard.core.call.listeners import SubAgentObservers, as_observers
 from pegboard.core.judge import Selection

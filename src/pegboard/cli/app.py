@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pegboard.cli.commands.list import list_command
     from pegboard.cli.commands.lock import lock_command
     from pegboard.cli.commands.refs import refs_command
-    from pegboard.cli.commands.run_agent import run_command
+    from pegboard.cli.commands.run import run_command
     from pegboard.cli.commands.schema import schema_command
     from pegboard.cli.commands.search import search_command
     from pegboard.cli.commands.serve import serve_command
@@ -81,13 +81,11 @@ COMMANDS = {
     "lock": "Pin what MCP servers say of their tools, show changes, accept them.",
     "doctor": "Tell the state of every source, key and optional package, and what to do.",
     "consent": "Decide on calls that need a person's yes.",
-    "keys": "Make, list and revoke the API keys of callers over HTTP.",
+    "keys": "Make, list, rotate and revoke the API keys of callers over HTTP.",
     "ingest": "Take a folder of documents into a space.",
     "workspace": "Show and remove what is stored of documents, and grant spaces.",
     "schema": "Print the JSON Schema of the configuration file.",
 }
-# Where a module of that name would be one of too many.
-_MODULES = {"run": "run_agent"}
 UNSUPPORTED_COMMANDS = frozenset("tasks audit plan".split())
 
 SHARED_OPTIONS = ("--config", "--profile", "--as", "--json")
@@ -108,8 +106,7 @@ def build_app(terminal: Terminal) -> App:
         default_parameter=Parameter(negative="", show_default=False),
     )
     for place, (name, summary) in enumerate(COMMANDS.items()):
-        module = _MODULES.get(name, name)
-        app.command(f"pegboard.cli.commands.{module}:{name}_command", name=name, help=summary, sort_key=place)
+        app.command(f"pegboard.cli.commands.{name}:{name}_command", name=name, help=summary, sort_key=place)
 
     @app.meta.default
     def launch(  # pyright: ignore[reportUnusedFunction] - cyclopts calls it

@@ -1,4 +1,4 @@
-"""Run: one run of an agent, from its query to its end. The loop is pydantic-ai's; what surrounds it is ours."""
+"""Agent run: one run of an agent, from its query to its end. The loop is pydantic-ai's; what surrounds it is ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run agent: an agent from the keyboard, with what it does shown as it does it."""
+"""run: an agent from the keyboard, with what it does shown as it does it."""
 
 from __future__ import annotations
 
