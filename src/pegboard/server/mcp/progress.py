@@ -1,5 +1,4 @@
 """Progress: pass on what a tool says of its progress, and what happens below it, to the client that asked for it."""
-"""Progress: pass on what a tool says of its progress, and what agents below it do, to the client that asked for it."""
 
 from __future__ import annotations
 
@@ -67,22 +66,3 @@ class Progress:
 def _indent(event: Event) -> str:
     depth = event.payload.get("depth")
     return "  " * (depth - 1) if isinstance(depth, int) else ""
-        """Tell that an agent begins."""
-        await self._step(event, "begins")
-
-    async def on_sub_agent_tool_call(self, event: Event) -> None:
-        """Tell that an agent calls a tool."""
-        await self._step(event, f"calls {event.payload.get('tool')}")
-
-    async def on_sub_agent_tool_result(self, event: Event) -> None:
-        """Tell how that ended; what came of it is for the agent alone."""
-        await self._step(event, f"{event.payload.get('tool')} {'is done' if event.ok else 'failed'}")
-
-    async def on_sub_agent_end(self, event: Event) -> None:
-        """Tell how an agent ended."""
-        await self._step(event, f"{event.payload.get('status')}")
-
-    async def _step(self, event: Event, what: str) -> None:
-        """Send a step of which nobody knows how many there will be; its text of the answer comes with the result."""
-        self._last = max(self._last, 0.0) + 1.0
-        await self._channel.progress(self._last, None, f"{event.payload.get('agent')}: {what}")
