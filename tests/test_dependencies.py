@@ -52,6 +52,7 @@ OF_EXTRAS: dict[str, set[str]] = {
     "openai-agents": {"adapters/openai_agents.py"},
     "pydantic-ai": OF_PYDANTIC_AI,
     "postgres": {
+        "agents/postgres_conversations.py",
         "consent/postgres_store.py",
         "sources/builtin/postgres_engine.py",
         "sources/builtin/postgres_connection.py",

@@ -169,6 +169,7 @@ LAZY = {
     "rich.text": "rich",
     "genai_prices": "genai-prices",
     "pegboard.agents.budgets": "pydantic-ai",
+    "pegboard.agents.postgres_conversations": "psycopg",
     "pegboard.agents.runtime": "pydantic-ai",
     "pegboard.agents.template_analysis": "jinja2",
     "pegboard.auth.verifier": "jwt and apsw",

@@ -36,8 +36,9 @@ from pegboard.model.secret import Secret
 from pegboard.model.tool import ToolEntry
 
 if TYPE_CHECKING:
-    from pegboard.agents import budgets, template_analysis
+    from pegboard.agents import budgets, postgres_conversations, template_analysis
 else:
+    postgres_conversations = LazyModule("pegboard.agents.postgres_conversations")
     budgets = LazyModule("pegboard.agents.budgets")
     template_analysis = LazyModule("pegboard.agents.template_analysis")
 
@@ -331,8 +332,16 @@ def conversation_store(config: Config, report: Report) -> ConversationStore | No
     try:
         if scheme == "sqlite" and rest:
             return SqliteConversations(config.path.absolute().parent / rest.removeprefix("//"))
+        if scheme in ("postgres", "postgresql"):
+            return postgres_conversations.PostgresConversations(declared.value)
+    except ImportError as error:
+        message = f"needs the package {error.name!r}, which is not installed; install `pegboard[postgres]`"
+        report.add(declared.at.problem(message))
+        return None
     except DefinitionError as error:
         report.add(declared.at.problem(str(error)))
         return None
-    report.add(declared.at.problem(f"a store of the kind {scheme[:40]!r} is unknown; write sqlite:FILE"))
+    report.add(
+        declared.at.problem(f"a store of the kind {scheme[:40]!r} is unknown; write sqlite:FILE or postgresql://…")
+    )
     return None

@@ -30,6 +30,16 @@ def keep_registered(made: Registry, running: Declarations, of_files: Declaration
     for name, description in _later(running.groups, of_files.groups).items():
         if name not in made.groups:
             made.add_group(name, description)
+    for name, agent in _later(running.agents, of_files.agents).items():
+        if name in made.declarations.agents:
+            log.warning("The agent %r was registered while it ran; the files declare it now, and theirs counts.", name)
+            continue
+        try:
+            made.add_agent(agent)
+        except DefinitionError as error:
+            log.warning(
+                "The agent %r was registered while it ran, and does not fit the files any more: %s", name, error
+            )
     for known, loaded, now in (
         (running.tools, of_files.tools, made.declarations.tools),
         (running.resources, of_files.resources, made.declarations.resources),
