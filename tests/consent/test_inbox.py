@@ -19,6 +19,7 @@ from pegboard.consent.postgres_store import PostgresConsents
 from pegboard.consent.sql_records import ConsentStateError, SqlConsents, matching_of
 from pegboard.consent.sqlite_store import SqliteConsents
 from pegboard.model.bounds import CONSENT_GRANT_CALLS, CONSENT_OPEN_QUESTIONS
+from pegboard.model.caller import Caller
 from pegboard.model.consent import Grant
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
@@ -370,6 +371,42 @@ async def test_a_filed_question_has_no_secret_and_hides_nothing(stores: Open) ->
     assert found is not None
     assert "hunter2-canary" not in repr(found)
     assert "\\u202e" in found.question
+
+
+async def test_every_argument_that_json_has_is_filed_as_it_is(stores: Open) -> None:
+    store, seen = stores(), list[Any]()
+    catalog = Catalog(consent_store=store)
+
+    @catalog.tool(consent="always")
+    async def take(value: Any) -> str:
+        """Take anything."""
+        seen.append(value)
+        return "taken"
+
+    view = catalog.view(ANN)
+    values: list[Any] = ["\x00", "\ud800", 10**30, -0.0, 1e300, {"": [None, {"a'b%s:now": True}]}, "%(id)s :id", "😀"]
+    for value in values:
+        found = await store.shown(question_of(await view.call("take", {"value": value})))
+        assert found is not None
+        if value != "\ud800":
+            assert found.arguments == {"value": value}
+        await store.decide(found.id, is_yes=True, decided_by="o'brien; drop table consents")
+        assert kind(await view.call("take", {"value": value})) == "ok"
+    assert seen == values
+
+
+async def test_a_grant_to_whoever_asked_serves_nobody_of_another_network(stores: Open) -> None:
+    store = stores()
+    shop = Shop(store)
+
+    def nobody(address: str) -> ToolContext:
+        return ToolContext(caller=Caller(credential="anonymous", address=address), budget=None)
+
+    asked = question_of(await shop.pay(nobody("192.0.2.0/24")))
+    mine = shop.grant(5, user_id=None, space_id=None, credential="anonymous")
+    await store.grant(mine, decided_by="cli:ann", question_id=asked)
+    assert kind(await shop.pay(nobody("198.51.100.0/24"))) == "consent_required"
+    assert kind(await shop.pay(nobody("192.0.2.0/24"))) == "ok"
 
 
 async def test_a_question_that_nobody_would_read_is_not_filed(tmp_path: Path) -> None:

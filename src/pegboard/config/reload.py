@@ -139,10 +139,14 @@ class Reloader:
         guards = catalog.guards
         if _uri(config) != _uri(self.config):
             guards.use_limits(made.guards.limits if config.limit_store is not None else None)
-        if _store_of_answers(config) != _store_of_answers(self.config):
+        if (_store_of_answers(config), config.consent_page) != (
+            _store_of_answers(self.config),
+            self.config.consent_page,
+        ):
             # States that wait for an answer are bound to how they are used up.
-            log.warning("consents.store has changed: it counts from the next start on.")
-            config = replace(config, consent_store=self.config.consent_store)
+            log.warning("consents.store or consents.url has changed: it counts from the next start on.")
+            kept_as = {"consent_store": self.config.consent_store, "consent_page": self.config.consent_page}
+            config = replace(config, **kept_as)
         if _tasks(config) != _tasks(self.config):
             log.warning("tasks has changed: it counts from the next start on.")
             config = replace(config, tasks=self.config.tasks)
@@ -227,7 +231,7 @@ def _mark(path: Path) -> Mark:
 
 
 def _store_of_answers(config: Config) -> object:
-    return None if config.consent_store is None else config.consent_store.value
+    return None if config.consent_store is None else (config.consent_store.value, config.consent_page)
 
 
 def _tasks(config: Config) -> object:

@@ -14,6 +14,7 @@ import orjson
 from pegboard.consent.owners import owner_key, principal_key, session_key
 from pegboard.core.digests import canonical_json
 from pegboard.core.identifiers import new_id
+from pegboard.core.json_text import json_value
 from pegboard.core.schema import compile_schema
 from pegboard.model.bounds import (
     CONSENT_ALL_QUESTIONS,
@@ -182,6 +183,8 @@ class SqlConsents(ABC):
     async def grant(self, grant: Grant, *, decided_by: str, question_id: str | None = None) -> Consent:
         """Allow several calls in advance; an open question that it came from is closed by it.
 
+        A grant that came from a question is for whoever asked it, to the network of one whom nobody vouches for.
+
         Raises:
             ConsentStateError: there is no open question of this id.
             ValueError: no calls or too many, too long, or a schema that cannot be used.
@@ -193,16 +196,20 @@ class SqlConsents(ABC):
         consent_id = new_id()
 
         def work(run: Run, now: float) -> Consent:
+            asked: list[tuple[Any, ...]] = []
             if question_id is not None:
-                sql = "delete from consents where id = :id and state = 'asked' and expires_at > :now returning id"
-                if not run(sql, id=question_id, now=now):
+                sql = (
+                    "delete from consents where id = :id and state = 'asked' and expires_at > :now returning owner_key"
+                )
+                asked = run(sql, id=question_id, now=now)
+                if not asked:
                     raise _not_open(run, now, question_id)
             row: dict[str, Any] = {
                 **dict.fromkeys((*_FIELDS, *_KEYS)), "id": consent_id, "state": "agreed", "tool": grant.tool,
                 "definition_hash": grant.definition_hash, "matching": orjson.dumps(grant.matching).decode(),
                 "question": "", "credential": grant.credential, "user_id": grant.user_id, "space_id": grant.space_id,
                 "asked_at": now, "decided_at": now, "decided_by": decided_by, "expires_at": now + grant.lasts_s,
-                "uses_left": grant.calls, "uses": grant.calls,
+                "uses_left": grant.calls, "uses": grant.calls, "owner_key": asked[0][0] if asked else None,
             }  # fmt: skip
             run(_INSERT, **row)
             return _consent(run(f"{_SELECT} where id = :id", id=consent_id)[0])
@@ -237,16 +244,18 @@ def _recall(run: Run, now: float, request: ConsentRequest) -> ConsentAnswer | No
     if declined:
         return ConsentAnswer(declined[0][0], is_yes=False)
     agreed = run(
-        "select id, matching, credential, user_id, space_id, args_digest, principal_key from consents "
+        "select id, matching, credential, user_id, space_id, args_digest, principal_key, owner_key from consents "
         "where state = 'agreed' and tool = :tool and definition_hash = :definition and uses_left > 0 "
         "and expires_at > :now and (args_digest = :digest or args_digest is null) "
         "order by args_digest is null, expires_at, id",
         definition=request.definition_hash, **call,
     )  # fmt: skip
-    principal = principal_key(request)
-    for consent_id, matching, credential, user_id, space_id, args_digest, owner in agreed:
+    principal, owner = principal_key(request), owner_key(request)
+    for consent_id, matching, credential, user_id, space_id, args_digest, of_principal, of_owner in agreed:
         if args_digest is not None:
-            serves = owner == principal
+            serves = of_principal == principal
+        elif of_owner is not None:
+            serves = of_owner == owner and _fits(matching, request)
         else:
             who = (request.user_id, request.space_id, request.credential if credential is not None else None)
             serves = who == (user_id, space_id, credential) and _fits(matching, request)
@@ -308,7 +317,7 @@ def _row_of(request: ConsentRequest, text: str, now: float) -> dict[str, Any]:
 def _consent(row: tuple[Any, ...]) -> Consent:
     fields = dict(zip(_FIELDS, row, strict=True))
     for name in ("arguments", "matching"):
-        fields[name] = None if fields[name] is None else orjson.loads(fields[name])
+        fields[name] = None if fields[name] is None else json_value(fields[name].encode())
     return Consent(**fields)
 
 

@@ -191,10 +191,11 @@ class _Batch:
     def _with_way_to_ask(self, result: ToolResult) -> ToolResult:
         """Return the result; one that wants a yes, for which this batch could not ask, says how to get it."""
         could_ask = self._inner.client is self._ctx.client
-        if could_ask or result.error is None or result.error.kind != "consent_required":
+        error = result.error
+        if could_ask or error is None or error.kind != "consent_required" or "consent_id" in error.details:
             return result
         hint = f"Call it alone in a batch of {self._meta.names.use}, so that a person can be asked."
-        return result._replace(error=replace(result.error, hint=hint))
+        return result._replace(error=replace(error, hint=hint))
 
     def _outcome(
         self, item: _Item, *, result: ToolResult | None = None, fault: str = "", is_skipped: bool = False
