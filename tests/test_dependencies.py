@@ -57,6 +57,7 @@ OF_EXTRAS: dict[str, set[str]] = {
         "sources/builtin/postgres_engine.py",
         "sources/builtin/postgres_connection.py",
         "sources/builtin/postgres_statement.py",
+        "workspace/postgres/postgres_database.py",
     },
     "redis": {"limits/redis_store.py", "consent/redis_store.py"},
     # Both name SQLAlchemy, which DBOS comes with.

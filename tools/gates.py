@@ -206,6 +206,7 @@ LAZY = {
     "pegboard.tasks.dbos_engine": "dbos and sqlalchemy",
     "pegboard.tasks.tasks": "tasks, which few catalogs have",
     "pegboard.workspace.ingest": "apsw and re2",
+    "pegboard.workspace.postgres.postgres_store": "psycopg",
     "pegboard.workspace.resources": "the document store",
     "pegboard.workspace.sqlite.sqlite_store": "apsw and re2",
     "pegboard.workspace.tools.toolset": "the document store",

@@ -53,13 +53,9 @@ async def test_the_built_in_tools_for_documents_use_its_store(project: Project) 
     ("text", "said"),
     [
         (
-            "workspace: {store: 'postgresql://localhost/x'}",
-            "pegboard.yaml:1:20: workspace.store: a store of the kind 'postgresql' is not supported by this version of "
-            "Pegboard yet; write sqlite:FILE",
-        ),
-        (
             "workspace: {store: documents.db}",
-            "pegboard.yaml:1:20: workspace.store: a store of the kind 'documents.db' is unknown; write sqlite:FILE",
+            "pegboard.yaml:1:20: workspace.store: a store of the kind 'documents.db' is unknown; write "
+            "sqlite:FILE or postgresql://HOST/DATABASE",
         ),
         (
             "workspace: {store: 'sqlite:nowhere/d.db'}",

@@ -7,23 +7,36 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pegboard import Catalog, ToolContext
 from pegboard.core.ports import Embedder
 from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.document import DocumentTable, NewDocument
 from pegboard.workspace.file_reader import checksum_of
 from pegboard.workspace.ingest import FolderIngest, IngestReport
+from pegboard.workspace.postgres.postgres_store import PostgresDocumentStore
 from pegboard.workspace.sqlite.sqlite_store import SqliteDocumentStore
+from pegboard.workspace.store.document_store import SqlDocumentStore
 from pegboard.workspace.store.writing import prepared
 from pegboard.workspace.tools.toolset import entries
 
+Place = Path | str
+"""A folder for a file of SQLite, or the URI of a PostgreSQL database."""
+
+ON_SQLITE_ALONE = pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+"""Of what is the same for either store, or of the file of SQLite."""
+
 
 class Library:
-    """A store with the tools on it, in a folder of its own."""
+    """A store with the tools on it, in a place of its own."""
 
-    def __init__(self, folder: Path, *, embedder: Embedder | None = None) -> None:
-        self.folder = folder
-        self.store = SqliteDocumentStore(folder / "documents.db", embedder=embedder)
+    def __init__(self, place: Place, *, embedder: Embedder | None = None) -> None:
+        self.place = place
+        if isinstance(place, Path):
+            self.store: SqlDocumentStore = SqliteDocumentStore(place / "documents.db", embedder=embedder)
+        else:
+            self.store = PostgresDocumentStore(place, embedder=embedder)
         self.catalog = Catalog()
         self.catalog.registry.add(*entries(self.store, sql_s=DEFAULT_BOUNDS.sql_s))
 

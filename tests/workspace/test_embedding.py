@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from pegboard.models.embedding.hashing import HashingEmbedder
-from tests.workspace.library import Library, files, in_space
+from tests.workspace.library import Library, Place, files, in_space
 
 TOPICS = {"leave": ("holiday", "vacation"), "travel": ("train", "flight", "ticket"), "food": ("soup", "bread")}
 TEXTS = {
@@ -38,8 +38,10 @@ def topics() -> Topics:
 
 
 @pytest.fixture
-def library(tmp_path: Path, topics: Topics) -> Library:
-    return Library(tmp_path, embedder=topics)
+def library(place: Place, topics: Topics) -> Iterator[Library]:
+    made = Library(place, embedder=topics)
+    yield made
+    made.store.close()
 
 
 async def filled(library: Library, space: str = "s1") -> Library:
@@ -83,9 +85,8 @@ async def test_filters_and_spaces_hold_for_what_vectors_find(library: Library) -
 
 
 async def test_an_embedder_that_fails_loses_no_document_and_the_next_run_reads_the_rest(
-    tmp_path: Path, topics: Topics
+    library: Library, tmp_path: Path, topics: Topics
 ) -> None:
-    library = Library(tmp_path, embedder=topics)
     folder = files(tmp_path / "files", {f"{number:03}.txt": f"train {number}" for number in range(150)})
     topics.fails_after = 64
     report = await library.take_in(folder)
@@ -101,16 +102,17 @@ async def test_an_embedder_that_fails_loses_no_document_and_the_next_run_reads_t
 
 @pytest.mark.parametrize("other", [Topics("others"), Topics(extra=1)])
 async def test_vectors_of_another_model_or_dimension_are_never_compared_and_made_anew(
-    tmp_path: Path, topics: Topics, other: Topics
+    place: Place, topics: Topics, other: Topics
 ) -> None:
-    (await filled(Library(tmp_path, embedder=topics))).store.close()
-    library = Library(tmp_path, embedder=other)
+    (await filled(Library(place, embedder=topics))).store.close()
+    library = Library(place, embedder=other)
     answer = await library.call("search_documents", query="holiday vacation")
     assert (answer["mode_used"], "pegboard workspace embed" in answer["note"]) == ("keyword", True)
     assert await library.store.embed_missing(library.store.operator_scope("s1"), "s1") == 3
     answer = await library.call("search_documents", query="holiday")
     assert (answer["mode_used"], [each["name"] for each in answer["hits"]]) == ("hybrid", ["leave.txt"])
     assert await library.store.embed_missing(library.store.operator_scope("s1"), "s1") == 0
+    library.store.close()
 
 
 async def test_a_changed_document_has_the_vectors_of_what_it_says_now(library: Library) -> None:
@@ -122,8 +124,8 @@ async def test_a_changed_document_has_the_vectors_of_what_it_says_now(library: L
     assert {each["name"] for each in soup["hits"]} == {"leave.txt", "lunch.txt"}
 
 
-async def test_hashing_finds_words_with_slips_and_leaves_what_words_find_in_its_order(tmp_path: Path) -> None:
-    library = await filled(Library(tmp_path, embedder=HashingEmbedder()))
+async def test_hashing_finds_words_with_slips_and_leaves_what_words_find_in_its_order(place: Place) -> None:
+    library = await filled(Library(place, embedder=HashingEmbedder()))
     slip = await library.call("search_documents", query="vacatoin", limit=1)
     assert (slip["mode_used"], [each["name"] for each in slip["hits"]]) == ("hybrid", ["leave.txt"])
     for query in ("ticket train", "soup year", "days of the train"):
@@ -131,3 +133,4 @@ async def test_hashing_finds_words_with_slips_and_leaves_what_words_find_in_its_
         by_both = await library.call("search_documents", query=query)
         count = len(by_words["hits"])
         assert [each["name"] for each in by_both["hits"]][:count] == [each["name"] for each in by_words["hits"]]
+    library.store.close()

@@ -15,7 +15,7 @@ import pytest
 from pegboard.model.error import CallError
 from pegboard.workspace import ingest
 from tests import forking
-from tests.workspace.library import Library, files, in_space
+from tests.workspace.library import ON_SQLITE_ALONE, Library, files, in_space
 
 GOOD = {
     "a.md": "# Leave\n\nThirty days.",
@@ -58,6 +58,7 @@ async def test_a_folder_that_became_empty_leaves_nothing_behind(library: Library
     }  # fmt: skip
 
 
+@ON_SQLITE_ALONE
 async def test_each_bad_file_is_one_line_and_the_others_come_in(library: Library, tmp_path: Path) -> None:
     folder = files(
         tmp_path / "in",
@@ -104,6 +105,7 @@ async def test_each_bad_file_is_one_line_and_the_others_come_in(library: Library
     assert (await library.take_in(folder)).counts["changed"] == 2
 
 
+@ON_SQLITE_ALONE
 async def test_a_file_that_changes_or_vanishes_while_it_is_read_is_one_line(
     library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +134,7 @@ async def test_a_file_that_changes_or_vanishes_while_it_is_read_is_one_line(
     assert "gone.txt" not in await names(library)
 
 
+@ON_SQLITE_ALONE
 async def test_one_file_is_taken_in_alone_and_removes_nothing(library: Library, tmp_path: Path) -> None:
     folder = files(tmp_path / "in", GOOD)
     await library.take_in(folder)
@@ -142,7 +145,7 @@ async def test_one_file_is_taken_in_alone_and_removes_nothing(library: Library, 
 
 async def test_two_runs_over_one_folder_at_once_end_as_one_would(library: Library, tmp_path: Path) -> None:
     folder = files(tmp_path / "in", {f"{place}.txt": f"lease {place}" for place in range(60)})
-    other = Library(tmp_path)
+    other = Library(library.place)
     reports = await asyncio.gather(library.take_in(folder), other.take_in(folder))
     assert sum(report.counts["added"] for report in reports) == 60
     assert len((await library.call("find_by_name", pattern="*", limit=200))["items"]) == 60
@@ -152,6 +155,7 @@ async def test_two_runs_over_one_folder_at_once_end_as_one_would(library: Librar
     other.store.close()
 
 
+@ON_SQLITE_ALONE
 async def test_a_source_of_another_type_is_not_written_over(library: Library, tmp_path: Path) -> None:
     scope = library.store.operator_scope("s1")
     await library.store.begin_source(scope, "s1", "notes", type_="upload", origin="")
@@ -163,6 +167,7 @@ INGEST = ["pegboard", "ingest", "in", "--space", "s1", "--source", "handbook"]
 
 
 @pytest.mark.parametrize("moments", [4, pytest.param(50, marks=pytest.mark.soak)])
+@ON_SQLITE_ALONE
 async def test_killing_it_loses_nothing_acknowledged_and_the_next_run_does_the_rest(
     library: Library, tmp_path: Path, moments: int
 ) -> None:
@@ -203,8 +208,8 @@ async def test_killing_it_loses_nothing_acknowledged_and_the_next_run_does_the_r
 @contextmanager
 def watching(library: Library) -> Iterator[Callable[[], int]]:
     """Give what changes with each transaction of somebody else's."""
-    library.store.path.touch()
-    with closing(apsw.Connection(str(library.store.path))) as db:
+    Path(str(library.place), "documents.db").touch()
+    with closing(apsw.Connection(str(Path(str(library.place), "documents.db")))) as db:
         db.set_busy_timeout(30_000)
         yield lambda: int(db.pragma("data_version"))
 
@@ -215,13 +220,14 @@ async def _stored(library: Library, moment: int) -> int:
 
 
 async def _found(library: Library) -> int:
-    with closing(apsw.Connection(str(library.store.path))) as db:
+    with closing(apsw.Connection(str(Path(str(library.place), "documents.db")))) as db:
         [[count]] = db.execute("select count(*) from postings where term = 'leas'").fetchall()
         return int(str(count))
 
 
+@ON_SQLITE_ALONE
 async def test_the_file_of_the_store_is_for_its_owner_alone(library: Library) -> None:
     await library.add("s1", "handbook", {"a.txt": "lease"})
     assert (await library.call("list_sources", in_space("s1")))["items"]
-    for path in library.folder.glob("documents.db*"):
+    for path in Path(str(library.place)).glob("documents.db*"):
         assert path.stat().st_mode & 0o077 == 0, path

@@ -8,32 +8,38 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import psycopg
 import pytest
 
 from pegboard import ToolContext
 from pegboard.model.document import DocumentTable, NewDocument
 from pegboard.model.error import CallError
-from tests.workspace.library import Library, as_bytes, in_space
+from tests.workspace.library import Library, Place, as_bytes, in_space
+from tests.workspace.postgres_databases import Databases
 
 SPACES = ("alpha", "beta", "gamma")
 WORDS = ("lease", "notice", "period", "travel", "invoice", "holiday")
 # Who may see what: by the space that the host passes, by a user's grants, by a role's.
-CALLERS = {
-    "ann in alpha": (in_space("alpha", "ann"), {"alpha"}),
-    "bob": (in_space(None, "bob"), {"beta"}),
-    "support": (in_space(None, "cid", "support"), {"beta", "gamma"}),
-    "nobody": (ToolContext(), set[str]()),
-    "stranger": (in_space("delta", "dan"), set[str]()),
-}
+
+
+def callers() -> dict[str, tuple[ToolContext, set[str]]]:
+    """Return callers whose requests have made no call yet, each with the spaces that it may see."""
+    return {
+        "ann in alpha": (in_space("alpha", "ann"), {"alpha"}),
+        "bob": (in_space(None, "bob"), {"beta"}),
+        "support": (in_space(None, "cid", "support"), {"beta", "gamma"}),
+        "nobody": (ToolContext(), set[str]()),
+        "stranger": (in_space("delta", "dan"), set[str]()),
+    }
 
 
 def canary(space: str) -> str:
     return f"canary{space}"
 
 
-async def planted(folder: Path) -> Library:
+async def planted(place: Place) -> Library:
     """Return a library with three spaces whose every name and text has a canary beside the words that all share."""
-    library, dice = Library(folder), random.Random(7)
+    library, dice = Library(place), random.Random(7)
     for size, space in enumerate(SPACES, start=1):
         mark = canary(space)
         for number in range(2):
@@ -52,18 +58,24 @@ async def planted(folder: Path) -> Library:
     return library
 
 
-async def without(library: Library, visible: set[str], folder: Path) -> Library:
+async def without(library: Library, visible: set[str], folder: Path, databases: Databases | None) -> Library:
     """Return the same library as if the other spaces had never been: same ids, nothing else."""
-    folder.mkdir()
     library.store.close()
-    shutil.copy(library.store.path, folder / "documents.db")
-    twin = Library(folder)
+    if databases is None:
+        folder.mkdir()
+        shutil.copy(Path(str(library.place)) / "documents.db", folder / "documents.db")
+    twin = Library(folder if databases is None else databases.copy_of(str(library.place)))
     for space in set(SPACES) - visible:
         for number in ("common", f"{canary(space)}-0", f"{canary(space)}-1"):
             await twin.store.remove_source(twin.store.operator_scope(space), space, number)
     twin.store.close()
-    with apsw.Connection(str(folder / "documents.db")) as db:
-        db.execute(f"delete from spaces where name not in ({','.join('?' * len(visible))})", tuple(visible))
+    gone = ",".join(f"'{space}'" for space in set(SPACES) - visible) or "null"
+    if databases is None:
+        with apsw.Connection(str(folder / "documents.db")) as db:
+            db.execute(f"delete from spaces where name in ({gone})")
+    else:
+        with psycopg.connect(str(twin.place), autocommit=True) as connection:
+            connection.execute(f"delete from pegboard.spaces where name in ({gone})")  # type: ignore[arg-type] - of ours
     return twin
 
 
@@ -138,11 +150,14 @@ def drawn(dice: random.Random, pool: dict[str, list[Any]]) -> tuple[str, dict[st
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(range(2, 40), marks=pytest.mark.soak)])
-async def test_whatever_is_asked_the_answer_is_as_if_the_other_spaces_had_never_been(tmp_path: Path, seed: Any) -> None:
-    library = await planted(tmp_path)
+async def test_whatever_is_asked_the_answer_is_as_if_the_other_spaces_had_never_been(
+    request: pytest.FixtureRequest, place: Place, tmp_path: Path, seed: Any
+) -> None:
+    databases = None if isinstance(place, Path) else request.getfixturevalue("databases")
+    library = await planted(place)
     pool = await pool_of(library)
-    for name, (ctx, visible) in CALLERS.items():
-        twin = await without(library, visible, tmp_path / name)
+    for name, (ctx, visible) in callers().items():
+        twin = await without(library, visible, tmp_path / name, databases)
         hidden = [canary(space).encode() for space in SPACES if space not in visible]
         seen = 0
         for number in seed if isinstance(seed, range) else [seed]:

@@ -16,7 +16,7 @@ from pegboard.config.yaml.problems import Report
 from pegboard.model.error import DefinitionError
 
 if TYPE_CHECKING:
-    from pegboard.workspace.sqlite.sqlite_store import SqliteDocumentStore
+    from pegboard.workspace.store.document_store import SqlDocumentStore
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class DocumentProject:
     """A loaded config and its document store. Nothing of the user's code is imported for it."""
 
     config: Config
-    store: SqliteDocumentStore
+    store: SqlDocumentStore
 
 
 def document_project(options: Options) -> DocumentProject:

@@ -17,17 +17,20 @@ from pegboard.model.secret import Secret
 if TYPE_CHECKING:
     from pegboard.catalog import Catalog
     from pegboard.workspace import resources
+    from pegboard.workspace.postgres import postgres_store
     from pegboard.workspace.sqlite import sqlite_store
+    from pegboard.workspace.store import document_store
     from pegboard.workspace.tools import toolset
 else:
     resources = LazyModule("pegboard.workspace.resources")
+    postgres_store = LazyModule("pegboard.workspace.postgres.postgres_store")
     sqlite_store = LazyModule("pegboard.workspace.sqlite.sqlite_store")
     toolset = LazyModule("pegboard.workspace.tools.toolset")
 
 _PACKAGE = "re2"
 
 
-def store_of(config: Config, report: Report) -> sqlite_store.SqliteDocumentStore | None:
+def store_of(config: Config, report: Report) -> document_store.SqlDocumentStore | None:
     """Return the document store that a config names; `None` where it names none, or names it wrongly."""
     declared = config.workspace
     if declared is None:
@@ -43,13 +46,17 @@ def store_of(config: Config, report: Report) -> sqlite_store.SqliteDocumentStore
         message = "needs the package 'google-re2', which is not installed; install `pegboard[docs]`"
         report.add(declared.at.problem(message))
     elif scheme in ("postgres", "postgresql"):
-        report.add(
-            at.problem(
-                f"a store of the kind {scheme!r} is not supported by this version of Pegboard yet; write sqlite:FILE"
-            )
-        )
+        if find_spec("psycopg") is None:
+            message = "needs the package 'psycopg', which is not installed; install `pegboard[docs,postgres]`"
+            report.add(at.problem(message))
+            return None
+        try:
+            return postgres_store.PostgresDocumentStore(Secret(uri), embedder=passage_embedder_of(config, report))
+        except DefinitionError as error:
+            report.add(at.problem(str(error)))
     elif scheme != "sqlite" or not rest:
-        report.add(at.problem(f"a store of the kind {scheme[:40]!r} is unknown; write sqlite:FILE"))
+        kinds = "write sqlite:FILE or postgresql://HOST/DATABASE"
+        report.add(at.problem(f"a store of the kind {scheme[:40]!r} is unknown; {kinds}"))
     else:
         try:
             file = _file(config.path, rest)

@@ -27,7 +27,7 @@ from pegboard.model.document import DocumentScope, NewDocument
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.workspace.file_reader import FileReader, checksum_of, with_error
 from pegboard.workspace.parsing.formats import format_of
-from pegboard.workspace.sqlite.sqlite_store import SqliteDocumentStore
+from pegboard.workspace.store.document_store import SqlDocumentStore
 from pegboard.workspace.store.writing import PreparedDocument, Stored, prepared
 
 _TRIES = 3  # not a limit: of reading a file that changes meanwhile
@@ -73,7 +73,7 @@ class FolderIngest:
         DefinitionError: the path is neither a folder nor a file.
     """
 
-    store: SqliteDocumentStore
+    store: SqlDocumentStore
     scope: DocumentScope
     space: str
     source: str

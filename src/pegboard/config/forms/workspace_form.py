@@ -14,7 +14,9 @@ class WorkspaceForm(Form):
     """The documents of all spaces, and the tools with which agents browse, search and read them."""
 
     store: ConcealedText = Field(
-        "sqlite:./documents.db", description="Where documents are stored: sqlite:FILE, beside this file."
+        "sqlite:./documents.db",
+        description="Where documents are stored: sqlite:FILE, beside this file, or postgresql://HOST/DATABASE, which "
+        "several machines share and which has the extension `vector`.",
     )
     space: Maybe[FilledText] = Field(
         None,

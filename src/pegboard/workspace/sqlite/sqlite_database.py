@@ -228,7 +228,7 @@ class SqliteDatabase:
     def copying(self, db: Connection, within: Within) -> Copy:
         """Return what copies tables of a scope into another database: the engine does it, from the file."""
 
-        def copy(own: Any, tables: Sequence[StoredTable]) -> None:
+        def copy(own: Any, tables: Sequence[StoredTable], left_s: Callable[[], float]) -> None:
             own.execute("attach ? as stored", (str(self.path),))
             own.execute("begin")
             for table in tables:

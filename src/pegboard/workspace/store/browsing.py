@@ -28,7 +28,8 @@ def list_sources(db: Connection, within: Within, *, type_: str | None, limit: in
         select id, name, type, status, updated_at,
             (select count(*) from documents where documents.source_n = sources.n) as document_count
         from sources
-        where {within.of("sources")} and (?1 is null or type = ?1) and (?2 is null or (name, id) > (?2, ?3))
+        where {within.of("sources")} and (cast(?1 as text) is null or type = ?1)
+            and (cast(?2 as text) is null or (name, id) > (?2, ?3))
         order by name, id limit ?4
         """,  # noqa: S608 - numbers of ours
         (type_, *(place or (None, None)), limit + 1),

@@ -42,7 +42,7 @@ def _whole_scope(db: Connection, ctx: ToolContext) -> DocumentScope:
     rows = db.execute(
         f"""
         select spaces.name, max(grants.access) from grants join spaces on spaces.n = grants.space_n
-        where grants.principal in ({asked}) group by spaces.n
+        where grants.principal in ({asked or "null"}) group by spaces.n
         """,  # noqa: S608 - question marks
         principals,
     )
@@ -92,7 +92,7 @@ def grants(db: Connection, space: str | None = None) -> list[JSON]:
     """Return all grants, or those of a space, by space and principal."""
     rows: Sequence[Any] = db.execute(
         "select spaces.name, grants.principal, grants.access from grants join spaces on spaces.n = grants.space_n "
-        "where ?1 is null or spaces.name = ?1 order by spaces.name, grants.principal",
+        "where cast(?1 as text) is null or spaces.name = ?1 order by spaces.name, grants.principal",
         (space,),
     ).fetchall()
     return [{"space": name, "principal": principal, "access": access} for name, principal, access in rows]

@@ -43,8 +43,8 @@ FUNCTIONS: Final = frozenset(
 )  # fmt: skip
 
 
-Copy = Callable[[Any, Sequence[StoredTable]], None]
-"""Puts tables of the store into a database of apsw, each as `created` makes it."""
+Copy = Callable[[Any, Sequence[StoredTable], Callable[[], float]], None]
+"""Puts tables of the store into a database of apsw, each as `created` makes it, while seconds are left."""
 
 
 def created(own: Any, table: StoredTable) -> str:
@@ -65,7 +65,7 @@ def _copy_all(own: Any, copy: Copy, tables: Sequence[StoredTable], asked: Query)
     own.set_progress_handler(lambda: asked.left_s() <= 0, _PROGRESS_STEPS)
     own.set_busy_timeout(int(DOCUMENT_STORE_READ_BUSY_S * 1000))
     try:
-        copy(own, tables)
+        copy(own, tables, asked.left_s)
     except apsw.InterruptError:
         raise asked.too_slow() from None
 

@@ -23,7 +23,7 @@ class Within:
     @classmethod
     def of_scope(cls, db: Connection, scope: DocumentScope) -> Within:
         named = ",".join("?" * len(scope.spaces))
-        rows = db.execute(f"select n, name from spaces where name in ({named})", scope.spaces)  # noqa: S608 - question marks
+        rows = db.execute(f"select n, name from spaces where name in ({named or 'null'})", scope.spaces)  # noqa: S608 - question marks
         return cls(spaces={int(n): str(name) for n, name in rows})
 
     def of(self, table: str) -> str:

@@ -268,7 +268,8 @@ def documents_from(
 ) -> list[tuple[int, str, str]]:
     """Return some documents of a source, behind a place in their order: number, folder and name of each."""
     rows = db.execute(
-        "select n, folder, name from documents where source_n = ?1 and (?2 is null or (folder, name) > (?2, ?3)) "
+        "select n, folder, name from documents "
+        "where source_n = ?1 and (cast(?2 as text) is null or (folder, name) > (?2, ?3)) "
         "order by folder, name limit ?4",
         (source_n, *(place or (None, None)), limit),
     )

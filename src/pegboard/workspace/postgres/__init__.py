@@ -1,0 +1,1 @@
+"""postgres: the documents of all spaces in a PostgreSQL database."""

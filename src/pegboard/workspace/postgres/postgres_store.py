@@ -1,0 +1,25 @@
+"""PostgreSQL store: the document store in a database that several machines share. Needs `pegboard[postgres]`."""
+
+from __future__ import annotations
+
+from pegboard.core.ports import Embedder
+from pegboard.model.secret import Secret
+from pegboard.workspace.passage_embedder import PassageEmbedder
+from pegboard.workspace.postgres.postgres_database import PostgresDatabase
+from pegboard.workspace.store.document_store import SqlDocumentStore
+
+
+class PostgresDocumentStore(SqlDocumentStore):
+    """The documents of all spaces in a PostgreSQL database with the extension `vector`.
+
+    Args:
+        uri: `postgresql://…`.
+        embedder: makes vectors of passages and questions; without one, words alone find them.
+
+    Raises:
+        DefinitionError: the URI cannot be used.
+    """
+
+    def __init__(self, uri: str | Secret, *, embedder: Embedder | None = None) -> None:
+        database = PostgresDatabase(uri if isinstance(uri, Secret) else Secret(uri))
+        super().__init__(database, embedder=None if embedder is None else PassageEmbedder(embedder))
