@@ -48,6 +48,7 @@ OF_EXTRAS: dict[str, set[str]] = {
     },
     "auth": {"auth/tokens.py"},
     "claude": {"adapters/claude_agent_sdk.py"},
+    "fastmcp": {"adapters/fastmcp.py"},
     "langchain": {"adapters/langchain.py"},
     "openai-agents": {"adapters/openai_agents.py"},
     "pydantic-ai": OF_PYDANTIC_AI,

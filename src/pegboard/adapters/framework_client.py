@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
 
 from pegboard.core.consent_text import QuestionTooLongError, consent_text
 from pegboard.core.view import View
@@ -12,6 +12,9 @@ from pegboard.model.context_ports import ClientBridge
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 
+Ask: TypeAlias = "Callable[[str], Awaitable[bool | None]]"
+"""Shows a person a question; `None` where nobody can be asked."""
+
 
 class FrameworkClient:
     """Gives the answer that the framework brought, to the call it was brought for, once; and keeps what was asked.
@@ -19,13 +22,19 @@ class FrameworkClient:
     `answer` is a yes, a no, or `None` where nobody was asked yet. It is for the tool that is called, and for none that
     it calls in its turn. `agreed_to` is what `question` gave when the person was asked, or a part of it: another
     definition or other arguments are asked about anew. What is no question of consent goes to the client that the
-    context had before.
+    context had before. `ask` asks there and then, where the framework can.
     """
 
     def __init__(
-        self, before: ClientBridge | None, *, answer: bool | None, agreed_to: Mapping[str, Any] | None
+        self,
+        before: ClientBridge | None,
+        *,
+        answer: bool | None,
+        agreed_to: Mapping[str, Any] | None,
+        ask: Ask | None = None,
     ) -> None:
         self._before: Any = before
+        self._ask = ask
         self._answer, self._agreed_to = answer, agreed_to
         self._called: str | None = None
         self.question: JSON | None = None
@@ -56,6 +65,8 @@ class FrameworkClient:
             return answer
         if request.tool == self._called:
             self.question = {**_bound(request), "question": _text(request)}
+        if self._ask is not None:
+            return await self._ask(_text(request))
         return None if self._before is None else await self._before.approve(request)
 
     def _is_meant(self, request: ConsentRequest) -> bool:
@@ -107,9 +118,13 @@ def _text(request: ConsentRequest) -> str:
 
 
 def for_one_call(
-    view: View, *, answer: bool | None = None, agreed_to: Mapping[str, Any] | None = None
+    view: View,
+    *,
+    answer: bool | None = None,
+    agreed_to: Mapping[str, Any] | None = None,
+    ask: Ask | None = None,
 ) -> tuple[View, FrameworkClient]:
     """Return the view for one call of a framework that asks persons itself, and the client that carries the answer."""
     request = view.ctx.request
-    client = FrameworkClient(request.client, answer=answer, agreed_to=agreed_to)
+    client = FrameworkClient(request.client, answer=answer, agreed_to=agreed_to, ask=ask)
     return view.renewed(view.ctx.inside(host=view.ctx.host, request=request._replace(client=client))), client
