@@ -231,3 +231,16 @@ async def test_a_run_can_be_cancelled_by_its_id_and_who_leaves_its_stream_cancel
     await stream.aclose()
     assert ended == ["ended"] * 2
     await catalog.close()
+
+
+async def test_an_answer_by_schema_does_not_take_the_name_of_a_tool() -> None:
+    def final_answer() -> str:
+        return "a tool"
+
+    seen: dict[str, list[Any]] = {}
+    catalog = catalog_of({"a": [[("final_answer", {})], [("final_answer_", {"score": 1})]]}, seen=seen)
+    schema = {"type": "object", "properties": {"score": {"type": "integer"}}}
+    catalog.agent(agent("a", output_schema=schema), tools=[final_answer])
+    assert (await catalog.agents.run("a", "go")).output == {"score": 1}
+    assert returned(seen["a"][-1][0]) == ["a tool"]
+    await catalog.close()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pegboard import CallContext, Catalog, Policy, Secret, ToolContext
+from pegboard import Bounds, CallBudget, CallContext, Catalog, Policy, Secret, ToolContext
 from pegboard.model.agent import AgentBudgets, AgentSpec
 from pegboard.model.error import CallError
 from pegboard.model.tool import ToolEntry, ToolSpec
@@ -237,4 +237,52 @@ async def test_an_agent_that_runs_already_further_up_is_refused_on_the_call_stac
     result = await catalog.agents.run("a", "go")
     assert result.output == "end"
     assert "circle: a → a" in returned(seen["a"][-1][0])[0]
+    await catalog.close()
+
+
+async def test_agents_are_nested_as_deep_as_the_limit_and_no_deeper() -> None:
+    scripts: dict[str, Any] = {f"a{n}": [[(f"ask_a{n + 1}", {"query": "q"})], f"end {n}"] for n in range(4)}
+    seen: dict[str, list[Any]] = {}
+    catalog = catalog_of({**scripts, "a4": ["deepest"]}, seen=seen, bounds=Bounds(agent_depth=3))
+    catalog.agent(agent("a4"))
+    for n in reversed(range(4)):
+        catalog.agent(agent(f"a{n}"), tools=[ask(f"a{n + 1}")])
+    assert (await catalog.agents.run("a0", "go")).output == "end 0"
+    assert sorted(seen) == ["a0", "a1", "a2", "a3"]
+    assert "nested 3 deep" in returned(seen["a3"][-1][0])[0]
+    await catalog.close()
+
+
+async def test_no_event_or_answer_carries_a_secret_of_the_caller_that_the_sub_agent_does_not_have() -> None:
+    canary = "canary-8c1f55"
+
+    def leak(ctx: CallContext, args: Any) -> str:
+        return f"found {canary}"
+
+    catalog = catalog_of({
+        "lead": [[("ask_a", {"query": "q"})], "end"], "a": [[("leak", {"q": canary})], f"it is {canary}"],
+    })  # fmt: skip
+    spec = ToolSpec(name="leak", input_schema={"type": "object", "properties": {"q": {"type": "string"}}})
+    catalog.agent(agent("a"), tools=[spec.bind(leak)])
+    catalog.agent(agent("lead"), tools=[ask("a")])
+    recorder, everywhere = Recorder(), Recorder()
+    catalog.observe(everywhere)
+    ctx = ToolContext(secrets={"TOKEN": Secret(canary)})
+    items = [item async for item in catalog.agents.stream("lead", "go", ctx=ctx, callbacks=recorder)]
+    assert len(recorder.events) > 5
+    text = repr([recorder.events, everywhere.events, items])
+    assert "[redacted]" in text
+    assert canary not in text
+    await catalog.close()
+
+
+async def test_a_budget_and_a_deadline_of_the_host_hold_for_everything_below() -> None:
+    counts: Counter[str] = Counter()
+    catalog = catalog_of({"lead": [[("ask_a", {"query": "q"})], "end"], "a": [[("work", {})] * 9, "end"]})
+    catalog.agent(agent("a"), tools=[counted(counts)])
+    catalog.agent(agent("lead", budgets=AgentBudgets(tool_calls=50)), tools=[ask("a")])
+    result = await catalog.agents.run("lead", "go", ctx=ToolContext(budget=CallBudget(4)))
+    assert (result.status, counts["work"]) == ("budget_exceeded", 3)
+    late = await catalog.agents.run("lead", "go", ctx=ToolContext(deadline=0.0))
+    assert (late.status, late.usage.requests) == ("timeout", 0)
     await catalog.close()

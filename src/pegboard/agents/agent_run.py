@@ -100,7 +100,8 @@ class Run:
     ) -> tuple[JSONValue, list[ModelMessage]]:
         toolset = ViewToolset(self.view, self.budget)
         counted = CountedModel(self.model, run=self, toolset=toolset)
-        agent = agent_of(self.spec)
+        taken = [entry.wire_name for entry in (await self.view.prepare()).tools()] if self.spec.output_schema else ()
+        agent = agent_of(self.spec, taken=taken)
         try:
             result = await agent.run(
                 query,
@@ -208,14 +209,20 @@ class CountedModel(WrapperModel):
                 await self._toolset.call_unknown(part.tool_name, part.args)
 
 
-def agent_of(spec: AgentSpec) -> Agent[None, Any]:
-    """Return pydantic-ai's agent for a declaration, without its model and tools, which each run brings."""
+def agent_of(spec: AgentSpec, *, taken: Sequence[str]) -> Agent[None, Any]:
+    """Return pydantic-ai's agent for a declaration, without its model and tools, which each run brings.
+
+    Where the answer has a schema, the model gives it by a tool, whose name is none of those that are `taken`.
+    """
     retries = AGENT_ITERATIONS
     schema = spec.output_schema
     if schema is None:
         return Agent(output_type=str, retries=retries, name=spec.name)
     judge = compile_schema(schema)
-    output = ToolOutput(StructuredDict(dict(schema), name="answer"), name="final_answer")
+    name = "final_answer"
+    while name in taken:
+        name += "_"
+    output = ToolOutput(StructuredDict(dict(schema), name="answer"), name=name)
     agent: Agent[None, Any] = Agent(output_type=output, retries=retries, name=spec.name)
 
     @agent.output_validator

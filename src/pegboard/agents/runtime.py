@@ -235,11 +235,15 @@ class AgentRuntime:
         return View(self._parts, ctx, selection, tools_of=tools)
 
     def _check_stack(self, agent: str, ctx: CallContext) -> None:
-        """Refuse an agent that runs already, further up.
+        """Refuse an agent that runs already, further up, and one that would be too far down.
 
         Raises:
             CallError: `recursion_limit`.
         """
+        limit = self._registry.bounds.agent_depth
+        if ctx.depth >= limit:
+            text = f"Agents may be nested {limit} deep, and {agent!r} would be deeper. Answer without it."
+            raise CallError("recursion_limit", text)
         budget = ctx.budget
         above = [each.agent for each in budget.chain()] if isinstance(budget, RunBudget) else []
         if agent in above:
