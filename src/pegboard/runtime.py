@@ -90,7 +90,9 @@ def assemble(
     executor = Executor(guards)
     models = LanguageModels(key_of_environment(registry))
     view_parts = ViewParts(registry=registry, runner=executor, exporters=EXPORTERS)
-    guards.agents = agents = LateAgentRuntime(registry, view_parts, make_model=models.model, clock=clock)
+    guards.agents = agents = LateAgentRuntime(
+        registry, view_parts, make_model=models.model, clock=clock, redactor=guards.redactor
+    )
     return Runtime(
         registry=registry,
         defaults=Defaults(),

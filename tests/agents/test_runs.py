@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic_ai.models.function import FunctionModel
 
-from pegboard import CallContext, Event, ToolContext, Verdict
+from pegboard import CallContext, Event, Secret, ToolContext, Verdict
 from pegboard.agents.conversations import MemoryConversations, SessionKey, SqliteConversations
 from pegboard.agents.guardrails import GuardedRun
 from pegboard.model.agent import AgentBudgets, AgentMemory, AgentResult, Guardrail, ModelSpec
@@ -243,4 +244,23 @@ async def test_an_answer_by_schema_does_not_take_the_name_of_a_tool() -> None:
     catalog.agent(agent("a", output_schema=schema), tools=[final_answer])
     assert (await catalog.agents.run("a", "go")).output == {"score": 1}
     assert returned(seen["a"][-1][0]) == ["a tool"]
+    await catalog.close()
+
+
+async def test_a_secret_leaves_neither_with_the_text_as_it_comes_nor_with_the_answer() -> None:
+    canary = "canary-8c1f55"
+
+    async def stream(messages: Any, info: Any) -> Any:
+        for piece in ("it is ", "can", "ary-8c", "1f55", " or ", "canary", "-bird"):
+            yield piece
+
+    catalog = catalog_of({})
+    catalog.runtime.agents.make_model = lambda spec: FunctionModel(stream_function=stream)
+    catalog.agent(agent("a"))
+    heard: list[str] = []
+    ctx = ToolContext(secrets={"TOKEN": Secret(canary)})
+    result = await catalog.agents.run("a", "go", ctx=ctx, on_text=heard.append)
+    assert result.output == "it is [redacted] or canary-bird"
+    assert "".join(heard) == result.output
+    assert heard[0] == "it is "
     await catalog.close()

@@ -28,8 +28,10 @@ from pydantic_ai.settings import ModelSettings
 from pegboard.agents.budgets import IterationsOverError, RunBudget
 from pegboard.agents.conversations import ConversationStore, SessionKey
 from pegboard.agents.guardrails import GuardedRun, guarded
+from pegboard.agents.text_redaction import TextStream
 from pegboard.agents.toolset import ViewToolset
 from pegboard.core.ports import TemplateRenderer
+from pegboard.core.redaction import Redactor
 from pegboard.core.schema import compile_schema
 from pegboard.core.view import View
 from pegboard.model.agent import AgentSpec
@@ -63,6 +65,7 @@ class Run:
     query: str
     context: Mapping[str, JSONValue]
     on_chunk: Chunk
+    redactor: Redactor | None
     said: list[str] = field(default_factory=list[str])
     """The text of the last answer of the model, as far as it has come."""
 
@@ -86,6 +89,8 @@ class Run:
         except IterationsOverError:
             value, new_messages, stopped = "".join(self.said), None, "max_iterations"
         output = await guarded(spec.output_guardrails, replace(asked, value=value), limit_s=bounds.hook_s)
+        if self.redactor is not None:
+            output = self.redactor.value(output)
         if spec.output_guardrails and isinstance(output, str):
             # Nothing of it was sent before it was judged.
             await _awaited(self.on_chunk(output))
@@ -118,6 +123,7 @@ class Run:
     async def _stream(self, ctx: RunContext[None], events: AsyncIterable[AgentStreamEvent]) -> None:
         """Hear one answer of the model; its text goes on as it comes, unless it must be judged first."""
         self.said.clear()
+        text_out = TextStream(self.redactor)
         async for event in events:
             match event:
                 case PartStartEvent(part=TextPart(content=text)) if text:
@@ -127,8 +133,10 @@ class Run:
                 case _:
                     continue
             self.said.append(text)
-            if not self.spec.output_guardrails:
-                await _awaited(self.on_chunk(text))
+            if not self.spec.output_guardrails and (piece := text_out.feed(text)):
+                await _awaited(self.on_chunk(piece))
+        if rest := text_out.end():
+            await _awaited(self.on_chunk(rest))
 
     # -- its memory
 

@@ -7,10 +7,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pegboard.agents.conversations import ConversationStore
+from pegboard.core.redaction import Redactor
 from pegboard.core.registry import Registry
 from pegboard.core.view import View, ViewParts
 from pegboard.lazy import LazyModule
 from pegboard.model.call_context import CallContext
+from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSONValue
 from pegboard.model.result import ToolResult
@@ -29,9 +31,15 @@ class LateAgentRuntime:
     """
 
     def __init__(
-        self, registry: Registry, parts: ViewParts, *, make_model: ModelFactory, clock: Callable[[], float]
+        self,
+        registry: Registry,
+        parts: ViewParts,
+        *,
+        make_model: ModelFactory,
+        clock: Callable[[], float],
+        redactor: Callable[[ToolContext], Redactor | None],
     ) -> None:
-        self._registry, self._parts, self._clock = registry, parts, clock
+        self._registry, self._parts, self._clock, self._redactor = registry, parts, clock, redactor
         self.make_model = make_model
         self.store: ConversationStore | None = None
 
@@ -44,7 +52,12 @@ class LateAgentRuntime:
         """
         try:
             return agent_runtime.AgentRuntime(
-                self._registry, self._parts, make_model=self.make_model, clock=self._clock, store=self.store
+                self._registry,
+                self._parts,
+                make_model=self.make_model,
+                clock=self._clock,
+                redactor=self._redactor,
+                store=self.store,
             )
         except ImportError as error:
             text = f"Agents need the package {error.name!r}, which is not installed; install `pegboard[agents]`."

@@ -22,8 +22,10 @@ from pegboard.agents.model_factory import ModelFactory
 from pegboard.agents.relay import Relay
 from pegboard.agents.templates import SandboxedTemplates
 from pegboard.core.call.listeners import SubAgentObservers, as_observers
+from pegboard.core.call.output import clean_error
 from pegboard.core.judge import Selection
 from pegboard.core.names import nearest
+from pegboard.core.redaction import Redactor
 from pegboard.core.registry import Registry
 from pegboard.core.view import AgentTools, View, ViewParts
 from pegboard.model.agent import AgentEntry, AgentResult, AgentSpec, ModelSpec, RunStatus
@@ -66,9 +68,10 @@ class AgentRuntime:
         *,
         make_model: ModelFactory,
         clock: Callable[[], float],
+        redactor: Callable[[ToolContext], Redactor | None],
         store: ConversationStore | None = None,
     ) -> None:
-        self._registry, self._parts, self._clock = registry, parts, clock
+        self._registry, self._parts, self._clock, self._redactor = registry, parts, clock, redactor
         self.make_model = make_model
         self.store = store or MemoryConversations()
         self._tools: dict[str, AgentTools] = {}
@@ -112,10 +115,11 @@ class AgentRuntime:
         if callbacks is not None:
             observers = (*as_observers(whole.callbacks), *as_observers(callbacks))
             whole = whole.with_request(observers=observers)
+        redactor = self._redactor(whole)
         if entry.spec.secrets is not None:
             whole = _with_secrets(whole, entry.spec.secrets)
         whole = replace(whole, agent=agent)
-        return await self._ended(entry, query, context or {}, whole, on_text or _unheard, run_id)
+        return await self._ended(entry, query, context or {}, whole, on_text or _unheard, run_id, redactor)
 
     async def stream(self, agent: str, query: str, **options: Any) -> AsyncGenerator[StreamItem]:
         """Run an agent, and yield its text and events as they come, then its `AgentResult`. Takes what `run` does.
@@ -177,7 +181,8 @@ class AgentRuntime:
                 callbacks=SubAgentObservers((Relay(sub),)),
             )
             child = _with_secrets(child, spec.secrets or ())
-            result = await self._ended(entry, query, context, child, sub.chunk, None)
+            # What its caller must not show, it must not either, though it does not have it itself.
+            result = await self._ended(entry, query, context, child, sub.chunk, None, self._redactor(ctx))
             if result.error is not None:
                 raise call_error(result.error)
         return _as_tool_result(result)
@@ -260,6 +265,7 @@ class AgentRuntime:
         ctx: ToolContext,
         on_chunk: Chunk,
         run_id: str | None,
+        redactor: Redactor | None,
     ) -> AgentResult:
         """Run it in a task of its own, and return how that ended."""
         spec, run_id = entry.spec, run_id or os.urandom(8).hex()
@@ -285,6 +291,7 @@ class AgentRuntime:
                 query=query,
                 context=context,
                 on_chunk=on_chunk,
+                redactor=redactor,
             )
             async with asyncio.timeout(max(deadline - self._clock(), 0.0)):
                 return await run.answer()
@@ -294,6 +301,8 @@ class AgentRuntime:
             answer, error = await running.outcome(work(), spec)
         finally:
             self._running.pop(run_id, None)
+        if error is not None and redactor is not None:
+            error = clean_error(error, redactor)
         return AgentResult(
             agent=spec.name,
             status="completed" if error is None else _STATUS.get(error.kind, "failed"),

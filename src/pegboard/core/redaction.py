@@ -39,8 +39,9 @@ class Redactor:
     def __init__(self, secrets: Iterable[Secret]) -> None:
         values = {secret.reveal() for secret in secrets}
         forms = {form for value in values if len(value) >= _MIN_CHARS for form in _spellings(value)}
-        longest_first = sorted(forms, key=lambda form: (-len(form), form))
-        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if forms else None
+        self.forms = tuple(sorted(forms, key=lambda form: (-len(form), form)))
+        """Every spelling that is looked for, the longest first."""
+        self._pattern = re.compile("|".join(map(re.escape, self.forms))) if forms else None
 
     def finds(self, text: str) -> bool:
         """Tell whether any secret stands in `text`, which may be JSON."""
