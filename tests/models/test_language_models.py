@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 import pytest
 from pydantic_ai import Agent, ModelSettings
 
-from pegboard import Secret
+from pegboard import Secret, ToolContext
+from pegboard.config import load_catalog
 from pegboard.egress.api_transport import api_client
 from pegboard.model.agent import ModelProvider, ModelSpec
 from pegboard.model.bounds import API_ANSWER_BYTES, API_EVENT_BYTES
@@ -106,7 +108,7 @@ async def test_a_key_comes_from_the_variable_of_the_provider_and_its_absence_is_
         with pytest.raises(CallError, match="There is no key") as caught:
             await models.complete(ModelSpec(provider=provider, name="m"), "Hello")
         assert caught.value.error.kind == "upstream_auth"
-    assert asked == ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY", "GEMINI_API_KEY"]
+    assert asked == ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"]
     with pytest.raises(DefinitionError, match="http or https"):
         await models.complete(ModelSpec(provider="openai_compatible", name="m", base_url="file:///etc/passwd"), "Hello")
 
@@ -296,3 +298,27 @@ async def test_an_error_amid_a_stream_is_typed(models: LanguageModels, provider:
         for _ in range(2):
             with pytest.raises(CallError):
                 await streamed(models, spec_of(provider, server.url))
+
+
+@pytest.mark.parametrize("of", ["anthropic", "google", "openai_compatible"])
+async def test_a_model_of_any_provider_summarises_for_a_config(of: ModelProvider, tmp_path: Path) -> None:
+    async with ModelServer(lambda _: ["A short ", "summary."], api_key="the-key") as server:
+        base_url = server.openai_url if of == "openai_compatible" else server.url
+        (tmp_path / "pegboard.yaml").write_text(
+            f"models: {{default: {{provider: {of}, name: m, base_url: '{base_url}', api_key: '${{KEY}}'}}}}\n"
+            "tools: [{name: text_summarize, type: builtin}]\n"
+        )
+        catalog, _ = load_catalog(tmp_path / "pegboard.yaml", env={"KEY": "the-key"})
+        result = await catalog.view(ToolContext()).call("text_summarize", {"text": "word " * 300})
+        assert result.structured == {"summary": "A short summary.", "was_summarized": True}
+        await catalog.close()
+    assert "word word" in server.requests[0].prompt
+
+
+def test_a_model_whose_key_is_nowhere_is_refused_at_its_line(tmp_path: Path) -> None:
+    (tmp_path / "pegboard.yaml").write_text("models:\n  default: anthropic:claude\n  other: google:gemini\n")
+    with pytest.raises(DefinitionError) as caught:
+        load_catalog(tmp_path / "pegboard.yaml", env={})
+    said = str(caught.value)
+    for expected in (":2:", "'ANTHROPIC_API_KEY' is not set", ":3:", "'GEMINI_API_KEY' is not set"):
+        assert expected in said

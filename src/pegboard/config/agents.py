@@ -13,15 +13,14 @@ from pegboard.config.build_context import BuildContext
 from pegboard.config.config import AgentDeclaration, Config, Declared
 from pegboard.config.forms.agent_form import (
     KEY_VARIABLES,
-    AgentModelForm,
     AstromeshModelForm,
     AstromeshSpecForm,
     BudgetsForm,
     PrimaryForm,
     key_variable,
 )
-from pegboard.config.forms.main_file import ModelForm
 from pegboard.config.kinds.agent import missing_package
+from pegboard.config.model_specs import PROVIDERS, model_spec
 from pegboard.config.parameters import read_schema
 from pegboard.config.yaml.problems import Report
 from pegboard.config.yaml.tree import At
@@ -29,7 +28,7 @@ from pegboard.core.agent_graph import agent_graph, cycles
 from pegboard.core.declarations import PrivateSource
 from pegboard.core.names import nearest, nearest_one
 from pegboard.lazy import LazyModule
-from pegboard.model.agent import AgentBudgets, AgentEntry, AgentMemory, AgentSpec, Guardrail, ModelProvider, ModelSpec
+from pegboard.model.agent import AgentBudgets, AgentEntry, AgentMemory, AgentSpec, Guardrail, ModelSpec
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.policy import OPEN_POLICY, Policy
 from pegboard.model.secret import Secret
@@ -42,9 +41,6 @@ else:
     budgets = LazyModule("pegboard.agents.budgets")
     template_analysis = LazyModule("pegboard.agents.template_analysis")
 
-_PROVIDERS: Mapping[str, ModelProvider] = {
-    "openai": "openai", "anthropic": "anthropic", "google": "google", "gemini": "google",
-}  # fmt: skip
 _OPENAI_COMPATIBLE_AT: Mapping[str, str] = {
     "ollama": "http://127.0.0.1:11434", "vllm": "http://127.0.0.1:8000", "llamacpp": "http://127.0.0.1:8080",
 }  # fmt: skip
@@ -211,9 +207,9 @@ def _model(file: Declared[Any], build: BuildContext) -> ModelSpec | None:
     if form.model in build.config.models:
         return model_spec(build.config.models[form.model].value, build.config)
     provider, _, name = form.model.partition(":")
-    if provider in _PROVIDERS and name:
+    if provider in PROVIDERS and name:
         key = build.config.secrets.get(KEY_VARIABLES[provider])
-        return ModelSpec(provider=_PROVIDERS[provider], name=name, api_key=key)
+        return ModelSpec(provider=PROVIDERS[provider], name=name, api_key=key)
     if provider == "openai_compatible":
         text = "openai_compatible needs `base_url`: write a mapping with provider, base_url and name"
     else:
@@ -223,30 +219,12 @@ def _model(file: Declared[Any], build: BuildContext) -> ModelSpec | None:
     return None
 
 
-def model_spec(form: AgentModelForm | ModelForm | str, config: Config) -> ModelSpec:
-    """Return the declaration of a model that a config has."""
-    if isinstance(form, str):
-        provider, _, name = form.partition(":")
-        return ModelSpec(provider=_PROVIDERS[provider], name=name, api_key=config.secrets.get(KEY_VARIABLES[provider]))
-    key = form.api_key
-    if key is None and form.base_url is None:
-        key = config.secrets.get(KEY_VARIABLES.get(form.provider, ""))
-    return ModelSpec(
-        provider=form.provider,
-        name=form.name,
-        base_url=form.base_url,
-        api_key=None if key is None else Secret(key),
-        parameters=form.parameters if isinstance(form, AgentModelForm) else {},
-        timeout_s=form.timeout_seconds,
-    )
-
-
 def _primary(form: PrimaryForm, at: At, build: BuildContext) -> ModelSpec | None:
     """Return the model that an `astromesh/v1` agent names."""
     key: str | Secret | None = form.api_key
     if key is None and (variable := key_variable(AstromeshModelForm(primary=form))) is not None:
         key = build.config.secrets.get(variable)
-    provider = _PROVIDERS.get(form.provider, "openai_compatible")
+    provider = PROVIDERS.get(form.provider, "openai_compatible")
     base_url = form.endpoint or _OPENAI_COMPATIBLE_AT.get(form.provider)
     if provider == "openai_compatible":
         if base_url is None:

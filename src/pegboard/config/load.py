@@ -15,6 +15,7 @@ from pegboard.config.config import AgentDeclaration, Config, Declared, Refused
 from pegboard.config.file_permissions import permission_faults
 from pegboard.config.forms.agent_form import (
     ASTROMESH,
+    KEY_VARIABLES,
     PEGBOARD,
     AgentFile,
     AstromeshFile,
@@ -345,9 +346,10 @@ class _Load:
         models: dict[str, Declared[ModelForm | str]] = {}
         for name, form in main.models.items():
             models[name] = Declared(value=form, at=at / "models" / name)
-            if _needs_openai_key(form) and not self.environment.variable("OPENAI_API_KEY"):
-                fault = self.environment.fault("OPENAI_API_KEY")
-                self.report.add(models[name].at.problem(fault or _NO_OPENAI_KEY))
+            variable = _key_variable(form)
+            if variable is not None and not self.environment.variable(variable):
+                text = f"the variable {variable!r} is not set; set it, or write `api_key`"
+                self.report.add(models[name].at.problem(self.environment.fault(variable) or text))
         return models
 
     def _embedder(self, main: MainFile, at: At | None) -> Declared[EmbedderForm] | None:
@@ -448,5 +450,10 @@ def _texts(at: At) -> tuple[str, ...]:
     return tuple(item.text for item in node.items if isinstance(item, Scalar)) if isinstance(node, Items) else ()
 
 
-def _needs_openai_key(model: ModelForm | str) -> bool:
-    return isinstance(model, str) or (model.provider == "openai" and model.api_key is None)
+def _key_variable(model: ModelForm | str) -> str | None:
+    """Return the variable that must have the key of a model; `None` where it has one, or needs none."""
+    if isinstance(model, str):
+        return KEY_VARIABLES[model.partition(":")[0]]
+    if model.api_key is not None or (model.base_url is not None and model.provider != "openai"):
+        return None
+    return KEY_VARIABLES.get(model.provider)

@@ -44,7 +44,7 @@ _ENDPOINTS: Mapping[ModelProvider, _Endpoint] = {
     "openai": _Endpoint(base_url="https://api.openai.com/v1", variables=("OPENAI_API_KEY",)),
     "anthropic": _Endpoint(base_url="https://api.anthropic.com", variables=("ANTHROPIC_API_KEY",)),
     "google": _Endpoint(
-        base_url="https://generativelanguage.googleapis.com", variables=("GOOGLE_API_KEY", "GEMINI_API_KEY")
+        base_url="https://generativelanguage.googleapis.com", variables=("GEMINI_API_KEY", "GOOGLE_API_KEY")
     ),
 }
 

@@ -135,12 +135,17 @@ else:
 
 
 class ModelForm(Form):
-    """A language model behind an endpoint that speaks OpenAI's chat completions."""
+    """A language model: of a provider, or behind an endpoint that speaks OpenAI's chat completions."""
 
-    provider: Literal["openai", "openai_compatible"] = Field(description="Whose it is; the second needs a base_url.")
+    provider: Literal["openai", "anthropic", "google", "openai_compatible"] = Field(
+        description="Whose it is; the last needs a base_url."
+    )
     name: FilledText = Field(description="What the provider calls it.")
     base_url: Maybe[FilledText] = Field(None, description="Where it is, such as http://127.0.0.1:8000/v1.")
-    api_key: Maybe[ConcealedText] = Field(None, description="The key; OPENAI_API_KEY of the environment without it.")
+    api_key: Maybe[ConcealedText] = Field(None, description="The key; the provider's variable without it.")
+    parameters: Mapping[Text, Anything] = Field(
+        default_factory=dict[str, Any], description="Settings of each request, such as temperature and max_tokens."
+    )
     timeout_seconds: PositiveNumber = Field(60.0, description="How long one answer may take, in seconds.")
 
     @model_validator(mode="after")
@@ -152,8 +157,10 @@ class ModelForm(Form):
 
 def _model_text(value: str) -> str:
     provider, _, name = value.partition(":")
-    if provider != "openai" or not name:
-        text = "expected `openai:name`, or a mapping with provider, name and base_url"
+    if provider not in ("openai", "anthropic", "google") or not name:
+        text = (
+            "expected `openai:name`, `anthropic:name` or `google:name`, or a mapping with provider, name and base_url"
+        )
         raise definition_error(text)
     return value
 

@@ -1,0 +1,33 @@
+"""Model specs: the language models that a config declares, as agents and tools have them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pegboard.config.config import Config
+from pegboard.config.forms.agent_form import KEY_VARIABLES, AgentModelForm
+from pegboard.config.forms.main_file import ModelForm
+from pegboard.model.agent import ModelProvider, ModelSpec
+from pegboard.model.secret import Secret
+
+PROVIDERS: Mapping[str, ModelProvider] = {
+    "openai": "openai", "anthropic": "anthropic", "google": "google", "gemini": "google",
+}  # fmt: skip
+
+
+def model_spec(form: AgentModelForm | ModelForm | str, config: Config) -> ModelSpec:
+    """Return the declaration of a model that a config has."""
+    if isinstance(form, str):
+        provider, _, name = form.partition(":")
+        return ModelSpec(provider=PROVIDERS[provider], name=name, api_key=config.secrets.get(KEY_VARIABLES[provider]))
+    key = form.api_key
+    if key is None and form.base_url is None:
+        key = config.secrets.get(KEY_VARIABLES.get(form.provider, ""))
+    return ModelSpec(
+        provider=form.provider,
+        name=form.name,
+        base_url=form.base_url,
+        api_key=None if key is None else Secret(key),
+        parameters=form.parameters,
+        timeout_s=form.timeout_seconds,
+    )
