@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pegboard import http_app
+from pegboard.consent.sqlite_store import SqliteConsents
 from tests import forking
 from tests.server.doors import served, workshop
 
@@ -85,6 +86,27 @@ async def test_the_inspector_lists_and_calls(era: str, door: str, tmp_path: Path
         assert (code, '"text": "5"' in called) == (0, True), called
         code, refused = await inspect("--method", "tools/call", "--tool-name", "echo")
         assert (code != 0, "No tool named 'echo'" in refused or "not found" in refused.lower()) == (True, True), refused
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_the_inspector_which_cannot_ask_makes_an_approved_call(era: str, tmp_path: Path) -> None:
+    if not INSPECTOR.exists():
+        pytest.skip("the inspector is not installed: make setup")
+    store, (catalog, seen) = SqliteConsents(tmp_path / "consents.db"), workshop()
+    catalog.guards.consents = store
+    async with served(http_app(catalog)) as url:
+        wipe = ["--method", "tools/call", "--tool-name", "wipe", "--tool-arg", "what=disk"]
+
+        async def inspect() -> str:
+            command = ["--cli", "--protocol-era", era, f"{url}/mcp/admin", "--transport", "http", *wipe]
+            return (await run(INSPECTOR, *command, home=tmp_path))[1]
+
+        refused = await inspect()
+        [question] = await store.listed()
+        assert f"pegboard consent approve {question.id}" in refused
+        await store.decide(question.id, is_yes=True, decided_by="cli:ann")
+        assert "wiped disk" in await inspect()
+    assert seen.runs == ["wipe disk"]
 
 
 @pytest.mark.parametrize("door", ["http", "stdio"])

@@ -78,7 +78,7 @@ async def test_a_client_that_cannot_ask_gets_an_id_and_the_same_call_passes_once
         assert shop.paid == ["bob"]
 
 
-async def test_so_it_is_in_an_earlier_session_whose_yes_serves_no_other_session(tmp_path: Path) -> None:
+async def test_in_an_earlier_revision_the_yes_waits_for_the_next_session_and_a_no_is_of_its_own(tmp_path: Path) -> None:
     async def session() -> dict[str, str]:
         hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
         begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
@@ -96,8 +96,11 @@ async def test_so_it_is_in_an_earlier_session_whose_yes_serves_no_other_session(
         refused = await pay(first)
         consent_id = refused["structuredContent"]["error"]["details"]["consent_id"]
         await shop.store.decide(consent_id, is_yes=True, decided_by="cli:ann")
-        assert [(await pay(headers))["isError"] for headers in (second, first, first)] == [True, False, True]
-        assert shop.paid == ["bob"]
+        assert [(await pay(headers))["isError"] for headers in (second, first)] == [False, True]
+        [question] = await shop.store.listed()
+        await shop.store.decide(question.id, is_yes=False, decided_by="cli:ann")
+        kinds = [(await pay(headers))["structuredContent"]["error"]["kind"] for headers in (first, second)]
+        assert (kinds, shop.paid) == (["consent_declined", "consent_required"], ["bob"])
 
 
 async def test_a_client_that_can_ask_is_asked_and_nothing_is_filed_until_it_closes_the_question(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ class Caller:
     """Who asks: hashable, and one value for all requests of a credential through a profile.
 
     `credential` names what was verified; empty where host code says who asks. `address` is the network that a request
-    came from which nobody vouches for: it counts for what callers share, and gives no rights.
+    came from which nobody vouches for: it counts for what callers share, and gives no rights. `is_session_brief`: the
+    session is that of a connection, as in the earlier revisions over HTTP; the same caller has another one next time.
     """
 
     user_id: str | None = None
@@ -23,6 +24,7 @@ class Caller:
     policy: Policy = OPEN_POLICY
     credential: str = ""
     address: str = ""
+    is_session_brief: bool = False
 
 
 NOBODY = Caller()

@@ -16,7 +16,8 @@ class ConsentRequest:
     """One concrete call that needs a person's yes; it binds definition, arguments and person.
 
     `credential` names what was verified of the caller, `address` the network of one whom nobody vouches for, and
-    `request_id` the request or turn that the call is a part of.
+    `request_id` the request or turn that the call is a part of. What people decide later outlives a session that
+    `is_session_brief`.
     """
 
     tool: str
@@ -32,6 +33,7 @@ class ConsentRequest:
     credential: str = ""
     address: str = ""
     request_id: str = ""
+    is_session_brief: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -76,6 +76,7 @@ class Principal:
     profile: str | None
     session: str | None = None
     address: str = ""
+    is_session_brief: bool = False
 
     @property
     def owner(self) -> str:
@@ -90,7 +91,7 @@ class Principal:
 
     def in_session(self, session_id: str) -> Principal:
         """Return the same, in a session of an earlier revision of MCP."""
-        return replace(self, session=session_id)
+        return replace(self, session=session_id, is_session_brief=True)
 
 
 ContextFor = Callable[[Principal], ToolContext]
@@ -145,6 +146,7 @@ def _caller_of(principal: Principal, open_space: str | None) -> Caller:
         roles=frozenset(who.roles),
         credential=who.credential,
         address=principal.address,
+        is_session_brief=principal.is_session_brief,
     )
 
 

@@ -72,7 +72,7 @@ async def ask_consent(call: Call, reason: str) -> ConsentRequest:
         tool=call.entry.qualified_id, definition_hash=call.entry.fingerprint, args_digest=digest(call.args),
         arguments=call.args, reason=reason, user_id=ctx.user_id, space_id=ctx.space_id, session_id=ctx.session_id,
         agent=ctx.agent, call_id=call.call_id, credential=ctx.caller.credential, address=ctx.caller.address,
-        request_id=ctx.request.id,
+        request_id=ctx.request.id, is_session_brief=ctx.caller.is_session_brief,
     )  # fmt: skip
     call.asked, call.consent = request, "nobody"
     answer = _carried(call, request)
