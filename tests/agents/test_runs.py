@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -250,7 +251,7 @@ async def test_an_answer_by_schema_does_not_take_the_name_of_a_tool() -> None:
 async def test_a_secret_leaves_neither_with_the_text_as_it_comes_nor_with_the_answer() -> None:
     canary = "canary-8c1f55"
 
-    async def stream(messages: Any, info: Any) -> Any:
+    async def stream(messages: Any, info: Any) -> AsyncIterator[str]:
         for piece in ("it is ", "can", "ary-8c", "1f55", " or ", "canary", "-bird"):
             yield piece
 

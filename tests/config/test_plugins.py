@@ -116,7 +116,7 @@ def test_nothing_is_loaded_that_is_not_named(folder: Project, install: Install) 
     folder.write("tools: [{name: knock, type: ping, ping: {host: x}}]")
     assert folder.said() == [
         'pegboard.yaml:1:29: tools[0].type: "ping" is no type of tool. '
-        "Types: builtin, client, internal, mcp, openapi, rag, webhook."
+        "Types: agent, builtin, client, internal, mcp, openapi, rag, webhook."
     ]
     folder.write("name: a").catalog()
     assert "acme_ping" not in sys.modules
