@@ -79,6 +79,10 @@ class LanguageModels:
         settings = {**spec.parameters, "max_retries": 0}
         return _maker(spec)(spec.name, base_url, key, client, cast("Any", settings))
 
+    def load(self, spec: ModelSpec) -> None:
+        """Import what a model needs, which takes a second or two; from a thread, so that nothing waits for it."""
+        _maker(spec)
+
     async def complete(self, spec: ModelSpec, prompt: str) -> str:
         """Return what a model answers to a prompt, in words.
 

@@ -68,6 +68,7 @@ class AgentRoutes:
         asked = AgentQuery.of(await self._api.body(request))
         # The first run of a process imports what agents run on, which takes seconds.
         runtime = await asyncio.to_thread(lambda: catalog.agents)
+        await asyncio.to_thread(catalog.runtime.models.load, runtime.spec(name).model)
         items = runtime.stream(
             name, asked.query, context=asked.context, session_id=asked.session_id, ctx=caller_of(view)
         )
