@@ -10,11 +10,11 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from pegboard.sources.agent_tool import QUERY, agent_entry
 
 from pegboard import Bounds, Catalog, ToolContext
 from pegboard.model.agent import AgentSpec, ModelSpec
 from pegboard.model.tool import ToolSpec
+from pegboard.sources.agent_tool import QUERY, agent_entry
 from pegboard.testing import CallsTool, EventRecorder, ModelRequest, ModelServer
 
 # What one run of a lead and its helper is, in events that its caller hears.
