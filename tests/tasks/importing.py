@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from pathlib import Path
 
 from pegboard import CallContext, Catalog, Tasks, ToolContext
@@ -20,10 +19,10 @@ def catalog_with(store: str, ledger: Path, *, step_s: float) -> Catalog:
     @catalog.tool(task="required")
     async def import_orders(ctx: CallContext, name: str) -> str:
         """Import orders in five steps."""
-        results = [await ctx.step(step, work, ctx, name, step) for step in STEPS]
+        results = [await ctx.step(step, one, ctx, name, step) for step in STEPS]
         return " ".join(results)
 
-    async def work(ctx: CallContext, name: str, step: str) -> str:
+    async def one(ctx: CallContext, name: str, step: str) -> str:
         # One line each, in one write: what was killed in between has written whole lines or none.
         write(ledger, f"begin {name} {step} {ctx.step_key} {os.getpid()}")
         await asyncio.sleep(step_s)
@@ -52,5 +51,6 @@ async def main(store: str, ledger: Path, step_s: float, begin: list[str]) -> Non
     await asyncio.Event().wait()
 
 
-if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], Path(sys.argv[2]), float(sys.argv[3]), sys.argv[4:]))
+def work(store: str, ledger: Path, step_s: float, begin: list[str]) -> None:
+    """Be a worker, in a process of its own."""
+    asyncio.run(main(store, ledger, step_s, begin))

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pegboard.cli.commands.search import search_command
     from pegboard.cli.commands.serve import serve_command
     from pegboard.cli.commands.show import show_command
+    from pegboard.cli.commands.tasks import tasks_command
     from pegboard.cli.commands.tokens import tokens_command
     from pegboard.cli.commands.why import why_command
     from pegboard.cli.commands.workspace import workspace_command
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
         search_command,
         serve_command,
         show_command,
+        tasks_command,
         tokens_command,
         why_command,
         workspace_command,
@@ -81,12 +83,13 @@ COMMANDS = {
     "lock": "Pin what MCP servers say of their tools, show changes, accept them.",
     "doctor": "Tell the state of every source, key and optional package, and what to do.",
     "consent": "Decide on calls that need a person's yes.",
+    "tasks": "List, show, end and resume the calls that outlive their request.",
     "keys": "Make, list, rotate and revoke the API keys of callers over HTTP.",
     "ingest": "Take a folder of documents into a space.",
     "workspace": "Show and remove what is stored of documents, and grant spaces.",
     "schema": "Print the JSON Schema of the configuration file.",
 }
-UNSUPPORTED_COMMANDS = frozenset("tasks audit plan".split())
+UNSUPPORTED_COMMANDS = frozenset("audit plan".split())
 
 SHARED_OPTIONS = ("--config", "--profile", "--as", "--json")
 

@@ -80,11 +80,13 @@ class DbosEngine:
         uri: `sqlite:FILE` or `postgresql://…`.
         base: the folder that a relative FILE is in.
         clock: seconds since 1970.
+        only_looks: it runs nothing, and no other process need know that it is there.
     """
 
     is_durable = True
 
-    def __init__(self, uri: str, base: Path, clock: Callable[[], float]) -> None:
+    def __init__(self, uri: str, base: Path, clock: Callable[[], float], *, only_looks: bool = False) -> None:
+        self._only_looks = only_looks
         self._url, self._clock = _address(uri, base), clock
         # An id for each process: two with one id would both run what one of them had begun.
         self._worker = f"{new_id()}"
@@ -109,6 +111,12 @@ class DbosEngine:
             OSError: it does not answer.
         """
         self._run, self._home = run, asyncio.get_running_loop()
+        if self._only_looks:
+            try:
+                self._client = await _away(self._make_client)
+            except Exception as error:
+                raise OSError(f"The database of tasks cannot be opened: {error}") from error
+            return
         if _Current.engine is not None:
             raise OSError("This process has tasks in a database already; it can have one such.")
         self._thread.start()
@@ -155,7 +163,8 @@ class DbosEngine:
             await _away(self._thread.join)
         self._loop.close()
         try:
-            await _away(self._tables.leave, self._worker)
+            if not self._only_looks:
+                await _away(self._tables.leave, self._worker)
         except OSError as error:
             log.warning("The lease of this worker was left to run out: %s", error)
         await _away(self._tables.close)

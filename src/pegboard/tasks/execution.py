@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final, Protocol
@@ -21,6 +22,7 @@ from pegboard.tasks.steps import TaskSteps
 
 # What says that a call could not be run, and not how the tool fared.
 _FAILURES: Final = frozenset({"not_found", "needs_review", "protocol_error", "storage_unavailable"})
+_INTERRUPTIONS: Final = frozenset({"shutting_down", "cancelled"})
 
 ContextFor = Callable[[TaskCall], ToolContext | None]
 """Makes the context that a task runs with, of what was kept of its caller; `None` where that one is gone."""
@@ -122,6 +124,9 @@ class Execution:
             result = await self._executor.call(view, call.tool, copied(call.arguments), call_id=call_id)
         finally:
             del self.running[call.task_id]
+        if guards.closing and result.error is not None and result.error.kind in _INTERRUPTIONS:
+            # It has not ended, its process does: somebody else goes on with it.
+            raise asyncio.CancelledError
         if result.error is not None and result.error.kind in _FAILURES:
             return Outcome(None, result.error)
         return Outcome(result)

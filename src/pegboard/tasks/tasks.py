@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -90,7 +90,7 @@ class Tasks:
         self._opening = asyncio.Lock()
         self._waking: asyncio.Task[None] | None = None
         self._sweeping: asyncio.Task[None] | None = None
-        self._is_closed = False
+        self._is_closed = self._only_looks = False
 
     @property
     def is_durable(self) -> bool:
@@ -121,6 +121,12 @@ class Tasks:
         if self.is_durable and self._may_have_some():
             await self._opened()
 
+    async def look(self) -> None:
+        """Open the store to look into it alone: what is in it is not run here."""
+        self._only_looks = True
+        if self.is_durable and not self._may_have_some():
+            raise CallError("not_found", "The store of tasks is empty: none was begun yet.")
+
     def wake_soon(self) -> None:
         """Do so beside what else goes on, as a server at its start; a store that is away is said in the log."""
         self._waking = asyncio.create_task(self._woken())
@@ -149,11 +155,14 @@ class Tasks:
                 engine: Engine = InProcessEngine(clock)
                 if self.is_durable:
                     # In a thread: DBOS takes seconds to load.
-                    engine = await asyncio.to_thread(lambda: dbos_engine.DbosEngine(self._uri, self._base, clock))
+                    engine = await asyncio.to_thread(self._durable_engine, clock)
                 await engine.wake(self._execution.run)
                 self._engine = engine
                 self._sweeping = asyncio.create_task(self._sweep(engine))
             return self._engine
+
+    def _durable_engine(self, clock: Callable[[], float]) -> Engine:
+        return dbos_engine.DbosEngine(self._uri, self._base, clock, only_looks=self._only_looks)
 
     async def _sweep(self, engine: Engine) -> None:
         while True:

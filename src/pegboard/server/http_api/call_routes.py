@@ -38,7 +38,8 @@ class CallRoutes:
             raise ProblemError(STATUS_OF_KIND[kind], kind, error.error.message) from None
         ctx, following = self._api.event_hub.follow(asked, request.principal, own=outbox)
         view = gateway.exposed(request.principal, ctx)
-        running = asyncio.create_task(view.call(request.path["name"], arguments))
+        as_task = request.query.get("as_task") == "true"
+        running = asyncio.create_task(view.call(request.path["name"], arguments, as_task=as_task))
         leaving = asyncio.create_task(client_gone(request.receive))
         try:
             if outbox is None:
@@ -111,7 +112,8 @@ def _reply(result: ToolResult, call_id: str) -> Reply:
 
 
 def _shown(result: ToolResult, call_id: str) -> JSON:
-    return {"callId": call_id, **mcp_result(result)}
+    of_task = {} if result.task_id is None else {"taskId": result.task_id}
+    return {"callId": call_id, **of_task, **mcp_result(result)}
 
 
 def _last_frame(result: ToolResult, call_id: str) -> bytes:

@@ -99,7 +99,9 @@ def _tool_call(entry: ToolEntry, schemas: JSON) -> JSON:
     """Return the operation that calls one tool; its types go into `schemas`."""
     spec, wire_name = entry.spec, entry.wire_name
     types: dict[str, JSON | None] = {}
-    for kind, schema in (("input", enforced_schema(entry)), ("output", spec.output_schema)):
+    # What may be a task may answer with the handle of one.
+    given = spec.output_schema if spec.task == "forbidden" else None
+    for kind, schema in (("input", enforced_schema(entry)), ("output", given)):
         place = f"{wire_name}.{kind}"
         embedded = None if schema is None else moved(schema, f"#/components/schemas/{place}")
         if embedded is not None:
@@ -122,7 +124,7 @@ def _call(operation: str, description: str, arguments: JSON, output: JSON | None
     return {
         "operationId": operation,
         "description": description,
-        "parameters": [*parameters, _PROFILE],
+        "parameters": [*parameters, _AS_TASK, _PROFILE],
         "requestBody": {"content": {"application/json": {"schema": arguments}}},
         "responses": {
             "200": {"description": "What the tool gave; as events when `Accept` says so.", "content": answer},
@@ -212,6 +214,13 @@ _AGENT_QUERY: JSON = {
     "additionalProperties": False,
 }
 _TOOL: JSON = {"$ref": "#/components/schemas/Tool"}
+_TASK: JSON = {"$ref": "#/components/schemas/Task"}
+_TASK_ID: JSON = {
+    "name": "id", "in": "path", "required": True, "description": "The id of a task.",
+    "schema": {"type": "string", "minLength": 1},
+}  # fmt: skip
+_AS_TASK = _query("as_task", "`true`: go on as a task, where the tool may be one.", {"enum": ["true", "false"]})
+_ANSWERS: JSON = {"type": "object", "additionalProperties": {"type": "object"}}
 _CONSENT: JSON = {"$ref": "#/components/schemas/Consent"}
 _CONSENT_ID: JSON = {
     "name": "id", "in": "path", "required": True, "description": "The id of a question, an answer or a grant.",
@@ -232,7 +241,8 @@ _SCHEMAS: JSON = {
     ),
     "Result": object_of(
         ("callId", "content"),
-        callId=_TEXT, content={"type": "array", "items": object_of(("type",), type=_TEXT)}, structuredContent={},
+        callId=_TEXT, taskId=_TEXT, content={"type": "array", "items": object_of(("type",), type=_TEXT)},
+        structuredContent={},
     ),
     "Problem": object_of(
         ("type", "title", "status", "kind", "detail"),
@@ -253,6 +263,14 @@ _SCHEMAS: JSON = {
         question=_TEXT, credential=_MAYBE_TEXT, user=_MAYBE_TEXT, space=_MAYBE_TEXT, session=_MAYBE_TEXT,
         agent=_MAYBE_TEXT, askedAt=_TEXT, decidedAt=_MAYBE_TEXT, decidedBy=_MAYBE_TEXT, expiresAt=_TEXT,
         usesLeft={"type": "integer"}, uses={"type": "integer"},
+    ),
+    "Task": object_of(
+        ("id", "tool", "state", "durable"),
+        id=_TEXT, tool=_TEXT,
+        state={"enum": ["working", "input_required", "completed", "failed", "cancelled"]},
+        created_at={"type": "number"}, updated_at={"type": "number"}, expires_at={"type": "number"},
+        durable={"type": "boolean"}, message=_TEXT, fraction={"type": "number"}, questions=_ANY_OBJECT,
+        result=_ANY_OBJECT, error=_ANY_OBJECT,
     ),
     "Hit": object_of(
         ("name", "score", "confidence"),
@@ -305,6 +323,23 @@ _PATHS: JSON = {
             object_of(("callId", "cancelled"), callId=_TEXT, cancelled={"type": "boolean"}),
             [{"name": "id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}],
         ),
+    },
+    "/v1/tasks": {
+        "get": _plain(
+            "list_tasks", "List your tasks, the newest first.",
+            object_of(("tasks",), tasks={"type": "array", "items": _TASK}), [],
+        ),
+    },
+    "/v1/tasks/{id}": {"get": _plain("show_task", "Show one task, with what it asks or gave.", _TASK, [_TASK_ID])},
+    "/v1/tasks/{id}/answer": {
+        "post": {
+            **_plain("answer_task", "Answer what a task asks.", _TASK, [_TASK_ID], also=_DECIDED),
+            "requestBody": {"required": True, "content": {"application/json": {"schema": _ANSWERS}}},
+        },
+    },
+    "/v1/tasks/{id}/cancel": {"post": _plain("cancel_task", "End a task.", _TASK, [_TASK_ID])},
+    "/v1/tasks/{id}/resume": {
+        "post": _plain("resume_task", "Have a task go on that was interrupted.", _TASK, [_TASK_ID]),
     },
     "/v1/consents": {
         "get": _plain(

@@ -10,6 +10,7 @@ from pegboard.server.http_api.call_routes import CallRoutes
 from pegboard.server.http_api.consent_routes import ConsentRoutes
 from pegboard.server.http_api.event_stream import EventRoute
 from pegboard.server.http_api.openapi_document import OpenApiRoute
+from pegboard.server.http_api.task_routes import TaskRoutes
 from pegboard.server.http_api.tool_routes import ToolRoutes
 
 
@@ -24,11 +25,12 @@ class Routes:
         """Return the routes, the one for every other path below /v1 last."""
         tools, calls, consents = ToolRoutes(self._api), CallRoutes(self._api), ConsentRoutes(self._api)
         agents = AgentRoutes(self._api)
+        tasks = TaskRoutes(self._api)
         places: list[tuple[str, dict[str, Answer], tuple[str, ...]]] = [
             ("/v1/tools", {"GET": tools.list}, ("limit", "cursor")),
             ("/v1/tools/{name}", {"GET": tools.show}, ()),
             ("/v1/tools/{name}/why", {"GET": tools.why}, ()),
-            ("/v1/tools/{name}/call", {"POST": calls.call}, ()),
+            ("/v1/tools/{name}/call", {"POST": calls.call}, ("as_task",)),
             ("/v1/agents/{name}/run", {"POST": agents.run}, ()),
             ("/v1/calls/{id}/cancel", {"POST": calls.cancel}, ()),
             ("/v1/consents", {"GET": consents.list}, ("state",)),
@@ -36,6 +38,11 @@ class Routes:
             ("/v1/consents/{id}/approve", {"POST": consents.approve}, ()),
             ("/v1/consents/{id}/deny", {"POST": consents.deny}, ()),
             ("/v1/consents/{id}/grant", {"POST": consents.grant}, ()),
+            ("/v1/tasks", {"GET": tasks.list}, ()),
+            ("/v1/tasks/{id}", {"GET": tasks.show}, ()),
+            ("/v1/tasks/{id}/answer", {"POST": tasks.answer}, ()),
+            ("/v1/tasks/{id}/cancel", {"POST": tasks.cancel}, ()),
+            ("/v1/tasks/{id}/resume", {"POST": tasks.resume}, ()),
             ("/v1/search", {"GET": tools.search}, ("q", "limit")),
             ("/openapi.json", {"GET": OpenApiRoute(self._api).show}, ("form",)),
             ("/v1/events", {"GET": self.events.listen}, ()),

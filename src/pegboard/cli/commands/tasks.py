@@ -1,0 +1,113 @@
+"""tasks: the calls that outlive their request: list, show, end and resume them, whoever's they are."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from pegboard.cli.command_error import CommandError, Exit
+from pegboard.cli.options import Options, SharedOptions
+from pegboard.cli.project import Project, load, opened
+from pegboard.cli.terminal import Column, json_text
+from pegboard.model.error import CallError
+from pegboard.model.task import TaskRecord
+from pegboard.tasks.shown import shown_task
+from pegboard.tasks.tasks import OPERATOR, Tasks
+
+Action = Literal["ls", "show", "cancel", "resume"]
+_ACTION = (
+    "ls: list what the store has, the newest first; show: print one whole, with its result; cancel: end one; resume: "
+    "run one here, to its end, that no living worker has."
+)
+_ID = "Id of the task, as `ls` and the call that became one have it."
+_COLUMNS = (
+    Column(head="Id", style="bold"),
+    Column(head="Tool"),
+    Column(head="State"),
+    Column(head="Begun"),
+    Column(head="How far"),
+)
+
+
+async def tasks_command(
+    action: Annotated[Action, Parameter(help=_ACTION)] = "ls",
+    task_id: Annotated[str | None, Parameter(help=_ID)] = None,
+    /,
+    *,
+    options: SharedOptions,
+) -> Exit:
+    """List, show, end and resume the calls that outlive their request."""
+    if (task_id is None) != (action == "ls"):
+        takes = "takes no id" if action == "ls" else f"needs an id: `pegboard tasks {action} ID`"
+        raise CommandError(f"`pegboard tasks {action}` {takes}.")
+    try:
+        if action == "resume" and task_id is not None:
+            return await _resume(task_id, options)
+        tasks = _kept(load(options))
+        async with aclosing(_Closing(tasks)):
+            await tasks.look()
+            if task_id is None:
+                _list([*await tasks.list(OPERATOR)], options)
+                return Exit.DONE
+            if action == "cancel":
+                await tasks.cancel(task_id, OPERATOR)
+            _show(await tasks.get(task_id, OPERATOR), options)
+            return Exit.DONE
+    except CallError as error:
+        raise CommandError(str(error), kind=error.error.kind, code=Exit.REFUSED) from None
+
+
+class _Closing:
+    """Closes the store at the end of a block."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        self.aclose = tasks.close
+
+
+def _kept(project: Project) -> Tasks:
+    if project.catalog.guards.tasks is None:
+        raise CommandError('There are no tasks: the config has no `tasks: {store: "sqlite:./tasks.db"}`.')
+    tasks = project.catalog.tasks
+    if not tasks.is_durable:
+        text = "Tasks are kept in the memory of the server that runs them: ask it, at /v1/tasks."
+        raise CommandError(f'{text} Or keep them: `tasks: {{store: "sqlite:./tasks.db"}}`.')
+    return tasks
+
+
+async def _resume(task_id: str, options: Options) -> Exit:
+    async with opened(options) as (project, _):
+        tasks = _kept(project)
+        if not await tasks.resume(task_id, OPERATOR):
+            record = await tasks.get(task_id, OPERATOR)
+            why = f"it has ended ({record.state})" if record.is_over else "a living worker has it"
+            raise CommandError(f"The task {task_id!r} was not resumed: {why}.", kind="not_resumed", code=Exit.REFUSED)
+        record = await tasks.ended(task_id, OPERATOR)
+        _show(record, options)
+        is_good = record.result is not None and not record.result.is_error
+        return Exit.DONE if is_good else Exit.REFUSED
+
+
+def _list(records: list[TaskRecord], options: Options) -> None:
+    if options.json:
+        options.terminal.json({"tasks": [shown_task(record) for record in records]})
+    elif records:
+        options.terminal.table(_COLUMNS, [_cells(record) for record in records])
+    else:
+        options.terminal.note("There are no tasks.")
+
+
+def _cells(record: TaskRecord) -> tuple[str, ...]:
+    begun = datetime.fromtimestamp(record.created_at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    reached = "" if record.fraction is None else f"{record.fraction:.0%} "
+    return record.task_id, record.tool, record.state, begun, f"{reached}{record.message}".strip()
+
+
+def _show(record: TaskRecord, options: Options) -> None:
+    shown = shown_task(record)
+    if options.json:
+        options.terminal.json(shown)
+    else:
+        options.terminal.say(json_text(shown))

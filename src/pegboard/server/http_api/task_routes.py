@@ -1,0 +1,74 @@
+"""TaskRoutes: /v1/tasks: the tasks of a caller, what each asks, and their end."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, TypeVar
+
+from pegboard.model.context import ToolContext
+from pegboard.model.error import CallError
+from pegboard.model.json_types import is_object
+from pegboard.server.http_api.api_app import Api, ApiRequest
+from pegboard.server.http_api.problem_details import STATUS_OF_KIND, ProblemError, not_found
+from pegboard.server.http_api.responses import Reply, json_reply
+from pegboard.tasks.shown import shown_task
+
+if TYPE_CHECKING:
+    from pegboard.tasks.tasks import Tasks
+
+T = TypeVar("T")
+
+
+class TaskRoutes:
+    """GET /v1/tasks and /v1/tasks/{id}, POST /v1/tasks/{id}/answer, /cancel and /resume."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    async def list(self, request: ApiRequest) -> Reply:
+        """Return the tasks of this caller, the newest first."""
+        tasks, ctx = self._whose(request)
+        return json_reply({"tasks": [shown_task(record) for record in await _answered(tasks.list(ctx))]})
+
+    async def show(self, request: ApiRequest) -> Reply:
+        """Return one task, with its result where it has ended."""
+        tasks, ctx = self._whose(request)
+        return json_reply(shown_task(await _answered(tasks.get(request.path["id"], ctx))))
+
+    async def answer(self, request: ApiRequest) -> Reply:
+        """Take answers to what a task asks: by key `{"action", "content"}`."""
+        tasks, ctx = self._whose(request)
+        body = await self._api.body(request)
+        answers = {key: answer for key, answer in body.items() if is_object(answer)}
+        if len(answers) != len(body):
+            raise ProblemError(
+                422, "invalid_arguments", 'Each answer is an object: {"action": "accept", "content": …}.'
+            )
+        await _answered(tasks.answer(request.path["id"], ctx, answers))
+        return await self.show(request)
+
+    async def cancel(self, request: ApiRequest) -> Reply:
+        """End a task; one that has ended stays as it is."""
+        tasks, ctx = self._whose(request)
+        await _answered(tasks.cancel(request.path["id"], ctx))
+        return await self.show(request)
+
+    async def resume(self, request: ApiRequest) -> Reply:
+        """Have a task that was interrupted go on; one that runs, or has ended, stays as it is."""
+        tasks, ctx = self._whose(request)
+        await _answered(tasks.resume(request.path["id"], ctx))
+        return await self.show(request)
+
+    def _whose(self, request: ApiRequest) -> tuple[Tasks, ToolContext]:
+        gateway = self._api.gateway
+        if gateway.catalog.guards.tasks is None:
+            raise not_found("This server keeps no tasks.")
+        return gateway.catalog.tasks, gateway.context(request.principal)
+
+
+async def _answered(asked: Awaitable[T]) -> T:
+    try:
+        return await asked
+    except CallError as error:
+        kind = error.error.kind
+        raise ProblemError(STATUS_OF_KIND[kind], kind, error.error.message) from None

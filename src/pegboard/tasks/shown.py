@@ -1,0 +1,33 @@
+"""Shown: a task as plain HTTP and the command line show it."""
+
+from __future__ import annotations
+
+from pegboard.model.json_types import JSON, JSONValue
+from pegboard.model.task import TaskRecord
+from pegboard.providers.mcp import mcp_error, mcp_result
+
+
+def shown_task(record: TaskRecord) -> JSON:
+    """Return a task as JSON; what it does not have is left out."""
+    shown: dict[str, JSONValue] = {
+        "id": record.task_id,
+        "tool": record.tool,
+        "state": record.state,
+        "created_at": record.created_at,
+        "updated_at": record.updated_at,
+        "expires_at": record.created_at + record.ttl_s,
+        "durable": record.is_durable,
+    }
+    if record.message:
+        shown["message"] = record.message
+    if record.fraction is not None:
+        shown["fraction"] = record.fraction
+    if record.questions:
+        shown["questions"] = {
+            key: {"message": question.message, "form": question.form} for key, question in record.questions.items()
+        }
+    if record.result is not None:
+        shown["result"] = mcp_result(record.result)
+    if record.error is not None:
+        shown["error"] = mcp_error(record.error)
+    return shown

@@ -1,0 +1,116 @@
+"""Tasks over plain HTTP and on the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from pegboard import CallContext, Catalog, Tasks, http_app
+from tests import forking
+from tests.server.doors import served
+from tests.timing import PATIENCE_S
+
+TOOLS = '''
+from pegboard import CallContext, default_catalog
+
+@default_catalog.tool(task="required")
+async def ask(ctx: CallContext, what: str) -> dict[str, object]:
+    """Ask a person."""
+    return {"answer": await ctx.ask(what, schema={"type": "string"})}
+
+@default_catalog.tool(task="optional")
+async def double(n: int) -> int:
+    """Double a number."""
+    return 2 * n
+'''
+CONFIG = """\
+python: [tools]
+allow_imports: [tools]
+tasks: {store: "sqlite:./tasks.db", ttl_s: 600}
+"""
+
+
+async def test_over_http_a_task_is_begun_shown_answered_and_ended() -> None:
+    catalog = Catalog(tasks=Tasks())
+
+    @catalog.tool(task="required")
+    async def ask(ctx: CallContext) -> dict[str, object]:
+        """Ask a person."""
+        return {"answer": await ctx.ask("Which?", schema={"type": "string"})}
+
+    @catalog.tool(task="optional")
+    async def double(n: int) -> int:
+        """Double a number."""
+        return 2 * n
+
+    async with served(http_app(catalog)) as url, httpx2.AsyncClient(timeout=PATIENCE_S) as client:
+
+        async def until(task_id: str, state: str) -> Any:
+            async with asyncio.timeout(PATIENCE_S):
+                while (shown := (await client.get(f"{url}/v1/tasks/{task_id}")).json())["state"] != state:
+                    pass
+            return shown
+
+        direct = (await client.post(f"{url}/v1/tools/double/call", json={"n": 2})).json()
+        assert (direct["structuredContent"], "taskId" in direct) == (4, False)
+        wished = (await client.post(f"{url}/v1/tools/double/call?as_task=true", json={"n": 3})).json()
+        assert (await until(wished["taskId"], "completed"))["result"]["structuredContent"] == 6
+        made = (await client.post(f"{url}/v1/tools/ask/call", json={})).json()["taskId"]
+        [(key, question)] = (await until(made, "input_required"))["questions"].items()
+        assert question["message"] == "Which?"
+        unfit = await client.post(f"{url}/v1/tasks/{made}/answer", json={key: {"action": "accept", "content": {}}})
+        odd = await client.post(f"{url}/v1/tasks/{made}/answer", json={key: "this"})
+        assert (unfit.status_code, odd.status_code) == (422, 422)
+        fit = {key: {"action": "accept", "content": {"answer": "this"}}}
+        assert (await client.post(f"{url}/v1/tasks/{made}/answer", json=fit)).status_code == 200
+        assert (await until(made, "completed"))["result"]["structuredContent"] == {"answer": "this"}
+        other = (await client.post(f"{url}/v1/tools/ask/call", json={})).json()["taskId"]
+        assert (await client.post(f"{url}/v1/tasks/{other}/cancel")).json()["state"] == "cancelled"
+        assert (await client.post(f"{url}/v1/tasks/{other}/resume")).json()["state"] == "cancelled"
+        # Nobody vouches for this caller: his tasks are those whose ids he holds, and no list has them.
+        assert (await client.get(f"{url}/v1/tasks")).json() == {"tasks": []}
+        unknown = await client.get(f"{url}/v1/tasks/{'f' * 32}")
+        assert (unknown.status_code, unknown.json()["kind"]) == (404, "not_found")
+
+
+async def test_a_server_without_tasks_knows_none() -> None:
+    async with served(http_app(Catalog())) as url, httpx2.AsyncClient() as client:
+        assert (await client.get(f"{url}/v1/tasks")).status_code == 404
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "tools.py").write_text(TOOLS)
+    (tmp_path / "pegboard.yaml").write_text(textwrap.dedent(CONFIG))
+    return tmp_path
+
+
+def pegboard(project: Path, *words: str) -> tuple[int, Any, str]:
+    done = forking.run(["pegboard", *words, "--json"], cwd=project, timeout_s=PATIENCE_S)
+    return done.returncode, json.loads(done.stdout or b"null"), done.stderr.decode()
+
+
+def test_the_operator_lists_shows_ends_and_resumes_tasks_that_a_process_left(project: Path) -> None:
+    code, nothing, said = pegboard(project, "tasks", "ls")
+    assert (code, "empty" in said or nothing == {"tasks": []}) == (1, True)
+    # The process of each call ends before its task has: it stays in the database.
+    made = [pegboard(project, "call", "ask", f"what={word}")[1]["structured"]["task"] for word in ("a", "b")]
+    assert [task["durable"] for task in made] == [True, True]
+    code, listed, _ = pegboard(project, "tasks", "ls")
+    assert (code, {task["id"] for task in listed["tasks"]}) == (0, {task["id"] for task in made})
+    first = made[0]["id"]
+    code, ended, _ = pegboard(project, "tasks", "cancel", first)
+    assert (code, ended["state"]) == (0, "cancelled")
+    code, _, said = pegboard(project, "tasks", "resume", first)
+    assert (code, "has ended (cancelled)" in said) == (1, True)
+    code, _, said = pegboard(project, "tasks", "show", "f" * 32)
+    assert (code, "No task" in said) == (1, True)
+    assert pegboard(project, "tasks", "show")[0] == 2
+    doubled = pegboard(project, "call", "double", "n=4")[1]
+    assert doubled["structured"] == 8
