@@ -41,7 +41,7 @@ def write(ledger: Path, line: str) -> None:
 async def main(store: str, ledger: Path, step_s: float, begin: list[str]) -> None:
     """Work until killed; begin the imports that are named."""
     catalog = catalog_with(store, ledger, step_s=step_s)
-    await catalog.tasks.wake()
+    catalog.tasks.wake_soon()
     view = catalog.view(OWNER)
     for name in begin:
         result = await view.call("import_orders", {"name": name})

@@ -107,11 +107,9 @@ def test_a_task_goes_on_from_its_last_recorded_step_after_kill_9_at_any_moment(
 def test_two_workers_never_run_one_task_at_once_and_one_takes_over_what_the_other_left(
     workers: Workers, tmp_path: Path
 ) -> None:
-    first = workers.start("one", "two", step_s=0.3)
-    workers.until(1, "ready")
-    workers.until(2, "begin")
     second = workers.start(step_s=0.3)
-    workers.until(2, "ready")
+    workers.until(1, "ready")
+    first = workers.start("one", "two", step_s=0.3)
     workers.until(3, "end")
     # As long as both live, each task is of one process.
     for name in ("one", "two"):

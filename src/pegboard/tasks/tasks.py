@@ -15,7 +15,7 @@ from pegboard.core.executor import Executor
 from pegboard.core.identifiers import new_id
 from pegboard.core.questions import fits_form
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import TASK_LEAST_TTL_S, TASK_LOOK_S, TASK_SWEEP_S, TASK_TTL_S
+from pegboard.model.bounds import TASK_LEASE_S, TASK_LEAST_TTL_S, TASK_LOOK_S, TASK_SWEEP_S, TASK_TTL_S
 from pegboard.model.caller import Caller
 from pegboard.model.context import ToolContext
 from pegboard.model.error import CallError, DefinitionError
@@ -128,11 +128,16 @@ class Tasks:
             raise CallError("not_found", "The store of tasks is empty: none was begun yet.")
 
     def wake_soon(self) -> None:
-        """Do so beside what else goes on, as a server at its start; a store that is away is said in the log."""
+        """Do so beside what else goes on, as a server at its start, and once there is a store, which others may make.
+
+        What is wrong with it is said in the log.
+        """
         self._waking = asyncio.create_task(self._woken())
 
     async def _woken(self) -> None:
         try:
+            while self.is_durable and not self._may_have_some():  # noqa: ASYNC110 - another process makes it
+                await asyncio.sleep(TASK_LEASE_S)
             await self.wake()
         except OSError as error:
             log.error("Tasks that were interrupted do not go on: %s", error)
