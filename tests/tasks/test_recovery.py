@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Generator
+from multiprocessing.process import BaseProcess as Worker
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,6 @@ RECOVERED_S = 5.0
 # Each worker is forked from one process that has loaded DBOS already, which takes seconds.
 FORKING = multiprocessing.get_context("forkserver")
 FORKING.set_forkserver_preload(["tests.tasks.importing", "pegboard.tasks.dbos_engine"])
-Worker = multiprocessing.process.BaseProcess
 STEP_S = 0.1
 
 

@@ -27,7 +27,7 @@ from pegboard.config.python_modules import (
     is_imported,
     registrations_of,
 )
-from pegboard.config.tasks import tasks_of
+from pegboard.config.task_store import tasks_of
 from pegboard.config.workspace import declare_workspace, store_of
 from pegboard.config.yaml.problems import Report
 from pegboard.core.availability import compile_availability

@@ -38,7 +38,10 @@ class CallRoutes:
             raise ProblemError(STATUS_OF_KIND[kind], kind, error.error.message) from None
         ctx, following = self._api.event_hub.follow(asked, request.principal, own=outbox)
         view = gateway.exposed(request.principal, ctx)
-        as_task = request.query.get("as_task") == "true"
+        wished = request.query.get("as_task", "false")
+        if wished not in ("true", "false"):
+            raise ProblemError(400, "bad_request", f"as_task={wished[:20]!r}: write true or false.")
+        as_task = wished == "true"
         running = asyncio.create_task(view.call(request.path["name"], arguments, as_task=as_task))
         leaving = asyncio.create_task(client_gone(request.receive))
         try:

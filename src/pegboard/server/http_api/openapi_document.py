@@ -74,7 +74,7 @@ def document(
     schemas: JSON = dict(_SCHEMAS)
     paths: JSON = {path: dict(operations) for path, operations in _PATHS.items()}
     if tools is None or len(tools) > API_TYPED_TOOLS:
-        paths["/v1/tools/{name}/call"] = {"post": _call("call_tool", "Call a tool.", _ANY_OBJECT, None, [_NAME])}
+        paths["/v1/tools/{name}/call"] = {"post": _call("call_tool", "Call a tool.", _ANY_OBJECT, None, [_NAME, _AS_TASK])}
     else:
         for entry in tools:
             paths[f"/v1/tools/{entry.wire_name}/call"] = {"post": _tool_call(entry, schemas)}
@@ -107,7 +107,7 @@ def _tool_call(entry: ToolEntry, schemas: JSON) -> JSON:
         if embedded is not None:
             schemas[place] = embedded
         types[kind] = None if embedded is None else {"$ref": f"#/components/schemas/{place}"}
-    drawn = _call(f"call_{wire_name}", spec.description, types["input"] or _ANY_OBJECT, types["output"], [])
+    drawn = _call(f"call_{wire_name}", spec.description, types["input"] or _ANY_OBJECT, types["output"], [_AS_TASK])
     drawn["summary"] = spec.title or wire_name
     if spec.deprecated is not None:
         drawn["deprecated"] = True
@@ -124,7 +124,7 @@ def _call(operation: str, description: str, arguments: JSON, output: JSON | None
     return {
         "operationId": operation,
         "description": description,
-        "parameters": [*parameters, _AS_TASK, _PROFILE],
+        "parameters": [*parameters, _PROFILE],
         "requestBody": {"content": {"application/json": {"schema": arguments}}},
         "responses": {
             "200": {"description": "What the tool gave; as events when `Accept` says so.", "content": answer},
