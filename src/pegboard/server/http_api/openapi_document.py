@@ -74,7 +74,8 @@ def document(
     schemas: JSON = dict(_SCHEMAS)
     paths: JSON = {path: dict(operations) for path, operations in _PATHS.items()}
     if tools is None or len(tools) > API_TYPED_TOOLS:
-        paths["/v1/tools/{name}/call"] = {"post": _call("call_tool", "Call a tool.", _ANY_OBJECT, None, [_NAME, _AS_TASK])}
+        call = _call("call_tool", "Call a tool.", _ANY_OBJECT, None, [_NAME, _AS_TASK])
+        paths["/v1/tools/{name}/call"] = {"post": call}
     else:
         for entry in tools:
             paths[f"/v1/tools/{entry.wire_name}/call"] = {"post": _tool_call(entry, schemas)}
@@ -107,7 +108,8 @@ def _tool_call(entry: ToolEntry, schemas: JSON) -> JSON:
         if embedded is not None:
             schemas[place] = embedded
         types[kind] = None if embedded is None else {"$ref": f"#/components/schemas/{place}"}
-    drawn = _call(f"call_{wire_name}", spec.description, types["input"] or _ANY_OBJECT, types["output"], [_AS_TASK])
+    wishes = [] if spec.task == "forbidden" else [_AS_TASK]
+    drawn = _call(f"call_{wire_name}", spec.description, types["input"] or _ANY_OBJECT, types["output"], wishes)
     drawn["summary"] = spec.title or wire_name
     if spec.deprecated is not None:
         drawn["deprecated"] = True
