@@ -180,6 +180,18 @@ HOSTILE = {
     "parts.docx": (packed({f"{n}": b"" for n in range(10_500)}), "it has 10,500 parts; at most 10,000 are taken"),
     "entities.docx": (packed({"word/document.xml": ENTITIES}), "defines entities, as no Office file does"),
     "entities.xlsx": (packed({"xl/workbook.xml": ENTITIES}), "defines entities, as no Office file does"),
+    **{
+        f"entities-{encoding}.docx": (
+            packed({"word/document.xml": ENTITIES.decode().encode(encoding)}),
+            "defines entities, as no Office file does",
+        )
+        for encoding in ("utf-16", "utf-16-be", "utf-32", "utf-7", "cp037")
+    },
+    "entities-elsewhere.docx": (packed({"word/media/image.bin": ENTITIES}), "defines entities, as no Office file does"),
+    "entities-late.docx": (
+        packed({"word/document.xml": b"<!--" + b" " * ((1 << 20) - 10) + b"-->" + ENTITIES}),
+        "defines entities, as no Office file does",
+    ),
     "broken.docx": (word()[:2_000], "it is no Office file"),
     "empty.docx": (b"", "it is no Office file"),
     "plain.docx": (packed({"a.txt": b"x"}), "it is no Word document"),

@@ -17,6 +17,9 @@ from pegboard.model.json_types import JSONValue
 from pegboard.workspace.parsing.parsed import Parsed, ParsedTable, UnreadableError, cleaned, headings_of, one_line
 from pegboard.workspace.parsing.tabular import cell, column_names, typed_table
 
+# `<!DOCTYPE` as IBM wrote it, and as UTF-7 does.
+_EBCDIC_DOCTYPE, _UTF_7_DOCTYPE = "<!DOCTYPE".encode("cp037"), b"+ADw-!DOCTYPE"
+_OVERLAP = 64  # not a limit: bytes, longer than any such mark
 _PIECE_BYTES = 1 << 20  # not a limit: how much is read at once
 
 
@@ -109,6 +112,13 @@ def _shown(value: JSONValue) -> str:
     return "" if value is None else str(value)
 
 
+def _defines_entities(markup: bytes) -> bool:
+    """Tell whether XML has a document type, in whatever encoding a parser would read it."""
+    # Without the zeros that wide encodings put between the letters.
+    letters = markup.replace(b"\0", b"")
+    return any(mark in letters for mark in (b"<!DOCTYPE", b"<!ENTITY", _EBCDIC_DOCTYPE, _UTF_7_DOCTYPE))
+
+
 def _check_archive(payload: bytes) -> None:
     """See that an Office file unpacks to what such a file may, and that nothing in it defines entities.
 
@@ -125,15 +135,16 @@ def _check_archive(payload: bytes) -> None:
             for entry in entries:
                 # Counted as it is unpacked: what an entry says of its own size may be wrong.
                 with archive.open(entry) as part:
-                    begin = b""
+                    before = b""
                     while piece := part.read(_PIECE_BYTES):
                         unpacked += len(piece)
                         if unpacked > allowed:
                             raise UnreadableError(f"it unpacks to more than {allowed / MIB:,.0f} MiB")
-                        begin = begin or piece
-                    if b"<!DOCTYPE" in begin or b"<!ENTITY" in begin:
-                        raise UnreadableError(
-                            f"its part {entry.filename[:100]!r} defines entities, as no Office file does"
-                        )
+                        # Whatever the part is called, and also where it begins in one piece and ends in the next.
+                        if _defines_entities(before + piece):
+                            raise UnreadableError(
+                                f"its part {entry.filename[:100]!r} defines entities, as no Office file does"
+                            )
+                        before = piece[-_OVERLAP:]
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
         raise UnreadableError(f"it is no Office file: {str(error)[:200]}") from None
