@@ -3,7 +3,6 @@
 import contextlib
 import re
 import signal
-import sys
 import time
 from collections.abc import Generator
 from pathlib import Path

@@ -6,13 +6,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import ValidationError
+
 from pegboard.config.config import Config
 from pegboard.config.embedders import passage_embedder_of
+from pegboard.config.forms.workspace_form import WebFetchForm
 from pegboard.config.yaml.problems import Report
 from pegboard.core.ports import DocumentStore
 from pegboard.lazy import LazyModule
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
+from pegboard.sources.builtin import web_scrape
+from pegboard.sources.builtin.kind import Services
 
 if TYPE_CHECKING:
     from pegboard.catalog import Catalog
@@ -20,11 +25,12 @@ if TYPE_CHECKING:
     from pegboard.workspace.postgres import postgres_store
     from pegboard.workspace.sqlite import sqlite_store
     from pegboard.workspace.store import document_store
-    from pegboard.workspace.tools import toolset
+    from pegboard.workspace.tools import fetch_web_page, toolset
 else:
     resources = LazyModule("pegboard.workspace.resources")
     postgres_store = LazyModule("pegboard.workspace.postgres.postgres_store")
     sqlite_store = LazyModule("pegboard.workspace.sqlite.sqlite_store")
+    fetch_web_page = LazyModule("pegboard.workspace.tools.fetch_web_page")
     toolset = LazyModule("pegboard.workspace.tools.toolset")
 
 _PACKAGE = "re2"
@@ -70,11 +76,31 @@ def _file(config: Path, rest: str) -> Path:
     return config.absolute().parent / rest.removeprefix("//")
 
 
-def declare_workspace(catalog: Catalog, store: DocumentStore) -> None:
-    """Put the tools for documents into a catalog."""
+def declare_workspace(catalog: Catalog, config: Config, store: DocumentStore) -> None:
+    """Put the tools for documents into a catalog.
+
+    Raises:
+        DefinitionError: a host of `web_fetch` cannot be read, or a package is missing.
+    """
     for name, description in toolset.GROUPS.items():
         catalog.group(name, description)
     catalog.registry.add(
         *toolset.entries(store, sql_s=catalog.registry.bounds.sql_s), resources.document_resource(store)
     )
     catalog.registry.change(documents=store)
+    if config.workspace is not None and config.workspace.value.web_fetch:
+        catalog.group("web", "Pages of the web.")
+        catalog.registry.add(fetch_web_page.fetch_tool(_web(config.workspace.value.web_fetch), _services(config)))
+
+
+def _services(config: Config) -> Services:
+    return Services(folder=config.path.absolute().parent, bounds=config.bounds)
+
+
+def _web(form: WebFetchForm | bool) -> web_scrape.ScrapeConfig:
+    settings = {} if isinstance(form, bool) else form.model_dump()
+    try:
+        return web_scrape.ScrapeConfig.model_validate(settings)
+    except ValidationError as error:
+        said = "; ".join(each["msg"].removeprefix("Value error, ") for each in error.errors())
+        raise DefinitionError(f"web_fetch: {said}") from None

@@ -7,7 +7,26 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag
 
 from pegboard.config.forms.embedder_form import EmbedderForm
-from pegboard.config.forms.value_types import MAPPING, TEXT, ConcealedText, FilledText, Form, Maybe
+from pegboard.config.forms.value_types import (
+    FLAG,
+    MAPPING,
+    TEXT,
+    ConcealedText,
+    FilledText,
+    Form,
+    Maybe,
+    PositiveNumber,
+)
+
+
+class WebFetchForm(Form):
+    """Which pages of the web may be fetched."""
+
+    allow_hosts: tuple[FilledText, ...] = Field(
+        (), description="Only these: `example.com`, `*.example.com`, `10.0.0.0/8`; without any, every public one."
+    )
+    allow_private: bool = Field(False, description="Whether private and loopback addresses may be reached.")
+    timeout_seconds: PositiveNumber = Field(30.0, description="For one page, redirects too.")
 
 
 class WorkspaceForm(Form):
@@ -30,4 +49,10 @@ class WorkspaceForm(Form):
         "none",
         description="What makes vectors of passages, beside words: `none`; `hashing`, which needs no model and finds "
         "words with slips; or a mapping with `type`, as under `discovery:`.",
+    )
+    web_fetch: Annotated[
+        Annotated[WebFetchForm, Tag(MAPPING)] | Annotated[bool, Tag(FLAG)],
+        Discriminator(lambda value: MAPPING if isinstance(value, dict) else FLAG),
+    ] = Field(
+        False, description="Whether agents may fetch pages of the web (`fetch_web_page`); a mapping says which hosts."
     )

@@ -13,7 +13,7 @@ from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_object
 from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.kind import BuiltinKind, Services, tool_spec
-from pegboard.sources.builtin.outbound import NetworkConfig, fitting, web
+from pegboard.sources.builtin.outbound import NetworkConfig, Web, fitting, web
 
 _EXTRACT = "pegboard.sources.builtin.page_text:extract"
 _MARKUP = frozenset({"text/html", "application/xhtml+xml", "application/xml", "text/xml", ""})
@@ -67,9 +67,7 @@ def make(config: ScrapeConfig, services: Services) -> Handler:
     out = web(config, services)
 
     async def scrape(ctx: CallContext, args: JSON) -> JSON:
-        accept = {"accept": "text/html,application/xhtml+xml,text/plain;q=0.9,*/*;q=0.5"}
-        response = await out.request("GET", args["url"], headers=accept, on_overflow="truncate")
-        title, content = await _read(response, args.get("format", "text"), config)
+        response, title, content = await fetched(out, args["url"], args.get("format", "text"), config)
         max_length: int = args.get("max_length", 10_000)
         shown = fitting(content[:max_length], services.bounds.result_bytes // 2)
         return {
@@ -81,6 +79,18 @@ def make(config: ScrapeConfig, services: Services) -> Handler:
         }
 
     return scrape
+
+
+async def fetched(out: Web, url: str, form: str, config: ScrapeConfig) -> tuple[Response, str, str]:
+    """Fetch a page, each redirect guarded; return the answer, the title and the main text.
+
+    Raises:
+        CallError: it may not or cannot be fetched, or is no page.
+    """
+    accept = {"accept": "text/html,application/xhtml+xml,text/plain;q=0.9,*/*;q=0.5"}
+    response = await out.request("GET", url, headers=accept, on_overflow="truncate")
+    title, content = await _read(response, form, config)
+    return response, title, content
 
 
 async def _read(response: Response, form: str, config: ScrapeConfig) -> tuple[str, str]:
