@@ -69,7 +69,8 @@ async def run_one(catalog: Catalog, number: int, agents: int) -> None:
         f"lead-{lead}", f"See to {token}.", callbacks=recorder, on_text=text.append,
         ctx=ToolContext(user_id=f"user-{number}"),
     )  # fmt: skip
-    assert (result.status, result.error) == ("completed", None)
+    assert result.error is None, result.error
+    assert result.status == "completed"
     assert result.output == "".join(text)
     assert set(re.findall(r"<\d+>", str(result.output))) == {token}
     assert set(re.findall(r"by (\d+)", str(result.output))) == {str(lead)}
