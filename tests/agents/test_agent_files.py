@@ -9,6 +9,8 @@ import pytest
 
 from pegboard import ToolContext
 from pegboard.cli import main
+from pegboard.config import warnings
+from pegboard.config.build import load_catalog
 from tests.agents.files import agent_file, faults, load, write
 from tests.core.parts import kind_of
 
@@ -189,3 +191,26 @@ def test_the_command_lists_agents_with_whom_each_may_run(tmp_path: Path, capsys:
     [a, b] = json.loads(capsys.readouterr().out)["agents"]
     assert (a["name"], a["tools"], a["runs"]) == ("a", ["ask-b"], [{"agent": "b", "tool": "ask-b"}])
     assert (b["name"], b["runs"]) == ("b", [])
+
+
+def test_a_permission_that_means_no_tool_and_a_tool_that_agents_take_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "acme.py").write_text("def one() -> str:\n    return 'one'\n")
+    tool = "{{name: {0}, type: internal, handler: 'python:acme:one', groups: [{0}]}}"
+    main_file = f"files: [agents/*.yaml]\nprofiles: {{p: {{include: [core]}}}}\ntools:\n  - {tool.format('taken')}\n"
+    main_file += f"  - {tool.format('named')}\n  - {tool.format('left')}\n"
+    own = "{name: mine, type: internal, handler: 'python:acme:one'}"
+    permissions = "permissions: {allowed_actions: [mine, ask-b, theirs, tyypo], denied_actions: ['send_*']}"
+    theirs = "tools: [{name: theirs, type: internal, handler: 'python:acme:one'}]"
+    files = {
+        "pegboard.yaml": main_file,
+        "agents/a.yaml": agent_file(
+            "a", f"tools: [{own}, {{group: taken}}, {{tool: main.named}}, {{name: ask-b, type: agent, agent: b}}]\n{permissions}"  # noqa: E501 - one list
+        ),
+        "agents/b.yaml": agent_file("b", theirs),
+    }  # fmt: skip
+    catalog, config = load_catalog(write(tmp_path, files), env={})
+    assert [(problem.path, problem.message) for problem in warnings(config, catalog)] == [
+        ("spec.permissions.allowed_actions[3]", "'tyypo' matches no tool at present"),
+        ("spec.permissions.denied_actions[0]", "'send_*' matches no tool at present"),
+        ("left", "no profile includes 'left'. Included: core, taken."),
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from pegboard.catalog import Catalog
 from pegboard.config.config import Config, Declared
@@ -28,7 +29,7 @@ def warnings(config: Config, catalog: Catalog) -> list[Problem]:
         problems += [tool.at.problem(f"{name!r} was left out: {reason}") for name, reason in left_out[:LEFT_OUT_SHOWN]]
         if len(left_out) > LEFT_OUT_SHOWN:
             problems.append(tool.at.problem(f"{len(left_out) - LEFT_OUT_SHOWN} more were left out"))
-    return problems + list(_unreachable_tools(catalog))
+    return [*problems, *_idle_permissions(config, catalog), *_unreachable_tools(catalog)]
 
 
 def _idle_pins(declared: Declared[ProfileForm], catalog: Catalog) -> list[Problem]:
@@ -40,15 +41,39 @@ def _idle_pins(declared: Declared[ProfileForm], catalog: Catalog) -> list[Proble
     ]
 
 
+def _idle_permissions(config: Config, catalog: Catalog) -> Iterator[Problem]:
+    """Yield a warning for each permission of an agent that means no tool: none of the catalog's, and of no agent.
+
+    What its sub-agents may call is named there too. What sources have not listed yet may be meant as well.
+    """
+    registry = catalog.registry
+    own = [tool for agent in registry.declarations.agents.values() for tool in registry.own_tools(agent)]
+    entries = [*registry.build().entries, *(replace(tool, wire_name=tool.wire_name or tool.spec.name) for tool in own)]
+    names = {name.rpartition(".")[2] for name in registry.sources}
+    for agent in config.agents:
+        permissions, at = agent.file.value.spec.permissions, agent.file.at / "spec" / "permissions"
+        if permissions is None:
+            continue
+        for side in ("allowed_actions", "denied_actions"):
+            globs: tuple[str, ...] = getattr(permissions, side) or ()
+            for index, glob in enumerate(globs):
+                is_of_source = glob.replace("__", ".").partition(".")[0] in names
+                if not is_of_source and not any(applies(glob, entry) for entry in entries):
+                    yield (at / side / index).problem(f"{glob!r} matches no tool at present")
+
+
 def _unreachable_tools(catalog: Catalog) -> Iterator[Problem]:
     """Yield a warning for each tool that no caller of any profile can see, for the names of its groups alone."""
     profiles = catalog.registry.profiles.values()
     if not profiles or any(profile.include is None for profile in profiles):
         return
     included = {group for profile in profiles for group in profile.include or ()}
+    agents = [agent.spec for agent in catalog.registry.declarations.agents.values()]
+    included.update(group for spec in agents for group in spec.groups)
+    taken = {name for spec in agents for name in spec.shared}
     for entry in catalog.registry.build().entries:
         spec = entry.spec
-        if spec.internal_only or not included.isdisjoint(spec.groups):
+        if spec.internal_only or entry.qualified_id in taken or not included.isdisjoint(spec.groups):
             continue
         named = f"{spec.groups[0]!r}" if len(spec.groups) == 1 else f"any of {list(spec.groups)}"
         message = f"no profile includes {named}.{nearest(spec.groups[0], included, label='Included')}"
