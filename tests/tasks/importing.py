@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import runpy
+import sys
 from pathlib import Path
 
 from pegboard import CallContext, Catalog, Tasks, ToolContext
@@ -54,3 +56,10 @@ async def main(store: str, ledger: Path, step_s: float, begin: list[str]) -> Non
 def work(store: str, ledger: Path, step_s: float, begin: list[str]) -> None:
     """Be a worker, in a process of its own."""
     asyncio.run(main(store, ledger, step_s, begin))
+
+
+def example(script: Path, folder: Path, said: Path) -> None:
+    """Run a script in a process of its own, with what it says in a file."""
+    sys.argv = [str(script), str(folder)]
+    with said.open("w") as sys.stdout:
+        runpy.run_path(str(script), run_name="__main__")

@@ -114,3 +114,9 @@ def test_the_operator_lists_shows_ends_and_resumes_tasks_that_a_process_left(pro
     assert pegboard(project, "tasks", "show")[0] == 2
     doubled = pegboard(project, "call", "double", "n=4")[1]
     assert doubled["structured"] == 8
+
+
+def test_workers_do_not_keep_tasks_each_for_itself(project: Path) -> None:
+    (project / "pegboard.yaml").write_text(CONFIG.replace("sqlite:./tasks.db", "memory"))
+    done = forking.run(["pegboard", "serve", "--workers", "2", "--port", "0"], cwd=project, timeout_s=PATIENCE_S)
+    assert (done.returncode, "kept in memory" in done.stderr.decode()) == (2, True)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tasks.importing import STEPS, work
+from tests.tasks.importing import STEPS, example, work
 from tests.timing import PATIENCE_S
 
 RECOVERED_S = 5.0
@@ -21,6 +21,7 @@ RECOVERED_S = 5.0
 FORKING = multiprocessing.get_context("forkserver")
 FORKING.set_forkserver_preload(["tests.tasks.importing", "pegboard.tasks.dbos_engine"])
 STEP_S = 0.1
+EXAMPLE = Path(__file__).parents[2] / "examples/approvals/import_orders.py"
 
 
 class Workers:
@@ -123,6 +124,32 @@ def test_two_workers_never_run_one_task_at_once_and_one_takes_over_what_the_othe
     while results_recorded(tmp_path) != Counter(dict.fromkeys(STEPS, 2)):
         assert time.monotonic() < ends, results_recorded(tmp_path)
         time.sleep(0.01)  # it is recorded after its effect is seen
+
+
+def test_the_import_of_the_example_is_killed_in_its_middle_and_ends_in_the_next_run(tmp_path: Path) -> None:
+    def run() -> tuple[Worker, Path]:
+        said = tmp_path / f"said{len(list(tmp_path.glob('said*')))}"
+        said.touch()
+        process = FORKING.Process(target=example, args=(EXAMPLE, tmp_path, said), daemon=True)
+        process.start()
+        return process, said
+
+    def until(said: Path, word: str) -> None:
+        ends = time.monotonic() + PATIENCE_S
+        while word not in said.read_text():
+            assert time.monotonic() < ends, said.read_text()
+            time.sleep(0.01)  # another process writes it, and says nothing
+
+    first, said = run()
+    until(said, "check")
+    first.kill()
+    first.join()
+    second, said = run()
+    second.join(PATIENCE_S)
+    assert second.exitcode == 0
+    lines = said.read_text().split("\n")
+    assert (lines[0], "download" in lines, lines[-2]) == ("goes on", False, "4 orders of web are in")
+    assert len((tmp_path / "orders.txt").read_text().splitlines()) == 4
 
 
 @pytest.mark.soak

@@ -237,6 +237,12 @@ def _share(catalog: Catalog, worker: Worker) -> None:
             'together: add `rate_limits: {store: "redis://HOST:PORT"}` to the config, or serve with one worker.',
             kind="not_shared",
         )
+    if catalog.guards.tasks is not None and not catalog.tasks.is_durable:
+        raise CommandError(
+            f"Tasks are kept in memory, and each of {worker.count} workers would know its own alone. Keep them for "
+            'all: `tasks: {store: "sqlite:./tasks.db"}` in the config, or serve with one worker.',
+            kind="not_shared",
+        )
     if catalog.guards.used_answers is None:
         shared = SqliteConsents(worker.answers, takes_questions=False)
         catalog.guards.used_answers = catalog.guards.consents = shared
