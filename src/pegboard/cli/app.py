@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pegboard.cli.commands.export import export_command
     from pegboard.cli.commands.ingest import ingest_command
     from pegboard.cli.commands.init import init_command
+    from pegboard.cli.commands.install import install_command
     from pegboard.cli.commands.keys import keys_command
     from pegboard.cli.commands.lint import lint_command
     from pegboard.cli.commands.list import list_command
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         export_command,
         ingest_command,
         init_command,
+        install_command,
         keys_command,
         lint_command,
         list_command,
@@ -79,6 +81,7 @@ COMMANDS = {
     "export": "Print the tools in the form of a model provider.",
     "tokens": "Tell what the list of tools costs in a prompt, for each profile and exposure.",
     "serve": "Serve the tools over MCP.",
+    "install": "Enter the tools of --profile in the configuration of an MCP client.",
     "demo": "Show on a running server what Pegboard does.",
     "lock": "Pin what MCP servers say of their tools, show changes, accept them.",
     "doctor": "Tell the state of every source, key and optional package, and what to do.",

@@ -1,0 +1,119 @@
+"""install: enter a profile in the configuration of an MCP client, and take it out again."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from pegboard.cli.command_error import CommandError
+from pegboard.cli.jsonc import JsoncError
+from pegboard.cli.mcp_clients import CLIENTS, McpClient
+from pegboard.cli.options import SharedOptions
+from pegboard.cli.project import find_config
+from pegboard.core.names import nearest
+from pegboard.model.json_types import JSON, is_object
+
+_CLIENTS_HELP = "claude-code, claude-desktop, cursor, vscode, codex, gemini, windsurf or zed."
+
+
+def install_command(
+    client: Annotated[
+        str, Parameter(help="claude-code, claude-desktop, cursor, vscode, codex, gemini, windsurf, zed.")
+    ],
+    /,
+    *,
+    name: Annotated[str, Parameter(help="What the client calls the server.")] = "pegboard",
+    file: Annotated[Path | None, Parameter(help="Another file than the client's own.")] = None,
+    remove: Annotated[bool, Parameter(help="Take it out again.")] = False,
+    print_only: Annotated[
+        bool, Parameter(name="--print", help="Print the file as it would be; write nothing.")
+    ] = False,
+    options: SharedOptions,
+) -> None:
+    """Enter the tools of --profile in the configuration of an MCP client.
+
+    The client starts `pegboard serve --stdio` by itself. Whatever else stands in its file stays, comments too.
+    """
+    known = CLIENTS.get(client)
+    if known is None:
+        raise CommandError(f"There is no client {client!r}.{nearest(client, CLIENTS, label='Clients')}")
+    path = (file or known.path(Path())).expanduser()
+    before = _read(path)
+    after = _changed(known, before, name, None if remove else _command(options))
+    if print_only:
+        options.terminal.say(after.rstrip("\n"))
+        return
+    if after != before:
+        _write(path, after)
+    done = "unchanged" if after == before else "removed" if remove else "installed"
+    if options.json:
+        options.terminal.json({"client": client, "file": str(path), "name": name, "outcome": done})
+        return
+    words = {
+        "removed": f"Took {name!r} out of",
+        "installed": f"Entered {name!r} in",
+        "unchanged": "Nothing to change in",
+    }
+    options.terminal.say(f"{words[done]} {path}, which {known.title} reads when it starts.")
+
+
+def _command(options: SharedOptions) -> list[str]:
+    config = find_config(options.config, start=Path.cwd()).resolve()
+    command = Path(sys.executable).with_name("pegboard.exe" if sys.platform == "win32" else "pegboard")
+    program = [str(command)] if command.is_file() else [sys.executable, "-m", "pegboard_command"]
+    profile = [] if options.chosen_profile is None else ["--profile", options.chosen_profile]
+    return [*program, "--config", str(config), *profile, "serve", "--stdio"]
+
+
+def _changed(client: McpClient, before: str, name: str, command: list[str] | None) -> str:
+    """Return the new text, once it says what was meant and nothing else has changed."""
+    said = client.read(before)
+    present = said.get(client.section, {})
+    if not is_object(present):
+        raise CommandError(f"{client.title}'s configuration has no object in {client.section!r}.", kind="unreadable")
+    servers: JSON = {**present}
+    try:
+        after = client.without_server(before, name) if command is None else client.with_server(before, name, command)
+    except JsoncError as error:
+        raise CommandError(f"{client.title}'s configuration cannot be changed: {error}.", kind="unreadable") from None
+    if command is None:
+        servers.pop(name, None)
+    else:
+        servers[name] = client.entry(command)
+    wanted = {**said, client.section: servers}
+    if {key: value for key, value in client.read(after).items() if value or key != client.section} != {
+        key: value for key, value in wanted.items() if value or key != client.section
+    }:
+        text = "is written in a way that cannot be changed without touching the rest; nothing was written"
+        raise CommandError(
+            f"{client.title}'s configuration {text}. Add what `--print --file NEW` shows.", kind="unreadable"
+        )
+    return after
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeError) as error:
+        raise CommandError(f"{str(path)!r} cannot be read: {error}.", kind="unreadable") from error
+
+
+def _write(path: Path, text: str) -> None:
+    # A link, as people keep their settings elsewhere, stays one.
+    path = path.resolve()
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
+        temporary.touch(mode=0o600, exist_ok=False)
+        temporary.write_bytes(text.encode())  # raw: the operator's own file, named on the command line
+        temporary.chmod(mode)
+        temporary.replace(path)
+    except OSError as error:
+        raise CommandError(f"{str(path)!r} cannot be written: {error.strerror}.", kind="not_written") from error

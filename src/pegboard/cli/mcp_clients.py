@@ -1,0 +1,127 @@
+"""MCP clients: where each keeps its servers, and in which form; each row is of its own public documentation."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pegboard.cli import jsonc
+from pegboard.cli.command_error import CommandError
+from pegboard.model.json_types import JSON
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+class McpClient(NamedTuple):
+    """One client: the title that people know, its file (below the home folder unless `is_of_folder`), and its form."""
+
+    title: str
+    file: str
+    section: str
+    fields: Mapping[str, str] = {}
+    is_of_folder: bool = False
+    on_mac: str = ""
+    on_windows: str = ""
+
+    @property
+    def is_toml(self) -> bool:
+        return self.file.endswith(".toml")
+
+    def path(self, folder: Path) -> Path:
+        """Return the file of this machine's user, or of a folder that is worked in."""
+        if self.is_of_folder:
+            return folder / self.file
+        if sys.platform == "darwin" and self.on_mac:
+            return Path.home() / self.on_mac
+        if sys.platform == "win32" and self.on_windows:
+            return Path(os.environ.get("APPDATA", Path.home() / "AppData" / "Roaming")) / self.on_windows
+        return Path.home() / self.file
+
+    def entry(self, command: Sequence[str]) -> JSON:
+        """Return what starts the server, as the client has it."""
+        return {**self.fields, "command": command[0], "args": list(command[1:])}
+
+    def with_server(self, text: str, name: str, command: Sequence[str]) -> str:
+        """Return the client's configuration with the server in it; all else stands as it stood."""
+        entry = self.entry(command)
+        if self.is_toml:
+            kept = _without_table(text, self.section, name)
+            gap = "" if not kept or kept.endswith("\n\n") else "\n" if kept.endswith("\n") else "\n\n"
+            return f"{kept}{gap}{_table(self.section, name, entry)}"
+        return jsonc.with_member(text, self.section, name, entry)
+
+    def without_server(self, text: str, name: str) -> str:
+        """Return the client's configuration without the server."""
+        if self.is_toml:
+            return _without_table(text, self.section, name)
+        return jsonc.without_member(text, self.section, name)
+
+    def read(self, text: str) -> JSON:
+        """Return what the configuration says.
+
+        Raises:
+            CommandError: it cannot be read.
+        """
+        try:
+            said = tomllib.loads(text) if self.is_toml else jsonc.read(text) if text.strip() else {}
+        except ValueError as error:
+            raise CommandError(f"{self.title}'s configuration cannot be read: {error}.", kind="unreadable") from None
+        if not isinstance(said, dict):
+            raise CommandError(f"{self.title}'s configuration is no object.", kind="unreadable")
+        return said
+
+
+CLIENTS: Mapping[str, McpClient] = {
+    "claude-code": McpClient("Claude Code", ".mcp.json", "mcpServers", {"type": "stdio"}, is_of_folder=True),
+    "claude-desktop": McpClient(
+        "Claude Desktop", ".config/Claude/claude_desktop_config.json", "mcpServers",
+        on_mac="Library/Application Support/Claude/claude_desktop_config.json",
+        on_windows="Claude/claude_desktop_config.json",
+    ),
+    "cursor": McpClient("Cursor", ".cursor/mcp.json", "mcpServers"),
+    "vscode": McpClient("VS Code", ".vscode/mcp.json", "servers", {"type": "stdio"}, is_of_folder=True),
+    "codex": McpClient("Codex", ".codex/config.toml", "mcp_servers"),
+    "gemini": McpClient("Gemini CLI", ".gemini/settings.json", "mcpServers"),
+    "windsurf": McpClient("Windsurf", ".codeium/windsurf/mcp_config.json", "mcpServers"),
+    "zed": McpClient("Zed", ".config/zed/settings.json", "context_servers", on_windows="Zed/settings.json"),
+}  # fmt: skip
+
+
+def _table(section: str, name: str, entry: JSON) -> str:
+    # Texts and lists of texts are written alike in JSON and TOML.
+    lines = [f"{key} = {json.dumps(value)}" for key, value in entry.items()]
+    return "\n".join([f"[{section}.{_key(name)}]", *lines]) + "\n"
+
+
+def _without_table(text: str, section: str, name: str) -> str:
+    """Return the text without a table and those below it; comments before the next table stay with that."""
+    kept: list[str] = []
+    pending: list[str] = []
+    is_inside = False
+    for line in text.splitlines(keepends=True):
+        header = re.match(r"\s*\[+\s*(.*?)\s*\]+\s*(?:#.*)?$", line)
+        if header is not None:
+            is_inside = any(
+                header[1] == prefix or header[1].startswith(f"{prefix}.")
+                for prefix in (f"{section}.{name}", f'{section}."{name}"')
+            )
+            if not is_inside:
+                kept += pending
+            pending = []
+        if not is_inside:
+            kept.append(line)
+        elif line.strip() and not line.lstrip().startswith("#"):
+            pending = []
+        else:
+            pending.append(line)
+    return "".join(kept + (pending if any(line.strip() for line in pending) else []))
+
+
+def _key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else json.dumps(name)

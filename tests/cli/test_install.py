@@ -1,0 +1,156 @@
+"""pegboard install: what stands in a client's file stays, and what was entered goes again."""
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pegboard.cli import jsonc
+from pegboard.cli.mcp_clients import CLIENTS
+from tests.cli.conftest import Run
+
+PEGBOARD = Path(sys.executable).with_name("pegboard")
+COMMENTED = """\
+// my settings
+{
+  "theme": "dark", // at night
+  /* servers */
+  "SECTION": {
+    "other": {"command": "x", "args": ["a, b", "// no comment"],},
+    // the last one
+  },
+  "list": [1, 2,],
+}
+"""
+TOML = """\
+# my settings
+model = "o5"
+
+[mcp_servers.other] # keep
+command = "x"
+
+# about the next
+[tui]
+theme = "dark"
+"""
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pegboard.yaml").write_text("profiles: {chat: {}}\n")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path / "home"))
+    monkeypatch.setenv("APPDATA", str(tmp_path / "home"))
+
+
+def read(client: str, text: str) -> Any:
+    return tomllib.loads(text) if CLIENTS[client].is_toml else jsonc.read(text)
+
+
+# As each client's own documentation writes a server on standard input and output.
+DOCUMENTED = {
+    "claude-code": {"mcpServers": {"pegboard": {"type": "stdio", "command": "COMMAND", "args": []}}},
+    "claude-desktop": {"mcpServers": {"pegboard": {"command": "COMMAND", "args": []}}},
+    "cursor": {"mcpServers": {"pegboard": {"command": "COMMAND", "args": []}}},
+    "vscode": {"servers": {"pegboard": {"type": "stdio", "command": "COMMAND", "args": []}}},
+    "codex": {"mcp_servers": {"pegboard": {"command": "COMMAND", "args": []}}},
+    "gemini": {"mcpServers": {"pegboard": {"command": "COMMAND", "args": []}}},
+    "windsurf": {"mcpServers": {"pegboard": {"command": "COMMAND", "args": []}}},
+    "zed": {"context_servers": {"pegboard": {"command": "COMMAND", "args": []}}},
+}
+FILES = {
+    "claude-code": ".mcp.json", "vscode": ".vscode/mcp.json", "cursor": "home/.cursor/mcp.json",
+    "codex": "home/.codex/config.toml", "gemini": "home/.gemini/settings.json",
+    "windsurf": "home/.codeium/windsurf/mcp_config.json",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_client_gets_a_server_in_its_documented_form_and_loses_it_again(
+    run: Run, tmp_path: Path, client: str
+) -> None:
+    done = json.loads(run("install", client, "--profile", "chat", "--json").out)
+    path = tmp_path / done["file"]
+    assert done["outcome"] == "installed"
+    if client in FILES:
+        assert path == tmp_path / FILES[client]
+    written = read(client, path.read_text())
+    [[section, servers]] = written.items()
+    command, args = servers["pegboard"]["command"], servers["pegboard"]["args"]
+    servers["pegboard"].update(command="COMMAND", args=[])
+    assert {section: servers} == DOCUMENTED[client]
+    assert Path(command) == PEGBOARD
+    assert args == ["--config", str(tmp_path / "pegboard.yaml"), "--profile", "chat", "serve", "--stdio"]
+    assert json.loads(run("install", client, "--profile", "chat", "--json").out)["outcome"] == "unchanged"
+    assert json.loads(run("install", client, "--remove", "--json").out)["outcome"] == "removed"
+    assert read(client, path.read_text()) == {}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_what_stands_in_the_file_stays_with_its_comments_and_comes_back_byte_by_byte(
+    run: Run, tmp_path: Path, client: str
+) -> None:
+    before = TOML if CLIENTS[client].is_toml else COMMENTED.replace("SECTION", CLIENTS[client].section)
+    path = tmp_path / "settings"
+    path.write_text(before)
+    path.chmod(0o640)
+    assert run("install", client, "--file", str(path)).code == 0
+    during = path.read_text()
+    assert set(before.splitlines()) <= set(during.splitlines())
+    assert set(read(client, during)[CLIENTS[client].section]) == {"other", "pegboard"}
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert run("install", client, "--file", str(path), "--remove").code == 0
+    assert path.read_text().rstrip("\n") == before.rstrip("\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{}", "{ }", "{\n}\n", '{"a": 1}', '{"a": 1,}', '{"S": {}}', '{"S": {"o": {}}}', '{"S": {\n\t"o": {},\n}}', "",
+     '{\r\n  "a": 1\r\n}', '{"S": {"pegboard": 1, "o": 2}}', '{"S": {"o": "}{\\"//"} /* { */}', '// c\n{"S":{/* c */}}',
+     '{"S": {"pegboard": {"old": 1}}}'],
+)  # fmt: skip
+def test_a_member_is_added_and_removed_in_whatever_is_json(text: str) -> None:
+    said = jsonc.read(text) if text else {}
+    added = jsonc.with_member(text, "S", "pegboard", {"x": ["y"]})
+    assert jsonc.read(added) == {**said, "S": {**said.get("S", {}), "pegboard": {"x": ["y"]}}}
+    removed = jsonc.read(jsonc.without_member(added, "S", "pegboard"))
+    rest = {key: value for key, value in said.get("S", {}).items() if key != "pegboard"}
+    assert {key: value for key, value in removed.items() if value or key != "S"} == {
+        key: value for key, value in {**said, "S": rest}.items() if value or key != "S"
+    }
+
+
+@pytest.mark.parametrize(
+    "text", ["[1]", "{", '{"mcpServers": []}', '{"a" 1}', "{]", '{"a": 1} x', "nonsense", "{a: 1}"]
+)
+def test_a_file_that_cannot_be_read_is_left_as_it_is(run: Run, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "settings.json"
+    path.write_text(text)
+    result = run("install", "cursor", "--file", str(path))
+    assert result.code == 2
+    assert result.err.startswith("pegboard: Cursor's configuration")
+    assert path.read_text() == text
+    assert os.listdir(tmp_path).count("settings.json") == len([n for n in os.listdir(tmp_path) if "settings" in n])
+
+
+def test_print_shows_the_file_and_writes_nothing_and_a_wrong_name_says_the_right_one(run: Run, tmp_path: Path) -> None:
+    shown = run("install", "codex", "--print")
+    assert tomllib.loads(shown.out)["mcp_servers"]["pegboard"]["args"][-1] == "--stdio"
+    assert not (tmp_path / "home").exists()
+    assert "'cursor'" in run("install", "curser").err
+
+
+def test_what_is_written_starts_a_server_that_answers(run: Run, tmp_path: Path) -> None:
+    run("install", "claude-code", "--profile", "chat")
+    entry = json.loads((tmp_path / ".mcp.json").read_text())["mcpServers"]["pegboard"]
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    message = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello})
+    server = subprocess.run(
+        [entry["command"], *entry["args"]], input=message + "\n", capture_output=True, text=True, timeout=60, cwd="/"
+    )
+    assert json.loads(server.stdout.splitlines()[0])["result"]["protocolVersion"] == "2025-06-18"
