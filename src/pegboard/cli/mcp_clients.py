@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from pegboard.cli import jsonc
 from pegboard.cli.command_error import CommandError
-from pegboard.model.json_types import JSON
+from pegboard.model.json_types import JSON, JSONValue, is_object
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -69,10 +69,10 @@ class McpClient(NamedTuple):
             CommandError: it cannot be read.
         """
         try:
-            said = tomllib.loads(text) if self.is_toml else jsonc.read(text) if text.strip() else {}
+            said: JSONValue = tomllib.loads(text) if self.is_toml else jsonc.read(text) if text.strip() else {}
         except ValueError as error:
             raise CommandError(f"{self.title}'s configuration cannot be read: {error}.", kind="unreadable") from None
-        if not isinstance(said, dict):
+        if not is_object(said):
             raise CommandError(f"{self.title}'s configuration is no object.", kind="unreadable")
         return said
 
