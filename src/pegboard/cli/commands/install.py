@@ -97,7 +97,7 @@ def _changed(client: McpClient, before: str, name: str, command: list[str] | Non
 
 def _read(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8")
+        return path.read_bytes().decode("utf-8")  # raw: the operator's own file, named on the command line
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeError) as error:
