@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
 from pegboard import CallContext, Catalog, Tasks, http_app
+from tests.conformance.fixtures import conformance_catalog
 from tests.server.doors import served
 from tests.timing import PATIENCE_S
 
+CLIENT = Path(__file__).parents[1] / "conformance/tasks_client.mjs"
 EXTENSION = "io.modelcontextprotocol/tasks"
 
 
@@ -184,3 +189,19 @@ async def test_a_client_of_2026_is_told_of_a_task_only_where_this_request_declar
             for method, more in (("tasks/get", {}), ("tasks/cancel", {}), ("tasks/update", {"inputResponses": {}}))
         ]
         assert {answer["error"]["code"] for answer in unknown} == {-32602}
+
+
+@pytest.mark.slow
+async def test_the_typescript_sdk_and_ext_tasks_complete_tasks() -> None:
+    if not CLIENT.with_name("node_modules").exists():
+        pytest.skip("the clients are not installed: make setup")
+    async with served(http_app(conformance_catalog())) as address:
+        process = await asyncio.create_subprocess_exec(
+            str(Path(sys.executable).with_name("node")), str(CLIENT), f"{address}/mcp", stdout=asyncio.subprocess.PIPE
+        )
+        out, _ = await asyncio.wait_for(process.communicate(), PATIENCE_S)
+    assert json.loads(out) == {
+        "slow_compute": "computed  in 0.0 s", "slow_compute ended": "result",
+        "confirm_delete": "deleted a", "confirm_delete ended": "result",
+        "ext": "computed ext in 0.0 s",
+    }  # fmt: skip
