@@ -161,11 +161,12 @@ async def test_a_client_that_leaves_cancels_the_run_and_its_request_to_the_model
 ) -> None:
     hold = Hold()
     played.play = lambda request: PLAY(request) if "lead" in request.system else ["Half", hold]
-    before = len(played.server.left)
+    before, asked_before = len(played.server.left), len(played.server.requests)
     asking = asyncio.create_task(
         run_over_http(served, "text/event-stream", query="Write.", context={"company": "Acme"})
     )
-    await asyncio.to_thread(hold.reached.wait, 60)
+    # The lead has asked, and both of those that it runs.
+    await asyncio.to_thread(played.server.wait_until, lambda server: len(server.requests) == asked_before + 3)
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
     # Those of both sub-agents.
