@@ -194,6 +194,7 @@ LAZY = {
     "pegboard.server.identify": "starlette",
     "pegboard.server.listener": "uvicorn",
     "pegboard.server.mcp.sdk_pipe": "mcp",
+    "pegboard.server.postgres_transport": "psycopg",
     "pegboard.server.redis_transport": "redis",
     "pegboard.server.stdio": "mcp",
     "pegboard.sources.builtin.postgres_engine": "psycopg",

@@ -42,8 +42,9 @@ from pegboard.server.workers import Worker
 from pegboard.telemetry.call_log import log_calls
 
 if TYPE_CHECKING:
-    from pegboard.server import redis_transport
+    from pegboard.server import postgres_transport, redis_transport
 else:
+    postgres_transport = LazyModule("pegboard.server.postgres_transport")
     redis_transport = LazyModule("pegboard.server.redis_transport")
 
 log = logging.getLogger("pegboard.serve")
@@ -78,8 +79,8 @@ def http_app(
             serves all groups there.
         allowed_hosts: names, without port, by which clients reach the server.
         keys: secrets of 32 bytes or more that seal what clients carry for us; the same for all workers.
-        bus: where workers with the same keys hear each other, `redis://host:port`; without it, questions of earlier
-            revisions, cancellations, events and metrics are of one worker alone.
+        bus: where workers with the same keys hear each other, `redis://host:port` or `postgresql://host/name`; without
+            it, questions of earlier revisions, cancellations, events and metrics are of one worker alone.
         problems: gives what is wrong with a config whose change was refused, for `/healthz` and `/metrics`.
         grace_s: how long running calls may go on when the app is shut down.
 
@@ -147,11 +148,16 @@ def _bus(uri: str | Secret | None, catalog: Catalog, sealing: Sealing, keys: tup
         return None
     if not keys:
         raise DefinitionError("bus= connects workers with the same keys: give them keys=(…), too.")
+    text, prefix = uri.reveal() if isinstance(uri, Secret) else uri, f"pegboard:{catalog.name}"
+    is_postgres = text.startswith(("postgresql://", "postgres://"))
+    extra = "postgres" if is_postgres else "redis"
     try:
-        return Bus(redis_transport.RedisTransport(uri, key_prefix=f"pegboard:{catalog.name}"), sealing)
+        if is_postgres:
+            return Bus(postgres_transport.PostgresTransport(uri, key_prefix=prefix), sealing)
+        return Bus(redis_transport.RedisTransport(uri, key_prefix=prefix), sealing)
     except ImportError as error:
         raise DefinitionError(
-            f"The bus needs the package {error.name!r}, which is not installed; install `pegboard[redis]`."
+            f"The bus needs the package {error.name!r}, which is not installed; install `pegboard[{extra}]`."
         ) from None
 
 

@@ -46,6 +46,17 @@ class Transport(Protocol):
         ...
 
 
+def stop_if_cancelled() -> None:
+    """End this task where it was told to end and a client of a store kept that to itself, as both of ours do at times.
+
+    Raises:
+        asyncio.CancelledError: it was.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
 def _nothing(_who: str, _said: JSON) -> None:
     """Stand for a handler where there is none."""
 
@@ -181,6 +192,7 @@ class Bus:
                     sent.set_result(heard)
                 if not heard:
                     self._handlers.get("gone", _nothing)(to, {})
+            stop_if_cancelled()
 
     async def ask(self, kind: str, said: JSON, *, is_enough: Callable[[JSON], bool] = lambda _: False) -> Answers:
         """Ask all others; return what they say in time, or until one answer is enough.

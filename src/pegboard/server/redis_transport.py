@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 from pegboard.model.bounds import BUS_AGAIN_S, BUS_PING_S, BUS_SOCKET_S
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
+from pegboard.server.bus import stop_if_cancelled
 
 log = logging.getLogger("pegboard.serve")
 
@@ -58,9 +59,11 @@ class RedisTransport:
                     is_away = False
                     while True:
                         message = await messages.get_message(timeout=BUS_PING_S)
+                        stop_if_cancelled()
                         if message is not None:
                             hear(message["data"])
             except (RedisError, OSError) as error:
+                stop_if_cancelled()
                 if not is_away:
                     log.warning("The bus of the workers is away, so they do not hear each other: %s", error)
                 is_away = True

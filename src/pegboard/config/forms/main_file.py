@@ -90,7 +90,8 @@ class ServingForm(Form):
         "all servers that answer for each other; the workers of one `pegboard serve` need none.",
     )
     bus: Maybe[ConcealedText] = Field(
-        None, description="Where workers with the same keys hear each other, redis://HOST:PORT."
+        None,
+        description="Where workers with the same keys hear each other: redis://HOST:PORT or postgresql://HOST/NAME.",
     )
 
 

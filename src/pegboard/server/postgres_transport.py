@@ -1,0 +1,152 @@
+"""PostgreSQL transport: the bus of workers on a database, by LISTEN and NOTIFY. Needs `pegboard[postgres]`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from pegboard.core.identifiers import new_id
+from pegboard.model.bounds import BUS_AGAIN_S, BUS_PING_S, BUS_SOCKET_S
+from pegboard.model.error import DefinitionError
+from pegboard.model.secret import Secret
+from pegboard.server.bus import stop_if_cancelled
+
+log = logging.getLogger("pegboard.serve")
+# PostgreSQL takes less than 8,000 bytes at once, with what says which part this is.
+_PART_CHARS = 7_800
+_PART = re.compile(r"(\w+) (\d+) (\d+) (.*)", re.DOTALL)
+_LISTENERS = "select count(*) from pg_stat_activity where application_name like %s"
+
+
+class PostgresTransport:
+    """Fills `pegboard.server.bus.Transport`. Nothing is connected before the first message.
+
+    Who listens is known by the names of connections, which the database shows: one for each worker. A pooler between
+    that gives connections away after each transaction (PgBouncer does) cannot carry it.
+
+    Args:
+        uri: `postgresql://…`; its user needs no table and no right but to connect.
+        key_prefix: tells this server's channels from those of others in the same database.
+
+    Raises:
+        DefinitionError: the URI cannot be used.
+    """
+
+    def __init__(self, uri: str | Secret, *, key_prefix: str) -> None:
+        self._uri, self._prefix = uri if isinstance(uri, Secret) else Secret(uri), key_prefix
+        self._sender: Any = None
+        try:
+            conninfo_to_dict(self._uri.reveal())
+        except psycopg.Error as error:
+            raise DefinitionError(f"the URI of the bus cannot be used: {type(error).__name__}") from None
+
+    async def listen(self, channels: Sequence[str], hear: Callable[[bytes], None], is_listening: asyncio.Event) -> None:
+        """Hear what comes until cancelled, and begin anew where the connection is lost; see `bus.Transport`."""
+        is_away = False
+        while True:
+            try:
+                async with await self._connected(f"{self._name()}/begins") as connection:
+                    for channel in channels:
+                        await connection.execute(f'listen "{self._channel(channel)}"')
+                    # Named by its channels, it is counted by who sends on one of them: only now that it hears.
+                    name = ":".join((self._name(), *(_digest(channel)[:12] for channel in channels)))
+                    await connection.execute("select set_config('application_name', %s, false)", (name,))
+                    stop_if_cancelled()
+                    is_listening.set()
+                    if is_away:
+                        log.warning("The bus of the workers is back.")
+                    is_away = False
+                    await self._heard(connection, hear)
+            except (psycopg.Error, OSError) as error:
+                stop_if_cancelled()
+                if not is_away:
+                    # The text of an error of connecting may name the server and its user.
+                    text = "The bus of the workers is away, so they do not hear each other: %s"
+                    log.warning(text, type(error).__name__)
+                is_away = True
+                await asyncio.sleep(BUS_AGAIN_S)
+
+    async def _heard(self, connection: Any, hear: Callable[[bytes], None]) -> None:
+        """Put parts together: those of one message come without another's between them."""
+        parts: list[str] = []
+        begun = ""
+        while True:
+            # Closed here, since it holds the lock of the connection until then.
+            async with contextlib.aclosing(connection.notifies(timeout=BUS_PING_S)) as notices:
+                async for notice in notices:
+                    part = _PART.fullmatch(notice.payload)
+                    # Anybody who may connect may send something.
+                    if part is None:
+                        continue
+                    message, number, count = part[1], int(part[2]), int(part[3])
+                    if number == 0:
+                        parts, begun = [], message
+                    if message != begun or number != len(parts):
+                        parts, begun = [], ""
+                        continue
+                    parts.append(part[4])
+                    if len(parts) == count:
+                        hear("".join(parts).encode())
+                        parts, begun = [], ""
+            # A connection that is silent for long may be gone without a word.
+            async with asyncio.timeout(BUS_SOCKET_S):
+                await connection.execute("select 1")
+            stop_if_cancelled()
+
+    async def publish(self, channel: str, message: bytes) -> int:
+        """Send a message; see `bus.Transport`.
+
+        Raises:
+            ConnectionError: the database is away or silent.
+        """
+        text, name = message.decode(), new_id()
+        cut = [text[start : start + _PART_CHARS] for start in range(0, max(len(text), 1), _PART_CHARS)]
+        parts = [(self._channel(channel), f"{name} {number} {len(cut)} {part}") for number, part in enumerate(cut)]
+        try:
+            async with asyncio.timeout(BUS_SOCKET_S):
+                if self._sender is None:
+                    self._sender = await self._connected(f"{self._name()}/sends")
+                async with self._sender.transaction(), self._sender.cursor() as cursor:
+                    await cursor.executemany("select pg_notify(%s, %s)", parts)
+                    await cursor.execute(_LISTENERS, (f"{self._name()}:%{_digest(channel)[:12]}%",))
+                    (count,) = await cursor.fetchone()
+        except (psycopg.Error, OSError) as error:
+            await self.close()
+            raise ConnectionError(f"the bus did not answer ({type(error).__name__})") from None
+        return int(count)
+
+    async def close(self) -> None:
+        """Let the connection go."""
+        sender, self._sender = self._sender, None
+        if sender is not None:
+            with contextlib.suppress(psycopg.Error, OSError):
+                await sender.close()
+
+    async def _connected(self, name: str) -> Any:
+        return await psycopg.AsyncConnection.connect(
+            self._uri.reveal(), autocommit=True, application_name=name, connect_timeout=_whole(BUS_SOCKET_S),
+            keepalives_idle=_whole(BUS_PING_S),
+        )  # fmt: skip
+
+    def _name(self) -> str:
+        return f"pegboard:{_digest(self._prefix)[:12]}"
+
+    def _channel(self, channel: str) -> str:
+        return f"pegboard_{_digest(f'{self._prefix}:{channel}')}"
+
+
+def _digest(text: str) -> str:
+    # Names in PostgreSQL have 63 bytes.
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _whole(seconds: float) -> int:
+    return max(1, round(seconds))
