@@ -471,6 +471,7 @@ BUS_ANSWER_S = 1.0  # for another worker to answer on the bus
 BUS_WAITING = 10_000  # messages that are to go out on it
 BUS_SOCKET_S = 2.0  # for its store to take one
 BUS_PING_S = 15.0  # of silence, after which it is looked whether the store is there
+BUS_PART_CHARS = 7_800  # of a message on PostgreSQL, which takes less than 8,000 bytes at once
 BUS_AGAIN_S = 0.5  # before it is connected again
 ACCEPT_AGAIN_S = 0.5  # after a connection could not be taken, for want of files for example
 ACCEPT_LATER_S = 0.001  # that a worker with more connections than another leaves the next to that ...

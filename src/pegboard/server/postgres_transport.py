@@ -14,14 +14,12 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from pegboard.core.identifiers import new_id
-from pegboard.model.bounds import BUS_AGAIN_S, BUS_PING_S, BUS_SOCKET_S
+from pegboard.model.bounds import BUS_AGAIN_S, BUS_PART_CHARS, BUS_PING_S, BUS_SOCKET_S
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
 from pegboard.server.bus import stop_if_cancelled
 
 log = logging.getLogger("pegboard.serve")
-# PostgreSQL takes less than 8,000 bytes at once, with what says which part this is.
-_PART_CHARS = 7_800
 _PART = re.compile(r"(\w+) (\d+) (\d+) (.*)", re.DOTALL)
 _LISTENERS = "select count(*) from pg_stat_activity where application_name like %s"
 
@@ -108,7 +106,7 @@ class PostgresTransport:
             ConnectionError: the database is away or silent.
         """
         text, name = message.decode(), new_id()
-        cut = [text[start : start + _PART_CHARS] for start in range(0, max(len(text), 1), _PART_CHARS)]
+        cut = [text[start : start + BUS_PART_CHARS] for start in range(0, max(len(text), 1), BUS_PART_CHARS)]
         parts = [(self._channel(channel), f"{name} {number} {len(cut)} {part}") for number, part in enumerate(cut)]
         try:
             async with asyncio.timeout(BUS_SOCKET_S):
