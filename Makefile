@@ -75,7 +75,7 @@ test: setup
 	for check in $(CHECKS); do run $$check; done > build/checks.log 2>&1 & \
 	run unit; wait; cat build/checks.log; run coverage; \
 	if [ -e build/failed ]; then echo "== failed:$$(cat build/failed)"; else echo "== every step holds"; fi; \
-	tail -n 1 build/unit.log; test ! -e build/failed
+	for log in frameworks unit; do tail -n 1 build/$$log.log; done; test ! -e build/failed
 
 lint: $(READY)
 	@$(BIN)/ruff check
@@ -99,11 +99,20 @@ package: $(READY)
 	@tools/install .venv-run requirements/run.txt build/wheel/*.whl
 	@.venv-run/bin/pegboard demo --once > build/demo.log || { cat build/demo.log; exit 1; }
 
-# More workers than cores, since many tests wait for processes and clocks.
+# More workers than cores, since many tests wait for processes and clocks. What loads the frameworks of others, tens of
+# seconds of reading, runs beside these in one worker of its own; every worker reads all that it might run.
 WORKERS := 3
+FRAMEWORKS := tests/adapters tests/agents tests/models
+PYTEST := PEGBOARD_COVERAGE=1 $(BIN)/pytest --dist worksteal
 unit: setup
-	@mkdir -p build && rm -f build/coverage* build/unit.log
-	@PEGBOARD_COVERAGE=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore=tests/shared $(ARGS) | tee build/unit.log
+	@mkdir -p build && rm -f build/coverage* build/unit.log build/frameworks.log
+ifneq ($(findstring tests/,$(ARGS)),)
+	@$(PYTEST) -n $(WORKERS) $(ARGS) | tee build/unit.log
+else
+	@$(PYTEST) -n 1 $(FRAMEWORKS) $(ARGS) > build/frameworks.log 2>&1 & frameworks=$$!; status=0; \
+	$(PYTEST) -n $(WORKERS) --ignore=tests/shared $(FRAMEWORKS:%=--ignore=%) $(ARGS) | tee build/unit.log || status=$$?; \
+	wait $$frameworks || status=$$?; cat build/frameworks.log; exit $$status
+endif
 
 # Of the run that `unit` measured.
 coverage: $(READY)

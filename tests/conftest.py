@@ -44,10 +44,10 @@ UNMEASURED_MARKS = ("hypothesis", "slow")
 
 
 class Measuring:
-    """Coverage of one process, from before it imports what it collects; each worker has its own file of results."""
+    """Coverage of one process, from before it imports what it collects; each has its own file of results."""
 
     def __init__(self, worker: str) -> None:
-        self._coverage = coverage.Coverage(data_suffix=worker)
+        self._coverage = coverage.Coverage(data_suffix=f"{worker}.{os.getpid()}")
         self._coverage.start()
         self._is_on = True
 
