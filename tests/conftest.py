@@ -29,14 +29,15 @@ MARKERS = {
 # Branches of `core/` and `model/` are measured in the workers that `make unit` starts, while these run: tracing makes
 # Python nearly three times slower, so what tests whole programs, other rooms, or with many examples goes without.
 MEASURED = (
-    "agents/", "authoring/", "cli/test_discovery_commands", "cli/test_messages", "config/test_call_intent",
+    "agents/test_agent_files", "agents/test_runs", "agents/test_sub_agents", "authoring/",
+    "cli/test_discovery_commands", "cli/test_messages", "config/test_call_intent",
     "config/test_predicates", "config/test_profiles", "config/test_refusals", "config/test_webhook", "consent/",
     "core/", "fuzz/", "limits/test_redis_limits", "model/", "properties/test_consent_text",
     "properties/test_schema_judge", "providers/test_dialects", "repair/", "security/test_config_names",
     "tasks/test_behaviour",
     "security/test_execution", "security/test_kept_contexts", "security/test_meanwhile", "security/test_permission",
     "server/test_api", "server/test_app_tools", "server/test_calls", "server/test_consent", "server/test_fair_shares",
-    "server/test_offers", "server/test_outcomes",
+    "server/test_offers", "server/test_outcomes", "server/test_tasks_mcp",
     "test_builders", "test_c", "test_defaults", "test_lifecycle", "test_names", "test_offers", "test_testing",
     "upstream_mcp/test_loops", "workspace/test_discovery",
 )  # fmt: skip

@@ -375,27 +375,6 @@ async def test_progress_is_cut_to_what_it_can_be(told: float, heard: float) -> N
     assert [event.payload["fraction"] for event in ctx.events] == [heard]
 
 
-@pytest.mark.parametrize("task", ["optional", "required"])
-def test_a_task_is_refused_from_python_as_from_yaml_until_there_are_tasks(task: Any) -> None:
-    catalog = Catalog()
-
-    def act(ctx: ToolContext) -> None:
-        """Act."""
-
-    for declare in (lambda: catalog.tool(task=task)(act), lambda: catalog.builder("made", task=task)(act)):
-        with pytest.raises(DefinitionError, match="no call outlives its request yet"):
-            declare()
-    with pytest.raises(DefinitionError, match="no call outlives its request yet"):
-
-        class Act(Tool, register=False, task=task):
-            """Act."""
-
-            def perform(self) -> str:
-                return "x"
-
-        assert not Act
-
-
 async def test_the_tools_of_a_mirrored_source_are_names_for_allow_lists_and_nothing_else() -> None:
     catalog = Catalog()
     source = FakeSource(name="git", listed=[foreign("git", "log"), foreign("git", "push", groups=("write",))])

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _PLACES = (Path(__file__).parent / "_quickstart", Path(__file__).parents[2] / "examples" / "quickstart")
 _LOOPBACK = "127.0.0.1"
 _SHOWN_CHARS = 600
+# A no is remembered, so that nobody is asked the same again: the yes is to something else.
+_DECLINED = {"page": "glossary.md", "old": "# Glossary", "new": "# Terms"}
 _REPLACEMENT = {"page": "glossary.md", "old": "# Glossary", "new": "# Words"}
 _DECISION = {"page": "decisions/0001-order-of-the-stages.md", "old": "before", "new": "after"}
 
@@ -174,7 +176,7 @@ class Show:
         async with _connected(where) as editor:
             await self._call("editor", editor, "replace_text", _REPLACEMENT, note="a client that cannot ask")
         async with _connected(where, answer=self._person("decline")) as editor:
-            await self._call("editor", editor, "replace_text", _REPLACEMENT, note="the person says no")
+            await self._call("editor", editor, "replace_text", _DECLINED, note="the person says no")
         async with _connected(where, answer=self._person("accept")) as editor:
             await self._call("editor", editor, "replace_text", _REPLACEMENT, note="the person says yes")
             tools = [tool.name for tool in (await editor.list_tools()).tools]

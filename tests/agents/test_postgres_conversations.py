@@ -12,9 +12,6 @@ from pegboard.agents.conversations import SessionKey
 from pegboard.agents.postgres_conversations import PostgresConversations
 from tests.agents.files import agent_file, faults, load
 from tests.agents.team import asked, playing
-from tests.builtin.database import postgres_url
-
-__all__ = ["postgres_url"]
 
 
 async def test_turns_are_kept_by_agent_user_space_and_session(postgres_url: str) -> None:

@@ -15,8 +15,8 @@ import pytest
 CHILD = r'''
 import asyncio, contextlib, importlib, io, json, os, pkgutil, signal, sys, threading, urllib.request
 
-# The SDK looks at the platform itself, and takes other modules there.
-import mcp.client, mcp.server
+# These look at the platform itself, and take other modules there.
+import mcp.client, mcp.server, platformdirs
 
 MODULES = {"fcntl", "resource", "uvloop", "pwd", "grp", "termios", "tty", "pty", "syslog"}
 OF_OS = """getuid geteuid getgid getegid getgroups fork forkpty setsid killpg getpgid setpgid getpgrp register_at_fork

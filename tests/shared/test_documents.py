@@ -17,7 +17,7 @@ def test_keyword_search_ranks_no_worse_than_the_peer(tmp_path: Path) -> None:
     found = cranfield()
     assert found is not None
     documents, questions = found
-    quality = judged(questions, ours(documents, tmp_path))
+    quality = judged(questions, ours(documents, tmp_path, "keyword"))
     assert quality.ndcg >= HELD_NDCG
     assert quality.recall >= 0.419
     try:

@@ -98,6 +98,8 @@ def test_the_commands_work_on_it_as_on_a_file(url: str, tmp_path: Path) -> None:
     env = {**os.environ, "DOCUMENTS": url}
     took = forking.run(["pegboard", "ingest", "handbook", "--space", "s1"], cwd=tmp_path, env=env)
     assert took.stdout == b"2 added in the space 's1'.\n", took
+    shown = [forking.run(["pegboard", "workspace", word], cwd=tmp_path, env=env) for word in ("ls", "stats")]
+    assert [b"in the PostgreSQL database." in each.stdout for each in shown] == [True, True], shown
     sql = '{"sql": "select total from orders"}'
     asked = forking.run(
         ["pegboard", "call", "query_documents", "--as", "space=s1", "--args", sql, "--json"], cwd=tmp_path, env=env

@@ -93,7 +93,7 @@ class KeyStore:
         if not _NAME.fullmatch(name):
             raise KeyStoreError(f"The name {name!r} cannot be used: take 1 to 64 of A-Z a-z 0-9 . _ @ -.")
         text, key = self._made(name, lifetime_s)
-        with self._opened(writing=True) as connection, connection:
+        with self._changing() as connection:
             if _open_keys(connection, name):
                 taken = f"There is a key {name!r} already. Revoke it first, or take another name; rotate replaces it."
                 raise KeyStoreError(taken)
@@ -110,7 +110,7 @@ class KeyStore:
             KeyStoreError: there is no key of this name that is good; a file that cannot be written.
         """
         now = int(self._clock())
-        with self._opened(writing=True) as connection, connection:
+        with self._changing() as connection:
             good = [key for key in _open_keys(connection, name) if key.is_good(now)]
             if not good:
                 raise KeyStoreError(f"There is no key {name!r} to rotate. `pegboard keys ls` shows them.")
@@ -122,7 +122,7 @@ class KeyStore:
             for old in good:
                 _run(connection, ends, (now + overlap_s, old.id))
             _insert(connection, key)
-        return text, key
+            return text, key
 
     def _made(self, name: str, lifetime_s: int | None, *, holder: str | None = None) -> tuple[str, ApiKey]:
         now, key_id = int(self._clock()), secrets.token_hex(8)
@@ -167,6 +167,12 @@ class KeyStore:
             for key in matching:
                 _run(connection, sql, (int(self._clock()), key.id))
         return matching
+
+    @contextmanager
+    def _changing(self) -> Generator[apsw.Connection]:
+        """Open the file for one transaction."""
+        with self._opened(writing=True) as connection, connection:
+            yield connection
 
     @contextmanager
     def _opened(self, *, writing: bool = False) -> Generator[apsw.Connection]:

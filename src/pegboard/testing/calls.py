@@ -68,8 +68,13 @@ def call_context(*, call_id: str = "", tool: str = "tool", **fields: Any) -> Rec
     origin, recorder, numbers = ToolContext(**fields), EventRecorder(), itertools.count()
     identity = call_id or os.urandom(8).hex()
 
-    def emit(event_type: EventType, payload: Mapping[str, JSONValue], ok: bool | None = None) -> Awaitable[None]:
+    def emit(
+        event_type: EventType, payload: Mapping[str, JSONValue], ok: bool | None = None, /, of: Event | None = None
+    ) -> Awaitable[None]:
         request = origin.request
+        if of is not None:
+            recorder.events.append(of)
+            return DELIVERED
         about = (event_type, tool, request.id, identity, request.parent_call, next(numbers), time.time(), ok, payload)
         recorder.events.append(Event(*about))
         return DELIVERED

@@ -81,7 +81,7 @@ async def _list(project: DocumentProject, options: Options, space: str | None) -
     if rows:
         options.terminal.table(_SOURCES, rows)
         options.terminal.say("")
-    options.terminal.say(f"{len(rows)} source{'' if len(rows) == 1 else 's'} in {str(project.store.path)!r}.")
+    options.terminal.say(f"{len(rows)} source{'' if len(rows) == 1 else 's'} in {project.store.place}.")
     granted = await project.store.grants(space)
     if granted:
         options.terminal.say("")
@@ -125,7 +125,7 @@ async def _statistics(project: DocumentProject, options: Options) -> None:
         rows = [[each["space"], str(len(each["sources"])), *(f"{each[key]:,}" for key in keys)] for each in spaces]
         options.terminal.table(_SPACES, rows)
         options.terminal.say("")
-    options.terminal.say(f"{len(spaces)} space{'' if len(spaces) == 1 else 's'} in {str(project.store.path)!r}.")
+    options.terminal.say(f"{len(spaces)} space{'' if len(spaces) == 1 else 's'} in {project.store.place}.")
 
 
 async def _grant(project: DocumentProject, options: Options, who: str, space: str, access: Access) -> None:

@@ -23,3 +23,4 @@ class PostgresDocumentStore(SqlDocumentStore):
     def __init__(self, uri: str | Secret, *, embedder: Embedder | None = None) -> None:
         database = PostgresDatabase(uri if isinstance(uri, Secret) else Secret(uri))
         super().__init__(database, embedder=None if embedder is None else PassageEmbedder(embedder))
+        self.place = "the PostgreSQL database"

@@ -28,4 +28,4 @@ class SqliteDocumentStore(SqlDocumentStore):
         if not path.parent.is_dir():
             raise DefinitionError(f"there is no folder {str(path.parent)!r} for it")
         super().__init__(SqliteDatabase(path), embedder=None if embedder is None else PassageEmbedder(embedder))
-        self.path = path
+        self.path, self.place = path, repr(str(path))

@@ -68,6 +68,8 @@ class SqlDocumentStore:
 
     def __init__(self, database: Database, *, embedder: PassageEmbedder | None = None) -> None:
         self._database, self._embedder = database, embedder
+        self.place = "the database"
+        """Where the documents are, in words for a person."""
 
     def close(self) -> None:
         """Close what is open; the next use opens it again."""
