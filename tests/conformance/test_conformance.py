@@ -20,7 +20,9 @@ SUITE = HERE / "node_modules/.bin/conformance"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("revision", "scored"), [("2026-07-28", 37), ("2025-11-25", 30)])
+@pytest.mark.parametrize(
+    ("revision", "scored"), [("2026-07-28", 37), pytest.param("2025-11-25", 30, marks=pytest.mark.soak)]
+)
 async def test_every_scenario_that_is_scored_passes(revision: str, scored: int, tmp_path: Path) -> None:
     names = scored_scenarios(revision, "server")
     assert len(names) == scored

@@ -66,8 +66,13 @@ def server_script(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-@pytest.mark.parametrize("door", ["http", "stdio"])
+@pytest.mark.parametrize(
+    ("era", "door"),
+    [
+        ("legacy", "stdio"), ("modern", "http"), pytest.param("legacy", "http", marks=pytest.mark.soak),
+        pytest.param("modern", "stdio", marks=pytest.mark.soak),
+    ],
+)  # fmt: skip
 async def test_the_inspector_lists_and_calls(era: str, door: str, tmp_path: Path, server_script: Path) -> None:
     if not INSPECTOR.exists():
         pytest.skip("the inspector is not installed: make setup")

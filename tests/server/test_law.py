@@ -50,7 +50,7 @@ async def assert_law_of(catalog: Catalog, app: Starlette, profile: str, view: Vi
 
 
 @settings(
-    max_examples=examples(1_000, few=40),
+    max_examples=examples(1_000, few=25),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(world=worlds(SYNC + ASYNC))

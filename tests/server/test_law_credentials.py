@@ -141,7 +141,7 @@ RIGHTS = st.tuples(
 
 
 @settings(
-    max_examples=examples(40, few=10), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    max_examples=examples(40, few=5), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 @given(world=worlds(SYNC + ASYNC), ann=RIGHTS, bob=RIGHTS)
 def test_each_credential_lists_what_it_can_call_and_nothing_of_the_others_profiles(
