@@ -29,7 +29,7 @@ MARKERS = {
 # Branches of `core/` and `model/` are measured in the workers that `make unit` starts, while these run: tracing makes
 # Python nearly three times slower, so what tests whole programs, other rooms, or with many examples goes without.
 MEASURED = (
-    "agents/test_agent_files", "agents/test_runs", "agents/test_sub_agents", "authoring/",
+    "agents/", "authoring/",
     "cli/test_discovery_commands", "cli/test_messages", "config/test_call_intent",
     "config/test_predicates", "config/test_profiles", "config/test_refusals", "config/test_webhook", "consent/",
     "core/", "fuzz/", "limits/test_redis_limits", "model/", "properties/test_consent_text",

@@ -24,6 +24,9 @@ HEARD = {
 }  # fmt: skip
 MEBI = 1024
 
+# Threads of others start while it runs, which tracing cannot follow.
+pytestmark = pytest.mark.slow
+
 
 def play(request: ModelRequest) -> Any:
     """Play each agent: it marks the token of its query, a lead asks its helper about it too, and then says it."""

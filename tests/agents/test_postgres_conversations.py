@@ -13,6 +13,9 @@ from pegboard.agents.postgres_conversations import PostgresConversations
 from tests.agents.files import agent_file, faults, load
 from tests.agents.team import asked, playing
 
+# Threads of others start while it runs, which tracing cannot follow.
+pytestmark = pytest.mark.slow
+
 
 async def test_turns_are_kept_by_agent_user_space_and_session(postgres_url: str) -> None:
     stores = [PostgresConversations(postgres_url) for _ in range(2)]

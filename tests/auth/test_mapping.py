@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pegboard import DefinitionError
@@ -11,6 +11,7 @@ from pegboard.auth.claim_templates import Template
 from pegboard.auth.rule_matching import grant_of
 from pegboard.auth.rules import Credential, MapRule
 from tests.auth.parts import rule
+from tests.sizes import examples
 
 
 def token(**claims: Any) -> Credential:
@@ -101,6 +102,7 @@ CLAIM = st.one_of(
 )
 
 
+@settings(max_examples=examples(400, few=15))
 @given(said=st.dictionaries(st.sampled_from(["sub", "team", "org", "groups"]), CLAIM), more=CLAIM)
 def test_whatever_a_token_says_a_grant_holds_only_printable_names(said: dict[str, Any], more: object) -> None:
     rules = [rule(claim={"team": "*"}, user="{sub}", space="{org}", roles=("{groups}",), profiles=("p",))]

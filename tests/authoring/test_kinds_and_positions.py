@@ -248,6 +248,7 @@ def fits(value: Any, schema: Any) -> None:
     jsonschema.validate(value, schema, cls=jsonschema.Draft202012Validator)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("position", POSITIONS)
 async def test_every_kind_arrives_and_is_given_there_as_its_published_schema_says(position: str) -> None:
     around, in_json, of_seen = POSITIONS[position]

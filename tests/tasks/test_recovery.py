@@ -126,6 +126,7 @@ def test_two_workers_never_run_one_task_at_once_and_one_takes_over_what_the_othe
         time.sleep(0.01)  # it is recorded after its effect is seen
 
 
+@pytest.mark.soak
 def test_the_import_of_the_example_is_killed_in_its_middle_and_ends_in_the_next_run(tmp_path: Path) -> None:
     def run() -> tuple[Worker, Path]:
         said = tmp_path / f"said{len(list(tmp_path.glob('said*')))}"
