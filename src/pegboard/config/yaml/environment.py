@@ -118,8 +118,6 @@ class Environment:
         """Return what a file holds, such as a secret that a container is given, without the end of its last line."""
         name = match["file"]
         fault, path = self.fault(f"file:{name}"), self._folder / name
-        if fault is None and not path.exists():
-            fault = f"there is no file {str(path)!r}"
         content = "" if fault is not None else read_text(path, max_bytes=SECRET_FILE_BYTES)
         if isinstance(content, Problem):
             # What follows is how to mend a config.
