@@ -170,7 +170,7 @@ def _declare_workspace(context: BuildContext) -> None:
     declared = context.config.workspace
     if declared is not None and context.documents is not None:
         try:
-            declare_workspace(context.catalog, context.config, context.documents)
+            declare_workspace(context, declared, context.documents)
         except DefinitionError as error:
             context.refused(error, declared.at)
 

@@ -8,19 +8,22 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from pegboard.config.config import Config
+from pegboard.config.build_context import BuildContext
+from pegboard.config.config import Config, Declared
 from pegboard.config.embedders import passage_embedder_of
-from pegboard.config.forms.workspace_form import WebFetchForm
+from pegboard.config.forms.workspace_form import WebFetchForm, WorkspaceForm
+from pegboard.config.language_models import models_of
 from pegboard.config.yaml.problems import Report
+from pegboard.core.names import nearest
 from pegboard.core.ports import DocumentStore
 from pegboard.lazy import LazyModule
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
 from pegboard.sources.builtin import web_scrape
 from pegboard.sources.builtin.kind import Services
+from pegboard.sources.builtin.text_summarize import find_model
 
 if TYPE_CHECKING:
-    from pegboard.catalog import Catalog
     from pegboard.workspace import resources
     from pegboard.workspace.postgres import postgres_store
     from pegboard.workspace.sqlite import sqlite_store
@@ -76,25 +79,31 @@ def _file(config: Path, rest: str) -> Path:
     return config.absolute().parent / rest.removeprefix("//")
 
 
-def declare_workspace(catalog: Catalog, config: Config, store: DocumentStore) -> None:
+def declare_workspace(build: BuildContext, declared: Declared[WorkspaceForm], store: DocumentStore) -> None:
     """Put the tools for documents into a catalog.
 
     Raises:
         DefinitionError: a host of `web_fetch` cannot be read, or a package is missing.
     """
+    catalog, config, form = build.catalog, build.config, declared.value
+    if form.model is not None and form.model not in config.models:
+        text = f"there is no model {form.model!r}.{nearest(form.model, config.models, label='Models')}"
+        build.report.add((declared.at / "model").problem(text))
+    services = Services(folder=config.path.absolute().parent, bounds=config.bounds, models=models_of(build))
     for name, description in toolset.GROUPS.items():
         catalog.group(name, description)
     catalog.registry.add(
-        *toolset.entries(store, sql_s=catalog.registry.bounds.sql_s), resources.document_resource(store)
+        *toolset.entries(
+            store,
+            sql_s=catalog.registry.bounds.sql_s,
+            model_of=lambda ctx: find_model(ctx, form.model, services),
+        ),
+        resources.document_resource(store),
     )
     catalog.registry.change(documents=store)
-    if config.workspace is not None and config.workspace.value.web_fetch:
+    if form.web_fetch:
         catalog.group("web", "Pages of the web.")
-        catalog.registry.add(fetch_web_page.fetch_tool(_web(config.workspace.value.web_fetch), _services(config)))
-
-
-def _services(config: Config) -> Services:
-    return Services(folder=config.path.absolute().parent, bounds=config.bounds)
+        catalog.registry.add(fetch_web_page.fetch_tool(_web(form.web_fetch), services))
 
 
 def _web(form: WebFetchForm | bool) -> web_scrape.ScrapeConfig:

@@ -261,6 +261,16 @@ class DocumentStore(Protocol):
         """
         ...
 
+    async def tables(
+        self, scope: DocumentScope, *, document_ids: Sequence[str] = (), tables: Sequence[str] = (), rows: int
+    ) -> list[JSON]:
+        """Return the tables that `query` can be about: their names, columns and row counts, and their first rows.
+
+        Raises:
+            CallError: not_found, for a document or a table that is not in the scope.
+        """
+        ...
+
     async def read_document(self, scope: DocumentScope, document_id: str, *, start: int, end: int) -> JSON: ...
 
     async def ingest(

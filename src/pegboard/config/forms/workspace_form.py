@@ -50,6 +50,11 @@ class WorkspaceForm(Form):
         description="What makes vectors of passages, beside words: `none`; `hashing`, which needs no model and finds "
         "words with slips; or a mapping with `type`, as under `discovery:`.",
     )
+    model: Maybe[FilledText] = Field(
+        None,
+        description="One of `models:`, for the tools that need one (`analyze_document`, questions to "
+        "`query_documents`); the `default` one without it.",
+    )
     web_fetch: Annotated[
         Annotated[WebFetchForm, Tag(MAPPING)] | Annotated[bool, Tag(FLAG)],
         Discriminator(lambda value: MAPPING if isinstance(value, dict) else FLAG),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
-from pegboard.model.bounds import EMBED_BATCH, INGEST_BATCH_DOCUMENTS
+from pegboard.model.bounds import DOCUMENT_TABLES, EMBED_BATCH, INGEST_BATCH_DOCUMENTS
 from pegboard.model.context import ToolContext
 from pegboard.model.document import (
     EVERY_DOCUMENT,
@@ -22,7 +22,17 @@ from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.models.embedding.vectors import Vectors
 from pegboard.workspace.passage_embedder import NO_ANSWER, PassageEmbedder
-from pegboard.workspace.store import browsing, embedding, granting, grepping, querying, searching, statistics, writing
+from pegboard.workspace.store import (
+    browsing,
+    document_tables,
+    embedding,
+    granting,
+    grepping,
+    querying,
+    searching,
+    statistics,
+    writing,
+)
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.embedding import BarePassage
 from pegboard.workspace.store.within import Within
@@ -231,6 +241,15 @@ class SqlDocumentStore:
             return querying.query(copy, chosen, sql, limit=limit, timeout_s=timeout_s)
 
         return await self._within(scope, query)
+
+    async def tables(
+        self, scope: DocumentScope, *, document_ids: Sequence[str] = (), tables: Sequence[str] = (), rows: int
+    ) -> list[JSON]:
+        def describe(db: Connection, within: Within) -> list[JSON]:
+            chosen = querying.chosen_tables(db, within, document_ids, tables)
+            return document_tables.described(db, within, chosen[:DOCUMENT_TABLES], rows=rows)
+
+        return await self._within(scope, describe)
 
     # ------------------------------------------------------------ change
 

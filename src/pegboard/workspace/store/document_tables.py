@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import orjson
 
+from pegboard.model.json_types import JSON
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.within import Within
 
@@ -53,3 +55,17 @@ def tables_of(db: Connection, within: Within) -> list[StoredTable]:
             )
         )
     return tables
+
+
+def described(db: Connection, within: Within, tables: Sequence[StoredTable], *, rows: int) -> list[JSON]:
+    """Return what tables are called, their columns, and their first rows: what one must know who writes a query."""
+    first = f"select cells from table_rows where table_n = ? and {within.of('table_rows')} order by ordinal limit ?"  # noqa: S608 - numbers of ours
+    return [
+        {
+            "table": table.shown,
+            "columns": list(table.columns),
+            "row_count": table.row_count,
+            "first_rows": [orjson.loads(cells) for (cells,) in db.execute(first, (table.n, rows)).fetchall()],
+        }
+        for table in tables
+    ]

@@ -28,6 +28,7 @@ NO_SPACE: Final = (
     "who they are, by workspace: {space: NAME}."
 )
 Look = Callable[[DocumentStore, DocumentScope, JSON], Awaitable[JSON]]
+Scoped = Callable[[CallContext, DocumentScope, JSON], Awaitable[JSON]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,13 +41,18 @@ class DocumentTool:
     def entry(self, store: DocumentStore) -> ToolEntry:
         """Return the tool on a store."""
         look = self.look
+        return document_entry(self.spec, store, lambda _, scope, args: look(store, scope, args))
 
-        async def run(ctx: CallContext, args: JSON) -> JSON:
-            scope = await store.scope(ctx)
-            answer = await look(store, scope, args)
-            return answer if scope.spaces else {**answer, "note": NO_SPACE}
 
-        return ToolEntry(spec=self.spec, handler=run)
+def document_entry(spec: ToolSpec, store: DocumentStore, run: Scoped) -> ToolEntry:
+    """Return a tool that is run within the scope of its caller."""
+
+    async def within_scope(ctx: CallContext, args: JSON) -> JSON:
+        scope = await store.scope(ctx)
+        answer = await run(ctx, scope, args)
+        return answer if scope.spaces else {**answer, "note": NO_SPACE}
+
+    return ToolEntry(spec=spec, handler=within_scope)
 
 
 def document_tool(
@@ -61,11 +67,36 @@ def document_tool(
     always: Sequence[str] = (),
     examples: Sequence[JSON],
 ) -> DocumentTool:
-    """Return a tool that only reads what is stored here."""
+    """Return a tool that asks the store alone."""
+    spec = document_spec(
+        name,
+        description,
+        groups=groups,
+        arguments=arguments,
+        required=required,
+        result=result,
+        always=always,
+        examples=examples,
+    )
+    return DocumentTool(spec=spec, look=look)
+
+
+def document_spec(
+    name: str,
+    description: str,
+    *,
+    groups: Sequence[str],
+    arguments: Mapping[str, JSON],
+    required: Sequence[str] = (),
+    result: Mapping[str, JSON],
+    always: Sequence[str] = (),
+    examples: Sequence[JSON],
+) -> ToolSpec:
+    """Return the declaration of a tool that only reads what is stored here."""
     input_schema: JSON = {"type": "object", "properties": dict(arguments)}
     if required:
         input_schema["required"] = list(required)
-    spec = ToolSpec(
+    return ToolSpec(
         name=name,
         namespace=NAMESPACE,
         description=description,
@@ -76,7 +107,6 @@ def document_tool(
         examples=tuple(examples),
         origin=f"pegboard.workspace.tools.{name}",
     )
-    return DocumentTool(spec=spec, look=look)
 
 
 def where_space_is_set(tool: DocumentTool) -> DocumentTool:

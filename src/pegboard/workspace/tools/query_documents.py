@@ -1,76 +1,113 @@
-"""query_documents: one SELECT over the tables in documents."""
+"""query_documents: one SELECT over the tables in documents, written by the caller or by a model for a question."""
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import dataclass, replace
+from typing import Final
 
-from pegboard.core.ports import DocumentStore
+from pegboard.core.ports import DocumentStore, Model
 from pegboard.model.bounds import (
     DOCUMENT_FILTER_IDS,
     DOCUMENT_QUERY_CHARS,
     DOCUMENT_QUERY_ROWS,
     DOCUMENT_QUERY_USUAL_ROWS,
+    DOCUMENT_QUESTION_CHARS,
+    DOCUMENT_QUESTION_ROWS,
+    DOCUMENT_QUESTION_S,
 )
+from pegboard.model.call_context import CallContext
 from pegboard.model.document import DocumentScope
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
-from pegboard.workspace.tools.declaration import FILTERS, FLAG, TEXT, WHOLE, DocumentTool, document_tool, up_to
+from pegboard.model.tool import ToolEntry
+from pegboard.workspace.tools.declaration import FILTERS, FLAG, TEXT, WHOLE, document_entry, document_spec, up_to
+from pegboard.workspace.tools.lent_model import NO_MODEL, ModelOf
+from pegboard.workspace.tools.sql_writer import SqlWriter
 
-
-async def _look(store: DocumentStore, scope: DocumentScope, args: JSON, *, sql_s: float) -> JSON:
-    if "sql" not in args:
-        text = "A question in words needs a language model that writes SQL; there is none here. Give `sql`: one SELECT."
-        raise CallError("invalid_arguments", text)
-    if "question" in args:
-        raise CallError("invalid_arguments", "Give `sql` or `question`, not both.")
-    return await store.query(
-        scope,
-        args["sql"],
-        document_ids=args.get("document_ids", []),
-        tables=args.get("tables", []),
-        limit=args.get("limit", DOCUMENT_QUERY_USUAL_ROWS),
-        timeout_s=sql_s,
-    )
-
-
-def query_tool(sql_s: float) -> DocumentTool:
-    """Return the tool; a query may run `sql_s` seconds."""
-    return document_tool(
-        "query_documents",
-        "Query the tables in documents (CSV, TSV, JSON, Excel, Word) with one SELECT of SQLite. document_info names "
-        "the tables of a document and their columns.",
-        partial(_look, sql_s=sql_s),
-        groups=("document",),
-        arguments={
-            "sql": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": DOCUMENT_QUERY_CHARS,
-                "description": "One SELECT, such as SELECT region, sum(total) FROM orders GROUP BY region.",
-            },
-            "question": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": 10_000,
-                "description": "Needs a language model.",
-            },
-            "document_ids": FILTERS["document_ids"],
-            "tables": {
-                "type": "array",
-                "items": {"type": "string", "minLength": 1, "maxLength": 200},
-                "maxItems": DOCUMENT_FILTER_IDS,
-                "description": "Only these tables.",
-            },
-            "limit": up_to(DOCUMENT_QUERY_ROWS, DOCUMENT_QUERY_USUAL_ROWS, "How many rows are returned at most."),
+_SPEC: Final = document_spec(
+    "query_documents",
+    "Query the tables in documents (CSV, TSV, JSON, Excel, Word) with one SELECT of SQLite. document_info names "
+    "the tables of a document and their columns.",
+    groups=("document",),
+    arguments={
+        "sql": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": DOCUMENT_QUERY_CHARS,
+            "description": "One SELECT, such as SELECT region, sum(total) FROM orders GROUP BY region.",
         },
-        result={
-            "sql": TEXT,
-            "columns": {"type": "array", "items": TEXT},
-            "rows": {"type": "array", "items": {"type": "array"}},
-            "row_count": WHOLE,
-            "truncated": FLAG,
-            "tables_used": {"type": "array", "items": TEXT},
+        "question": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": DOCUMENT_QUESTION_CHARS,
+            "description": "Instead of `sql`, in words: a language model writes the SELECT, where there is one.",
         },
-        always=("sql", "columns", "rows", "row_count", "truncated", "tables_used"),
-        examples=({"sql": "SELECT region, sum(total) AS total FROM orders GROUP BY region ORDER BY total DESC"},),
-    )
+        "document_ids": FILTERS["document_ids"],
+        "tables": {
+            "type": "array",
+            "items": {"type": "string", "minLength": 1, "maxLength": 200},
+            "maxItems": DOCUMENT_FILTER_IDS,
+            "description": "Only these tables.",
+        },
+        "limit": up_to(DOCUMENT_QUERY_ROWS, DOCUMENT_QUERY_USUAL_ROWS, "How many rows are returned at most."),
+    },
+    result={
+        "sql": TEXT,
+        "columns": {"type": "array", "items": TEXT},
+        "rows": {"type": "array", "items": {"type": "array"}},
+        "row_count": WHOLE,
+        "truncated": FLAG,
+        "tables_used": {"type": "array", "items": TEXT},
+    },
+    always=("sql", "columns", "rows", "row_count", "truncated", "tables_used"),
+    examples=({"sql": "SELECT region, sum(total) AS total FROM orders GROUP BY region ORDER BY total DESC"},),
+)
+
+
+def query_entry(store: DocumentStore, *, sql_s: float, model_of: ModelOf) -> ToolEntry:
+    """Return the tool; a query may run `sql_s` seconds, and questions need a model."""
+
+    async def run(ctx: CallContext, scope: DocumentScope, args: JSON) -> JSON:
+        if ("sql" in args) == ("question" in args):
+            raise CallError("invalid_arguments", "Give `sql`: one SELECT; or `question`: what you want to know.")
+        selecting = _Selecting(store=store, scope=scope, args=args, sql_s=sql_s)
+        if "sql" in args:
+            return await selecting.rows(args["sql"])
+        model = model_of(ctx)
+        if model is None:
+            text = f"A question in words needs a language model that writes SQL; {NO_MODEL} Give `sql`: one SELECT."
+            raise CallError("invalid_arguments", text)
+        return await selecting.answer(args["question"], model)
+
+    return document_entry(replace(_SPEC, timeout_s=DOCUMENT_QUESTION_S), store, run)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Selecting:
+    """One call: the tables that it is about, and how many rows it wants of them."""
+
+    store: DocumentStore
+    scope: DocumentScope
+    args: JSON
+    sql_s: float
+
+    async def rows(self, sql: str) -> JSON:
+        return await self.store.query(
+            self.scope,
+            sql,
+            document_ids=self.args.get("document_ids", []),
+            tables=self.args.get("tables", []),
+            limit=self.args.get("limit", DOCUMENT_QUERY_USUAL_ROWS),
+            timeout_s=self.sql_s,
+        )
+
+    async def answer(self, question: str, model: Model) -> JSON:
+        tables = await self.store.tables(
+            self.scope,
+            document_ids=self.args.get("document_ids", []),
+            tables=self.args.get("tables", []),
+            rows=DOCUMENT_QUESTION_ROWS,
+        )
+        if not tables:
+            raise CallError("invalid_arguments", "There are no tables in these documents. Read them, or search them.")
+        return await SqlWriter(model=model, tables=tables, question=question).answer(self.rows)

@@ -17,7 +17,8 @@ from pegboard.workspace.tools import (
     search_documents,
 )
 from pegboard.workspace.tools.declaration import DocumentTool
-from pegboard.workspace.tools.query_documents import query_tool
+from pegboard.workspace.tools.lent_model import ModelOf, no_model
+from pegboard.workspace.tools.query_documents import query_entry
 
 TOOLS: Final[tuple[DocumentTool, ...]] = (
     list_sources.TOOL,
@@ -36,6 +37,6 @@ GROUPS: Final = {
 }
 
 
-def entries(store: DocumentStore, *, sql_s: float) -> tuple[ToolEntry, ...]:
-    """Return the tools on a store; a query may run `sql_s` seconds."""
-    return tuple(tool.entry(store) for tool in (*TOOLS, query_tool(sql_s)))
+def entries(store: DocumentStore, *, sql_s: float, model_of: ModelOf = no_model) -> tuple[ToolEntry, ...]:
+    """Return the tools on a store; a query may run `sql_s` seconds, and `model_of` lends the model that writes one."""
+    return (*(tool.entry(store) for tool in TOOLS), query_entry(store, sql_s=sql_s, model_of=model_of))
