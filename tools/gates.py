@@ -210,8 +210,10 @@ LAZY = {
     "pegboard.workspace.postgres.postgres_store": "psycopg",
     "pegboard.workspace.resources": "the document store",
     "pegboard.workspace.sqlite.sqlite_store": "apsw and re2",
+    "pegboard.workspace.stores": "the document store",
     "pegboard.workspace.tools.fetch_web_page": "the sandbox of pages",
     "pegboard.workspace.tools.toolset": "the document store",
+    "pegboard.workspace.document_workspace": "apsw and re2",
 }
 
 

@@ -61,14 +61,16 @@ if TYPE_CHECKING:
     from pegboard.server.identify import Identified
     from pegboard.server.stdio import run_stdio
     from pegboard.tasks.tasks import Tasks
+    from pegboard.workspace.document_workspace import Workspace
+    from pegboard.workspace.ingest import BadFile, IngestReport
 
 __all__ = [
     "AgentBudgets", "AgentMemory", "AgentResult", "AgentRuntime", "AgentSpec", "AsyncPredicateError", "AudioContent",
-    "Bounds", "CallBudget", "CallContext", "CallError", "Catalog", "Client", "ConsentRequest", "Decision",
+    "BadFile", "Bounds", "CallBudget", "CallContext", "CallError", "Catalog", "Client", "ConsentRequest", "Decision",
     "DefinitionError", "DuplicateToolError", "Event", "EventQueue", "Field", "Fix", "GuardedRun", "Guardrail",
-    "HookCall", "Identified", "ImageContent", "Message", "ModelSpec", "PegboardError", "Policy", "Profile",
-    "RateLimit", "ResourceContent", "ResourceLink", "Secret", "Tasks", "TextContent", "Tool", "ToolContext",
-    "ToolError", "ToolResult", "ToolSpec", "Verdict", "View", "__version__", "agent_tool", "consent_text",
+    "HookCall", "Identified", "ImageContent", "IngestReport", "Message", "ModelSpec", "PegboardError", "Policy",
+    "Profile", "RateLimit", "ResourceContent", "ResourceLink", "Secret", "Tasks", "TextContent", "Tool", "ToolContext",
+    "ToolError", "ToolResult", "ToolSpec", "Verdict", "View", "Workspace", "__version__", "agent_tool", "consent_text",
     "context_for", "default_catalog", "http_app", "load_catalog", "run_http", "run_stdio",
 ]  # fmt: skip
 
@@ -84,6 +86,9 @@ _LAZY = {
     "Identified": LazyModule("pegboard.server.identify"),
     "run_stdio": LazyModule("pegboard.server.stdio"),
     "Tasks": LazyModule("pegboard.tasks.tasks"),
+    "BadFile": LazyModule("pegboard.workspace.ingest"),
+    "IngestReport": LazyModule("pegboard.workspace.ingest"),
+    "Workspace": LazyModule("pegboard.workspace.document_workspace"),
 }
 
 

@@ -31,7 +31,7 @@ from pegboard.core.declarations import Declarations, Mirror, MirroredSource
 from pegboard.core.executor import Executor
 from pegboard.core.judge import Selection
 from pegboard.core.names import fold, nearest
-from pegboard.core.ports import ConsentRecords, Embedder, LimitStore, Source, UsedAnswers
+from pegboard.core.ports import ConsentRecords, DocumentStore, Embedder, LimitStore, Source, UsedAnswers
 from pegboard.core.registry import Registry
 from pegboard.core.snapshot import Snapshot
 from pegboard.core.unmatched_globs import unmatched
@@ -57,7 +57,12 @@ if TYPE_CHECKING:
     from pegboard.agents.runtime import AgentRuntime
     from pegboard.resources import skill_reader
     from pegboard.tasks.tasks import Tasks
+    from pegboard.workspace import resources as document_resources
+    from pegboard.workspace.tools import toolset
+    from pegboard.workspace.tools.lent_model import ModelOf
 else:
+    document_resources = LazyModule("pegboard.workspace.resources")
+    toolset = LazyModule("pegboard.workspace.tools.toolset")
     skill_reader = LazyModule("pegboard.resources.skill_reader")
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -164,6 +169,24 @@ class Catalog:
         """
         tasks.attach(self.executor, self.view)
         self.guards.tasks = tasks
+
+    def use_documents(self, store: DocumentStore, *, model_of: ModelOf | None = None) -> None:
+        """Let agents browse, search, read and query these documents: each the spaces that its caller may see.
+
+        The tools are in the groups `navigation`, `search` and `document`. `Workspace(…).store` is such a store. `model_of`
+        lends a request the model that makes SQL of a question about tables.
+
+        Raises:
+            DefinitionError: the packages that it needs are not installed.
+            DuplicateToolError: there are tools for documents already.
+        """
+        for name, description in toolset.GROUPS.items():
+            self.group(name, description)
+        self.registry.add(
+            *toolset.entries(store, sql_s=self.registry.bounds.sql_s, model_of=model_of or toolset.no_model),
+            document_resources.document_resource(store),
+        )
+        self.registry.change(documents=store)
 
     @property
     def name(self) -> str:

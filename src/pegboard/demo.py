@@ -6,7 +6,9 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import mcp_types as types
@@ -15,21 +17,30 @@ from mcp import Client, MCPError
 
 from pegboard.catalog import Catalog
 from pegboard.config import Config, context_for, load_catalog
+from pegboard.lazy import LazyModule
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError, PegboardError
+from pegboard.model.profile import Profile
 from pegboard.server.app import run_http
 from pegboard.server.principal import Principal
 
 if TYPE_CHECKING:
     from mcp.client.context import ClientRequestContext
 
-# In a wheel the example lies inside of the package, in a clone beside it.
-_PLACES = (Path(__file__).parent / "_quickstart", Path(__file__).parents[2] / "examples" / "quickstart")
+    from pegboard.workspace import document_workspace as documents
+else:
+    documents = LazyModule("pegboard.workspace.document_workspace")
+
+# In a wheel the examples lie inside of the package, in a clone beside it.
+_PACKAGE, _EXAMPLES = Path(__file__).parent, Path(__file__).parents[2] / "examples"
 _LOOPBACK = "127.0.0.1"
 _SHOWN_CHARS = 600
 # A no is remembered, so that nobody is asked the same again: the yes is to something else.
 _DECLINED = {"page": "glossary.md", "old": "# Glossary", "new": "# Terms"}
 _REPLACEMENT = {"page": "glossary.md", "old": "# Glossary", "new": "# Words"}
+_SPACES = {"staff": "fernhill", "guest": "elsewhere"}
+_QUESTION = {"query": "Which code opens the guest network?", "limit": 1}
+_SUM = "SELECT region, count(*) AS orders, round(sum(total), 2) AS total FROM orders GROUP BY region ORDER BY total"
 _DECISION = {"page": "decisions/0001-order-of-the-stages.md", "old": "before", "new": "after"}
 
 
@@ -74,10 +85,14 @@ def find_quickstart() -> Path:
     Raises:
         DefinitionError: it did not come with this installation.
     """
-    for place in _PLACES:
+    return _find_example("quickstart") / "pegboard.yaml"
+
+
+def _find_example(name: str) -> Path:
+    for place in (_PACKAGE / f"_{name}", _EXAMPLES / name):
         if (place / "pegboard.yaml").is_file():
-            return place / "pegboard.yaml"
-    raise DefinitionError("The demo needs examples/quickstart, which is missing here. Run it in a clone: make demo.")
+            return place
+    raise DefinitionError(f"The demo needs examples/{name}, which is missing here. Run it in a clone: make demo.")
 
 
 class Show:
@@ -89,13 +104,15 @@ class Show:
         self._task: asyncio.Task[None] | None = None
         self._error: BaseException | None = None
         self._published: list[str] = []
+        self._scratch: TemporaryDirectory[str] | None = None
 
     # ------------------------------------------------------------ begin and end
 
     def context(self, principal: Principal) -> ToolContext:
         """Return the context of one request: who asks, and what the host lends to callers of that profile."""
         factories = {"publisher": self._publisher} if principal.profile == "operator" else {}
-        return context_for(self._config, user=principal.profile, factories=factories)
+        space = _SPACES.get(principal.profile or "")
+        return context_for(self._config, user=principal.profile, space=space, factories=factories)
 
     def _publisher(self, _ctx: ToolContext) -> Callable[[str, str], None]:
         def publish(page: str, text: str) -> None:
@@ -119,7 +136,9 @@ class Show:
             signal.raise_signal(signal.SIGINT)
 
     def end(self) -> None:
-        """Raise what went wrong on the visits, if anything."""
+        """Leave nothing behind, and raise what went wrong on the visits, if anything."""
+        if self._scratch is not None:
+            self._scratch.cleanup()
         if self._error is not None:
             raise _cause(self._error)
         self._say("Stopped.")
@@ -134,6 +153,7 @@ class Show:
             await self._reasons()
             await self._guards(reader, editor)
         await self._consent(address)
+        await self._documents(address)
         await self._afterwards()
         if not self._once:
             say(f"\nStill serving. Connect a client of yours to {address}/editor, or look in another terminal:")
@@ -185,6 +205,28 @@ class Show:
         async with _connected(f"{address}/operator") as operator:
             await self._call("operator", operator, "publish", {}, note="the host lends the operator a publisher")
         self._say(f"    the publisher was given: {', '.join(self._published)}")
+
+    async def _documents(self, address: str) -> None:
+        self._screen.heading("Documents of one space, and who is in it")
+        if find_spec("re2") is None:
+            self._say("  Not shown: install `pegboard[docs]`.")
+            return
+        self._scratch = TemporaryDirectory(ignore_cleanup_errors=True)
+        handbook = _find_example("handbook")
+        workspace = documents.Workspace(f"sqlite:{self._scratch.name}/documents.db")
+        report = await workspace.ingest(handbook, space=_SPACES["staff"], source="handbook")
+        self._say(f"  {report.counts['added']} files of {_short(handbook)} are in the space {_SPACES['staff']!r}.")
+        self._catalog.use_documents(workspace.store)
+        for name in _SPACES:
+            self._catalog.profile(Profile(name=name, include=("navigation", "search", "document")))
+        async with _connected(f"{address}/staff") as staff, _connected(f"{address}/guest") as guest:
+            await self._call("staff", staff, "search_documents", _QUESTION, note="it stands in a PDF")
+            await self._call("staff", staff, "query_documents", {"sql": _SUM}, note="the rows of a CSV file")
+            found: Any = (await staff.call_tool("find_by_name", {"pattern": "leave"})).structured_content
+            read = {"document_id": found["items"][0]["document_id"], "end": 160}
+            await self._call("staff", staff, "read_document", read, note="its beginning")
+            await self._call("guest", guest, "search_documents", _QUESTION, note="the same, from another space")
+            await self._call("guest", guest, "read_document", read, note="the same, with the id of the other space")
 
     async def _afterwards(self) -> None:
         self._screen.heading("What the host knows")

@@ -49,6 +49,12 @@ def test_demo_once_shows_both_callers_and_every_guard(env: dict[str, str], tmp_p
         '{"page":"glossary.md","replaced":1',
         "-# Glossary\n      +# Words",
         "the publisher was given: glossary.md",
+        "7 files of ",
+        '"name":"passwords.pdf"',
+        '["south",3,2176.0],["north",4,3068.2],["west",3,3806.6]',
+        "You have thirty days of holiday a year.",
+        '{"hits":[],"mode_used":"keyword","truncated":false}',
+        "Ask find_by_name for what there is.",
         "1 × search_docs rate_limited",
     ):
         assert expected in shown

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -24,17 +23,12 @@ from pegboard.sources.builtin.kind import Services
 from pegboard.sources.builtin.text_summarize import find_model
 
 if TYPE_CHECKING:
-    from pegboard.workspace import resources
-    from pegboard.workspace.postgres import postgres_store
-    from pegboard.workspace.sqlite import sqlite_store
+    from pegboard.workspace import stores
     from pegboard.workspace.store import document_store
-    from pegboard.workspace.tools import fetch_web_page, toolset
+    from pegboard.workspace.tools import fetch_web_page
 else:
-    resources = LazyModule("pegboard.workspace.resources")
-    postgres_store = LazyModule("pegboard.workspace.postgres.postgres_store")
-    sqlite_store = LazyModule("pegboard.workspace.sqlite.sqlite_store")
+    stores = LazyModule("pegboard.workspace.stores")
     fetch_web_page = LazyModule("pegboard.workspace.tools.fetch_web_page")
-    toolset = LazyModule("pegboard.workspace.tools.toolset")
 
 _PACKAGE = "re2"
 
@@ -47,36 +41,23 @@ def store_of(config: Config, report: Report) -> document_store.SqlDocumentStore 
     store = declared.value.store
     uri = store.reveal() if isinstance(store, Secret) else store
     at = declared.at / "store" if (declared.at / "store").exists else declared.at
-    scheme, _, rest = uri.partition(":")
     if declared.value.space is not None and config.identity is not None:
         message = "is for callers whom nobody asks who they are; under identity: each rule gives its callers a space"
         report.add((declared.at / "space").problem(message))
     if find_spec(_PACKAGE) is None:
         message = "needs the package 'google-re2', which is not installed; install `pegboard[docs]`"
         report.add(declared.at.problem(message))
-    elif scheme in ("postgres", "postgresql"):
-        if find_spec("psycopg") is None:
-            message = "needs the package 'psycopg', which is not installed; install `pegboard[docs,postgres]`"
-            report.add(at.problem(message))
-            return None
-        try:
-            return postgres_store.PostgresDocumentStore(Secret(uri), embedder=passage_embedder_of(config, report))
-        except DefinitionError as error:
-            report.add(at.problem(str(error)))
-    elif scheme != "sqlite" or not rest:
-        kinds = "write sqlite:FILE or postgresql://HOST/DATABASE"
-        report.add(at.problem(f"a store of the kind {scheme[:40]!r} is unknown; {kinds}"))
-    else:
-        try:
-            file = _file(config.path, rest)
-            return sqlite_store.SqliteDocumentStore(file, embedder=passage_embedder_of(config, report))
-        except DefinitionError as error:
-            report.add(at.problem(str(error)))
+        return None
+    if uri.startswith("postgres") and find_spec("psycopg") is None:
+        message = "needs the package 'psycopg', which is not installed; install `pegboard[docs,postgres]`"
+        report.add(at.problem(message))
+        return None
+    try:
+        folder = config.path.absolute().parent
+        return stores.open_store(uri, folder=folder, embedder=passage_embedder_of(config, report))
+    except DefinitionError as error:
+        report.add(at.problem(str(error)))
     return None
-
-
-def _file(config: Path, rest: str) -> Path:
-    return config.absolute().parent / rest.removeprefix("//")
 
 
 def declare_workspace(build: BuildContext, declared: Declared[WorkspaceForm], store: DocumentStore) -> None:
@@ -90,17 +71,7 @@ def declare_workspace(build: BuildContext, declared: Declared[WorkspaceForm], st
         text = f"there is no model {form.model!r}.{nearest(form.model, config.models, label='Models')}"
         build.report.add((declared.at / "model").problem(text))
     services = Services(folder=config.path.absolute().parent, bounds=config.bounds, models=models_of(build))
-    for name, description in toolset.GROUPS.items():
-        catalog.group(name, description)
-    catalog.registry.add(
-        *toolset.entries(
-            store,
-            sql_s=catalog.registry.bounds.sql_s,
-            model_of=lambda ctx: find_model(ctx, form.model, services),
-        ),
-        resources.document_resource(store),
-    )
-    catalog.registry.change(documents=store)
+    catalog.use_documents(store, model_of=lambda ctx: find_model(ctx, form.model, services))
     if form.web_fetch:
         catalog.group("web", "Pages of the web.")
         catalog.registry.add(fetch_web_page.fetch_tool(_web(form.web_fetch), services))

@@ -1,0 +1,119 @@
+"""Document workspace: the documents of all spaces, for host code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pegboard.core.ports import Embedder
+from pegboard.model.bounds import DEFAULT_BOUNDS
+from pegboard.model.document import Access
+from pegboard.model.json_types import JSON
+from pegboard.model.secret import Secret
+from pegboard.workspace.ingest import BadFile, FolderIngest, IngestReport
+from pegboard.workspace.stores import open_store
+from pegboard.workspace.upload import upload
+
+
+class Workspace:
+    """The documents of all spaces: host code takes them in and says who may see them.
+
+    Agents have them by the tools of a catalog: `catalog.use_documents(workspace.store)`.
+
+    Args:
+        store: where they are: `sqlite:FILE`, made with its first use, or `postgresql://HOST/DATABASE`.
+        embedder: makes vectors of passages and questions; without one, words alone find them.
+        max_file_bytes: what one file may have.
+
+    Raises:
+        DefinitionError: the store cannot be used.
+    """
+
+    def __init__(
+        self,
+        store: str | Secret = "sqlite:documents.db",
+        *,
+        embedder: Embedder | None = None,
+        max_file_bytes: int = DEFAULT_BOUNDS.upload_bytes,
+    ) -> None:
+        uri = store.reveal() if isinstance(store, Secret) else store
+        self.store = open_store(uri, folder=Path.cwd(), embedder=embedder)
+        self._max_file_bytes = max_file_bytes
+
+    async def ingest(
+        self,
+        path: str | Path,
+        *,
+        space: str,
+        source: str | None = None,
+        on_progress: Callable[[IngestReport], None] = lambda _: None,
+        on_bad: Callable[[BadFile], None] = lambda _: None,
+    ) -> IngestReport:
+        """Take a folder or a file into a space: what is new or has changed, and nothing that is gone from the folder.
+
+        Files that cannot be read are told of, and the others come in. What was stored stays, whatever ends it; the next
+        run does the rest.
+
+        Args:
+            path: the folder, or one file.
+            space: the space that the documents belong to.
+            source: the name of the source in that space; by default that of the folder.
+            on_progress: told after each batch that was stored.
+            on_bad: told of each file that was not, at once.
+
+        Raises:
+            DefinitionError: there is no such folder or file.
+            CallError: the store cannot be used.
+        """
+        path = Path(path)
+        return await FolderIngest(
+            store=self.store,
+            scope=self.store.operator_scope(space),
+            space=space,
+            source=source or path.absolute().name or "root",
+            path=path,
+            max_file_bytes=self._max_file_bytes,
+            on_progress=on_progress,
+            on_bad=on_bad,
+        ).run()
+
+    async def upload(self, payload: bytes, *, space: str, path: str, source: str = "uploads") -> JSON:
+        """Take one file in, in the place of what was at its path in that source; its name tells how it is read.
+
+        Raises:
+            CallError: invalid_arguments, for what cannot be read; the store cannot be used.
+        """
+        scope = self.store.operator_scope(space)
+        return await upload(self.store, scope, payload, space=space, source=source, path=path)
+
+    async def remove(self, space: str, source: str) -> int:
+        """Remove a source with its documents; return how many they were.
+
+        Raises:
+            CallError: not_found; the store cannot be used.
+        """
+        return await self.store.remove_source(self.store.operator_scope(space), space, source)
+
+    async def grant(self, who: str, space: str, access: Access = "read") -> None:
+        """Grant a space to `user:NAME` or `role:NAME`.
+
+        Raises:
+            CallError: invalid_arguments, for anybody else.
+        """
+        await self.store.grant(who, space, access)
+
+    async def revoke(self, who: str, space: str) -> bool:
+        """Take a grant back; tell whether there was one."""
+        return await self.store.revoke(who, space)
+
+    async def grants(self, space: str | None = None) -> list[JSON]:
+        """Return all grants, or those of a space."""
+        return await self.store.grants(space)
+
+    async def statistics(self) -> list[JSON]:
+        """Return what each space holds, with its sources."""
+        return await self.store.statistics()
+
+    def close(self) -> None:
+        """Close what is open; the next use opens it again."""
+        self.store.close()
