@@ -173,8 +173,8 @@ class Catalog:
     def use_documents(self, store: DocumentStore, *, model_of: ModelOf | None = None) -> None:
         """Let agents browse, search, read and query these documents: each the spaces that its caller may see.
 
-        The tools are in the groups `navigation`, `search` and `document`. `Workspace(…).store` is such a store. `model_of`
-        lends a request the model that makes SQL of a question about tables.
+        The tools are in the groups `navigation`, `search` and `document`. `Workspace(…).store` is such a store.
+        `model_of` lends a request the model that makes SQL of a question about tables.
 
         Raises:
             DefinitionError: the packages that it needs are not installed.
