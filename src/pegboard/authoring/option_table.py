@@ -373,7 +373,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="examples",
-        meaning="Arguments of example calls.",
+        meaning="Arguments of example calls, or requests in words that it serves; a search of tools reads both.",
         default=(),
         check=_all_of(_LIST, _json),
         convert=tuple,

@@ -97,6 +97,8 @@ def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
         consent_store=answers,
         embedder=embedder,
     )
+    if config.examples is not None:
+        catalog.discovery.finder.use_requests(config.examples.value.requests)
     catalog.runtime.agents.store = conversation_store(config, report)
     if (tasks := tasks_of(config, report)) is not None:
         catalog.use_tasks(tasks)

@@ -17,6 +17,7 @@ from pegboard.config.forms.profile_form import ProfileForm
 from pegboard.config.forms.tasks_form import TasksForm
 from pegboard.config.forms.workspace_form import WorkspaceForm
 from pegboard.config.yaml.tree import At
+from pegboard.discovery.example_requests import ExampleRequests
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.error import Problem
 from pegboard.model.json_types import JSONValue
@@ -33,6 +34,15 @@ class Declared(Generic[T_co]):
 
     value: T_co
     at: At
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExampleFile:
+    """Example requests of tools, with the file that they stand in, and the name of the model that writes them."""
+
+    path: Path
+    model: str | None
+    requests: Mapping[str, ExampleRequests]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,6 +93,7 @@ class Config:
     agent_store: Declared[str | Secret] | None = None
     models: Mapping[str, Declared[ModelForm | str]] = field(default_factory=dict[str, Declared[ModelForm | str]])
     embedder: Declared[EmbedderForm] | None = None
+    examples: Declared[ExampleFile] | None = None
     passage_embedder: Declared[EmbedderForm] | None = None
     bounds: Bounds = DEFAULT_BOUNDS
     default_limit: RateLimit | None = None

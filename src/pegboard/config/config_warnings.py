@@ -29,6 +29,7 @@ def warnings(config: Config, catalog: Catalog) -> list[Problem]:
         problems += [tool.at.problem(f"{name!r} was left out: {reason}") for name, reason in left_out[:LEFT_OUT_SHOWN]]
         if len(left_out) > LEFT_OUT_SHOWN:
             problems.append(tool.at.problem(f"{len(left_out) - LEFT_OUT_SHOWN} more were left out"))
+    problems += _stale_requests(config, catalog)
     return [*problems, *_idle_permissions(config, catalog), *_unreachable_tools(catalog)]
 
 
@@ -39,6 +40,17 @@ def _idle_pins(declared: Declared[ProfileForm], catalog: Catalog) -> list[Proble
         for index, glob in enumerate(declared.value.pinned)
         if not any(applies(glob, entry) for entry in entries)
     ]
+
+
+def _stale_requests(config: Config, catalog: Catalog) -> Iterator[Problem]:
+    """Yield one warning where tools have changed since their example requests were written."""
+    if config.examples is None:
+        return
+    stale = catalog.discovery.finder.stale_requests(catalog.registry.build().entries)
+    if stale:
+        more = f" and {len(stale) - LEFT_OUT_SHOWN} more" if len(stale) > LEFT_OUT_SHOWN else ""
+        text = f"the requests of {', '.join(map(repr, stale[:LEFT_OUT_SHOWN]))}{more} are stale: the tools have changed"
+        yield config.examples.at.problem(f"{text}. Run `pegboard search --write-examples`, and review what it writes")
 
 
 def _idle_permissions(config: Config, catalog: Catalog) -> Iterator[Problem]:

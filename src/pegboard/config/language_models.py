@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pegboard.catalog import Catalog
 from pegboard.config.build_context import BuildContext
+from pegboard.config.config import Config
+from pegboard.config.forms.main_file import ModelForm
 from pegboard.config.model_specs import model_spec
 from pegboard.core.ports import Model
 from pegboard.egress.destinations import only_host_of
@@ -23,18 +26,35 @@ def models_of(build: BuildContext) -> Mapping[str, Model]:
     """Return the models by name; what is wrong with one is reported at its place."""
     models: dict[str, Model] = {}
     for name, declared in build.config.models.items():
-        spec = model_spec(declared.value, build.config)
         try:
-            only_host_of(base_url_of(spec))
+            models[name], key = _model_with_key(declared.value, build.config)
         except DefinitionError as error:
             build.refused(error, declared.at)
             continue
-        model = _chat(spec, build.config.secrets) if spec.provider in _SPEAK_CHAT else TextModel(spec=spec)
-        key = model.api_key if isinstance(model, ChatModel) else spec.api_key
         if key is not None:
             build.catalog.add_secrets(key)
-        models[name] = model
     return models
+
+
+def model_named(name: str, catalog: Catalog, config: Config) -> Model:
+    """Return one model of a config, whose key no output of the catalog shows from now on.
+
+    Raises:
+        DefinitionError: its base URL is no http or https URL.
+    """
+    model, key = _model_with_key(config.models[name].value, config)
+    if key is not None:
+        catalog.add_secrets(key)
+    return model
+
+
+def _model_with_key(form: ModelForm | str, config: Config) -> tuple[Model, Secret | None]:
+    spec = model_spec(form, config)
+    only_host_of(base_url_of(spec))
+    if spec.provider in _SPEAK_CHAT:
+        chat = _chat(spec, config.secrets)
+        return chat, chat.api_key
+    return TextModel(spec=spec), spec.api_key
 
 
 def _chat(spec: ModelSpec, secrets: Mapping[str, Secret]) -> ChatModel:

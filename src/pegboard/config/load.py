@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from pegboard.config.allowed_imports import AllowedImports
-from pegboard.config.config import AgentDeclaration, Config, Declared, Refused
+from pegboard.config.config import AgentDeclaration, Config, Declared, ExampleFile, Refused
+from pegboard.config.example_requests import read_requests
 from pegboard.config.file_permissions import permission_faults
 from pegboard.config.forms.agent_form import (
     ASTROMESH,
@@ -354,9 +355,24 @@ class _Load:
 
     def _embedder(self, main: MainFile, at: At | None) -> Declared[EmbedderForm] | None:
         """Return the embedder of tool search, and report one whose key is nowhere."""
-        if main.discovery is None or at is None:
+        if main.discovery is None or main.discovery.embedder is None or at is None:
             return None
         return self._with_key(main.discovery.embedder, at / "discovery" / "embedder")
+
+    def _examples(self, main: MainFile, at: At | None) -> Declared[ExampleFile] | None:
+        """Return the example requests of tools, and report what is wrong with their file."""
+        form = None if main.discovery is None else main.discovery.examples
+        if form is None or at is None:
+            return None
+        here = at / "discovery" / "examples"
+        if form.model is not None and form.model not in main.models:
+            text = f"{form.model!r} is none of `models:`.{nearest(form.model, main.models, label='Models')}"
+            self.report.add((here / "model").problem(text))
+        path = self.path.parent / form.file
+        # Also while there is none: to write it is a change.
+        self.files.append(path)
+        requests = read_requests(path, self.report)
+        return Declared(value=ExampleFile(path=path, model=form.model, requests=requests), at=here)
 
     def _passage_embedder(self, main: MainFile, at: At | None) -> Declared[EmbedderForm] | None:
         """Return the embedder of documents, in the same way."""
@@ -382,6 +398,7 @@ class _Load:
                     self.warnings.append(entry.at.problem(text))
         folder = self.path.absolute().parent
         keys = None if main.identity is None else key_store_of(main.identity, self.path)
+        examples = self._examples(main, at)
         beside = (folder / LOCK_NAME, *folder.glob("*.py"), *(() if keys is None else (keys,)))
         self.check_permissions([*self.files, *(path for path in beside if path.exists())])
         skills = (
@@ -414,6 +431,7 @@ class _Load:
             else Declared(value=main.agents.store, at=at / "agents" / "store"),
             models=self._models(main, at),
             embedder=self._embedder(main, at),
+            examples=examples,
             passage_embedder=self._passage_embedder(main, at),
             bounds=Bounds(**limits),
             default_limit=None if main.rate_limits is None else rate_limit(main.rate_limits.default),

@@ -152,6 +152,8 @@ class Reloader:
             config = replace(config, tasks=self.config.tasks)
         if _embedder(config) != _embedder(self.config):
             catalog.discovery.finder.use_embedder(made.discovery.finder.embedder)
+        if _examples(config) != _examples(self.config):
+            catalog.discovery.finder.use_requests(made.discovery.finder.requests)
         self.config, self.problems = config, ()
         self._on_reload(config)
         of_files = made.registry.declarations
@@ -240,6 +242,10 @@ def _tasks(config: Config) -> object:
 
 def _embedder(config: Config) -> object:
     return None if config.embedder is None else config.embedder.value
+
+
+def _examples(config: Config) -> object:
+    return None if config.examples is None else config.examples.value.requests
 
 
 def _uri(config: Config) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pegboard.core.bounded_cache import BoundedCache
@@ -14,6 +14,7 @@ from pegboard.core.ports import Embedder
 from pegboard.core.registry import Registry
 from pegboard.core.snapshot import Snapshot
 from pegboard.core.view import View
+from pegboard.discovery.example_requests import ExampleRequests
 from pegboard.lazy import LazyModule
 from pegboard.model.bounds import SEARCH_USUAL_HITS, SEARCH_VISIBLE_SETS
 from pegboard.model.json_types import is_object
@@ -76,6 +77,7 @@ class Finder:
 
     def __init__(self, registry: Registry, *, embedder: Embedder | None = None) -> None:
         self._registry = registry
+        self.requests: Mapping[str, ExampleRequests] = {}
         self._meaning: Meaning | None = None
         self.use_embedder(embedder)
         self._built: _Built | None = None
@@ -86,6 +88,21 @@ class Finder:
         """Compare meanings by this embedder from now on; with none, words alone."""
         self.embedder = embedder
         self._meaning = None if embedder is None else meanings.Meaning(embedder)
+
+    def use_requests(self, requests: Mapping[str, ExampleRequests]) -> None:
+        """Read these example requests, by the ids of tools, beside what the tools say of themselves from now on."""
+        with self._lock:
+            self.requests = requests
+            self._built = None
+
+    def texts(self, view: View) -> list[ToolText]:
+        """Return what the tools of a prepared view say of themselves, from which example requests are written."""
+        return [text_of(entry) for entry in view.tools()]
+
+    def stale_requests(self, entries: Iterable[ToolEntry]) -> list[str]:
+        """Return the ids of those tools that have changed since their example requests were written."""
+        texts = (text_of(entry) for entry in entries if entry.qualified_id in self.requests)
+        return [text.id for text in texts if self.requests[text.id].is_stale(text)]
 
     async def read_meanings(self) -> None:
         """Wait for the embedder, where there is one, to have read every tool: a search does not wait that long."""
@@ -126,7 +143,7 @@ class Finder:
                 return before
             known = {} if before is None else {entry.qualified_id: entry for entry in before.snapshot.entries}
             now = {entry.qualified_id: entry for entry in snapshot.entries if not _is_bundle(entry)}
-            changed = [text_of(entry) for name, entry in now.items() if not _is_same(entry, known.get(name))]
+            changed = [self._text(entry) for name, entry in now.items() if not _is_same(entry, known.get(name))]
             removed = known.keys() - now.keys()
             if before is None:
                 index: Index = indexing.Index.build(changed)
@@ -138,13 +155,18 @@ class Finder:
             self._built = built = _Built(snapshot=snapshot, known=frozenset(now), index=index)
             return built
 
+    def _text(self, entry: ToolEntry) -> ToolText:
+        text = text_of(entry)
+        own = self.requests.get(text.id)
+        return text if own is None or own.is_stale(text) else replace(text, requests=text.requests + own.requests)
+
     def _visible(self, view: View, by_id: Mapping[str, ToolEntry], built: _Built) -> tuple[Index, VisibleTools]:
         tools = view.tools()
         cached = built.visible.get(id(tools))
         if cached is not None and cached[0] is tools:
             return built.index, cached[1]
         # One-off tools and what a bundle built belong to this caller: an index of its own has them besides.
-        own = [text_of(entry) for name, entry in by_id.items() if name not in built.known]
+        own = [self._text(entry) for name, entry in by_id.items() if name not in built.known]
         index = built.index.updated(changed=own) if own else built.index
         visible = index.among(by_id.keys())
         if not own and tools is view.snapshot.selected(view.selection, view.ctx.policy):
@@ -154,8 +176,9 @@ class Finder:
 
 
 def text_of(entry: ToolEntry) -> ToolText:
-    """Return what the index reads of a tool."""
+    """Return what the index reads of a tool, but for the example requests of a file."""
     spec = entry.spec
+    requests = tuple(example for example in spec.examples if isinstance(example, str))
     return indexing.ToolText(
         id=entry.qualified_id,
         name=spec.name,
@@ -163,7 +186,10 @@ def text_of(entry: ToolEntry) -> ToolText:
         description=spec.description,
         namespace=spec.namespace,
         parameters=tuple(_parameters(spec.input_schema)),
-        examples=tuple(_example(example) for example in spec.examples),
+        examples=tuple(
+            json_bytes(example, default=str).decode() for example in spec.examples if not isinstance(example, str)
+        ),
+        requests=requests,
     )
 
 
@@ -172,10 +198,6 @@ def _parameters(schema: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     for name, inner in properties.items() if is_object(properties) else ():
         description: Any = inner.get("description") if is_object(inner) else None
         yield name, description if isinstance(description, str) else ""
-
-
-def _example(example: Any) -> str:
-    return example if isinstance(example, str) else json_bytes(example, default=str).decode()
 
 
 def _is_bundle(entry: ToolEntry) -> bool:

@@ -370,6 +370,12 @@ SEARCH_HITS = 50  # of one query, at most
 SEARCH_USUAL_HITS = 8  # of one query, unless it says otherwise
 SEARCH_ECHO_CHARS = 4_000  # of a query that its answer repeats; as many as the index reads
 BATCH_CALLS_AT_ONCE = 8  # of one useTools
+EXAMPLE_REQUESTS = 16  # of one tool, in the file of example requests ...
+EXAMPLE_REQUEST_CHARS = 200  # ... and of each
+EXAMPLE_PROMPT_CHARS = 6_000  # of a tool's texts that a model writes requests from
+EXAMPLE_TOOLS_A_RUN = 1_000  # that one run asks a model about; the next goes on
+EXAMPLE_FILE_BYTES = 16 * MIB  # of the file
+EXAMPLE_FILE_VALUES = 500_000  # in it
 
 # -- embedders
 EMBED_BATCH = 64  # texts of one request to a model

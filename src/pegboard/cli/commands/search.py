@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from pegboard.cli.command_error import CommandError
+from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.options import SharedOptions
-from pegboard.cli.project import opened
+from pegboard.cli.project import Project, opened
 from pegboard.cli.terminal import Column
 from pegboard.cli.tool_page import first_line
+from pegboard.config.config import ExampleFile
+from pegboard.config.example_requests import write_file
+from pegboard.config.language_models import model_named
+from pegboard.core.ports import Model
+from pegboard.discovery.example_requests import ExampleRequests, write_requests
 from pegboard.discovery.meta_tools.search_tools import answers
-from pegboard.model.bounds import SEARCH_USUAL_HITS
+from pegboard.model.bounds import LEFT_OUT_SHOWN, SEARCH_USUAL_HITS
 from pegboard.model.json_types import JSON
 
 _COLUMNS = (
@@ -27,12 +33,19 @@ _COLUMNS = (
 async def search_command(
     *words: Annotated[str, Parameter(name="query", help="What is needed, in any language.")],
     limit: Annotated[int, Parameter(help="The most tools to show; 8 by default.")] = SEARCH_USUAL_HITS,
+    write_examples: Annotated[
+        bool, Parameter(help="Have a model write requests for the tools, into the file of `discovery: {examples}`.")
+    ] = False,
     options: SharedOptions,
-) -> None:
+) -> Exit:
     """Find tools by what is needed.
 
-    Asks the index that `searchTools` asks, and like it says of each tool how sure it is that it serves.
+    Asks the index that `searchTools` asks, and like it says of each tool how sure it is that it serves. With
+    `--write-examples` nothing is searched: a language model of the config reads the texts of each tool that has no
+    example requests, or stale ones, and writes what people would ask of it. Run it again to go on; review the file.
     """
+    if write_examples:
+        return await _write_examples(options, words)
     query = " ".join(words).strip()
     if not query:
         raise CommandError('Say what is needed: pegboard search "create an issue"')
@@ -45,7 +58,7 @@ async def search_command(
         answer: JSON = project.clean(found, view.ctx)
     if options.json:
         options.terminal.json({"profile": options.chosen_profile, **answer})
-        return
+        return Exit.DONE
     hits: list[JSON] = answer["hits"]
     if hits:
         rows = [
@@ -59,3 +72,59 @@ async def search_command(
     options.terminal.say(f"{summary}; nearest namespaces: {', '.join(near)}." if near else f"{summary}.")
     if "note" in answer:
         options.terminal.say(answer["note"])
+    return Exit.DONE
+
+
+async def _write_examples(options: SharedOptions, words: Sequence[str]) -> Exit:
+    if words:
+        raise CommandError("--write-examples searches nothing. Leave the words out, or leave out --write-examples.")
+    async with opened(options, lists_only=True) as (project, view):
+        file, model = _examples_of(project)
+
+        def save(requests: Mapping[str, ExampleRequests]) -> None:
+            try:
+                write_file(file.path, requests)
+            except OSError as error:
+                text = f"{str(file.path)!r} cannot be written: {error.strerror}."
+                raise CommandError(text, kind="not_written") from error
+
+        finder = project.catalog.discovery.finder
+        await view.prepare()
+        run = await write_requests(finder.texts(view), file.requests, model, save=save)
+        failed: list[JSON] = project.clean([{"tool": name, "reason": why} for name, why in run.failed], view.ctx)
+    if options.json:
+        counts: JSON = {"written": list(run.written), "fresh": run.fresh, "failed": failed, "left": run.left}
+        options.terminal.json({"profile": options.chosen_profile, "file": str(file.path), **counts})
+    else:
+        for one in failed[:LEFT_OUT_SHOWN]:
+            options.terminal.say(f"{one['tool']}: {one['reason']}")
+        count = len(run.written)
+        told = f"Wrote requests for {count} tool{'' if count == 1 else 's'} into {str(file.path)!r}"
+        rest = f"; {run.fresh} had theirs, {len(failed)} failed, {run.left} were left. "
+        what_next = "Review the file." if count else "Nothing is to be reviewed."
+        options.terminal.say(told + rest + (f"Run it again to go on. {what_next}" if run.left or failed else what_next))
+    return Exit.REFUSED if failed else Exit.DONE
+
+
+def _examples_of(project: Project) -> tuple[ExampleFile, Model]:
+    """Return the file of example requests, and the model that writes them.
+
+    Raises:
+        CommandError: the config has no such file, or no such model.
+    """
+    config = project.config
+    if config.examples is None:
+        raise CommandError(
+            "The config names no file for example requests. Write `discovery: {examples: {}}` into"
+            f" {str(config.path)!r}, and under `models:` the language model that is to write them, as `default`.",
+            kind="not_configured",
+        )
+    file = config.examples.value
+    if (file.model or "default") not in config.models:
+        raise CommandError(
+            "No language model is configured that could write requests. Name one under `models:`, such as"
+            " `models: {default: {provider: openai_compatible, name: llama3.2, base_url: http://127.0.0.1:11434/v1}}`,"
+            " and with another name than `default` also under `discovery: {examples: {model: …}}`.",
+            kind="not_configured",
+        )
+    return file, model_named(file.model or "default", project.catalog, config)

@@ -172,10 +172,23 @@ ModelRef: TypeAlias = Annotated[
 ]
 
 
+class ExamplesForm(Form):
+    """A file of example requests, which the search of tools reads beside what the tools say of themselves."""
+
+    file: FilledText = Field(
+        "search-examples.yaml",
+        description="The file, relative to this one; `pegboard search --write-examples` writes it.",
+    )
+    model: Maybe[FilledText] = Field(
+        None, description="Which of `models:` writes the requests; `default` without it. Searches ask no model."
+    )
+
+
 class DiscoveryForm(Form):
     """How tools are found, beside the words that they are described in."""
 
-    embedder: EmbedderForm = Field(description="What compares the meanings of requests and tools.")
+    embedder: Maybe[EmbedderForm] = Field(None, description="What compares the meanings of requests and tools.")
+    examples: Maybe[ExamplesForm] = Field(None, description="What people ask for, tool by tool, in a file.")
 
 
 class Fragment(Form):

@@ -9,7 +9,7 @@ from itertools import starmap
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, create_model
+from pydantic import AfterValidator, Discriminator, Field, Tag, create_model
 from pydantic_core import PydanticCustomError
 
 from pegboard.authoring.aliases import ParameterName, resolve
@@ -18,6 +18,8 @@ from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
 from pegboard.config.forms.predicate_form import Available, availability
 from pegboard.config.forms.value_types import (
+    MAPPING,
+    TEXT,
     Anything,
     FilledText,
     Flag,
@@ -85,6 +87,11 @@ class _ValueForm:
     read: Callable[[Any, At, BuildContext], Any] = lambda value, at, build: value
 
 
+Example: TypeAlias = Annotated[
+    Annotated[Mapping[Text, Anything], Tag(MAPPING)] | Annotated[FilledText, Tag(TEXT)],
+    Discriminator(lambda value: TEXT if isinstance(value, str) else MAPPING),
+]
+
 # The forms that the table of options names.
 _VALUE_FORMS: Final[Mapping[YamlForm, _ValueForm]] = {
     "aliases": _ValueForm(type=Maybe[Mapping[FilledText, FilledText]]),
@@ -92,7 +99,8 @@ _VALUE_FORMS: Final[Mapping[YamlForm, _ValueForm]] = {
     "consent": _ValueForm(type=Maybe[Consent], read=_consent),
     "day": _ValueForm(type=Maybe[Day]),
     "examples": _ValueForm(
-        type=Maybe[tuple[Mapping[Text, Anything], ...]], read=lambda value, at, build: tuple(map(dict, value))
+        type=Maybe[tuple[Example, ...]],
+        read=lambda value, at, build: tuple(one if isinstance(one, str) else dict(one) for one in value),
     ),
     "filled text": _ValueForm(type=Maybe[FilledText]),
     "flag": _ValueForm(type=Maybe[Flag]),
@@ -211,6 +219,8 @@ def check_examples(entry: ToolEntry, tool: Declared[ToolForm], build: BuildConte
     """Report the examples whose arguments a call would refuse."""
     judge = judges(entry, build.config.bounds)[0]
     for index, example in enumerate(tool.value.option("examples") or ()):
+        if isinstance(example, str):
+            continue  # a request in words
         arguments = judge.with_defaults(dict(example))
         for problem in () if judge.is_valid(arguments) else judge.problems(arguments):
             at = tool.at / "examples" / index

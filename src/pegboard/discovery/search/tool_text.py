@@ -13,7 +13,8 @@ from pegboard.discovery.search.terms import LANGUAGES, languages_of, terms_of, w
 class ToolText:
     """What the index reads of a tool.
 
-    `name` is the tool's own, without its namespace; `parameters` are pairs of name and description.
+    `name` is the tool's own, without its namespace; `parameters` are pairs of name and description. `examples` are
+    arguments of example calls, `requests` what people ask for that the tool serves.
     """
 
     id: str
@@ -23,6 +24,7 @@ class ToolText:
     namespace: str = ""
     parameters: tuple[tuple[str, str], ...] = ()
     examples: tuple[str, ...] = ()
+    requests: tuple[str, ...] = ()
 
     @property
     def meaning(self) -> str:
@@ -52,6 +54,7 @@ _TITLE = _Field(weight=1.0, usual_length=3, damping=0.3)
 _NAMESPACE = _Field(weight=1.0, usual_length=2, damping=0.3)
 _DESCRIPTION = _Field(weight=1.0, usual_length=14, damping=0.75)
 _EXAMPLES = _Field(weight=0.7, usual_length=14, damping=0.75)
+_REQUESTS = _Field(weight=0.7, usual_length=14, damping=0.75)
 _PARAMETER_NAMES = _Field(weight=0.7, usual_length=4, damping=0.75)
 _PARAMETER_TEXTS = _Field(weight=0.4, usual_length=20, damping=0.75)
 
@@ -60,9 +63,10 @@ def read_tool(text: ToolText) -> Entry:
     """Return the terms of a tool, pooled over its fields: BM25F's weights before saturation."""
     name, title, namespace = words_of(text.name), words_of(text.title), words_of(text.namespace)
     description, examples = words_of(text.description), words_of(" ".join(text.examples))
+    requests = words_of(" \n".join(text.requests))
     parameter_names = words_of(" ".join(name for name, _ in text.parameters))
     parameter_texts = words_of(" ".join(description for _, description in text.parameters))
-    languages = languages_of((*title, *description, *parameter_texts, *examples))
+    languages = languages_of((*title, *description, *parameter_texts, *examples, *requests))
     pooled: dict[str, float] = {}
     for field, words in (
         (_NAME, name),
@@ -70,6 +74,7 @@ def read_tool(text: ToolText) -> Entry:
         (_NAMESPACE, namespace),
         (_DESCRIPTION, description),
         (_EXAMPLES, examples),
+        (_REQUESTS, requests),
         (_PARAMETER_NAMES, parameter_names),
         (_PARAMETER_TEXTS, parameter_texts),
     ):

@@ -1,0 +1,117 @@
+"""Example requests: the file of a config that has, tool by tool, what people would ask; read here, and written."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+
+from pegboard.config.forms.validation import validated
+from pegboard.config.forms.value_types import FilledText, Form, Maybe, Text
+from pegboard.config.yaml.config_files import read_text
+from pegboard.config.yaml.parser import parse
+from pegboard.config.yaml.plain_reader import PlainReader
+from pegboard.config.yaml.problems import Report
+from pegboard.config.yaml.tree import At
+from pegboard.discovery.example_requests import ExampleRequests
+from pegboard.model.bounds import (
+    DEFAULT_BOUNDS,
+    EXAMPLE_FILE_BYTES,
+    EXAMPLE_FILE_VALUES,
+    EXAMPLE_REQUEST_CHARS,
+    EXAMPLE_REQUESTS,
+)
+from pegboard.model.error import DefinitionError, Problem
+
+_HEAD = """\
+# What people ask for, tool by tool: the search of tools reads it beside what the tools say of themselves.
+# `pegboard search --write-examples` writes it. Review it like code, and change what is wrong. `definition` marks what
+# the tool was then: once it changes, its requests are stale, count for nothing, and the next run writes them anew.
+# Requests without it are yours; they stay as they are, whatever becomes of the tool. No other comment is kept.
+"""
+
+
+class RequestsForm(Form):
+    """What people ask of one tool."""
+
+    definition: Maybe[FilledText] = Field(None, description="Marks what the tool was when they were written.")
+    requests: tuple[FilledText, ...] = Field(description="What people ask for, in their words.")
+
+
+class RequestsFile(Form):
+    """Requests by the ids of the tools, such as `shop.refund`."""
+
+    tools: Mapping[Text, RequestsForm] = Field(description="The tools.")
+
+
+def read_requests(path: Path, report: Report) -> Mapping[str, ExampleRequests]:
+    """Return what a file has; what is wrong with it is reported. One that is not there yet has nothing."""
+    if not path.exists():
+        return {}
+    text = read_text(path, max_bytes=EXAMPLE_FILE_BYTES)
+    if isinstance(text, Problem):
+        report.add(text)
+        return {}
+    try:
+        # No variables: part of it was written by a model, which may not name secrets.
+        plain = PlainReader(bounds=DEFAULT_BOUNDS, most_values=EXAMPLE_FILE_VALUES).read(text)
+        file = RequestsFile.model_validate(plain)
+    except DefinitionError as error:
+        report.add(Problem(where=str(path), message=str(error)))
+        return {}
+    except ValidationError:
+        # The reader of configs is slow, and knows the places.
+        root, problems = parse(text, file=str(path))
+        report.add(*problems)
+        if root is not None:
+            validated(RequestsFile, plain, At(root), report=report)
+        return {}
+    for name, form in file.tools.items():
+        report.add(*(Problem(where=str(path), path=name, message=fault) for fault in _faults(form)))
+    return {
+        name: ExampleRequests(requests=form.requests, definition=form.definition) for name, form in file.tools.items()
+    }
+
+
+def _faults(form: RequestsForm) -> Iterator[str]:
+    if len(form.requests) > EXAMPLE_REQUESTS:
+        yield f"{len(form.requests)} requests; a tool may have {EXAMPLE_REQUESTS}. Keep those that differ most"
+    longest = max(map(len, form.requests), default=0)
+    if longest > EXAMPLE_REQUEST_CHARS:
+        yield f"a request of {longest} characters; it may have {EXAMPLE_REQUEST_CHARS}. Say the need, not the task"
+
+
+def write_file(path: Path, requests: Mapping[str, ExampleRequests]) -> None:
+    """Write the file as a whole, in the order of the ids; one that is a link stays one.
+
+    Raises:
+        OSError: it cannot be written; what was there before is still there.
+    """
+    path = path.resolve()
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(_text(requests), encoding="utf-8")  # raw: the operator's own file, named in the config
+        if path.exists():
+            temporary.chmod(path.stat().st_mode & 0o777)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _text(requests: Mapping[str, ExampleRequests]) -> str:
+    lines = [_HEAD + ("tools:" if requests else "tools: {}")]
+    for name, one in sorted(requests.items()):
+        lines.append(f"  {_quoted(name)}:")
+        if one.definition is not None:
+            lines.append(f"    definition: {_quoted(one.definition)}")
+        lines.append("    requests:" if one.requests else "    requests: []")
+        lines += [f"      - {_quoted(request)}" for request in one.requests]
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """Return a text as YAML, which takes what JSON writes; letters of every script stay readable."""
+    return json.dumps(text, ensure_ascii=not text.isprintable())
