@@ -58,10 +58,11 @@ def read_requests(path: Path, report: Report) -> Mapping[str, ExampleRequests]:
     try:
         # No variables: part of it was written by a model, which may not name secrets.
         plain = PlainReader(bounds=DEFAULT_BOUNDS, most_values=EXAMPLE_FILE_VALUES).read(text)
-        file = RequestsFile.model_validate(plain)
     except DefinitionError as error:
         report.add(Problem(where=str(path), message=str(error)))
         return {}
+    try:
+        file = RequestsFile.model_validate(plain)
     except ValidationError:
         # The reader of configs is slow, and knows the places.
         root, problems = parse(text, file=str(path))

@@ -218,7 +218,8 @@ def overlaid(spec: ToolSpec, tool: Declared[ToolForm], build: BuildContext) -> T
 def check_examples(entry: ToolEntry, tool: Declared[ToolForm], build: BuildContext) -> None:
     """Report the examples whose arguments a call would refuse."""
     judge = judges(entry, build.config.bounds)[0]
-    for index, example in enumerate(tool.value.option("examples") or ()):
+    declared: Sequence[JSON | str] = tool.value.option("examples") or ()
+    for index, example in enumerate(declared):
         if isinstance(example, str):
             continue  # a request in words
         arguments = judge.with_defaults(dict(example))
