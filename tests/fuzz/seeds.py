@@ -17,7 +17,9 @@ def inputs(count: int, *, fresh: bool = False) -> Iterator[tuple[int, random.Ran
         for seed in range(count):
             yield seed, random.Random(seed)
         return
-    end = time.monotonic() + SOAK_S
+    end, tried = time.monotonic() + SOAK_S, 0
     while time.monotonic() < end:
         seed = secrets.randbits(64)
         yield seed, random.Random(seed)
+        tried += 1
+    print(f"{tried} fresh seeds in {SOAK_S:.0f} s")

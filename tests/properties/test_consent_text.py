@@ -12,12 +12,13 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 from pegboard import ConsentRequest, consent_text
 from pegboard.core.consent_text import QuestionTooLongError, shown_arguments
 from pegboard.core.digests import digest
+from tests.fuzz.seeds import inputs
 from tests.sizes import examples
 
 IS_SOAK = bool(os.environ.get("PEGBOARD_SOAK"))
@@ -195,6 +196,21 @@ def test_every_key_and_every_value_can_be_read_back_from_the_text(arguments: dic
 def test_two_different_calls_have_two_texts(first: dict[str, Any], second: dict[str, Any]) -> None:
     if digest(first) != digest(second):
         assert shown_arguments(first, max_chars=None) != shown_arguments(second, max_chars=None)
+
+
+@pytest.mark.soak
+def test_fresh_seeds_can_be_read_back_and_told_apart() -> None:
+    for fresh, _ in inputs(0, fresh=True):
+
+        @seed(fresh)
+        @settings(max_examples=500, deadline=None)
+        @given(ARGUMENTS, ARGUMENTS)
+        def law(first: dict[str, Any], second: dict[str, Any]) -> None:
+            assert_lawful(first)
+            if digest(first) != digest(second):
+                assert shown_arguments(first, max_chars=None) != shown_arguments(second, max_chars=None)
+
+        law()
 
 
 @pytest.mark.parametrize("arguments", CORPUS, ids=lambda one: repr(one)[:30].encode("ascii", "replace").decode())

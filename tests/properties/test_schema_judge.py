@@ -94,6 +94,7 @@ def test_no_schema_of_fresh_seeds_holds_the_loop(part: int) -> None:
         except AssertionError as error:
             raise AssertionError(f"seed {seed} of part {part}: {error}") from error
         seed += 1
+    print(f"{seed - first} seeds from {first}")
 
 
 @pytest.mark.parametrize(
