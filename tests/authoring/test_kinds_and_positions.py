@@ -23,7 +23,9 @@ from typing import (
     NewType,
     NotRequired,
     Required,
+    Self,
     TypeVar,
+    Unpack,
 )
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -34,13 +36,19 @@ import pydantic
 import pytest
 from pydantic import (
     AfterValidator,
+    AliasChoices,
+    AliasPath,
     BaseModel,
     ConfigDict,
     Discriminator,
     ImportString,
     InstanceOf,
     JsonValue,
+    PlainSerializer,
     RootModel,
+    Secret,
+    SecretStr,
+    StringConstraints,
     alias_generators,
 )  # fmt: skip
 from typing_extensions import TypeAliasType, TypedDict
@@ -121,6 +129,30 @@ class Strict(BaseModel):
 class Camel(BaseModel):
     model_config = ConfigDict(alias_generator=alias_generators.to_camel, populate_by_name=True)
     user_id: int
+
+
+class Years(BaseModel):
+    day: date
+
+    @pydantic.field_serializer("day")
+    def _year(self, day: Any):
+        return day.year
+
+
+class Bare(BaseModel):
+    value: int
+
+    @pydantic.model_serializer
+    def _bare(self):
+        return [self.value]
+
+
+class Either(BaseModel):
+    value: int = pydantic.Field(validation_alias=AliasChoices(AliasPath("in", "v"), "v"))
+
+
+class Within(BaseModel):
+    value: int = pydantic.Field(validation_alias=AliasPath("in", "v"))
 
 
 class Twice(BaseModel):
@@ -212,6 +244,15 @@ KINDS: list[tuple[Any, Any, Any]] = [
     ),
     (InstanceOf[Dog], {"kind": "dog"}, Dog(kind="dog")),
     (Twice, {"value": 2}, Twice(value=2)),
+    (Years, {"day": "2026-01-02"}, Years(day=date(2026, 1, 2))),
+    (Bare, {"value": 2}, Bare(value=2)),
+    (Either, {"v": 2}, Either.model_validate({"v": 2})),
+    (Secret[int], 3, Secret[int](3)),
+    (SecretStr, "a", SecretStr("a")),
+    (Annotated[str, StringConstraints(pattern="^a", to_upper=True)], "ab", "AB"),
+    (Annotated[int, PlainSerializer(lambda value: f"no. {value}")], 3, 3),
+    (dict[bool, str], {"true": "a"}, {True: "a"}),
+    (dict[Number, str], {"1": "a"}, {Number.ONE: "a"}),
     (Slotted, {"a": 1}, Slotted(a=1)),
     (Scaled, {"a": 2, "scale": 5}, Scaled(2, 5)),
 ]
@@ -280,6 +321,10 @@ async def test_every_kind_arrives_and_is_given_there_as_its_published_schema_say
         (ImportString, "would let the model import any module"),
         (Callable[[int], int], "no JSON Schema"),
         (Never, "no JSON Schema"),
+        (dict[tuple[int, int], str], "no name in a JSON object makes a key that is a tuple"),
+        (dict[Mixed, str], "no name in a JSON object makes a Mixed: make it an IntEnum or one of texts"),
+        (dict[Literal[1], str], "no name in a JSON object makes the key 1"),
+        (Within, "AliasPath('in', 'v') has no name of its own that could be published"),
         (bytearray, "no JSON Schema"),
         (Iterable[re.Match[str]], "no JSON Schema"),
     ],
@@ -344,3 +389,69 @@ async def test_forms_of_functions_that_no_argument_can_fill_are_refused_and_thre
     refused = await view_of(dots).call("t", {})
     assert "'a' is required" in refused.text
     assert (await view_of(dots).call("t", {"a": 3})).structured == 3
+
+
+async def test_the_keys_of_a_typed_dict_are_arguments() -> None:
+    class Base(TypedDict):
+        place: Annotated[str, "Where it is."]
+
+    class Options(Base, total=False):
+        day: Required[date]
+        tags: "NotRequired[set[str]]"
+        Limit: Annotated[int, pydantic.Field(alias="limit", ge=1)]
+
+    def find(query: str, **options: Unpack[Options]) -> dict[str, Any]:
+        """Find.
+
+        Args:
+            query: What is sought.
+            tags: All of these.
+        """
+        return {"query": query, **{key: repr(value) for key, value in options.items()}}
+
+    find.__annotations__["options"] = Unpack[Options]
+    view = view_of(find)
+    assert view.schema("t") == {
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "description": "What is sought."},
+            "place": {"type": "string", "description": "Where it is."},
+            "day": {"type": "string", "format": "date"},
+            "tags": {"type": "array", "description": "All of these.", "items": {"type": "string"}},
+            "limit": {"type": "integer", "minimum": 1},
+        },
+        "required": ["query", "place", "day"],
+    }
+    given = {"query": "q", "place": "p", "day": "2026-01-02"}
+    assert (await view.call("t", given)).structured == {
+        "query": "q", "place": "'p'", "day": "datetime.date(2026, 1, 2)",
+    }  # fmt: skip
+    whole = await view.call("t", {**given, "tags": ["a", "a"], "limit": 3})
+    assert (whole.structured["tags"], whole.structured["Limit"]) == ("{'a'}", "3")
+    for wrong in ({"day": "2026-01-02"}, {**given, "more": 1}, {**given, "limit": 0}, {**given, "tags": "a"}):
+        assert (await view.call("t", {"query": "q", **wrong})).error.kind == "invalid_arguments"
+
+
+@pytest.mark.parametrize(
+    ("unpacked", "words"),
+    [(int, "only the keys of a TypedDict"), (TypedDict("Twin", {"query": int}), "is the name of two"),
+     (TypedDict("Context", {"ctx": int}), "which is not for the model"),
+     (TypedDict("Class", {"kind": type[int]}), "no argument can be a class")],
+)  # fmt: skip
+def test_what_cannot_be_unpacked_is_refused_at_registration(unpacked: Any, words: str) -> None:
+    def find(ctx: ToolContext, query: str, **options: Any) -> str:
+        return ""
+
+    find.__annotations__["options"] = Unpack[unpacked]
+    with pytest.raises(DefinitionError, match=words):
+        Catalog().tool(name="t")(find)
+
+
+def test_self_is_nothing_to_a_function() -> None:
+    def take(value: Any) -> str:
+        return ""
+
+    mine: Any = Self
+    take.__annotations__["value"] = list[mine] | None
+    with pytest.raises(DefinitionError, match=r"'value'.*name the class"):
+        Catalog().tool(name="t")(take)

@@ -1,12 +1,16 @@
 """Output: whatever a handler gives becomes a result that keeps its promise, tells no secret and is not too large."""
 
 import enum
+from collections import ChainMap, deque
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
+from ipaddress import ip_address
 from pathlib import PurePosixPath
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import orjson
 import pydantic
@@ -131,11 +135,27 @@ async def test_a_result_made_by_hand_from_a_structure_has_it_and_a_text(words: A
     assert (result.unwrap(), result.meta) == ({"n": 1}, {"a": 1})
 
 
-@pytest.mark.parametrize("value", [object(), {"a": object()}, {"a": {"b": 1j}}, {"n": Decimal("1.5")}, lambda: 1])
+@pytest.mark.parametrize("value", [object(), {"a": object()}, {"a": {"b": 1j}}, {"n": iter([1])}, lambda: 1])
 async def test_what_cannot_be_json_is_an_invalid_output(value: Any) -> None:
     result = await giving(value).call("echo")
     assert result.error is not None
     assert (result.error.kind, result.error.outcome_unknown) == ("output_invalid", True)
+
+
+@pytest.mark.parametrize(
+    ("value", "given"),
+    [
+        (Decimal("1.50"), "1.50"), (Fraction(1, 3), "1/3"), (timedelta(days=1, seconds=1.5), "PT86401.500000S"),
+        (timedelta(seconds=-90), "-PT90S"), (ip_address("::1"), "::1"), (ZoneInfo("UTC"), "UTC"),
+        (ChainMap({"a": 1}), {"a": 1}), ({"a": 1}.keys(), ["a"]), ({"a": 1}.values(), [1]),
+        ({"a": 1}.items(), [["a", 1]]), (deque([1]), [1]), (range(2), [0, 1]),
+        (bytearray(b"\xff"), "/w=="), (memoryview(b"\xff"), "/w=="),
+    ],
+    ids=str,
+)  # fmt: skip
+async def test_what_python_has_beyond_json_travels_from_within_a_result(value: Any, given: Any) -> None:
+    assert (await giving({"in": [value]}).call("echo")).structured == {"in": [given]}
+    assert (await giving({"in": value, "long": 10**30}).call("echo")).structured == {"in": given, "long": 10**30}
 
 
 async def test_a_circular_or_endless_value_is_an_invalid_output() -> None:

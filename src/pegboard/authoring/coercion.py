@@ -27,6 +27,7 @@ else:
 Coerce = Callable[[Any], Any]
 _SCALARS = (str, int, float, bool, type(None))
 _BESIDE = frozenset({"metadata", "serialization", "config", "cls"})
+_NAME_TYPES = (str, object, Any)
 _JSON_TYPES = (str, bool, type(None), object, Any, list, dict)
 
 
@@ -41,7 +42,11 @@ def is_json(annotation: Any, *, whole: bool = False) -> bool:
         # Constraints stand in the schema; anything else there may change the value.
         inner, *extras = get_args(annotation)
         return all(isinstance(extra, pydantic.fields.FieldInfo) for extra in extras) and is_json(inner, whole=whole)
-    if origin in (Union, types.UnionType, list, dict):
+    if origin is dict:
+        # The names in JSON are text; what else they may mean is read from it.
+        key, value = get_args(annotation)
+        return any(key is plain for plain in _NAME_TYPES) and is_json(value, whole=whole)
+    if origin in (Union, types.UnionType, list):
         return all(is_json(part, whole=whole) for part in get_args(annotation))
     if origin is Literal:
         return all(type(part) in (str, bool, type(None)) for part in get_args(annotation))
@@ -83,18 +88,49 @@ def _check_fillable(core_schema: Any) -> None:
     Raises:
         UnfillableError: with what to write instead.
     """
-    stack: list[Any] = [core_schema]
+    # Each with whether the model around it takes its fields by their own names, whatever their aliases.
+    stack: list[tuple[Any, bool]] = [(core_schema, False)]
     seen: set[int] = set()
     while stack:
-        at = stack.pop()
+        at, by_name = stack.pop()
         if is_object(at):
             if id(at) not in seen:
                 seen.add(id(at))
-                if fault := _fault_of(at):
+                if fault := _fault_of(at) or (None if by_name else _unnamed(at)):
                     raise UnfillableError(fault)
-                stack.extend(inner for key, inner in at.items() if key not in _BESIDE)
+                if isinstance(at.get("config"), dict):
+                    by_name = bool(at["config"].get("validate_by_name"))
+                stack.extend((inner, by_name) for key, inner in at.items() if key not in _BESIDE)
         elif isinstance(at, list | tuple):
-            stack.extend(typing.cast("list[Any]", at))
+            stack.extend((inner, by_name) for inner in typing.cast("list[Any]", at))
+
+
+_FIELDS = ("model-field", "dataclass-field", "typed-dict-field")
+
+
+def _unnamed(step: dict[str, Any]) -> str | None:
+    """Say what is wrong with a field that is read from within another property, as the published schema cannot say."""
+    paths: Any = step.get("validation_alias") if step.get("type") in _FIELDS else None
+    if not isinstance(paths, list):
+        return None
+    paths = typing.cast("list[Any]", paths)
+    if any(isinstance(path, list) and len(typing.cast("list[Any]", path)) == 1 for path in paths):
+        return None
+    written = f"AliasPath({', '.join(map(repr, paths))})"
+    return f"{written} has no name of its own that could be published: give the field one, e.g. among AliasChoices"
+
+
+def _fault_of_key(step: dict[str, Any]) -> str | None:
+    """Say why no name in a JSON object, which is text, makes a key of this type."""
+    match step.get("type"):
+        case "tuple" | "list" | "set" | "frozenset" | "dict" | "model" | "dataclass" | "typed-dict" as kind:
+            return f"no name in a JSON object makes a key that is a {kind}: take a list of pairs"
+        case "enum" if step.get("sub_type") != "int" and not all(isinstance(one.value, str) for one in step["members"]):
+            return f"no name in a JSON object makes a {step['cls'].__name__}: make it an IntEnum or one of texts"
+        case "literal" if odd := next((one for one in step["expected"] if not isinstance(one, str)), None):
+            return f"no name in a JSON object makes the key {odd!r}: names are texts"
+        case _:
+            return None
 
 
 def _fault_of(step: dict[str, Any]) -> str | None:
@@ -107,6 +143,8 @@ def _fault_of(step: dict[str, Any]) -> str | None:
             return (
                 f"no argument is taken for {odd!r}: take a text, or a member of an enum that is also a `str` or `int`"
             )
+        case "dict":
+            return _fault_of_key(step.get("keys_schema", {}))
         case "function-plain" | "function-before" if _is_import(step["function"]["function"]):
             return "ImportString would let the model import any module: take a name, and look up what it may mean"
         case _:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 from pegboard.authoring.coercion import Coerce, UnfillableError, coercion, is_json, modern, sparing_none, to_int
 from pegboard.authoring.field import MISSING, FieldSpec
-from pegboard.core.normalise import fields_of, has_fields
+from pegboard.core.normalise import has_fields, plain_form
 from pegboard.lazy import LazyModule
 from pegboard.model.error import CallError, DefinitionError, Problem
 from pegboard.model.json_types import JSON
@@ -62,7 +62,8 @@ class Parameter:
     """One parameter as the model sees it: annotation, what `Field` said, default (`MISSING` = required).
 
     `make_default` stands for a default that is made anew for each call. `python_name` is what the code calls it, where
-    pydantic's `Field(alias=…)` publishes it under another name.
+    pydantic's `Field(alias=…)` publishes it under another name. `may_lack` says that the code does without it, and that
+    nothing stands for it then: an optional key of a `TypedDict`.
     """
 
     name: str
@@ -71,10 +72,11 @@ class Parameter:
     default: Any = MISSING
     make_default: Callable[[], Any] | None = None
     python_name: str = ""
+    may_lack: bool = False
 
     @property
     def is_required(self) -> bool:
-        return self.default is MISSING and self.make_default is None
+        return self.default is MISSING and self.make_default is None and not self.may_lack
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -209,6 +211,9 @@ def parameter_schema(parameters: list[Parameter], *, where: str) -> ParameterSch
         if item.annotation in _OF_NAMES or get_origin(item.annotation) in _OF_NAMES:
             message = f"{item.annotation!r} is for names of a class or module; write the type alone."
             raise DefinitionError(Problem(where=where, path=f"parameter {item.name!r}", message=message))
+        if _mentions(item.annotation, typing.Self):
+            message = "Self is the class around a method, and a function has none; name the class."
+            raise DefinitionError(Problem(where=where, path=f"parameter {item.name!r}", message=message))
     annotations = {item.name: modern(item.annotation) for item in parameters}
     object_schema = _object_schema(parameters, annotations, where)
     properties: JSON = object_schema.get("properties", {})
@@ -229,9 +234,10 @@ def parameter_schema(parameters: list[Parameter], *, where: str) -> ParameterSch
             raise DefinitionError(Problem(where=where, path=f"parameter {item.name!r}", message=str(error))) from None
         if conversion is not None:
             coerce[item.name] = sparing_none(conversion) if item.default is None else conversion
-        if not item.is_required and "default" not in properties[item.name]:
+        has_default = not item.is_required and (item.default is not MISSING or item.make_default is not None)
+        if has_default and "default" not in properties[item.name]:
             make_defaults[item.name] = item.make_default or (lambda default=item.default: default)
-        elif not item.is_required and item.name in coerce:
+        elif has_default and item.name in coerce:
             _check_default(item, coerce[item.name], properties[item.name]["default"], where)
     fields = {item.name: item.spec for item in parameters}
     return ParameterSchema(
@@ -241,6 +247,10 @@ def parameter_schema(parameters: list[Parameter], *, where: str) -> ParameterSch
         make_defaults=make_defaults,
         python_names={item.name: item.python_name for item in parameters if item.python_name},
     )
+
+
+def _mentions(annotation: Any, what: Any) -> bool:
+    return annotation is what or any(_mentions(part, what) for part in get_args(annotation))
 
 
 def _refuse_twins(parameters: list[Parameter], where: str) -> None:
@@ -345,7 +355,11 @@ def output_writer(annotation: Any) -> Callable[[Any], Any] | None:
         if isinstance(value, ToolResult):
             return value
         # A value of another type than promised is written as it is; the output schema judges it.
-        return dump(value, mode="json", by_alias=True, warnings=False, fallback=fields_of)
+        try:
+            return dump(value, mode="json", by_alias=True, warnings=False, fallback=plain_form)
+        except (ValueError, TypeError) as error:
+            message = f"The tool gave a {type(value).__name__}, which cannot be written as {annotation!r}."
+            raise CallError("output_invalid", message, outcome_unknown=True) from error
 
     return write
 
@@ -412,6 +426,29 @@ def _schema_writer() -> type[pydantic.json_schema.GenerateJsonSchema]:
             # A list that says a thing twice means the same set; what is given holds each thing once.
             unique = self.mode == "serialization"
             return shown if unique else {key: value for key, value in shown.items() if key != "uniqueItems"}
+
+        def dict_schema(self, schema: Any) -> Any:
+            # Names in JSON are texts: what pydantic says of keys is said of the values that these texts mean.
+            shown, keys = super().dict_schema(schema), schema.get("keys_schema", {})
+            if keys.get("type") == "enum":
+                return {**shown, "propertyNames": {"enum": [str(member.value) for member in keys["members"]]}}
+            is_text = keys.get("type") == "str"
+            return {key: value for key, value in shown.items() if is_text or key != "propertyNames"}
+
+        def str_schema(self, schema: Any) -> Any:
+            # A pattern is for what comes in; the case is changed after it.
+            shown, changes = super().str_schema(schema), schema.get("to_upper") or schema.get("to_lower")
+            is_open = self.mode == "serialization" and changes
+            return {key: value for key, value in shown.items() if key != "pattern"} if is_open else shown
+
+        def ser_schema(self, schema: Any) -> Any:
+            """Leave open what a function writes that does not say what: pydantic takes it for the value's own type."""
+            if schema.get("type") not in ("function-plain", "function-wrap") or "return_schema" in schema:
+                return super().ser_schema(schema)
+            function = schema["function"]
+            if not getattr(function, "__module__", "").startswith("pydantic."):
+                return {}
+            return {"type": "string"} if "secret" in function.__name__ else super().ser_schema(schema)
 
         def enum_schema(self, schema: Any) -> Any:
             shown, kind = super().enum_schema(schema), schema["cls"]

@@ -7,8 +7,10 @@ import inspect
 import sys
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast, get_args, get_origin
+
+import typing_extensions
 
 from pegboard.authoring.field import MISSING
 from pegboard.authoring.json_schema import Parameter, ParameterSchema, parameter, parameter_schema
@@ -62,7 +64,11 @@ def read_function(fn: Callable[..., Any], *, where: str) -> FunctionSignature:
         if item.kind in (item.VAR_POSITIONAL, item.POSITIONAL_ONLY):
             raise DefinitionError(Problem(where=where, path=f"parameter {name!r}", message=_BY_NAME))
         if item.kind is item.VAR_KEYWORD:
-            extra = annotation
+            if get_origin(annotation) in _UNPACKED:
+                unpacked = _unpacked(name, get_args(annotation)[0], described, where=where)
+                parameters += [item for item in unpacked if (item.python_name or item.name) not in fixed]
+            else:
+                extra = annotation
         elif context_type(annotation) is not None:
             contexts.append((name, issubclass(context_type(annotation) or ToolContext, CallContext)))
         elif name not in fixed:
@@ -75,8 +81,8 @@ def read_function(fn: Callable[..., Any], *, where: str) -> FunctionSignature:
     context, wants_call = contexts[0] if contexts else (None, False)
     taken = {name for name, _ in contexts} | fixed
     for item in parameters:
-        if item.python_name and item.name in taken:
-            message = f"has the alias {item.name!r}, which is not for the model; give it another one."
+        if item.name in taken:
+            message = f"has the name {item.name!r}, which is not for the model; give it another one."
             raise DefinitionError(Problem(where=where, path=f"parameter {item.python_name!r}", message=message))
     return FunctionSignature(
         parameters=parameter_schema(parameters, where=where),
@@ -89,6 +95,30 @@ def read_function(fn: Callable[..., Any], *, where: str) -> FunctionSignature:
     )
 
 
+def _unpacked(name: str, keys: Any, described: Mapping[str, str], *, where: str) -> list[Parameter]:
+    """Return a parameter for each key of the `TypedDict` in `**name: Unpack[…]`.
+
+    Raises:
+        DefinitionError: what is unpacked is no TypedDict, or a type in it is not known.
+    """
+    if not typing_extensions.is_typeddict(keys):
+        message = f"Unpack[{keys!r}]: only the keys of a TypedDict are known beforehand; give one."
+        raise DefinitionError(Problem(where=where, path=f"parameter {name!r}", message=message))
+    parameters: list[Parameter] = []
+    for key, hint in type_hints(keys, where=where).items():
+        # What is written beside the type goes before what the class says: with annotations as text it cannot know.
+        is_required, annotation = key in keys.__required_keys__, hint
+        while (qualifier := get_origin(annotation)) in _QUALIFIERS:
+            is_required = is_required if qualifier is typing_extensions.ReadOnly else qualifier is typing.Required
+            annotation = get_args(annotation)[0]
+        one = parameter(key, annotation, description=described.get(key, ""))
+        parameters.append(replace(one, may_lack=not is_required))
+    return parameters
+
+
+# Before Python 3.12 there are two that mean the same.
+_UNPACKED = (typing.Unpack, typing_extensions.Unpack)
+_QUALIFIERS = (typing.Required, typing.NotRequired, typing_extensions.ReadOnly)
 _BY_NAME = "cannot be given by name, and arguments come as a JSON object; make it a plain parameter."
 
 

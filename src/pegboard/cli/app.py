@@ -10,6 +10,7 @@ from cyclopts import App, Group, Parameter
 from pegboard.cli.command_error import CommandError
 from pegboard.cli.options import Identity, Options
 from pegboard.cli.terminal import Terminal
+from pegboard.core.names import nearest_one
 
 # cyclopts imports a command by its address when it is used; the type checker and import-linter see it here.
 if TYPE_CHECKING:
@@ -99,7 +100,19 @@ SHARED_OPTIONS = ("--config", "--profile", "--as", "--json")
 _CONFIG = "Configuration file; by default pegboard.yaml, here or in a folder above."
 _PROFILE = "See the tools as this profile; without one, all groups."
 _AS = "Act as somebody: user=ann,space=s1,roles=operator,profile=chat."
+_ABOUT_ALL = ("--help", "-h", "--version")
 _SHARED = Group("Options of every command", sort_key=99)
+
+
+def _unknown_command(word: str) -> CommandError:
+    """Say which command was meant; cyclopts would import all of them to say it."""
+    if word.startswith("-"):
+        near = nearest_one(word, SHARED_OPTIONS)
+    else:
+        near = nearest_one(word, COMMANDS)
+        near = near and f'"{near}"'
+    meant = f"Did you mean {near}?" if near else f"Commands: {', '.join(COMMANDS)}."
+    return CommandError(f'Unknown command "{word}". {meant} See `pegboard --help`.')
 
 
 def build_app(terminal: Terminal) -> App:
@@ -128,6 +141,8 @@ def build_app(terminal: Terminal) -> App:
             words = (*words[1:], "--help")
         if words and words[0] in UNSUPPORTED_COMMANDS:
             raise CommandError(f"`pegboard {words[0]}` is not in this version yet.", kind="not_yet")
+        if words and words[0] not in COMMANDS and words[0] not in _ABOUT_ALL:
+            raise _unknown_command(words[0])
         command, bound, not_parsed = app.parse_args(words, exit_on_error=False, print_error=False)
         if "options" not in not_parsed:
             return command(*bound.args, **bound.kwargs)

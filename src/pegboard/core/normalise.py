@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import inspect
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence, Set, ValuesView
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import fields, is_dataclass
+from datetime import timedelta
 from enum import Enum
 from pathlib import PurePath
 from types import ModuleType
@@ -128,13 +129,42 @@ def _jsonable(value: object) -> JSONValue:
     dump: Callable[..., JSONValue] | None = getattr(value, "model_dump", None)
     if dump is not None:
         return dump(mode="json")
-    if isinstance(value, set | frozenset | tuple | Sequence) and not isinstance(value, str | bytes):
-        return list(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - any
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, PurePath):
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(bytes(value)).decode()  # pyright: ignore[reportUnknownArgumentType] - any memory
+    return cast("JSONValue", plain_form(value))
+
+
+def plain_form(value: object) -> object:
+    """Return what JSON has no word for as something that it has: a collection, a text, the fields of an instance.
+
+    Raises:
+        TypeError: it is nothing of the kind.
+    """
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[object, object]", value))
+    if isinstance(value, Set | Sequence | ValuesView) and not isinstance(value, str | bytes):
+        return list(cast("Sequence[object]", value))
+    kind = type(value)
+    if isinstance(value, PurePath) or f"{kind.__module__}.{kind.__name__}" in _AS_TEXT:
         return str(value)
-    return cast("JSONValue", fields_of(value))
+    if isinstance(value, timedelta):
+        return _iso_duration(value)
+    return fields_of(value)
+
+
+def _iso_duration(value: timedelta) -> str:
+    sign, length = ("-", -value) if value < timedelta() else ("", value)
+    fraction = f".{length.microseconds:06}" if length.microseconds else ""
+    return f"{sign}PT{length.days * 86_400 + length.seconds}{fraction}S"
+
+
+# Numbers of a kind of their own, and addresses: their text is exact, and is what pydantic writes.
+_AS_TEXT = frozenset(
+    {
+        "decimal.Decimal", "fractions.Fraction", "zoneinfo.ZoneInfo", "ipaddress.IPv4Address", "ipaddress.IPv6Address",
+        "ipaddress.IPv4Network", "ipaddress.IPv6Network", "ipaddress.IPv4Interface", "ipaddress.IPv6Interface",
+    }
+)  # fmt: skip
 
 
 def has_fields(kind: type) -> bool:
