@@ -104,17 +104,20 @@ package: $(READY)
 	@.venv-run/bin/pegboard demo --once > build/demo.log || { cat build/demo.log; exit 1; }
 
 # More workers than cores, since many tests wait for processes and clocks. What loads the frameworks of others, tens of
-# seconds of reading, runs beside these in one worker of its own; every worker reads all that it might run.
-WORKERS := 3
+# seconds of reading, runs beside these in one worker of its own; every worker reads all that it might run. In a clean
+# clone that is reading and compiling, so one process goes first: each of them would compile the same files otherwise.
+WORKERS := 4
 FRAMEWORKS := tests/adapters tests/agents tests/models
 PYTEST := PEGBOARD_COVERAGE=1 $(BIN)/pytest --dist worksteal
+OTHERS := --ignore=tests/shared $(FRAMEWORKS:%=--ignore=%)
 unit: setup
 	@mkdir -p build && rm -f build/coverage* build/unit.log build/frameworks.log
 ifneq ($(findstring tests/,$(ARGS)),)
 	@$(PYTEST) -n $(WORKERS) $(ARGS) | tee build/unit.log
 else
 	@$(PYTEST) -n 1 $(FRAMEWORKS) $(ARGS) > build/frameworks.log 2>&1 & frameworks=$$!; status=0; \
-	$(PYTEST) -n $(WORKERS) --ignore=tests/shared $(FRAMEWORKS:%=--ignore=%) $(ARGS) | tee build/unit.log || status=$$?; \
+	$(BIN)/pytest --collect-only -qq $(OTHERS) > build/collected.log || { tail -n 50 build/collected.log; exit 1; }; \
+	$(PYTEST) -n $(WORKERS) $(OTHERS) $(ARGS) | tee build/unit.log || status=$$?; \
 	wait $$frameworks || status=$$?; cat build/frameworks.log; exit $$status
 endif
 
