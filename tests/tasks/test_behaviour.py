@@ -471,3 +471,44 @@ async def test_where_no_tasks_are_kept_a_tool_that_wants_one_is_refused_and_so_i
     refused = await plain.view(ANN).call("p", as_task=True)
     assert refused.error is not None
     assert (refused.error.kind, "not configured" in refused.text) == ("invalid_arguments", True)
+
+
+@pytest.mark.parametrize("moment", ["it waits", "it was answered"])
+async def test_an_answer_to_one_question_is_none_to_another_that_stands_in_its_place_after_a_restart(
+    tmp_path: Path, moment: str
+) -> None:
+    heard: list[object] = []
+
+    def catalog_that_asks(*questions: str) -> Catalog:
+        made = Catalog("tests", tasks=Tasks(f"sqlite:{tmp_path}/tasks.db"))
+
+        @made.tool(task="required")
+        async def tidy(ctx: CallContext) -> object:
+            """Tidy up."""
+            for question in questions:
+                answer = await ctx.ask(question, schema={"type": "boolean"})
+                heard.append(answer)
+            return "tidied"
+
+        return made
+
+    before = catalog_that_asks("Tidy the desk?", "Sure?")
+    task_id = await begun(before, "tidy")
+    if moment == "it was answered":
+        await until(before, task_id, lambda record: record.questions)
+        await before.tasks.answer(task_id, ANN, {"question-1": YES})
+        await until(before, task_id, lambda record: "question-2" in record.questions)
+    else:
+        await until(before, task_id, lambda record: record.questions)
+    await before.close()
+    heard.clear()
+    after = catalog_that_asks("Delete everything?", "Sure?")
+    try:
+        await after.tasks.wake()
+        if moment == "it waits":
+            # What the person reads is the first question; the answer may come at any moment.
+            await after.tasks.answer(task_id, ANN, {"question-1": YES})
+        ended = await until(after, task_id, lambda record: record.is_over)
+        assert (ended.state, ended.error and ended.error.kind, heard) == ("failed", "needs_review", [])
+    finally:
+        await after.close()

@@ -16,6 +16,7 @@ from dbos import DBOS, DBOSClient, Serializer, SetWorkflowID
 from dbos._error import DBOSUnexpectedStepError
 from sqlalchemy.exc import SQLAlchemyError
 
+from pegboard.core.digests import digest
 from pegboard.core.identifiers import new_id
 from pegboard.model.bounds import TASK_BEAT_S, TASK_LEASE_S, TASK_LIST, TASK_REMOTE_LOOK_S, TASK_RUNS, TASK_STORE_S
 from pegboard.model.error import CallError, ToolError
@@ -23,8 +24,8 @@ from pegboard.model.json_types import JSON, is_object
 from pegboard.model.result import ToolResult
 from pegboard.model.task import Question, TaskCall, TaskRecord, TaskState
 from pegboard.tasks.engine import Run
-from pegboard.tasks.records import call_of_json, call_to_json, outcome_of_json, outcome_to_json
-from pegboard.tasks.task_tables import Kept, TaskTables
+from pegboard.tasks.records import call_of_json, call_to_json, outcome_of_json, outcome_to_json, question_to_json
+from pegboard.tasks.task_tables import Kept, OtherQuestionError, TaskTables
 
 T = TypeVar("T")
 log = logging.getLogger("pegboard")
@@ -383,12 +384,30 @@ class _DbosJournal:
             raise CallError("needs_review", text) from None
 
     async def answer(self, key: str, question: Question) -> JSON:
-        """Ask, and return the answer once it is there."""
+        """Ask, and return the answer once it is there.
+
+        An answer is to one question: where another one was asked in its place before the process was started anew, with
+        other code or in another order, no answer to that one is taken for this.
+
+        Raises:
+            CallError: `needs_review`, then.
+        """
+        text = digest(question_to_json(question))
 
         async def asked() -> JSON:
-            return await self._engine.asked(self._task_id, key, question)
+            try:
+                return {"question": text, "answer": await self._engine.asked(self._task_id, key, question)}
+            except OtherQuestionError:
+                return {"question": "another"}
 
-        return await self.once(key, asked)
+        recorded = await self.once(key, asked)
+        if recorded.get("question") != text:
+            raise CallError(
+                "needs_review",
+                "The tool was changed while the task waited: it asks something else than what was asked before. "
+                "Look at it, then call it again.",
+            )
+        return recorded["answer"]
 
     def progress(self, fraction: float, message: str) -> None:
         """Note how far the run is."""

@@ -51,6 +51,10 @@ class Kept(NamedTuple):
     questions: Mapping[str, Question]
 
 
+class OtherQuestionError(Exception):
+    """Where a task asks something, it had asked something else."""
+
+
 class TaskTables:
     """The tables, each method one transaction. Blocks: call it from a thread.
 
@@ -135,15 +139,20 @@ class TaskTables:
     # -- questions
 
     def ask(self, task_id: str, key: str, question: Question) -> JSON | None:
-        """Note what a task asks; return the answer where it is there already."""
-        at = (_QUESTIONS.c.task_id == task_id) & (_QUESTIONS.c.key == key)
+        """Note what a task asks; return the answer where it is there already.
+
+        Raises:
+            OtherQuestionError: what was asked there before is another question.
+        """
+        at, asked = (_QUESTIONS.c.task_id == task_id) & (_QUESTIONS.c.key == key), question_to_json(question)
         with self._transaction() as connection:
-            known = connection.execute(sa.select(_QUESTIONS.c.answer).where(at)).first()
+            known = connection.execute(sa.select(_QUESTIONS.c.question, _QUESTIONS.c.answer).where(at)).first()
             if known is None:
-                text = json.dumps(question_to_json(question))
-                connection.execute(sa.insert(_QUESTIONS).values(task_id=task_id, key=key, question=text))
+                connection.execute(sa.insert(_QUESTIONS).values(task_id=task_id, key=key, question=json.dumps(asked)))
                 return None
-            return None if known[0] is None else json.loads(known[0])
+            if json.loads(known.question) != asked:
+                raise OtherQuestionError
+            return None if known.answer is None else json.loads(known.answer)
 
     def answer(self, task_id: str, answers: Mapping[str, JSON]) -> None:
         """Note answers; one that is there already holds."""
