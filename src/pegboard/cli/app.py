@@ -14,6 +14,7 @@ from pegboard.core.names import nearest_one
 
 # cyclopts imports a command by its address when it is used; the type checker and import-linter see it here.
 if TYPE_CHECKING:
+    from pegboard.cli.commands.add import add_command
     from pegboard.cli.commands.agents import agents_command
     from pegboard.cli.commands.call import call_command
     from pegboard.cli.commands.check import check_command
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from pegboard.cli.commands.workspace import workspace_command
 
     _IMPORTED_WHEN_USED = (
+        add_command,
         agents_command,
         call_command,
         check_command,
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "init": "Write a first configuration, with comments.",
     "check": "Check the configuration and print all its problems.",
+    "add": "Declare the tools of an MCP server or an HTTP API: a command, an address, a document.",
     "list": "List the tools that a caller may use.",
     "show": "Show the whole declaration of one tool.",
     "why": "Tell why a caller may use a tool or not, and what would change that.",

@@ -14,6 +14,7 @@ from cyclopts import CycloptsError, UnusedCliTokensError
 
 from pegboard.cli.app import SHARED_OPTIONS, build_app
 from pegboard.cli.command_error import CommandError, Exit
+from pegboard.cli.end_of_options import with_end_of_options
 from pegboard.cli.log_lines import logging_to
 from pegboard.cli.terminal import Terminal, UnwritableError
 from pegboard.core.names import nearest_one
@@ -40,6 +41,7 @@ def run(words: Sequence[str]) -> int:
 
 def _ended(words: Sequence[str], terminal: Terminal) -> int:
     try:
+        words = with_end_of_options(words)
         result = build_app(terminal).meta(words, exit_on_error=False, print_error=False, result_action="return_value")
         code = asyncio.run(result) if inspect.iscoroutine(result) else result
     except SystemExit as stopped:

@@ -7,10 +7,12 @@ from pegboard.config.editor_schema import json_schema
 from pegboard.config.init_template import INIT_TEMPLATE, init_files
 from pegboard.config.load import load
 from pegboard.config.request_context import context_for
+from pegboard.config.yaml.insertion import block_text, with_items
 
 __all__ = [
     "INIT_TEMPLATE",
     "Config",
+    "block_text",
     "build",
     "context_for",
     "init_files",
@@ -18,4 +20,5 @@ __all__ = [
     "load",
     "load_catalog",
     "warnings",
+    "with_items",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +11,7 @@ from cyclopts import Parameter
 from pegboard.cli.command_error import CommandError
 from pegboard.cli.jsonc import JsoncError
 from pegboard.cli.mcp_clients import CLIENTS, McpClient
+from pegboard.cli.operator_file import read_operator_file, write_operator_file
 from pegboard.cli.options import SharedOptions
 from pegboard.cli.project import find_config
 from pegboard.core.names import nearest
@@ -42,13 +42,13 @@ def install_command(
     if known is None:
         raise CommandError(f"There is no client {client!r}.{nearest(client, CLIENTS, label='Clients')}")
     path = (file or known.path(Path())).expanduser()
-    before = _read(path)
+    before = read_operator_file(path)
     after = _changed(known, before, name, None if remove else _command(options))
     if print_only:
         options.terminal.say(after.rstrip("\n"))
         return
     if after != before:
-        _write(path, after)
+        write_operator_file(path, after)
     done = "unchanged" if after == before else "removed" if remove else "installed"
     if options.json:
         options.terminal.json({"client": client, "file": str(path), "name": name, "outcome": done})
@@ -93,27 +93,3 @@ def _changed(client: McpClient, before: str, name: str, command: list[str] | Non
             f"{client.title}'s configuration {text}. Add what `--print --file NEW` shows.", kind="unreadable"
         )
     return after
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_bytes().decode("utf-8")  # raw: the operator's own file, named on the command line
-    except FileNotFoundError:
-        return ""
-    except (OSError, UnicodeError) as error:
-        raise CommandError(f"{str(path)!r} cannot be read: {error}.", kind="unreadable") from error
-
-
-def _write(path: Path, text: str) -> None:
-    # A link, as people keep their settings elsewhere, stays one.
-    path = path.resolve()
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
-        temporary.touch(mode=0o600, exist_ok=False)
-        temporary.write_bytes(text.encode())  # raw: the operator's own file, named on the command line
-        temporary.chmod(mode)
-        temporary.replace(path)
-    except OSError as error:
-        raise CommandError(f"{str(path)!r} cannot be written: {error.strerror}.", kind="not_written") from error

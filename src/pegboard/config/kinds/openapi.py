@@ -17,7 +17,7 @@ from pegboard.config.forms.value_types import ConcealedText, FilledText, Form, M
 from pegboard.config.kinds.tool_form import ToolForm, guards_of_each_tool, keys_of_one_tool, overlaid
 from pegboard.config.yaml.config_files import looks_like_config, read_text
 from pegboard.config.yaml.parser import parse
-from pegboard.config.yaml.tree import Items, Node, Table
+from pegboard.config.yaml.tree import plain_value
 from pegboard.core.json_reader import parse_json
 from pegboard.lazy import LazyModule
 from pegboard.model.bounds import (
@@ -209,15 +209,9 @@ def description_value(text: str, *, bounds: Bounds) -> JSONValue:
     if problems or root is None:
         reason = _unquoted(str(problems[0]), text) if problems else "it is empty"
         raise DefinitionError(f"cannot be read as YAML: {reason}")
-    return _value(root)
+    return plain_value(root)
 
 
 def _unquoted(reason: str, text: str) -> str:
     """Return a reason that quotes nothing of what is no description: it may be any file."""
     return reason if looks_like_config(text, _DESCRIPTION_KEYS) else _QUOTED.sub("…", reason)
-
-
-def _value(node: Node) -> JSONValue:
-    if isinstance(node, Table):
-        return {key: _value(inner) for key, inner in node.items.items()}
-    return [_value(inner) for inner in node.items] if isinstance(node, Items) else node.value

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from pegboard.core.schema import json_path, shown
 from pegboard.model.error import Problem
+from pegboard.model.json_types import JSONValue
 
 Step: TypeAlias = str | int
 ScalarValue: TypeAlias = str | int | float | bool | None
@@ -58,6 +59,13 @@ class Table:
 
 
 Node: TypeAlias = Scalar | Items | Table
+
+
+def plain_value(node: Node) -> JSONValue:
+    """Return what a tree says, without the places."""
+    if isinstance(node, Table):
+        return {key: plain_value(inner) for key, inner in node.items.items()}
+    return [plain_value(inner) for inner in node.items] if isinstance(node, Items) else node.value
 
 
 class At(NamedTuple):

@@ -1,0 +1,376 @@
+"""add: declare the tools of a server or an API: connect once, show them, guard them, pin them."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass, replace
+from pathlib import Path
+from sys import stderr
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from pegboard.catalog import Catalog
+from pegboard.cli.command_error import CommandError, Exit
+from pegboard.cli.config_entry import ConfigFile, open_config, trial, write_config
+from pegboard.cli.declarations.added import AddedWords, proposal_of
+from pegboard.cli.declarations.proposal import Proposal
+from pegboard.cli.options import Options, SharedOptions
+from pegboard.cli.source_startup import started
+from pegboard.cli.terminal import Column
+from pegboard.config import block_text
+from pegboard.config.kinds.mcp import LOCK_NAME
+from pegboard.core.names import fold
+from pegboard.model.bounds import ADD_CONNECT_S, ADD_SHOWN_TOOLS, CLI_SHOWN_CHARS
+from pegboard.model.json_types import JSON, JSONValue, is_object
+from pegboard.model.tool import ToolSpec
+from pegboard.sources.mcp.definition_changes import classify
+from pegboard.sources.mcp.supervised_source import McpSource
+
+Consent = Literal["never", "destructive", "always"]
+_WHAT = (
+    "What to add: the command of an MCP server (`npx -y PACKAGE`, `uvx PACKAGE`), its address, an OpenAPI document "
+    "(a file or its address), or a server.json of the MCP registry. Our own options stand before a command."
+)
+_CONSENT = "When a person is asked before a call: never, destructive (all that do not surely only read), always."
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Offered:
+    """One tool that was found: what it says of itself, and what a reader should look at twice."""
+
+    name: str
+    description: str
+    hints: JSON
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def only_reads(self) -> bool:
+        return self.hints.get("readOnlyHint") is True
+
+    @property
+    def may_destroy(self) -> bool:
+        return not self.only_reads and self.hints.get("destructiveHint") is not False
+
+
+async def add_command(
+    *what: Annotated[str, Parameter(help=_WHAT)],
+    name: Annotated[
+        str | None, Parameter(help="What to call it; the tools are NAME__…. By default of its own name.")
+    ] = None,
+    group: Annotated[
+        tuple[str, ...], Parameter(help="A group for all of its tools, instead of NAME_read and NAME_write.")
+    ] = (),
+    consent: Annotated[Consent | None, Parameter(help=_CONSENT)] = None,
+    only: Annotated[tuple[str, ...], Parameter(help="Take only the tools that this glob fits; may be repeated.")] = (),
+    skip: Annotated[tuple[str, ...], Parameter(help="Leave out the tools that this glob fits; may be repeated.")] = (),
+    env: Annotated[
+        tuple[str, ...], Parameter(help="NAME=VALUE for its environment; a secret is written as ${NAME}.")
+    ] = (),
+    header: Annotated[
+        tuple[str, ...], Parameter(help="'Name: value' for every request; it is written as ${VARIABLE}.")
+    ] = (),
+    base_url: Annotated[str | None, Parameter(help="Where an API is, if not where its document says.")] = None,
+    kind: Annotated[
+        Literal["mcp", "openapi"] | None, Parameter(name="--type", help="What an address is, if it cannot be told.")
+    ] = None,
+    trust_annotations: Annotated[
+        bool, Parameter(help="Believe its hints: what says that it only reads asks nobody.")
+    ] = False,
+    offline: Annotated[bool, Parameter(help="Write without connecting; `pegboard lock` pins it later.")] = False,
+    yes: Annotated[bool, Parameter(help="Ask nothing, and take what would be offered first.")] = False,
+    print_only: Annotated[bool, Parameter(name="--print", help="Print the entry; write nothing.")] = False,
+    options: SharedOptions,
+) -> Exit:
+    """Declare the tools of an MCP server or an HTTP API.
+
+    Connects once, shows the tools, offers groups and guards by what they say of themselves, writes the entry into the
+    configuration and pins the tools in pegboard.lock. Secrets are written as ${VARIABLE}.
+    """
+    file = open_config(options)
+    words = AddedWords(
+        what=what, name=name, env=env, headers=header, base_url=base_url, kind=kind, only=only, skip=skip,
+        folder=file.folder, here=Path.cwd(),
+    )  # fmt: skip
+    proposal = proposal_of(words)
+    entry = proposal.tools[0]
+    if fold(str(entry["name"])) in file.taken:
+        raise CommandError(
+            f"There is an entry {entry['name']!r} in {str(file.path)!r} already; nothing was written. "
+            "Call the new one otherwise: --name NAME.",
+            kind="exists",
+        )
+    is_asked = not yes and not print_only and not options.json and sys.stdin.isatty()
+    if not (is_asked or yes or print_only):
+        raise CommandError("Nobody can be asked here: say --yes, or --print to see what would be written.")
+    for text in proposal.left_out:
+        options.terminal.note(f"Left out: {text}")
+    tools: list[Offered] = []
+    definitions: Mapping[str, JSON] = {}
+    with trial(file, _tried(file, proposal, group), exports=proposal.exports, options=options, is_offline=offline) as (
+        catalog,
+        _,
+    ):
+        try:
+            if not offline:
+                tools, definitions = await _found(catalog, str(entry["name"]), options)
+            choice = _Choice(
+                group=group, consent=consent, trusts=trust_annotations, is_openapi=entry["type"] == "openapi"
+            )
+            if not options.json:
+                _show(options, tools)
+            choice = _asked(choice, tools, options) if is_asked else choice
+            proposal = replace(proposal, tools=(_guarded(entry, tools, choice),))
+            text = file.with_proposal(proposal)
+            if print_only:
+                options.terminal.say(block_text(proposal.tools).rstrip("\n")) if not options.json else None
+            elif is_asked:
+                options.terminal.say(f"\n{block_text(proposal.tools)}")
+                if not _says_yes(f"Write this into {file.path}?", options, default=True):
+                    options.terminal.say("Nothing was written.")
+                    return Exit.REFUSED
+            pinned: list[str] = []
+            held = [tool.name for tool in tools if "hidden text" in tool.warnings]
+            if not print_only:
+                write_config(file, text, proposal.files)
+                pinned = _pinned(catalog, str(entry["name"]), definitions, held)
+        finally:
+            with redirect_stdout(stderr):
+                await catalog.close(grace_s=0.0)
+    _tell(options, file, proposal, tools, pinned=pinned, held=held, is_printed=print_only, choice=choice)
+    return Exit.DONE
+
+
+def _tried(file: ConfigFile, proposal: Proposal, group: Sequence[str]) -> str:
+    """Return the config with the entry as it is tried: with time enough to fetch a package."""
+    [entry] = proposal.tools
+    if "mcp" in entry:
+        entry = {**entry, "mcp": {**entry["mcp"], "timeout": ADD_CONNECT_S}}
+    # A profile may name the groups already that are given later.
+    stem = _stem(str(entry["name"]))
+    tried: JSON = {**entry, "groups": [*group, stem, f"{stem}_read", f"{stem}_write"]}
+    return file.with_proposal(replace(proposal, tools=(tried,)))
+
+
+async def _found(catalog: Catalog, name: str, options: Options) -> tuple[list[Offered], Mapping[str, JSON]]:
+    """Connect and return the tools, and of an MCP server what it said of each, by its own names.
+
+    Raises:
+        CommandError: it cannot be reached.
+    """
+    source: Any = catalog.registry.sources[name]
+    with redirect_stdout(stderr):
+        faults = await started(catalog, [name], options.terminal, afresh=True)
+    state = source.state()
+    if name in faults or (state.status not in ("ok", "quarantined") and not source.entries()):
+        reason = faults.get(name) or state.reason or f"it is {state.status}"
+        hint = " Give its credentials with --header or --env." if state.status == "auth_required" else ""
+        raise CommandError(
+            f"{name!r} cannot be reached: {reason}{hint} Nothing was written; --offline writes without connecting.",
+            kind="unreachable",
+            code=Exit.REFUSED,
+        )
+    for raw, reason in getattr(source, "rejected", ()):
+        options.terminal.note(f"{raw} cannot be taken: {reason}")
+    if isinstance(source, McpSource):
+        offered = {tool: source.offered()[tool] for tool in source.offered() if source.settings.takes(tool)}
+        return [_of_definition(definition) for definition in offered.values()], offered
+    return [_of_operation(entry.spec) for entry in source.entries()], {}
+
+
+def _of_operation(spec: ToolSpec) -> Offered:
+    hints = {"readOnlyHint": spec.is_read_only, "destructiveHint": spec.annotations.destructive is True}
+    return Offered(name=spec.name, description=spec.description or "", hints=hints)
+
+
+def _of_definition(definition: JSON) -> Offered:
+    hints = definition.get("annotations")
+    changes = classify({"name": definition["name"], "inputSchema": definition["inputSchema"]}, definition)
+    warnings = [change.replace("_", " ") for change in changes if change in ("hidden_text", "imperative_text")]
+    return Offered(
+        name=definition["name"],
+        description=str(definition.get("description") or definition.get("title") or ""),
+        hints=hints if is_object(hints) else {},
+        warnings=tuple(warnings),
+    )
+
+
+# ---- what is chosen
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Choice:
+    """How the tools are grouped and guarded. `consent=None` is what their hints suggest."""
+
+    group: tuple[str, ...]
+    consent: Consent | None
+    trusts: bool
+    is_openapi: bool
+
+
+def _asked(choice: _Choice, tools: Sequence[Offered], options: Options) -> _Choice:
+    """Return the choice with what the person at the keyboard says."""
+    reading = [tool for tool in tools if tool.only_reads]
+    if not choice.group and reading and len(reading) < len(tools):
+        text = f"{len(reading)} of {len(tools)} tools say that they only read. Give those a group of their own?"
+        if not _says_yes(text, options, default=True):
+            choice = replace(choice, group=("",))
+    if choice.consent is None and any(tool.may_destroy for tool in tools):
+        count = sum(tool.may_destroy for tool in tools)
+        text = f"Ask a person before each call of the {count} that may change or destroy something?"
+        choice = replace(choice, consent="destructive" if _says_yes(text, options, default=True) else "never")
+    if choice.consent == "destructive" and reading and not choice.trusts and not choice.is_openapi:
+        text = f"Believe the {len(reading)} that say they only read, so that those ask nobody? (They are pinned.)"
+        choice = replace(choice, trusts=_says_yes(text, options, default=False))
+    return choice
+
+
+def _says_yes(question: str, options: Options, *, default: bool) -> bool:
+    options.terminal.flush()
+    options.terminal.err.write(f"{question} [{'Y/n' if default else 'y/N'}] ")
+    options.terminal.err.flush()
+    answer = sys.stdin.readline()
+    if not answer:
+        raise CommandError("The question was not answered; nothing was written. --yes takes what is offered first.")
+    word = answer.strip().lower()
+    return default if not word else word in ("y", "yes")
+
+
+def _guarded(entry: JSON, tools: Sequence[Offered], choice: _Choice) -> JSON:
+    """Return the entry with its groups and guards."""
+    name = str(entry["name"])
+    key = "openapi" if choice.is_openapi else "mcp"
+    inner: JSON = {**entry[key]}
+    # In a group nobody includes nothing can be called: what is new or unknown stands with what writes.
+    stem = _stem(name)
+    groups, reads = [f"{stem}_write"], f"{stem}_read"
+    if choice.group:
+        groups = [group for group in choice.group if group] or [stem]
+    elif not any(tool.only_reads for tool in tools):
+        groups = [stem]
+    elif choice.is_openapi:
+        inner["groups"] = {"GET *": [reads], "HEAD *": [reads]}
+    elif all(tool.only_reads for tool in tools) and choice.trusts:
+        groups = [reads]
+    else:
+        chosen = {_as_glob(tool.name): [reads] for tool in tools if tool.only_reads}
+        inner["tools"] = {**inner.get("tools", {}), "groups": chosen}
+    consent = choice.consent or ("destructive" if any(tool.may_destroy for tool in tools) or not tools else None)
+    if choice.trusts and not choice.is_openapi:
+        inner["trust_annotations"] = True
+    guarded: JSON = {**entry, key: inner, "groups": groups}
+    return guarded if consent in (None, "never") else {**guarded, "consent": consent}
+
+
+def _stem(name: str) -> str:
+    """Return what the names of groups begin with."""
+    return re.sub(r"[^a-z0-9_]", "_", name.lower())
+
+
+def _as_glob(name: str) -> str:
+    """Return the glob that fits this name alone."""
+    return re.sub(r"([*?\[])", r"[\1]", name)
+
+
+# ---- the lock
+
+
+def _pinned(catalog: Catalog, name: str, definitions: Mapping[str, JSON], held: Sequence[str]) -> list[str]:
+    """Pin what was shown, and return the tools; none where other servers wait for a lock, whose tools it would hide."""
+    source = catalog.registry.sources[name]
+    if not isinstance(source, McpSource) or not definitions:
+        return []
+    lock = source.lock
+    others = [
+        other for other in catalog.registry.sources.values() if isinstance(other, McpSource) and other is not source
+    ]
+    if lock.fault or (not lock.existed and any(other.settings.trust != "any" for other in others)):
+        return []
+    lock.is_kept = True
+    chosen = {tool: definition for tool, definition in definitions.items() if tool not in held}
+    try:
+        lock.drop(name)
+        lock.accept(name, chosen)
+    except OSError as error:
+        raise CommandError(f"{str(lock.path)!r} cannot be written: {error.strerror}.", kind="not_written") from error
+    return list(chosen)
+
+
+# ---- words
+
+
+def _show(options: Options, tools: Sequence[Offered]) -> None:
+    """Write the tools, with what they say of themselves and what should be looked at."""
+    if not tools:
+        return
+    columns = [Column(head="tool", style="bold"), Column(head="says it"), Column(head="description")]
+    rows = [(tool.name, _hint(tool), options.terminal.clean(_first_line(tool))) for tool in tools[:ADD_SHOWN_TOOLS]]
+    options.terminal.table(columns, rows)
+    if len(tools) > ADD_SHOWN_TOOLS:
+        options.terminal.say(f"… and {len(tools) - ADD_SHOWN_TOOLS} more")
+    for tool in tools:
+        if tool.warnings:
+            options.terminal.say(f"Look twice at {tool.name}: its description has {' and '.join(tool.warnings)}.")
+
+
+def _hint(tool: Offered) -> str:
+    said = "only reads" if tool.only_reads else "destroys" if tool.hints.get("destructiveHint") is True else ""
+    return said or ("writes" if tool.hints.get("destructiveHint") is False else "")
+
+
+def _first_line(tool: Offered) -> str:
+    line = (tool.description.strip().splitlines() or [""])[0]
+    return line if len(line) <= CLI_SHOWN_CHARS else f"{line[: CLI_SHOWN_CHARS - 1]}…"
+
+
+def _tell(
+    options: Options,
+    file: ConfigFile,
+    proposal: Proposal,
+    tools: Sequence[Offered],
+    *,
+    pinned: Sequence[str],
+    held: Sequence[str],
+    is_printed: bool,
+    choice: _Choice,
+) -> None:
+    """Say what was done, and what is left to do."""
+    [entry] = proposal.tools
+    name = str(entry["name"])
+    groups = _groups_of(entry, choice)
+    if options.json:
+        told: JSONValue = {
+            "name": name, "file": str(file.path), "written": not is_printed, "entry": entry, "groups": groups,
+            "tools": [{"name": tool.name, "hints": tool.hints, "warnings": list(tool.warnings)} for tool in tools],
+            "pinned": list(pinned), "held_back": list(held),
+            "exports": [export.variable for export in proposal.exports], "left_out": list(proposal.left_out),
+        }  # fmt: skip
+        options.terminal.json(told)
+        return
+    terminal = options.terminal
+    if not is_printed:
+        count = f" with {len(tools)} tool{'' if len(tools) == 1 else 's'}" if tools else ""
+        terminal.say(
+            f"Wrote {name!r}{count} into {file.path}"
+            + (f", and pinned {len(pinned)} in {LOCK_NAME}." if pinned else ".")
+        )
+        if held:
+            terminal.say(
+                f"Held back, since they have text that nobody sees: {', '.join(held)}. `pegboard lock diff {name}`"
+            )
+        if entry["type"] == "mcp" and not pinned:
+            terminal.say("Next: `pegboard lock` pins what the servers say of their tools.")
+        terminal.say(
+            f"Next: name {' or '.join(map(repr, groups))} under `include:` of the profiles that are to have them."
+        )
+    if proposal.exports:
+        terminal.say("Set before you start it:\n" + "\n".join(f"  {export.line}" for export in proposal.exports))
+
+
+def _groups_of(entry: JSON, choice: _Choice) -> list[str]:
+    inner = entry["openapi"].get("groups", {}) if choice.is_openapi else entry["mcp"].get("tools", {}).get("groups", {})
+    named = [group for groups in inner.values() for group in groups]
+    return list(dict.fromkeys([*named, *entry["groups"]]))

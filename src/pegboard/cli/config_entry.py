@@ -1,0 +1,140 @@
+"""Config entry: put entries into a config, try them, and write the file when they hold."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from sys import stderr
+
+from pegboard.catalog import Catalog
+from pegboard.cli.command_error import CommandError
+from pegboard.cli.declarations.proposal import Export, Proposal
+from pegboard.cli.operator_file import read_operator_file, write_operator_file
+from pegboard.cli.options import Options
+from pegboard.cli.project import CONFIG_NAME, find_config
+from pegboard.config import Config, load_catalog, with_items
+from pegboard.config.load import read
+from pegboard.core.names import fold
+from pegboard.model.error import DefinitionError
+from pegboard.model.json_types import JSON
+from pegboard.model.secret import Secret
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConfigFile:
+    """The config that entries go to, as it is now; `text` is empty where there is none yet."""
+
+    path: Path
+    text: str
+    taken: frozenset[str]
+
+    @property
+    def folder(self) -> Path:
+        return self.path.absolute().parent
+
+    def with_proposal(self, proposal: Proposal) -> str:
+        """Return the text of the config with all entries of a proposal in it.
+
+        Raises:
+            DefinitionError: it cannot be changed without touching the rest.
+        """
+        text = self.text
+        if not text:
+            text = "# yaml-language-server: $schema=./pegboard.schema.json\n"
+        sections: Mapping[str, Sequence[str | JSON]] = {
+            "python": proposal.python, "files": proposal.globs, "tools": proposal.tools
+        }  # fmt: skip
+        for section, items in sections.items():
+            if items:
+                text = with_items(text, section, items)
+        return text
+
+
+def open_config(options: Options) -> ConfigFile:
+    """Return the config that the options mean; a new `pegboard.yaml` where there is none and none was named.
+
+    Raises:
+        CommandError: the named one does not exist, or cannot be read.
+    """
+    try:
+        path = find_config(options.config, start=Path.cwd())
+    except CommandError as error:
+        if options.config is not None or "no pegboard.yaml" not in str(error):
+            raise
+        return ConfigFile(path=Path(CONFIG_NAME), text="", taken=frozenset())
+    text = read_operator_file(path)
+    with redirect_stdout(stderr):
+        # What is wrong with it is told when it is tried with more in it.
+        config, _ = read(path, env=os.environ)
+    names = chain.from_iterable((tool.value.called, tool.value.name) for tool in config.tools)
+    return ConfigFile(path=path, text=text, taken=frozenset(map(fold, names)))
+
+
+@contextmanager
+def trial(
+    file: ConfigFile, text: str, *, exports: Sequence[Export], options: Options, is_offline: bool = False
+) -> Generator[tuple[Catalog, Config]]:
+    """Give the catalog of a config as it would be; variables without a value have those of `exports`.
+
+    Raises:
+        CommandError: a variable that it needs is not set and it is not offline, or the entries cannot be honoured.
+        DefinitionError: the config had problems before.
+    """
+    known = {export.variable: export.value.reveal() for export in exports if export.value is not None}
+    env = {**known, **os.environ}
+    missing = [export for export in exports if not env.get(export.variable)]
+    if is_offline:
+        env.update(dict.fromkeys((export.variable for export in missing), "not-set-yet"))
+    elif missing:
+        lines = "\n".join(f"  {export.line}" for export in missing)
+        raise CommandError(
+            f"{'A variable is' if len(missing) == 1 else 'Variables are'} not set:\n{lines}\n"
+            "Set what is missing, give it with --env NAME=VALUE, or write without connecting: --offline.",
+            kind="variable_missing",
+        )
+    options.terminal.secrets = lambda: [Secret(value) for value in known.values()]
+    # Beside the config, since what it names is relative to it.
+    path = file.path.with_name(f".{file.path.name}.{os.getpid()}.trial")
+    try:
+        path.touch(mode=0o600, exist_ok=False)
+        path.write_text(text, encoding="utf-8")  # raw: beside the operator's own file, for as long as it is tried
+        with redirect_stdout(stderr):
+            catalog, config = load_catalog(path, env=env)
+    except OSError as error:
+        raise CommandError(f"{str(path)!r} cannot be written: {error.strerror}.", kind="not_written") from error
+    except DefinitionError as error:
+        _check_as_it_was(file, env)
+        reasons = "; ".join(": ".join(filter(None, (problem.path, problem.message))) for problem in error.problems)
+        raise CommandError(f"This cannot be added: {reasons}. Nothing was written.", kind="config_invalid") from None
+    finally:
+        path.unlink(missing_ok=True)
+    options.terminal.secrets = lambda: [*catalog.secrets, *(Secret(value) for value in known.values())]
+    yield catalog, config
+
+
+def _check_as_it_was(file: ConfigFile, env: Mapping[str, str]) -> None:
+    """Raise what was wrong with a config before anything was added to it."""
+    if file.text:
+        with redirect_stdout(stderr):
+            load_catalog(file.path, env=env)
+
+
+def write_config(file: ConfigFile, text: str, files: Mapping[str, str]) -> None:
+    """Write the config, and what stands beside it first; nothing that exists is overwritten but the config.
+
+    Raises:
+        CommandError: a file exists, or cannot be written, or the config has changed meanwhile.
+    """
+    present = [name for name in files if (file.folder / name).exists()]
+    if present:
+        raise CommandError(
+            f"{', '.join(map(repr, present))} exist{'s' if len(present) == 1 else ''} already; nothing was written.",
+            kind="exists",
+        )
+    for name, content in files.items():
+        write_operator_file(file.folder / name, content)
+    write_operator_file(file.path, text, expected=file.text)

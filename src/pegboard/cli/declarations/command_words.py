@@ -1,0 +1,144 @@
+"""Command words: the line that starts an MCP server, as an entry; `npx -y PACKAGE`, `uvx PACKAGE`, any program."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pegboard.cli.command_error import CommandError
+from pegboard.cli.declarations.clear_secrets import without_secrets
+from pegboard.cli.declarations.names import entry_name
+from pegboard.cli.declarations.proposal import EntryWriter, literal, relative
+from pegboard.model.json_types import JSON
+
+# What runs a package: the word after it that is no option names the server.
+RUNNERS = frozenset(
+    {"npx", "uvx", "bunx", "pnpx", "pipx", "bun", "pnpm", "yarn", "uv", "docker", "podman", "deno", "dnx"}
+)
+_STEPS = frozenset({"run", "dlx", "exec", "tool", "x", "-m"})
+_WITH_VALUE = frozenset({
+    "--from", "--with", "--python", "-p", "--package", "--index", "--env", "-e", "-v", "--volume", "--mount", "--name",
+    "--network", "--directory", "--project", "--index-url", "--registry", "-u", "--user", "-w", "--workdir", "--extra",
+})  # fmt: skip
+_SHELL = re.compile(r"(?:[|&;<>]|&&|\|\||[12]?>&?[12]?|>>|<<)")
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+
+
+def split_words(words: Sequence[str]) -> list[str]:
+    """Return the words of a command, whether it was given as one text or as many words.
+
+    Raises:
+        CommandError: a quote is open, or it is meant for a shell.
+    """
+    if len(words) == 1 and re.search(r"\s", words[0]):
+        try:
+            words = shlex.split(words[0])
+        except ValueError as error:
+            raise CommandError(f"The command {words[0]!r} cannot be read: {error}.") from None
+    for word in words:
+        if _SHELL.fullmatch(word) or "$(" in word or "`" in word:
+            raise CommandError(
+                f"{word!r} is for a shell, and none reads the command of a server. Write a script, and add that."
+            )
+    return list(words)
+
+
+def leading_variables(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Return what `NAME=value …` says before a command, and the command."""
+    env: dict[str, str] = {}
+    for place, word in enumerate(words):
+        match = _ASSIGNMENT.fullmatch(word)
+        if match is None:
+            return env, list(words[place:])
+        env[match[1]] = match[2]
+    return env, []
+
+
+def is_command(words: Sequence[str]) -> bool:
+    """Tell whether words start a program as far as their first one says so."""
+    return bool(words) and (Path(words[0]).name.removesuffix(".cmd").removesuffix(".exe") in RUNNERS or len(words) > 1)
+
+
+def server_entry(
+    words: Sequence[str],
+    env: Mapping[str, str],
+    writer: EntryWriter,
+    *,
+    at: str,
+    cwd: Path | None,
+    folder: Path,
+    wants_answer: bool = True,
+) -> JSON:
+    """Return the `mcp:` part of an entry.
+
+    Args:
+        words: the program and its arguments.
+        env: its environment, in clear.
+        writer: has the variables that the secrets go to.
+        at: where the words were found.
+        cwd: where it runs today; `None` where nobody said so.
+        folder: that of the config.
+        wants_answer: whether `npx` may be left to ask before it installs something, which nobody could answer.
+    """
+    command, *args = words
+    if Path(command).name in ("npx", "npx.cmd") and wants_answer and not {"-y", "--yes"} & set(args):
+        args = ["-y", *args]
+    entry: JSON = {"transport": "stdio", "command": literal(command), "args": concealed_args(args, writer, at=at)}
+    if not args:
+        del entry["args"]
+    if env:
+        entry["env"] = {name: writer.value(name, value, at=f"{at}.env.{name}") for name, value in env.items()}
+    if cwd is not None and (cwd.resolve() != folder.resolve() or _names_files([command, *args], cwd)):
+        entry["cwd"] = literal(relative(cwd, folder))
+    return entry
+
+
+def concealed_args(args: Sequence[str], writer: EntryWriter, *, at: str) -> list[str]:
+    """Return the arguments of a program with the secrets among them in variables."""
+    written: list[str] = []
+    before = ""
+    for place, word in enumerate(args):
+        option = before.lstrip("-") if before.startswith("-") and "=" not in before else ""
+
+        def conceal(name: str, value: str, place: int = place) -> str:
+            return writer.concealed(name, value, at=f"{at} (word {place + 2})")
+
+        # `docker run -e NAME=value` is a variable.
+        written.append(without_secrets(word, conceal, literal, name=option))
+        before = word
+    return written
+
+
+def _names_files(words: Sequence[str], cwd: Path) -> bool:
+    """Tell whether a word names a file where the program runs today."""
+    for word in words:
+        for part in (word, word.partition("=")[2]):
+            if part and not part.startswith(("-", "/", "~", "@")):
+                try:
+                    if (cwd / part).exists():
+                        return True
+                except (OSError, ValueError):
+                    continue
+    return False
+
+
+def name_of_command(words: Sequence[str]) -> str:
+    """Return what a server may be called by the line that starts it."""
+    rest = list(words)
+    is_module = False
+    while rest:
+        word = rest.pop(0)
+        name = Path(word).name.removesuffix(".cmd").removesuffix(".exe")
+        if is_module or not (
+            name in RUNNERS or word in _STEPS or word.startswith("-") or re.match(r"(node|python)[\d.]*$", name)
+        ):
+            return entry_name(word)
+        if word == "-m":
+            is_module = True
+        elif word in _WITH_VALUE and rest:
+            value = rest.pop(0)
+            if word in ("--from", "--package", "-p") and not rest:
+                return entry_name(value)
+    return "server"

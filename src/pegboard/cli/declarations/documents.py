@@ -1,0 +1,52 @@
+"""Documents: read a file of another program, whatever of JSON, YAML and TOML it is, within bounds."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+from pegboard.cli import jsonc
+from pegboard.cli.command_error import CommandError
+from pegboard.cli.operator_file import read_operator_file
+from pegboard.config.kinds.openapi import description_value
+from pegboard.model.bounds import DEFAULT_BOUNDS, FOREIGN_FILE_BYTES
+from pegboard.model.error import DefinitionError
+from pegboard.model.json_types import JSONValue
+
+_BOUNDS = replace(DEFAULT_BOUNDS, api_description_bytes=FOREIGN_FILE_BYTES)
+
+
+def read_document(path: Path) -> JSONValue:
+    """Return what a file says.
+
+    Raises:
+        CommandError: it cannot be read, or is none of the three.
+    """
+    if not path.exists():
+        raise CommandError(f"There is no file {str(path)!r}.", kind="unreadable")
+    text = read_operator_file(path).removeprefix("\ufeff")
+    try:
+        if path.suffix.lower() == ".toml":
+            return tomllib.loads(text)
+        if path.suffix.lower() in (".json", ".jsonc") and text.lstrip()[:1] in ("{", "[", "/"):
+            return _json(text)
+        return description_value(text, bounds=_BOUNDS)
+    except (ValueError, DefinitionError, RecursionError) as error:
+        # What is quoted of a file that is none may be anything.
+        reason = (
+            str(error).splitlines()[0][:200]
+            if isinstance(error, jsonc.JsoncError | DefinitionError)
+            else "it is no valid TOML"
+        )
+        raise CommandError(f"{str(path)!r} cannot be read: {reason}.", kind="unreadable") from None
+
+
+def _json(text: str) -> JSONValue:
+    """Return what JSON says, with comments too, as the settings of editors have them."""
+    try:
+        return description_value(text, bounds=_BOUNDS)
+    except DefinitionError:
+        if "//" not in text and "/*" not in text and ",\n" not in text and ",]" not in text and ",}" not in text:
+            raise
+        return jsonc.read(text)

@@ -1,0 +1,170 @@
+"""Insertion: add items to a list of a config while every other character of the file stays as it is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from pegboard.config.yaml.parser import parse, scalar_value
+from pegboard.config.yaml.tree import plain_value
+from pegboard.model.error import DefinitionError
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+
+_PLAIN = re.compile(r"-{0,2}[A-Za-z_./][A-Za-z0-9_./@+-]*(?: [A-Za-z0-9_./@+-]+)*")
+# Other readers take them for yes and no.
+_WORDS_OF_YAML_1_1 = frozenset({"y", "n", "yes", "no", "on", "off"})
+_COMMENT = re.compile(r"( *)#")
+_INDENT = 2  # not a limit: how new lines are indented
+
+
+def with_items(text: str, section: str, items: Sequence[JSONValue]) -> str:
+    """Return the text of a config with these items at the end of a list at its top; the list is made if need be.
+
+    What is returned means what it should: it has been read again.
+
+    Raises:
+        DefinitionError: the text is no YAML, or written in a way that cannot be changed without touching the rest.
+    """
+    mark, body = ("\ufeff", text[1:]) if text.startswith("\ufeff") else ("", text)
+    before = _read(body)
+    if before is not None and not is_object(before):
+        raise DefinitionError("the config is no mapping; nothing was changed")
+    present = (before or {}).get(section)
+    if present is not None and not is_list(present):
+        raise DefinitionError(f"`{section}:` of the config is no list; nothing was changed")
+    wanted = {**(before or {}), section: [*(present or []), *items]}
+    for candidate in _candidates(body, section, items):
+        try:
+            after = _read(candidate)
+        except DefinitionError:
+            continue
+        if after == wanted:
+            return mark + candidate
+    raise DefinitionError(
+        f"the config is written in a way in which nothing can be added to `{section}:` without touching the rest; "
+        "add what `--print` shows by hand"
+    )
+
+
+def block_text(items: Sequence[JSONValue], *, indent: int = _INDENT) -> str:
+    """Return items of a list as YAML lines, each with its dash."""
+    return "".join(f"{line}\n" for item in items for line in _item_lines(item, " " * indent))
+
+
+def _read(text: str) -> JSONValue:
+    root, problems = parse(text, file="config")
+    if problems:
+        raise DefinitionError(problems)
+    return None if root is None else plain_value(root)
+
+
+# ---- where
+
+
+def _candidates(text: str, section: str, items: Sequence[JSONValue]) -> Iterator[str]:
+    """Yield texts that may be meant, the most natural first."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    root = _composed(text)
+    pairs = [] if root is None else [pair for pair in root.value if pair[0].value == section]
+    key: Any
+    node: Any
+    key, node = pairs[0] if pairs else (None, None)
+    written = json.dumps(list(items))[1:-1]
+    if root is not None and root.flow_style and node is None:
+        yield from _inside(text, root, f'"{section}": [{written}]')
+    elif node is None:
+        gap = "" if not text or text.endswith("\n") else newline
+        yield text + gap + f"{section}:\n{block_text(items)}".replace("\n", newline)
+    elif node.id == "sequence" and node.flow_style and (node.value or (root is not None and root.flow_style)):
+        yield from _inside(text, node, written)
+    else:
+        is_empty = not node.value
+        if node.id == "sequence" and is_empty:
+            text = text[: node.start_mark.index].rstrip(" ") + text[node.end_mark.index :]
+        lines = text.splitlines(keepends=True)
+        line = key.end_mark.line + 1 if is_empty else _after_last_item(lines, node)
+        head, tail = "".join(lines[:line]), "".join(lines[line:])
+        gap = "" if not head or head.endswith("\n") else newline
+        block = block_text(items, indent=_INDENT if is_empty else node.start_mark.column)
+        yield head + gap + block.replace("\n", newline) + tail
+
+
+def _composed(text: str) -> Any:
+    """Return the nodes of a text that has been read before; `None` where it says nothing."""
+    yaml: Any = YAML(typ="safe", pure=True)
+    return yaml.compose(text)
+
+
+def _inside(text: str, node: Any, written: str) -> Iterator[str]:
+    """Yield the text with more at the end of a list or mapping in brackets, whatever stands before its end."""
+    end = node.end_mark.index - 1
+    for comma in (", ", "") if node.value else ("",):
+        yield f"{text[:end].rstrip()}{comma}{written}{text[end:]}"
+        yield f"{text[:end]}{comma}{written}{text[end:]}"
+
+
+def _after_last_item(lines: Sequence[str], node: Any) -> int:
+    """Return the line after the last item of a list, and after the comments that are indented as a part of it."""
+    end = node.end_mark.line + (1 if node.end_mark.column else 0)
+    used = [number for number in range(end) if lines[number].strip() and not _COMMENT.match(lines[number])]
+    after = max([_last_line(node), *(number + 1 for number in used[-1:])])
+    for number in range(after, min(end, len(lines))):
+        comment = _COMMENT.match(lines[number])
+        if comment is not None and len(comment[1]) > node.start_mark.column:
+            after = number + 1
+    return after
+
+
+def _last_line(node: Any) -> int:
+    """Return the line after the last text below a node, comments aside: a text in a block may look like one."""
+    if node.id == "scalar":
+        return node.end_mark.line + (0 if node.style in ("|", ">") and node.end_mark.column == 0 else 1)
+    inner: list[Any] = list(node.value[-1]) if node.value and node.id == "mapping" else list(node.value[-1:])
+    return max(map(_last_line, inner), default=0)
+
+
+# ---- how
+
+
+def _item_lines(item: JSONValue, indent: str) -> Iterator[str]:
+    if not is_object(item) or not item:
+        yield f"{indent}- {_flow(item)}"
+        return
+    for number, line in enumerate(_mapping_lines(item, "")):
+        yield f"{indent}{'  ' if number else '- '}{line}"
+
+
+def _mapping_lines(value: JSON, indent: str) -> Iterator[str]:
+    for key, inner in value.items():
+        if is_object(inner) and inner:
+            yield f"{indent}{_scalar(key)}:"
+            yield from _mapping_lines(inner, f"{indent}  ")
+        elif is_list(inner) and any(is_object(item) for item in inner):
+            yield f"{indent}{_scalar(key)}:"
+            for item in inner:
+                yield from _item_lines(item, f"{indent}  ")
+        else:
+            yield f"{indent}{_scalar(key)}: {_flow(inner)}"
+
+
+def _flow(value: JSONValue) -> str:
+    if is_list(value):
+        return f"[{', '.join(map(_flow, value))}]"
+    if is_object(value):
+        return "{" + ", ".join(f"{_scalar(key)}: {_flow(inner)}" for key, inner in value.items()) + "}"
+    return _scalar(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _scalar(text: str) -> str:
+    """Return a text as it may stand anywhere in YAML; in quotes unless it is plain words."""
+    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS_OF_YAML_1_1:
+        try:
+            if scalar_value(text) == text:
+                return text
+        except ValueError:
+            pass
+    return json.dumps(text, ensure_ascii=not text.isprintable())
