@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "init": "Write a first configuration, with comments.",
     "check": "Check the configuration and print all its problems.",
-    "add": "Declare the tools of an MCP server or an HTTP API: a command, an address, a document.",
+    "add": "Declare the tools of an MCP server or an HTTP API.",
     "list": "List the tools that a caller may use.",
     "show": "Show the whole declaration of one tool.",
     "why": "Tell why a caller may use a tool or not, and what would change that.",
