@@ -125,7 +125,7 @@ def build_app(terminal: Terminal) -> App:
         help="Hang every tool once: see, explain, call and serve the tools of your agents.",
         # Plain text needs neither a Markdown reader nor a highlighter, which cost more than all the rest.
         help_format="plaintext",
-        default_parameter=Parameter(negative="", negative_iterable=(), show_default=False),
+        default_parameter=Parameter(negative="", show_default=False),
     )
     for place, (name, summary) in enumerate(COMMANDS.items()):
         app.command(f"pegboard.cli.commands.{name}:{name}_command", name=name, help=summary, sort_key=place)

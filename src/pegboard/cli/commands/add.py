@@ -62,16 +62,25 @@ async def add_command(
         str | None, Parameter(help="What to call it; the tools are NAME__…. By default of its own name.")
     ] = None,
     group: Annotated[
-        tuple[str, ...], Parameter(help="A group for all of its tools, instead of NAME_read and NAME_write.")
+        tuple[str, ...],
+        Parameter(help="A group for all of its tools, instead of NAME_read and NAME_write.", negative_iterable=()),
     ] = (),
     consent: Annotated[Consent | None, Parameter(help=_CONSENT)] = None,
-    only: Annotated[tuple[str, ...], Parameter(help="Take only the tools that this glob fits; may be repeated.")] = (),
-    skip: Annotated[tuple[str, ...], Parameter(help="Leave out the tools that this glob fits; may be repeated.")] = (),
+    only: Annotated[
+        tuple[str, ...],
+        Parameter(help="Take only the tools that this glob fits; may be repeated.", negative_iterable=()),
+    ] = (),
+    skip: Annotated[
+        tuple[str, ...],
+        Parameter(help="Leave out the tools that this glob fits; may be repeated.", negative_iterable=()),
+    ] = (),
     env: Annotated[
-        tuple[str, ...], Parameter(help="NAME=VALUE for its environment; a secret is written as ${NAME}.")
+        tuple[str, ...],
+        Parameter(help="NAME=VALUE for its environment; a secret is written as ${NAME}.", negative_iterable=()),
     ] = (),
     header: Annotated[
-        tuple[str, ...], Parameter(help="'Name: value' for every request; it is written as ${VARIABLE}.")
+        tuple[str, ...],
+        Parameter(help="'Name: value' for every request; it is written as ${VARIABLE}.", negative_iterable=()),
     ] = (),
     base_url: Annotated[str | None, Parameter(help="Where an API is, if not where its document says.")] = None,
     kind: Annotated[
