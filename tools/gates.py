@@ -206,6 +206,7 @@ LAZY = {
     "pegboard.testing.loopback": "uvicorn",
     "pegboard.tasks.dbos_engine": "dbos and sqlalchemy",
     "pegboard.tasks.tasks": "tasks, which few catalogs have",
+    "pegboard.workspace.document_workspace": "apsw and re2",
     "pegboard.workspace.ingest": "apsw and re2",
     "pegboard.workspace.postgres.postgres_store": "psycopg",
     "pegboard.workspace.resources": "the document store",
@@ -213,7 +214,7 @@ LAZY = {
     "pegboard.workspace.stores": "the document store",
     "pegboard.workspace.tools.fetch_web_page": "the sandbox of pages",
     "pegboard.workspace.tools.toolset": "the document store",
-    "pegboard.workspace.document_workspace": "apsw and re2",
+    "pegboard.workspace.upload": "the sandbox of files",
 }
 
 

@@ -27,7 +27,10 @@ identity:
     - {when: {key: ann}, user: ann, space: s1}
     - {when: {key: bob}, user: bob, roles: [support]}
     - {when: {key: eve}, user: eve, space: s3}
+    - {when: {key: kim}, user: kim, space: s4}
+    - {when: {key: root}, user: root, roles: [document_administrator]}
 """
+CALLERS = ("ann", "bob", "eve", "kim", "root")
 HANDBOOK = {
     "leave.md": "# Leave\n\nYou have thirty days of holiday a year.\n\n## Illness\n\nTell your manager.\n",
     "travel/trains.html": "<title>Trains</title><h1>Trains</h1><p>Second class, canary one.</p>",
@@ -38,7 +41,7 @@ HANDBOOK = {
 
 @pytest.fixture(scope="module")
 async def door(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, httpx2.AsyncClient]]:
-    """A client for each of three callers, of one server."""
+    """A client for each of the callers, of one server."""
     folder = tmp_path_factory.mktemp("acme")
     (folder / "pegboard.yaml").write_text(CONFIG)
     files(folder / "handbook", HANDBOOK)
@@ -50,7 +53,7 @@ async def door(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[s
     ):
         ran = forking.run(["pegboard", *words], cwd=folder)
         assert ran.returncode == 0, ran
-    keys = {name: KeyStore(folder / "keys.db").add(name)[0] for name in ("ann", "bob", "eve")}
+    keys = {name: KeyStore(folder / "keys.db").add(name)[0] for name in CALLERS}
     async with serving(folder) as server:
         clients = {
             name: httpx2.AsyncClient(base_url=server.url, headers=bearer(key), trust_env=False)
@@ -176,6 +179,92 @@ async def test_documents_are_resources_to_those_who_may_read_them_and_to_others_
         assert {each["message"].replace(each["data"]["uri"], "X") for each in refused} == {
             "No resource 'X' is available to this caller."
         }
+
+
+async def sent(client: httpx2.AsyncClient, content: bytes, **query: str) -> Any:
+    """Upload a file; return the status and the answer."""
+    answer = await client.post("/v1/documents", params=query, content=content)
+    return answer.status_code, answer.json()
+
+
+async def test_a_file_that_is_sent_over_http_is_found_and_stands_for_the_one_before(
+    door: dict[str, httpx2.AsyncClient],
+) -> None:
+    kim = door["kim"]
+    status, first = await sent(kim, b"a,b\n1,kiwi\n", path="lists/fruit.csv", source="lists")
+    assert (status, first["status"], first["path"], first["space"]) == (201, "added", "lists/fruit.csv", "s4")
+    assert (await told(kim, "query_documents", sql="select b from fruit"))["rows"] == [["kiwi"]]
+    status, second = await sent(kim, b"a,b\n1,plum\n", path="/lists//fruit.csv", source="lists")
+    assert (status, second["status"], second["document_id"]) == (200, "changed", first["document_id"])
+    assert (await told(kim, "query_documents", sql="select b from fruit"))["rows"] == [["plum"]]
+    assert (await sent(kim, b"a,b\n1,plum\n", path="lists/fruit.csv", source="lists"))[1]["status"] == "unchanged"
+    [source] = (await told(kim, "list_sources"))["items"]
+    assert (source["name"], source["type"], source["document_count"]) == ("lists", "upload", 1)
+    # Nobody else has it.
+    assert (await told(door["eve"], "find_by_name", pattern="fruit"))["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "query", "status", "kind"),
+    [
+        ("kim", b"x", {"path": "a.exe"}, 422, "invalid_arguments"),
+        ("kim", b"x", {"path": "../a.txt"}, 422, "invalid_arguments"),
+        ("kim", b"x", {"path": ""}, 422, "invalid_arguments"),
+        ("kim", b"caf\xe9", {"path": "a.txt"}, 422, "invalid_arguments"),
+        ("kim", b"no pdf", {"path": "a.pdf"}, 422, "invalid_arguments"),
+        ("kim", b"x", {"path": "a.txt", "source": "a\nb"}, 422, "invalid_arguments"),
+        ("kim", b"x", {"path": "a.txt", "space": "s1"}, 404, "not_found"),
+        ("kim", b"x", {"path": "a.txt", "space": "nowhere"}, 404, "not_found"),
+        ("bob", b"x", {"path": "a.txt", "space": "s2"}, 403, "read_only"),
+        ("bob", b"x", {"path": "a.txt", "space": "s1"}, 404, "not_found"),
+        ("bob", b"x", {"path": "a.txt"}, 422, "invalid_arguments"),
+        ("kim", b"x", {"path": "a.txt", "more": "x"}, 400, "bad_request"),
+    ],
+)
+async def test_what_may_not_be_sent_is_refused_and_leaves_nothing(
+    door: dict[str, httpx2.AsyncClient], name: str, content: bytes, query: dict[str, str], status: int, kind: str
+) -> None:
+    before = await told(door[name], "find_by_name", pattern="*")
+    said, answer = await sent(door[name], content, **query)
+    assert (said, answer["kind"]) == (status, kind), answer
+    assert await told(door[name], "find_by_name", pattern="*") == before
+
+
+async def test_a_form_is_told_how_a_file_is_sent(door: dict[str, httpx2.AsyncClient]) -> None:
+    answer = await door["kim"].post("/v1/documents", params={"path": "a.txt"}, files={"file": ("a.txt", b"x")})
+    assert (answer.status_code, "--data-binary" in answer.json()["detail"]) == (415, True)
+
+
+async def test_grants_over_http_are_for_the_role_that_may_and_hold_at_once(
+    door: dict[str, httpx2.AsyncClient],
+) -> None:
+    root, cid = door["root"], {"principal": "role:support", "space": "s5"}
+    for name in ("ann", "bob", "eve", "kim"):
+        asked = [
+            await door[name].get("/v1/grants"), await door[name].post("/v1/grants", json=cid),
+            await door[name].delete("/v1/grants", params=cid),
+        ]  # fmt: skip
+        assert {each.status_code for each in asked} == {404}
+        assert {each.json()["detail"] for each in asked} == {"Not found"}
+    assert (await sent(door["bob"], b"x", path="a.txt", space="s5"))[0] == 404
+    granted = await root.post("/v1/grants", json={**cid, "access": "write"})
+    assert (granted.status_code, granted.json()) == (200, {**cid, "access": "write"})
+    assert (await sent(door["bob"], b"pear", path="a.txt", space="s5"))[0] == 201
+    listed = (await root.get("/v1/grants", params={"space": "s5"})).json()
+    assert listed == {"grants": [{"space": "s5", "principal": "role:support", "access": "write"}]}
+    for bad in (
+        {},
+        {"principal": "bob", "space": "s5"},
+        {**cid, "access": "own"},
+        {**cid, "x": 1},
+        {**cid, "space": 5},
+    ):
+        assert (await root.post("/v1/grants", json=bad)).status_code == 422, bad
+    # Who grants sees no document for that.
+    assert (await told(root, "find_by_name", pattern="*"))["items"] == []
+    assert (await root.delete("/v1/grants", params=cid)).json() == {"revoked": cid}
+    assert (await root.delete("/v1/grants", params=cid)).status_code == 404
+    assert "a.txt" not in str(await told(door["bob"], "find_by_name", pattern="*"))
 
 
 async def test_a_server_that_asks_nobody_has_one_space_or_says_why_there_is_nothing(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from pegboard.model.consent import ConsentAnswer, ConsentRequest
 from pegboard.model.context import ToolContext
-from pegboard.model.document import DocumentFilters, DocumentScope, NewDocument, SearchMode, SourceType
+from pegboard.model.document import Access, DocumentFilters, DocumentScope, NewDocument, SearchMode, SourceType
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.source_state import SourceState
@@ -274,13 +274,43 @@ class DocumentStore(Protocol):
     async def read_document(self, scope: DocumentScope, document_id: str, *, start: int, end: int) -> JSON: ...
 
     async def ingest(
-        self, scope: DocumentScope, document: NewDocument, *, space: str, source: str, type_: SourceType = "upload"
+        self,
+        scope: DocumentScope,
+        document: NewDocument,
+        *,
+        space: str,
+        source: str,
+        type_: SourceType = "upload",
+        replaces: bool = False,
     ) -> JSON:
-        """Take one document into a source of a space, beside those that have its name; `{document_id, chunks}`.
+        """Take one document into a source of a space; `{document_id, chunks, path, status}`.
+
+        It stands beside what has its path, under a path of its own, or with `replaces` in its place.
 
         Raises:
             CallError: read_only, where the scope may only read; not_found, where it does not have the space.
         """
+        ...
+
+
+@runtime_checkable
+class DocumentGrants(Protocol):
+    """Who may use which space of documents; a store that keeps it."""
+
+    async def grant(self, principal: str, space: str, access: Access) -> None:
+        """Grant a space to `user:NAME` or `role:NAME`.
+
+        Raises:
+            CallError: invalid_arguments, for anybody else, and for what is no name of a space.
+        """
+        ...
+
+    async def revoke(self, principal: str, space: str) -> bool:
+        """Take a grant back; tell whether there was one."""
+        ...
+
+    async def grants(self, space: str | None = None) -> list[JSON]:
+        """Return all grants, or those of a space: `{space, principal, access}`."""
         ...
 
 

@@ -36,8 +36,15 @@ class BodyReader:
         self._bounds = bounds
         self._message_bounds = replace(bounds, json_depth=bounds.json_depth + ENVELOPE_LEVELS)
 
-    async def read(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
-        """Return the whole body.
+    async def read(
+        self,
+        headers: dict[bytes, bytes],
+        receive: Receive,
+        *,
+        limit_bytes: int | None = None,
+        timeout_s: float | None = None,
+    ) -> bytes:
+        """Return the whole body, within the limits of a message where no others are given.
 
         Raises:
             BodyError: compressed, too long, or not complete in time.
@@ -45,7 +52,7 @@ class BodyReader:
         """
         if headers.get(b"content-encoding", b"identity") != b"identity":
             raise BodyError(415, -32600, "Send the body as it is: Content-Encoding is not accepted.")
-        limit = self._bounds.request_body_bytes
+        limit = limit_bytes or self._bounds.request_body_bytes
         declared = headers.get(b"content-length", b"")
         if declared.isdigit() and int(declared[:20]) > limit:
             raise self._too_long(limit)
@@ -55,11 +62,12 @@ class BodyReader:
             if len(body) > limit:
                 raise self._too_long(limit)
             return body
+        wait_s = timeout_s or self._bounds.body_s
         try:
-            async with asyncio.timeout(self._bounds.body_s):
+            async with asyncio.timeout(wait_s):
                 return await self._rest(message, receive, limit)
         except TimeoutError:
-            text = f"The body was not complete after {self._bounds.body_s:g} s."
+            text = f"The body was not complete after {wait_s:g} s."
             raise BodyError(408, -32600, text) from None
 
     async def _rest(self, message: Message, receive: Receive, limit: int) -> bytes:

@@ -101,12 +101,31 @@ class Api:
                 raise BodyError(415, 0, "Send the arguments as application/json, in UTF-8.")
             arguments = self.body_reader.parse(raw)
         except BodyError as error:
-            text = error.text.removeprefix("Parse error: ")
-            closing = {} if error.status in (400, 415) else {"connection": "close"}
-            raise ProblemError(error.status, KIND_OF_STATUS[error.status], text, headers=closing) from None
+            raise _problem_of_body(error) from None
         if not is_object(arguments):
             raise ProblemError(422, "invalid_arguments", "The arguments must be a JSON object.")
         return arguments
+
+    async def file(self, request: ApiRequest, *, timeout_s: float) -> bytes:
+        """Return the bytes of a file that a request brings.
+
+        Raises:
+            ProblemError: it is too long, or not complete in time.
+            ClientLeftError: nobody waits for an answer.
+        """
+        limit = self.gateway.catalog.registry.bounds.upload_bytes
+        try:
+            return await self.body_reader.read(
+                dict(request.headers), request.receive, limit_bytes=limit, timeout_s=timeout_s
+            )
+        except BodyError as error:
+            raise _problem_of_body(error) from None
+
+
+def _problem_of_body(error: BodyError) -> ProblemError:
+    text = error.text.removeprefix("Parse error: ")
+    closing = {} if error.status in (400, 415) else {"connection": "close"}
+    return ProblemError(error.status, KIND_OF_STATUS[error.status], text, headers=closing)
 
 
 class PathApp:

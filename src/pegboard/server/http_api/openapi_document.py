@@ -186,6 +186,29 @@ def _up_to(most: int) -> JSON:
     return {"type": "integer", "minimum": 1, "maximum": most}
 
 
+def _upload() -> JSON:
+    """Return the operation that takes a file in."""
+    taken = object_of(
+        ("document_id", "chunks", "path", "status", "space", "source"),
+        document_id=_TEXT, chunks={"type": "integer"}, path=_TEXT,
+        status={"enum": ["added", "changed", "unchanged"]}, space=_TEXT, source=_TEXT,
+    )  # fmt: skip
+    drawn = _plain(
+        "upload_document",
+        "Take a file into the documents of a space, in the place of what was at its path. Its name tells how it is "
+        "read. For callers who may write there.",
+        taken,
+        [
+            _query("path", "What it is called, folders too.", {"type": "string", "minLength": 1}, required=True),
+            _query("source", "The source that it belongs to.", {"type": "string", "default": "uploads"}),
+            _query("space", "The space, for callers who are in none.", _TEXT),
+        ],
+        also=(422, 504),
+    )
+    drawn["responses"]["201"] = {**drawn["responses"]["200"], "description": "There was none at its path."}
+    return drawn
+
+
 def _run() -> JSON:
     """Return the operation that runs an agent."""
     result = object_of(
@@ -217,6 +240,9 @@ _AGENT_QUERY: JSON = {
 }
 _TOOL: JSON = {"$ref": "#/components/schemas/Tool"}
 _TASK: JSON = {"$ref": "#/components/schemas/Task"}
+_GRANT: JSON = object_of(
+    ("principal", "space", "access"), principal=_TEXT, space=_TEXT, access={"enum": ["read", "write"]}
+)
 _TASK_ID: JSON = {
     "name": "id", "in": "path", "required": True, "description": "The id of a task.",
     "schema": {"type": "string", "minLength": 1},
@@ -342,6 +368,33 @@ _PATHS: JSON = {
     "/v1/tasks/{id}/cancel": {"post": _plain("cancel_task", "End a task.", _TASK, [_TASK_ID])},
     "/v1/tasks/{id}/resume": {
         "post": _plain("resume_task", "Have a task go on that was interrupted.", _TASK, [_TASK_ID]),
+    },
+    "/v1/documents": {
+        "post": {
+            **_upload(),
+            "requestBody": {
+                "required": True,
+                "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+            },
+        },
+    },
+    "/v1/grants": {
+        "get": _plain(
+            "list_grants", "List who may see which space of documents; for the role `document_administrator`.",
+            object_of(("grants",), grants={"type": "array", "items": _GRANT}), [_query("space", "Of this one.", _TEXT)],
+        ),
+        "post": {
+            **_plain("grant_space", "Grant a space to a user or a role.", _GRANT, also=(422,)),
+            "requestBody": {
+                "required": True,
+                "content": {"application/json": {"schema": {**_GRANT, "required": ["principal", "space"],
+                                                            "additionalProperties": False}}},
+            },
+        },
+        "delete": _plain(
+            "revoke_space", "Take a grant back.", object_of(("revoked",), revoked=_ANY_OBJECT),
+            [_query("principal", "Whose.", _TEXT, required=True), _query("space", "Of which.", _TEXT, required=True)],
+        ),
     },
     "/v1/consents": {
         "get": _plain(

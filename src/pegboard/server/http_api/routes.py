@@ -8,6 +8,7 @@ from pegboard.server.http_api.agent_routes import AgentRoutes
 from pegboard.server.http_api.api_app import Answer, Api, PathApp, UnknownPath
 from pegboard.server.http_api.call_routes import CallRoutes
 from pegboard.server.http_api.consent_routes import ConsentRoutes
+from pegboard.server.http_api.document_routes import DocumentRoutes
 from pegboard.server.http_api.event_stream import EventRoute
 from pegboard.server.http_api.openapi_document import OpenApiRoute
 from pegboard.server.http_api.task_routes import TaskRoutes
@@ -26,6 +27,7 @@ class Routes:
         tools, calls, consents = ToolRoutes(self._api), CallRoutes(self._api), ConsentRoutes(self._api)
         agents = AgentRoutes(self._api)
         tasks = TaskRoutes(self._api)
+        documents = DocumentRoutes(self._api)
         places: list[tuple[str, dict[str, Answer], tuple[str, ...]]] = [
             ("/v1/tools", {"GET": tools.list}, ("limit", "cursor")),
             ("/v1/tools/{name}", {"GET": tools.show}, ()),
@@ -43,6 +45,12 @@ class Routes:
             ("/v1/tasks/{id}/answer", {"POST": tasks.answer}, ()),
             ("/v1/tasks/{id}/cancel", {"POST": tasks.cancel}, ()),
             ("/v1/tasks/{id}/resume", {"POST": tasks.resume}, ()),
+            ("/v1/documents", {"POST": documents.upload}, ("path", "source", "space")),
+            (
+                "/v1/grants",
+                {"GET": documents.grants, "POST": documents.grant, "DELETE": documents.revoke},
+                ("principal", "space"),
+            ),
             ("/v1/search", {"GET": tools.search}, ("q", "limit")),
             ("/openapi.json", {"GET": OpenApiRoute(self._api).show}, ("form",)),
             ("/v1/events", {"GET": self.events.listen}, ()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
@@ -290,17 +291,25 @@ class SqlDocumentStore:
         return await self._database.write(put, caller=scope.user)
 
     async def ingest(
-        self, scope: DocumentScope, document: NewDocument, *, space: str, source: str, type_: SourceType = "upload"
+        self,
+        scope: DocumentScope,
+        document: NewDocument,
+        *,
+        space: str,
+        source: str,
+        type_: SourceType = "upload",
+        replaces: bool = False,
     ) -> JSON:
-        ready = writing.prepared(document)
+        ready = await asyncio.to_thread(writing.prepared, document)
 
         def ingest(db: Connection) -> JSON:
             space_n = writing.writable_space(db, scope, space)
             source_n = writing.source_number(db, space_n, source, type_, "")
-            free = writing.free_path(db, source_n, document.path)
-            document_id, _ = writing.put(db, space_n, source_n, replace(ready, document=replace(document, path=free)))
+            path = document.path if replaces else writing.free_path(db, source_n, document.path)
+            put = replace(ready, document=replace(document, path=path))
+            document_id, status = writing.put(db, space_n, source_n, put)
             writing.source_written(db, source_n)
-            return {"document_id": document_id, "chunks": len(ready.passages), "path": free}
+            return {"document_id": document_id, "chunks": len(ready.passages), "path": path, "status": status}
 
         stored = await self._database.write(ingest, caller=scope.user)
         try:

@@ -1,0 +1,116 @@
+"""DocumentRoutes: POST /v1/documents and /v1/grants: files that callers send, and who may see which space."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, TypeVar
+
+from pegboard.core.ports import DocumentGrants, DocumentStore
+from pegboard.lazy import LazyModule
+from pegboard.model.bounds import UPLOAD_S, UPLOADS_AT_ONCE
+from pegboard.model.context import ToolContext
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON
+from pegboard.server.http_api.api_app import Api, ApiRequest
+from pegboard.server.http_api.problem_details import STATUS_OF_KIND, ProblemError, not_found
+from pegboard.server.http_api.responses import Reply, json_reply
+
+if TYPE_CHECKING:
+    from pegboard.workspace import upload as uploading
+else:
+    uploading = LazyModule("pegboard.workspace.upload")
+
+T = TypeVar("T")
+ADMINISTRATOR = "document_administrator"
+"""The role that says who may see which space of documents."""
+_SOURCE = "uploads"
+_NO_DOCUMENTS = "This server has no documents for this caller."
+
+
+class DocumentRoutes:
+    """POST /v1/documents; GET, POST and DELETE /v1/grants."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._places = asyncio.Semaphore(UPLOADS_AT_ONCE)
+
+    async def upload(self, request: ApiRequest) -> Reply:
+        """Take the body in as a file: its path tells how it is read, and stands for what was there."""
+        store, ctx = await self._whose(request)
+        space = request.query.get("space", ctx.space_id)
+        if space is None:
+            raise ProblemError(422, "invalid_arguments", "Name the space that the document is for: ?space=NAME.")
+        scope = await _answered(store.scope(ctx))
+        # Before the work: whoever may not write here costs nothing.
+        if space not in scope.spaces:
+            raise ProblemError(404, "not_found", f"There is no space {space[:100]!r} here.")
+        if space not in scope.writable:
+            text = f"The documents of the space {space[:100]!r} may be read here, and not changed."
+            raise ProblemError(403, "read_only", text)
+        if request.headers.get(b"content-type", b"").lower().startswith(b"multipart/"):
+            text = "Send the file itself as the body, as `curl --data-binary @FILE` does, and its name as ?path=."
+            raise ProblemError(415, "unsupported_media_type", text)
+        async with self._places:
+            payload = await self._api.file(request, timeout_s=UPLOAD_S)
+            stored = await _answered(
+                uploading.upload(
+                    store, scope, payload, space=space, source=request.query.get("source", _SOURCE),
+                    path=request.query.get("path", ""),
+                )
+            )  # fmt: skip
+        return json_reply(stored, status=201 if stored["status"] == "added" else 200)
+
+    async def grants(self, request: ApiRequest) -> Reply:
+        """Return who may see which space."""
+        return json_reply({"grants": await _answered(self._granting(request).grants(request.query.get("space")))})
+
+    async def grant(self, request: ApiRequest) -> Reply:
+        """Grant a space to a user or a role: `{"principal", "space", "access"}`."""
+        keeper = self._granting(request)
+        body = await self._api.body(request)
+        told = {**body, "access": body.get("access", "read")}
+        if set(told) != {"principal", "space", "access"} or not all(isinstance(word, str) for word in told.values()):
+            text = 'Needed are the texts {"principal": "user:ann", "space": "s1"}, and "access": "read" or "write".'
+            raise ProblemError(422, "invalid_arguments", text)
+        if told["access"] not in ("read", "write"):
+            raise ProblemError(422, "invalid_arguments", f"access {told['access'][:20]!r}: read or write is needed.")
+        await _answered(keeper.grant(told["principal"], told["space"], told["access"]))
+        return json_reply(told)
+
+    async def revoke(self, request: ApiRequest) -> Reply:
+        """Take a grant back."""
+        keeper = self._granting(request)
+        principal, space = request.query.get("principal", ""), request.query.get("space", "")
+        if not await _answered(keeper.revoke(principal, space)):
+            raise ProblemError(404, "not_found", f"{principal[:100]!r} has no grant for the space {space[:100]!r}.")
+        revoked: JSON = {"principal": principal, "space": space}
+        return json_reply({"revoked": revoked})
+
+    async def _whose(self, request: ApiRequest) -> tuple[DocumentStore, ToolContext]:
+        """Return the store, for a caller who sees a tool for documents; to others there are none."""
+        store = self._api.gateway.catalog.registry.declarations.documents
+        if store is None:
+            raise not_found(_NO_DOCUMENTS)
+        view = await self._api.gateway.view(request.principal)
+        if not any(tool.spec.namespace == "docs" for tool in view.tools()):
+            raise not_found(_NO_DOCUMENTS)
+        return store, self._api.gateway.context(request.principal)
+
+    def _granting(self, request: ApiRequest) -> DocumentGrants:
+        """Return what keeps the grants, for a caller who may change them; to others there is no such thing."""
+        store = self._api.gateway.catalog.registry.declarations.documents
+        if (
+            not isinstance(store, DocumentGrants)
+            or ADMINISTRATOR not in self._api.gateway.context(request.principal).roles
+        ):
+            raise not_found("Not found")
+        return store
+
+
+async def _answered(asked: Awaitable[T]) -> T:
+    try:
+        return await asked
+    except CallError as error:
+        kind = error.error.kind
+        raise ProblemError(STATUS_OF_KIND[kind], kind, error.error.message) from None
