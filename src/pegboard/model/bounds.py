@@ -498,6 +498,8 @@ WORKER_END_S = 20.0  # for a worker to end, before it is killed
 HEADER_BYTES = 128 * KIB  # of one request's headers
 STREAM_EVENTS = 1_000  # that wait for one listener; the oldest go
 STREAM_BYTES = 4 * MIB  # of them
+CONNECTIONS_ENDED = 100  # and as many as are left, before what they took is given back to the system ...
+GIVING_BACK_S = 5.0  # ... after this, in which their calls and streams have ended, too
 
 # -- server: the HTTP API
 QUERY_FIELDS = 20  # of one URL

@@ -23,6 +23,8 @@ from pegboard.model.bounds import (
     ACCEPT_LATER_S,
     ACCEPT_LATER_TIMES,
     AFTER_GRACE_S,
+    CONNECTIONS_ENDED,
+    GIVING_BACK_S,
     KEEP_ALIVE_S,
     LAST_REQUESTS_S,
     Bounds,
@@ -34,6 +36,7 @@ from pegboard.server.event_loop import run
 from pegboard.server.front import NO_FRONT, Front
 from pegboard.server.http_connection import HttpConnection
 from pegboard.server.process_exit import leave, leave_if_held
+from pegboard.server.process_memory import give_back
 from pegboard.server.workers import Worker
 
 log = logging.getLogger("pegboard.serve")
@@ -134,6 +137,8 @@ class Listener(uvicorn.Server):
         self._acceptor: Acceptor | None = None
         self._connection_type = cast("type[HttpConnection]", config.http)
         self._on_ready, self._drain, self._worker = on_ready, drain, worker
+        self._most_connections = 0
+        self._giving_back: asyncio.TimerHandle | None = None
 
     async def startup(self, sockets: list[Any] | None = None) -> None:
         await super().startup([self._listening] if self._worker is None else [])
@@ -152,9 +157,18 @@ class Listener(uvicorn.Server):
         return self._worker.shares.is_ahead(self._worker.number, len(self.server_state.connections))
 
     async def on_tick(self, counter: int) -> bool:
+        connections = len(self.server_state.connections)
         if self._worker is not None:
-            self._worker.shares.write(self._worker.number, len(self.server_state.connections))
+            self._worker.shares.write(self._worker.number, connections)
+        self._most_connections = max(self._most_connections, connections)
+        if self._giving_back is None and self._most_connections - connections >= max(CONNECTIONS_ENDED, connections):
+            self._giving_back = asyncio.get_running_loop().call_later(GIVING_BACK_S, self._give_back)
         return await super().on_tick(counter)
+
+    def _give_back(self) -> None:
+        """Give back what many connections took that have ended: their streams are circles that nobody comes by."""
+        self._giving_back, self._most_connections = None, len(self.server_state.connections)
+        give_back()
 
     def _connection(self) -> asyncio.Protocol:
         return self._connection_type(self.config, self.server_state, self.lifespan.state)
