@@ -39,7 +39,7 @@ from pegboard.core.view import View
 from pegboard.discovery.exposure import Discovery, exposed
 from pegboard.discovery.finder import Found
 from pegboard.lazy import LazyModule
-from pegboard.model.agent import AgentEntry, AgentSpec
+from pegboard.model.agent import AgentEntry, AgentSpec, ModelSpec
 from pegboard.model.bounds import DEFAULT_BOUNDS, SEARCH_USUAL_HITS, SHUTDOWN_GRACE_S, Bounds
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError, PegboardError
@@ -170,11 +170,14 @@ class Catalog:
         tasks.attach(self.executor, self.view)
         self.guards.tasks = tasks
 
-    def use_documents(self, store: DocumentStore, *, model_of: ModelOf | None = None) -> None:
+    def use_documents(
+        self, store: DocumentStore, *, model_of: ModelOf | None = None, analyst_model: ModelSpec | None = None
+    ) -> None:
         """Let agents browse, search, read and query these documents: each the spaces that its caller may see.
 
         The tools are in the groups `navigation`, `search` and `document`. `Workspace(…).store` is such a store.
-        `model_of` lends a request the model that makes SQL of a question about tables.
+        `model_of` lends a request the model that makes SQL of a question about tables; `analyst_model` is that of the
+        agent that reads documents, without which `analyze_document` is hidden.
 
         Raises:
             DefinitionError: the packages that it needs are not installed.
@@ -183,7 +186,13 @@ class Catalog:
         for name, description in toolset.GROUPS.items():
             self.group(name, description)
         self.registry.add(
-            *toolset.entries(store, sql_s=self.registry.bounds.sql_s, model_of=model_of or toolset.no_model),
+            *toolset.entries(
+                store,
+                sql_s=self.registry.bounds.sql_s,
+                model_of=model_of or toolset.no_model,
+                analyst_model=analyst_model,
+                analysis_s=self.registry.bounds.agent_timeout_s,
+            ),
             document_resources.document_resource(store),
         )
         self.registry.change(documents=store)

@@ -16,7 +16,7 @@ from pegboard.models.openai_compatible import ChatModel
 from pegboard.testing import ModelFailure, ModelRequest, ModelServer
 from pegboard.workspace.sqlite.sqlite_store import SqliteDocumentStore
 from pegboard.workspace.tools.toolset import entries
-from tests.workspace.library import Library, in_space
+from tests.workspace.library import ON_SQLITE_ALONE, Library, in_space
 
 ORDERS = DocumentTable(
     name="orders", columns=("region", "total"), rows=(("north", 10), ("south", 5), ("north", 7), ("west", 1))
@@ -79,6 +79,7 @@ async def test_a_question_is_answered_by_the_rows_of_the_select_that_a_model_wri
     assert "wages" not in prompt.replace("SELECT * FROM t_wages", "")
 
 
+@ON_SQLITE_ALONE
 async def test_a_model_mends_what_is_refused_twice_and_no_more(asking: Asking) -> None:
     wrong, unsafe = "SELECT amount FROM t_orders", "DELETE FROM t_orders"
     given = await asking.ask(wrong, unsafe, SUMS, question="What is the total of each region?")
@@ -102,6 +103,7 @@ async def test_a_model_that_is_led_astray_reads_no_other_space(asking: Asking) -
     assert (given["sql"], "Ignore the question" in asking.prompts[-1]) == (SUMS, False)
 
 
+@ON_SQLITE_ALONE
 async def test_a_question_that_nothing_answers_says_why_and_a_model_that_fails_says_so(asking: Asking) -> None:
     given = await asking.ask("NO: there are no dates.", question="When was it?")
     assert given["error"] == ["invalid_arguments", "The tables cannot answer this, says the model: there are no dates."]

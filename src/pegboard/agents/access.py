@@ -1,4 +1,4 @@
-"""Access: which agents a caller may run by name, and with which rights."""
+"""Access: which agents a caller may run by name, and with which rights agents run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pegboard.core.judge import layers
 from pegboard.core.names import fold, matches_folded
 from pegboard.core.view import View
 from pegboard.model.context import ToolContext
+from pegboard.model.policy import Policy
 
 
 def may_run(agent: str, view: View) -> bool:
@@ -25,3 +26,8 @@ def caller_of(view: View) -> ToolContext:
     """Return the context of a run that a caller asks for: it has their rights, within those of their profile."""
     ctx = view.ctx.plain()
     return replace(ctx, policy=ctx.policy.intersect(view.selection.policy))
+
+
+def denials(policy: Policy) -> Policy:
+    """Return a policy that denies what this one does by name, and otherwise allows everything."""
+    return replace(policy, allow=None, within=None if policy.within is None else denials(policy.within))

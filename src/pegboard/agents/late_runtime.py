@@ -11,6 +11,7 @@ from pegboard.core.redaction import Redactor
 from pegboard.core.registry import Registry
 from pegboard.core.view import View, ViewParts
 from pegboard.lazy import LazyModule
+from pegboard.model.agent import AgentEntry, AgentResult
 from pegboard.model.call_context import CallContext
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError
@@ -75,6 +76,12 @@ class LateAgentRuntime:
     ) -> ToolResult:
         """Run an agent as a part of a call; see `AgentRuntime.run_below`."""
         return await self.runtime.run_below(agent, query, data, transform=transform, ctx=ctx, view=view)
+
+    async def run_own(
+        self, agent: AgentEntry, query: str, *, on_text: Callable[[str], None], ctx: CallContext, view: View
+    ) -> AgentResult:
+        """Run an agent that is a part of a tool; see `AgentRuntime.run_own`."""
+        return await self.runtime.run_own(agent, query, on_text=on_text, ctx=ctx, view=view)
 
     async def close(self) -> None:
         """End what the runtime holds, if it was ever made."""

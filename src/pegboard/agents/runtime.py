@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from pydantic_ai.models import Model
 from pydantic_ai.usage import RequestUsage
 
+from pegboard.agents.access import denials
 from pegboard.agents.agent_run import Answer, Chunk, Run
 from pegboard.agents.budgets import RunBudget
 from pegboard.agents.conversations import ConversationStore, MemoryConversations
@@ -35,6 +36,7 @@ from pegboard.model.context import ToolContext
 from pegboard.model.error import CallError, ToolError
 from pegboard.model.event import Event
 from pegboard.model.json_types import JSONValue
+from pegboard.model.policy import Policy
 from pegboard.model.result import TextContent, ToolResult, call_error
 
 log = logging.getLogger("pegboard")
@@ -44,6 +46,10 @@ _STATUS: Mapping[str, RunStatus] = {
     "timeout": "timeout", "budget_exceeded": "budget_exceeded", "cancelled": "cancelled",
 }  # fmt: skip
 _NO_USAGE = RequestUsage()
+
+
+def _unheard(text: str) -> None:
+    """Take text that nobody wants to hear as it comes."""
 
 
 @dataclass(slots=True)
@@ -169,23 +175,65 @@ class AgentRuntime:
     ) -> ToolResult:
         """Run an agent as a part of a call: never more rights than the call's view, its budget, its observers."""
         entry = self._entry(agent)
-        self._check_stack(agent, ctx)
+        self._check_depth(agent, ctx)
+        self._check_circle(agent, ctx)
         ctx.check_running()
-        spec = entry.spec
         context = {} if transform is None else await self._state().templates.json_object(transform, data)
-        async with ctx.sub_agent(agent) as sub:
-            child = ctx.child(
-                agent=agent,
-                policy=view.selection.policy,
-                credentials=spec.secrets or (),
-                callbacks=SubAgentObservers((Relay(sub),)),
-            )
-            child = _with_secrets(child, spec.secrets or ())
-            # What its caller must not show, it must not either, though it does not have it itself.
-            result = await self._ended(entry, query, context, child, sub.chunk, None, self._redactor(ctx))
-            if result.error is not None:
-                raise call_error(result.error)
+        policy = ctx.policy.intersect(view.selection.policy)
+        result = await self._below(entry, query, context, ctx, policy=policy)
+        if result.error is not None:
+            raise call_error(result.error)
         return _as_tool_result(result)
+
+    async def run_own(
+        self, agent: AgentEntry, query: str, *, on_text: Callable[[str], None], ctx: CallContext, view: View
+    ) -> AgentResult:
+        """Run an agent that is a part of a call's tool, and return how it ended.
+
+        It has its own tools alone, and none of them that is denied to the call's caller by name. Allow-lists end at
+        the tool that it is a part of: what that is made of is not for them to name.
+
+        Raises:
+            CallError: `recursion_limit`.
+        """
+        self._check_depth(agent.spec.name, ctx)
+        policy = denials(ctx.policy.intersect(view.selection.policy))
+        return await self._below(agent, query, {}, ctx, policy=policy, on_text=on_text)
+
+    async def _below(
+        self,
+        entry: AgentEntry,
+        query: str,
+        context: Mapping[str, JSONValue],
+        ctx: CallContext,
+        *,
+        policy: Policy,
+        on_text: Callable[[str], None] = _unheard,
+    ) -> AgentResult:
+        """Run an agent within a call, whose observers hear of it; return how it ended."""
+        spec = entry.spec
+        result: AgentResult | None = None
+        try:
+            async with ctx.sub_agent(spec.name) as sub:
+
+                async def heard(text: str) -> None:
+                    on_text(text)
+                    await sub.chunk(text)
+
+                child = ctx.child(
+                    agent=spec.name, credentials=spec.secrets or (), callbacks=SubAgentObservers((Relay(sub),))
+                )
+                child = replace(_with_secrets(child, spec.secrets or ()), policy=policy)
+                # What its caller must not show, it must not either, though it does not have it itself.
+                result = await self._ended(entry, query, context, child, heard, None, self._redactor(ctx))
+                if result.error is not None:
+                    # What observers are told of its end is read from this.
+                    raise call_error(result.error)
+        except CallError:
+            if result is None:
+                raise
+        assert result is not None
+        return result
 
     # -- agents
 
@@ -227,7 +275,10 @@ class AgentRuntime:
         spec = entry.spec
         tools = self._tools.get(spec.name)
         if tools is None or tools.agent is not entry:
-            tools = self._tools[spec.name] = AgentTools(self._registry, entry)
+            tools = AgentTools(self._registry, entry)
+            if self._registry.declarations.agents.get(spec.name) is entry:
+                # One that a tool made for one call has no second run.
+                self._tools[spec.name] = tools
         own = {tool.qualified_id for tool in self._registry.own_tools(entry)}
         selection = Selection(
             include=spec.groups,
@@ -239,8 +290,8 @@ class AgentRuntime:
         )
         return View(self._parts, ctx, selection, tools_of=tools)
 
-    def _check_stack(self, agent: str, ctx: CallContext) -> None:
-        """Refuse an agent that runs already, further up, and one that would be too far down.
+    def _check_depth(self, agent: str, ctx: CallContext) -> None:
+        """Refuse an agent that would be too far down.
 
         Raises:
             CallError: `recursion_limit`.
@@ -249,6 +300,13 @@ class AgentRuntime:
         if ctx.depth >= limit:
             text = f"Agents may be nested {limit} deep, and {agent!r} would be deeper. Answer without it."
             raise CallError("recursion_limit", text)
+
+    def _check_circle(self, agent: str, ctx: CallContext) -> None:
+        """Refuse an agent that runs already, further up.
+
+        Raises:
+            CallError: `recursion_limit`.
+        """
         budget = ctx.budget
         above = [each.agent for each in budget.chain()] if isinstance(budget, RunBudget) else []
         if agent in above:
@@ -376,10 +434,6 @@ class _Events:
         if not name.startswith("on_"):
             raise AttributeError(name)
         return self._items.put_nowait
-
-
-def _unheard(text: str) -> None:
-    """Take text that nobody wants to hear as it comes."""
 
 
 def _with_secrets(ctx: ToolContext, names: Sequence[str]) -> ToolContext:

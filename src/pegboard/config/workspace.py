@@ -12,6 +12,7 @@ from pegboard.config.config import Config, Declared
 from pegboard.config.embedders import passage_embedder_of
 from pegboard.config.forms.workspace_form import WebFetchForm, WorkspaceForm
 from pegboard.config.language_models import models_of
+from pegboard.config.model_specs import model_spec
 from pegboard.config.yaml.problems import Report
 from pegboard.core.names import nearest
 from pegboard.core.ports import DocumentStore
@@ -70,8 +71,13 @@ def declare_workspace(build: BuildContext, declared: Declared[WorkspaceForm], st
     if form.model is not None and form.model not in config.models:
         text = f"there is no model {form.model!r}.{nearest(form.model, config.models, label='Models')}"
         build.report.add((declared.at / "model").problem(text))
+    model = config.models.get(form.model or "default")
     services = Services(folder=config.path.absolute().parent, bounds=config.bounds, models=models_of(build))
-    catalog.use_documents(store, model_of=lambda ctx: find_model(ctx, form.model, services))
+    catalog.use_documents(
+        store,
+        model_of=lambda ctx: find_model(ctx, form.model, services),
+        analyst_model=None if model is None else model_spec(model.value, config),
+    )
     if form.web_fetch:
         catalog.group("web", "Pages of the web.")
         catalog.registry.add(fetch_web_page.fetch_tool(_web(form.web_fetch), services))

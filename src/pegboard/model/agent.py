@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from pegboard.model.error import ToolError
 from pegboard.model.json_types import JSON, JSONValue
@@ -125,3 +125,11 @@ class AgentResult:
     error: ToolError | None = None
     usage: AgentUsage = AgentUsage()
     run_id: str = ""
+
+
+class AgentCall(Protocol):
+    """A running call whose tool is made of an agent that nobody else has; `CallContext.call` is one."""
+
+    def run_own_agent(self, agent: AgentEntry, query: str, *, on_text: Callable[[str], None]) -> Awaitable[AgentResult]:
+        """Run it as a part of the call, and return how it ended; `on_text` takes what it says as it comes."""
+        ...

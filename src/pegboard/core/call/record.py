@@ -26,6 +26,7 @@ from pegboard.core.registry import Registry
 from pegboard.core.snapshot import Plan
 from pegboard.core.stepping import CancelScope, is_cancelled
 from pegboard.core.view import View
+from pegboard.model.agent import AgentEntry, AgentResult
 from pegboard.model.bounds import FLOOD_WINDOW_S, OBSERVED_EVENTS, OBSERVERS_S, REDACTORS_REMEMBERED, Bounds
 from pegboard.model.call_context import CallContext
 from pegboard.model.consent import ConsentRequest
@@ -75,6 +76,12 @@ class AgentRunner(Protocol):
         view: View,
     ) -> ToolResult:
         """Run it with the rights of the call's view at most; raises `CallError` unless it completes."""
+        ...
+
+    async def run_own(
+        self, agent: AgentEntry, query: str, *, on_text: Callable[[str], None], ctx: CallContext, view: View
+    ) -> AgentResult:
+        """Run one that is a part of the call's tool, within all that is denied to the call's view."""
         ...
 
 
@@ -305,11 +312,23 @@ class Call(CancelScope):
         Raises:
             CallError: no agents can be run here; how the run ended, unless it completed.
         """
-        runner = self.guards.agents
-        if runner is None:
+        runner = self._agent_runner(agent)
+        return await runner.run_below(agent, query, data, transform=transform, ctx=self.ctx, view=self.view)
+
+    async def run_own_agent(self, agent: AgentEntry, query: str, *, on_text: Callable[[str], None]) -> AgentResult:
+        """Run an agent that only this call's tool has; see `AgentCall`.
+
+        Raises:
+            CallError: no agents can be run here, or not so far down.
+        """
+        runner = self._agent_runner(agent.spec.name)
+        return await runner.run_own(agent, query, on_text=on_text, ctx=self.ctx, view=self.view)
+
+    def _agent_runner(self, agent: str) -> AgentRunner:
+        if self.guards.agents is None:
             text = f"{self.name!r} runs the agent {agent!r}, and nothing here runs agents."
             raise CallError("tool_error", text, hint="Operators: install `pegboard[agents]`.")
-        return await runner.run_below(agent, query, data, transform=transform, ctx=self.ctx, view=self.view)
+        return self.guards.agents
 
     def renew(self) -> None:
         """Have the guards asked as they are now: a person was waited for, and anything may have changed meanwhile."""

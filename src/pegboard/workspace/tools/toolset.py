@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from pegboard.core.ports import DocumentStore
+from pegboard.model.agent import ModelSpec
+from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.tool import ToolEntry
 from pegboard.workspace.tools import (
     document_info,
@@ -16,6 +18,7 @@ from pegboard.workspace.tools import (
     read_document,
     search_documents,
 )
+from pegboard.workspace.tools.analyze_document import analyze_entry
 from pegboard.workspace.tools.declaration import DocumentTool
 from pegboard.workspace.tools.lent_model import ModelOf, no_model
 from pegboard.workspace.tools.query_documents import query_entry
@@ -37,6 +40,25 @@ GROUPS: Final = {
 }
 
 
-def entries(store: DocumentStore, *, sql_s: float, model_of: ModelOf = no_model) -> tuple[ToolEntry, ...]:
-    """Return the tools on a store; a query may run `sql_s` seconds, and `model_of` lends the model that writes one."""
-    return (*(tool.entry(store) for tool in TOOLS), query_entry(store, sql_s=sql_s, model_of=model_of))
+def entries(
+    store: DocumentStore,
+    *,
+    sql_s: float,
+    model_of: ModelOf = no_model,
+    analyst_model: ModelSpec | None = None,
+    analysis_s: float = DEFAULT_BOUNDS.agent_timeout_s,
+) -> tuple[ToolEntry, ...]:
+    """Return the tools on a store.
+
+    Args:
+        store: where the documents are.
+        sql_s: how many seconds a query may run.
+        model_of: lends the model that writes queries for questions.
+        analyst_model: the model of the agent that reads documents; without one there is none.
+        analysis_s: how many seconds it may take.
+    """
+    return (
+        *(tool.entry(store) for tool in TOOLS),
+        query_entry(store, sql_s=sql_s, model_of=model_of),
+        analyze_entry(store, model=analyst_model, timeout_s=analysis_s),
+    )
