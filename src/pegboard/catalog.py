@@ -598,9 +598,14 @@ class Catalog:
         """
         return exposed(view, self.discovery)
 
-    async def search(self, view: View, query: str, *, limit: int = SEARCH_USUAL_HITS) -> Found:
-        """Return the view's tools that match a request, best first, each with how sure it is that it serves."""
-        return (await self.discovery.finder.search(view, [query], limit=limit))[0]
+    async def search(self, view: View, query: str, *, limit: int = SEARCH_USUAL_HITS, explain: bool = False) -> Found:
+        """Return the view's tools that match a request, best first, each with how sure it is that it serves.
+
+        With `explain` the answer has an `explanation`: what each score was made of.
+        """
+        found = await self.discovery.finder.search(view, [query], limit=limit, explain=explain)
+        self.discovery.finder.note(view, found)
+        return found[0]
 
     def _check_groups(self, include: Sequence[str] | None) -> None:
         if include is None:

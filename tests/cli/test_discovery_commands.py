@@ -8,6 +8,9 @@ import orjson
 import pytest
 from inline_snapshot import snapshot
 
+from pegboard.config import load_catalog
+from pegboard.discovery.learning.use_store import Use, UseStore
+from pegboard.discovery.search.query import telling_terms
 from tests.cli.conftest import Ran, Run
 
 ROOT = Path(__file__).parents[2]
@@ -80,6 +83,44 @@ def test_search_says_that_its_matches_are_weak(run: Run) -> None:
 def test_search_does_not_find_what_the_profile_hides(run: Run) -> None:
     told = answer(run("search", "delete a page", "--profile", "chat", "--json"))
     assert "delete_page" not in str(told["hits"])
+
+
+def test_search_explains_each_part_of_a_score(run: Run) -> None:
+    words = ("search", "delete /tmp/x a page", "--json")
+    plain, told = answer(run(*words)), answer(run(*words, "--explain"))
+    whole = told.pop("explained")
+    assert [word["is_argument"] for word in whole["asked"]] == [False, True, True, False]  # type: ignore[index]
+    for hit in told["hits"]:  # type: ignore[attr-defined]
+        parts = hit.pop("parts")
+        assert hit["score"] == pytest.approx(parts["share"] * whole["chance"], abs=2e-4)  # type: ignore[index]
+        assert (parts["likeness"], parts["use"]) == (None, None)
+        assert parts["share"] == parts["by_words"]
+    assert told == plain  # to explain changes nothing
+    shown = run("search", "delete a page", "--explain").out
+    assert "delete_page: 0." in shown
+    assert "of the best × " in shown
+    assert "  name: delet " in shown
+
+
+def test_search_explains_what_examples_an_embedder_and_use_had_to_do_with_it(run: Run, folder: Path) -> None:
+    config = (folder / "pegboard.yaml").read_text(encoding="utf-8")
+    discovery = "discovery: {embedder: {type: hashing}, learn: {file: use.sqlite}}\n"
+    examples = "    examples: ['throw away what I wrote']\n"
+    here = "    description: Delete a page.\n"
+    (folder / "pegboard.yaml").write_text(discovery + config.replace(here, here + examples), encoding="utf-8")
+    entries = load_catalog(Path("pegboard.yaml"), env={})[0].registry.build().entries
+    [echo] = [entry for entry in entries if entry.wire_name == "echo"]
+    store, terms = UseStore(folder / "use.sqlite", catalog="acme"), telling_terms("throw away what I wrote")
+    for caller in ("ann", "bob"):
+        store.add("", Use(caller=caller, tool="main.echo", definition=echo.fingerprint, terms=terms))
+    told = answer(run("search", "throw away what I wrote", "--explain", "--json"))
+    parts = {hit["tool"]: hit["parts"] for hit in told["hits"]}  # type: ignore[attr-defined]
+    assert parts["delete_page"]["fields"].keys() == {"requests"}
+    assert parts["delete_page"]["likeness"] is not None
+    assert (parts["delete_page"]["use"], parts["echo"]["use"], parts["echo"]["words"]) == (0.0, 0.75, {})
+    assert (
+        "  use: 0.75, called after requests like this one" in run("search", "throw away what I wrote", "--explain").out
+    )
 
 
 # ---- tokens

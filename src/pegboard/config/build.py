@@ -40,9 +40,12 @@ from pegboard.model.hook import Hook
 from pegboard.model.hops import server_id_of
 
 if TYPE_CHECKING:
+    from pegboard.discovery.learning import search_use, use_store
     from pegboard.limits import redis_store
 else:
     redis_store = LazyModule("pegboard.limits.redis_store")
+    search_use = LazyModule("pegboard.discovery.learning.search_use")
+    use_store = LazyModule("pegboard.discovery.learning.use_store")
 
 
 Clock = Callable[[], float]
@@ -99,6 +102,13 @@ def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
     )
     if config.examples is not None:
         catalog.discovery.finder.use_requests(config.examples.value.requests)
+    if config.learn is not None:
+        file = config.path.absolute().parent / config.learn.value.file
+        if file.parent.is_dir():
+            use = search_use.SearchUse(use_store.UseStore(file, catalog=config.name), clock=clock)
+            catalog.discovery.learn_from(use, catalog.guards)
+        else:
+            report.add((config.learn.at / "file").problem(f"there is no folder {str(file.parent)!r} for it"))
     catalog.runtime.agents.store = conversation_store(config, report)
     if (tasks := tasks_of(config, report)) is not None:
         catalog.use_tasks(tasks)

@@ -11,7 +11,7 @@ from pegboard.config.allowed_imports import AllowedImports
 from pegboard.config.forms.agent_form import AgentFile, AstromeshFile
 from pegboard.config.forms.embedder_form import EmbedderForm
 from pegboard.config.forms.identity_form import IdentityForm
-from pegboard.config.forms.main_file import HookForm, ModelForm, ServingForm
+from pegboard.config.forms.main_file import HookForm, LearnForm, ModelForm, ServingForm
 from pegboard.config.forms.predicate_form import PredicateForm
 from pegboard.config.forms.profile_form import ProfileForm
 from pegboard.config.forms.tasks_form import TasksForm
@@ -94,6 +94,7 @@ class Config:
     models: Mapping[str, Declared[ModelForm | str]] = field(default_factory=dict[str, Declared[ModelForm | str]])
     embedder: Declared[EmbedderForm] | None = None
     examples: Declared[ExampleFile] | None = None
+    learn: Declared[LearnForm] | None = None
     passage_embedder: Declared[EmbedderForm] | None = None
     bounds: Bounds = DEFAULT_BOUNDS
     default_limit: RateLimit | None = None

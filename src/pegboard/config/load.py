@@ -432,6 +432,9 @@ class _Load:
             models=self._models(main, at),
             embedder=self._embedder(main, at),
             examples=examples,
+            learn=None
+            if main.discovery is None or main.discovery.learn is None or at is None
+            else Declared(value=main.discovery.learn, at=at / "discovery" / "learn"),
             passage_embedder=self._passage_embedder(main, at),
             bounds=Bounds(**limits),
             default_limit=None if main.rate_limits is None else rate_limit(main.rate_limits.default),

@@ -152,6 +152,9 @@ class Reloader:
             config = replace(config, tasks=self.config.tasks)
         if _embedder(config) != _embedder(self.config):
             catalog.discovery.finder.use_embedder(made.discovery.finder.embedder)
+        if _learn(config) != _learn(self.config):
+            log.warning("discovery.learn has changed: it counts from the next start on.")
+            config = replace(config, learn=self.config.learn)
         if _examples(config) != _examples(self.config):
             catalog.discovery.finder.use_requests(made.discovery.finder.requests)
         self.config, self.problems = config, ()
@@ -242,6 +245,10 @@ def _tasks(config: Config) -> object:
 
 def _embedder(config: Config) -> object:
     return None if config.embedder is None else config.embedder.value
+
+
+def _learn(config: Config) -> object:
+    return None if config.learn is None else config.learn.value
 
 
 def _examples(config: Config) -> object:

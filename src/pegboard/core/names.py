@@ -14,6 +14,8 @@ from pegboard.model.bounds import GLOBS_REMEMBERED, NAMES_COMPARED
 from pegboard.model.error import DefinitionError
 
 MAX_NAME_CHARS = 64  # not a limit: what every provider takes
+META_NAMESPACE = "pegboard__meta"
+"""Of the tools that show other tools. No tool can be declared in it: a namespace has no double underscore."""
 _TOOL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NAMESPACE = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")

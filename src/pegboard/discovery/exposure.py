@@ -10,11 +10,12 @@ from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.hooks import hooks_of
 from pegboard.core.judge import applies
+from pegboard.core.names import META_NAMESPACE
 from pegboard.core.ports import Embedder
 from pegboard.core.registry import Registry
 from pegboard.core.schema import compile_schema
@@ -38,9 +39,11 @@ from pegboard.model.profile import Profile
 from pegboard.model.result import ToolResult
 from pegboard.model.tool import Handler, ToolEntry
 
+if TYPE_CHECKING:
+    from pegboard.core.call.record import Guards
+    from pegboard.discovery.learning.search_use import SearchUse
+
 Mode = Literal["direct", "two_tool", "search"]
-NAMESPACE = "pegboard__meta"
-"""No tool can be declared in it: a namespace has no double underscore."""
 
 _Lists = BoundedCache[Any, tuple[Any, tuple[ToolEntry, ...]]]
 _DIGEST_TOKENS = {"two_tool": TWO_TOOL_DIGEST_TOKENS, "search": SEARCH_DIGEST_TOKENS}
@@ -59,6 +62,11 @@ class Discovery:
     def of(cls, registry: Registry, *, embedder: Embedder | None = None) -> Discovery:
         return cls(registry=registry, finder=Finder(registry, embedder=embedder), loop_guard=LoopGuard())
 
+    def learn_from(self, use: SearchUse, guards: Guards) -> None:
+        """Let what is called after searches lift it in later ones."""
+        self.finder.use = use
+        guards.record(use)
+
     @property
     def bounds(self) -> Bounds:
         return self.registry.bounds
@@ -76,7 +84,7 @@ def exposed_as(view: View, profile: Profile, discovery: Discovery) -> View:
 
 def is_meta(entry: ToolEntry) -> bool:
     """Tell whether an entry is one of the three."""
-    return entry.spec.namespace == NAMESPACE
+    return entry.spec.namespace == META_NAMESPACE
 
 
 class ExposedView(View):
@@ -152,13 +160,13 @@ class ExposedView(View):
         spec = spec_of(
             name,
             self.meta_names,
-            namespace=NAMESPACE,
+            namespace=META_NAMESPACE,
             digest=digest,
             with_search=self.mode == "search",
             require_context=self._profile.require_context,
             max_calls=self._discovery.bounds.use_tools_calls,
         )
-        return ToolEntry(spec=spec, handler=run, wire_name=name, fingerprint=NAMESPACE)
+        return ToolEntry(spec=spec, handler=run, wire_name=name, fingerprint=META_NAMESPACE)
 
     # -- one tool
 

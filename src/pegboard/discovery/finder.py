@@ -22,11 +22,15 @@ from pegboard.model.tool import ToolEntry
 
 if TYPE_CHECKING:
     from pegboard.discovery import meaning as meanings
+    from pegboard.discovery.learning import search_use
+    from pegboard.discovery.learning.search_use import SearchUse
     from pegboard.discovery.meaning import Meaning
     from pegboard.discovery.search import index as indexing
     from pegboard.discovery.search.confidence import Confidence
+    from pegboard.discovery.search.explanation import Explanation
     from pegboard.discovery.search.index import Index, ToolText, VisibleTools
 else:
+    search_use = LazyModule("pegboard.discovery.learning.search_use")
     meanings = LazyModule("pegboard.discovery.meaning")
     indexing = LazyModule("pegboard.discovery.search.index")
 
@@ -55,6 +59,7 @@ class Found:
     tools: tuple[FoundTool, ...] = ()
     near_namespaces: tuple[str, ...] = ()
     words_alone: str | None = None
+    explanation: Explanation | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,6 +82,7 @@ class Finder:
 
     def __init__(self, registry: Registry, *, embedder: Embedder | None = None) -> None:
         self._registry = registry
+        self.use: SearchUse | None = None
         self.requests: Mapping[str, ExampleRequests] = {}
         self._meaning: Meaning | None = None
         self.use_embedder(embedder)
@@ -109,8 +115,13 @@ class Finder:
         if self._meaning is not None:
             await self._meaning.read((await asyncio.to_thread(self._following, self._registry.snapshot())).index)
 
-    async def search(self, view: View, queries: Iterable[str], *, limit: int = SEARCH_USUAL_HITS) -> list[Found]:
-        """Return which of the view's tools match each request. Hidden tools change nothing in it."""
+    async def search(
+        self, view: View, queries: Iterable[str], *, limit: int = SEARCH_USUAL_HITS, explain: bool = False
+    ) -> list[Found]:
+        """Return which of the view's tools match each request. Hidden tools change nothing in it.
+
+        With `explain` the answers say what each score was made of.
+        """
         await view.prepare()
         built, snapshot = self._built, self._registry.snapshot()
         if built is None or built.snapshot is not snapshot:
@@ -120,10 +131,13 @@ class Finder:
         index, visible = self._visible(view, by_id, built)
         asked = list(queries)
         alike = await self._meaning.likeness(index, asked) if self._meaning is not None and by_id else None
+        caller = view.ctx.caller
+        learned = await self.use.learned(caller) if self.use is not None else ()
         answers: list[Found] = []
         for place, query in enumerate(asked):
             likeness = None if alike is None or isinstance(alike, str) else alike[place]
-            hits = index.search(query, visible=visible, limit=limit, likeness=likeness)
+            use = _used(by_id, search_use.use_of(query, learned, caller)) if learned else None
+            hits = index.search(query, visible=visible, limit=limit, likeness=likeness, use=use, explain=explain)
             answers.append(
                 Found(
                     query=query,
@@ -132,9 +146,16 @@ class Finder:
                     ),
                     near_namespaces=hits.near_namespaces,
                     words_alone=alike if isinstance(alike, str) else None,
+                    explanation=hits.explanation,
                 )
             )
         return answers
+
+    def note(self, view: View, found: Iterable[Found]) -> None:
+        """Let what the caller calls next tell what this search was for, where the operator has that learned from."""
+        if self.use is not None:
+            answers = ((one.query, frozenset(tool.entry.qualified_id for tool in one.tools)) for one in found)
+            self.use.searched(view.ctx.caller, answers)
 
     def _following(self, snapshot: Snapshot) -> _Built:
         with self._lock:
@@ -198,6 +219,15 @@ def _parameters(schema: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     for name, inner in properties.items() if is_object(properties) else ():
         description: Any = inner.get("description") if is_object(inner) else None
         yield name, description if isinstance(description, str) else ""
+
+
+def _used(by_id: Mapping[str, ToolEntry], used: Mapping[tuple[str, str], float]) -> dict[str, float]:
+    """Return the use of visible tools that are as they were when they were used."""
+    return {
+        id_: much
+        for (id_, definition), much in used.items()
+        if (entry := by_id.get(id_)) is not None and entry.fingerprint == definition
+    }
 
 
 def _is_bundle(entry: ToolEntry) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -33,6 +33,7 @@ _COLUMNS = (
 async def search_command(
     *words: Annotated[str, Parameter(name="query", help="What is needed, in any language.")],
     limit: Annotated[int, Parameter(help="The most tools to show; 8 by default.")] = SEARCH_USUAL_HITS,
+    explain: Annotated[bool, Parameter(help="Show what each score was made of.")] = False,
     write_examples: Annotated[
         bool, Parameter(help="Have a model write requests for the tools, into the file of `discovery: {examples}`.")
     ] = False,
@@ -54,7 +55,7 @@ async def search_command(
     async with opened(options, lists_only=True) as (project, view):
         finder = project.catalog.discovery.finder
         await finder.read_meanings()
-        [found] = await answers(finder, view, [query], limit=limit)
+        [found] = await answers(finder, view, [query], limit=limit, explain=explain)
         answer: JSON = project.clean(found, view.ctx)
     if options.json:
         options.terminal.json({"profile": options.chosen_profile, **answer})
@@ -67,12 +68,46 @@ async def search_command(
         ]
         options.terminal.table(_COLUMNS, rows)
         options.terminal.say("")
+    if explain:
+        for line in _explained(answer):
+            options.terminal.say(line)
     summary = f"{len(hits)} tool{'' if len(hits) == 1 else 's'} for {query!r} {options.seen_by}"
     near: list[str] = answer.get("nearest", [])
     options.terminal.say(f"{summary}; nearest namespaces: {', '.join(near)}." if near else f"{summary}.")
     if "note" in answer:
         options.terminal.say(answer["note"])
     return Exit.DONE
+
+
+def _explained(answer: JSON) -> Iterator[str]:
+    """Yield what an answer and each of its scores were made of, a line a part."""
+    whole: JSON = answer["explained"]
+    yield f"Chance {whole['chance']:.2f} of a right tool among the first five; by words alone {_chance(whole)}."
+    asked: list[JSON] = whole["asked"]
+    for word in asked:
+        notes = [f"tells {word['rarity']:.2f}"]
+        notes += [] if word["is_known"] else ["no tool has it as it stands"]
+        notes += ["an argument"] if word["is_argument"] else []
+        yield f"  {' = '.join(word['terms']) or '(nothing like it)'}: {', '.join(notes)}"
+    hits: list[JSON] = answer["hits"]
+    for hit in hits:
+        parts: JSON = hit["parts"]
+        yield f"{hit['call']}: {hit['score']:.2f} = {parts['share']:.2f} of the best × {whole['chance']:.2f}"
+        yield f"  words {parts['by_words']:.2f} of the best, its namespace {parts['namespace']:.2f}"
+        for field, words in parts["fields"].items():
+            yield f"  {field}: {', '.join(f'{word} {weight:.2f}' for word, weight in words.items())}"
+        if parts["likeness"] is not None:
+            yield f"  likeness: {parts['likeness']:.2f} deviations beyond chance"
+        if parts["use"]:
+            yield f"  use: {parts['use']:.2f}, called after requests like this one"
+    yield ""
+
+
+def _chance(whole: JSON) -> str:
+    by_words = f"{whole['chance_by_words']:.2f}"
+    if whole["evidence"] is None:
+        return f"{by_words}, as none matches"
+    return f"{by_words} (evidence {whole['evidence']:.2f}, {whole['tools']} tools, the fifth fits {whole['fifth']:.2f})"
 
 
 async def _write_examples(options: SharedOptions, words: Sequence[str]) -> Exit:

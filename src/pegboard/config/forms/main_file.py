@@ -184,10 +184,21 @@ class ExamplesForm(Form):
     )
 
 
+class LearnForm(Form):
+    """A file that remembers, for each space, which tools were called after which searches; it lifts them later."""
+
+    file: FilledText = Field(
+        ".pegboard-search-use.sqlite",
+        description="The file, relative to this one. It holds stems of words of requests, ids of tools and marks of "
+        "callers.",
+    )
+
+
 class DiscoveryForm(Form):
     """How tools are found, beside the words that they are described in."""
 
     embedder: Maybe[EmbedderForm] = Field(None, description="What compares the meanings of requests and tools.")
+    learn: Maybe[LearnForm] = Field(None, description="Whether use counts: which tool was called after which search.")
     examples: Maybe[ExamplesForm] = Field(None, description="What people ask for, tool by tool, in a file.")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, Literal, get_args
 
 from pegboard.core.json_text import json_bytes
@@ -50,6 +51,7 @@ async def search_tools(meta: MetaTools, ctx: CallContext, args: JSON) -> JSON:
         limit=limit,
         detail=detail if detail in get_args(Detail) else "brief",
         taken=meta.names,
+        notes=True,
     )
     answered: JSON = {"success": True, "data": {"results": shown}}
     if problems:
@@ -65,14 +67,20 @@ async def answers(
     limit: int = SEARCH_USUAL_HITS,
     detail: Detail = "brief",
     taken: Sequence[str] = (),
+    notes: bool = False,
+    explain: bool = False,
 ) -> list[JSON]:
     """Return the answer to each request in wire form: `{query, hits, note?, nearest?}`, from the view's tools alone.
 
     `call` of a hit is the name that a call takes: that on the wire, unless it is one of those `taken` by other tools.
     `note` says so where all hits are weak, or where meanings could not be compared. A request that nothing matches has
-    no hits; `nearest` then names the namespaces that come closest.
+    no hits; `nearest` then names the namespaces that come closest. With `notes` what the caller does next may be
+    learned from, where the operator has that; with `explain` each hit has the `parts` of its score, and the answer what
+    its words tell.
     """
-    found = await finder.search(view, queries, limit=limit)
+    found = await finder.search(view, queries, limit=limit, explain=explain)
+    if notes:
+        finder.note(view, found)
     shown = [_shown(answer, detail, taken) for answer in found]
     if detail == "brief":
         _add_schemas(shown, found)
@@ -111,6 +119,11 @@ def _shown(answer: Found, detail: Detail, taken: Sequence[str]) -> JSON:
         notes.append(f"Searched by words alone: {answer.words_alone}.")
     if notes:
         shown["note"] = " ".join(notes)
+    if (why := answer.explanation) is not None:
+        parts = asdict(why)
+        for hit, part in zip(hits, parts.pop("hits"), strict=True):
+            hit["parts"] = part
+        shown["explained"] = parts
     if not hits:
         shown["nearest"] = list(answer.near_namespaces)
     return shown

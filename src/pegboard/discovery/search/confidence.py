@@ -9,6 +9,7 @@ the first, words do not tell them apart.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from math import exp, log
 from typing import Literal
@@ -49,9 +50,8 @@ def confidence_of(score: float) -> Confidence:
     return "strong" if score >= _STRONG_FROM else "weak" if score < _WEAK_BELOW else "fair"
 
 
-def chance_served(request: ParsedQuery, ranking: Ranking, scope: Scope) -> float:
+def chance_of(signs: Sequence[float]) -> float:
     """Return the chance that a right tool is among the first five, were half of all requests served by none."""
-    signs = signs_of(request, ranking, scope)
     return 1 / (1 + exp(-sum((weight * sign for weight, sign in zip(WEIGHTS, signs, strict=True)), start=OUTSET)))
 
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pegboard.discovery.search.confidence import Confidence, chance_served, confidence_of
+from pegboard.discovery.search.confidence import Confidence, chance_of, confidence_of, signs_of
+from pegboard.discovery.search.explanation import Explanation, Judged, explained
 from pegboard.discovery.search.likeness import fused
 from pegboard.discovery.search.postings import Postings, post, trigrams_of
 from pegboard.discovery.search.query import Vocabulary, parse_query
 from pegboard.discovery.search.ranking import Scope, Vector, rank, scope_of
 from pegboard.discovery.search.terms import LANGUAGES, Languages
 from pegboard.discovery.search.tool_text import Entry, ToolText, read_tool
+from pegboard.discovery.search.use_lift import lifted
 from pegboard.model.bounds import SEARCH_NEAR_NAMESPACES, SEARCH_QUERY_CHARS, SEARCH_USUAL_HITS
 
 __all__ = ["Hit", "Hits", "Index", "ToolText", "VisibleTools"]
@@ -39,6 +41,7 @@ class Hits:
 
     hits: tuple[Hit, ...] = ()
     near_namespaces: tuple[str, ...] = ()
+    explanation: Explanation | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,6 +88,7 @@ class Index:
         namespaces = {namespace: n for n, namespace in enumerate(dict.fromkeys(e.text.namespace for e in ordered))}
         self._entries = {entry.text.id: entry for entry in ordered}
         self._ids = tuple(self._entries)
+        self._places = {id_: place for place, id_ in enumerate(self._ids)}
         self._namespaces = tuple(namespaces)
         self._namespace_of = np.array([namespaces[entry.text.namespace] for entry in ordered], dtype=np.int64)
         self._language_bits = np.array([entry.language_bits for entry in ordered], dtype=np.int64)
@@ -147,6 +151,8 @@ class Index:
         visible: Collection[str] | VisibleTools | None = None,
         limit: int = SEARCH_USUAL_HITS,
         likeness: Vector | None = None,
+        use: Mapping[str, float] | None = None,
+        explain: bool = False,
     ) -> Hits:
         """Return the visible tools that match a request, with how sure it is that they answer it; none when none does.
 
@@ -155,6 +161,8 @@ class Index:
             visible: the ids that the caller may see, or what `among` made of them; all tools when omitted.
             limit: the most hits to return.
             likeness: the cosine of each tool of this index and the request, where an embedder was asked.
+            use: how much tools were used for requests like this one, 0 … 1, by id; what is not visible stays so.
+            explain: whether the parts of each score are wanted.
 
         Raises:
             ValueError: `visible` was made by the `among` of another index.
@@ -164,16 +172,52 @@ class Index:
             raise ValueError("The visible tools belong to another index. Call `among` of the index that is searched.")
         if not len(tools.seen):
             return Hits()
-        request = parse_query(query, tools.vocabulary())
-        ranking = rank(request, self._postings, tools.scope) if request.groups else None
-        chance = chance_served(request, ranking, tools.scope) if ranking is not None else 0.0
-        scores = ranking.scores if ranking is not None else np.zeros(tools.scope.count, dtype=np.float32)
-        if likeness is not None:
-            scores, chance = fused(scores, chance, likeness[tools.seen])
+        judged = self._judged(query, tools, likeness, use)
+        scores = judged.scores
         best = [place for place in np.argsort(-scores, kind="stable")[: max(limit, 0)] if scores[place] > 0]
         if not best and not scores.any():
             return Hits(near_namespaces=self._nearest(query, tools))
-        return Hits(hits=tuple(self._hit(int(tools.seen[place]), float(scores[place]) * chance) for place in best))
+        hits = (self._hit(int(tools.seen[place]), float(scores[place]) * judged.chance) for place in best)
+        return Hits(hits=tuple(hits), explanation=self._explained(judged, tools, best) if explain else None)
+
+    def _judged(
+        self, query: str, tools: VisibleTools, likeness: Vector | None, use: Mapping[str, float] | None
+    ) -> Judged:
+        """Return what words, likeness and use say of the visible tools, one after the other."""
+        request = parse_query(query, tools.vocabulary())
+        ranking = rank(request, self._postings, tools.scope) if request.groups else None
+        signs = signs_of(request, ranking, tools.scope) if ranking is not None else None
+        chance = chance_of(signs) if signs is not None else 0.0
+        scores = ranking.scores if ranking is not None else np.zeros(tools.scope.count, dtype=np.float32)
+        by_words = scores, chance
+        alike = None if likeness is None else likeness[tools.seen]
+        if alike is not None:
+            scores, chance = fused(scores, chance, alike)
+        used = self._used(use, tools) if use else None
+        if used is not None:
+            scores, chance = lifted(scores, chance, used)
+        return Judged(
+            request=request,
+            ranking=ranking,
+            signs=signs,
+            by_words=by_words,
+            likeness=alike,
+            use=used,
+            scores=scores,
+            chance=chance,
+        )
+
+    def _used(self, use: Mapping[str, float], tools: VisibleTools) -> Vector | None:
+        used = np.zeros(tools.scope.count, dtype=np.float32)
+        for id_, much in use.items():
+            place = int(tools.scope.columns[self._places[id_]]) if id_ in self._places else -1
+            if place >= 0:  # of what is hidden nothing is said
+                used[place] = much
+        return used if used.any() else None
+
+    def _explained(self, judged: Judged, tools: VisibleTools, best: Sequence[int]) -> Explanation:
+        texts = [self._entries[self._ids[int(tools.seen[place])]].text for place in best]
+        return explained(judged, best, texts, tools.scope.starts)
 
     def _hit(self, place: int, score: float) -> Hit:
         return Hit(id=self._ids[place], score=round(score, 4), confidence=confidence_of(score))

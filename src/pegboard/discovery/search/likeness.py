@@ -31,7 +31,7 @@ def fused(scores: Vector, chance: float, likeness: Vector) -> tuple[Vector, floa
         likeness: one cosine a tool.
     """
     deviations = _deviations(likeness)
-    beyond = np.maximum(deviations - sqrt(2 * log(max(len(likeness), 2))), 0)
+    beyond = _beyond(deviations)
     most = float(beyond.max())
     if not most:
         if scores.any():
@@ -40,6 +40,15 @@ def fused(scores: Vector, chance: float, likeness: Vector) -> tuple[Vector, floa
         return alike / max(float(alike.max()), 1e-9), _ALIKE_ALONE
     both = chance * scores + _SHARE * (1 - chance) * beyond
     return both / both.max(), 1 - (1 - chance) * exp(-most / _SURE_AFTER)
+
+
+def beyond_chance(likeness: Vector) -> Vector:
+    """Return by how many deviations each tool stands out from all, beyond what chance gives."""
+    return _beyond(_deviations(likeness))
+
+
+def _beyond(deviations: Vector) -> Vector:
+    return np.maximum(deviations - sqrt(2 * log(max(len(deviations), 2))), 0)
 
 
 def _deviations(likeness: Vector) -> Vector:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from pegboard.discovery.search.postings import Postings, spellings_near
 from pegboard.discovery.search.synonyms import SYNONYMS
@@ -81,6 +82,20 @@ def parse_query(text: str, vocabulary: Vocabulary) -> ParsedQuery:
         return request
     # "help" alone asks for the tool of that name.
     return _read(text, vocabulary, silent=frozenset(word for word in _ASKING if not vocabulary.known(stem(word))))
+
+
+def telling_terms(text: str) -> frozenset[str]:
+    """Return the stems of the words that say what a search is for: no arguments, names, numbers or words of asking."""
+    text = _LABEL.sub(" ", text[:SEARCH_QUERY_CHARS])
+    arguments = {word for match in _ARGUMENT.finditer(text) for word in words_of(match.group())}
+    words: list[str] = []
+    for clause in _CLAUSE_END.split(text):
+        for n, word in enumerate(words_of(clause)):
+            if word not in arguments and not (n > 0 and word.istitle()) and not any(map(str.isdigit, word)):
+                words.append(word)
+    spoken = languages_of(words)
+    parts = (part for word in words for part in word_parts(word, spoken) if part not in _ASKING)
+    return frozenset(islice(dict.fromkeys(stems(part, spoken)[0] for part in parts), SEARCH_QUERY_WORDS))
 
 
 def _read(text: str, vocabulary: Vocabulary, *, silent: frozenset[str]) -> ParsedQuery:

@@ -6,7 +6,7 @@ from array import array
 from dataclasses import dataclass
 
 from pegboard.discovery.search.postings import TermWeights
-from pegboard.discovery.search.terms import LANGUAGES, languages_of, terms_of, words_of
+from pegboard.discovery.search.terms import LANGUAGES, Languages, languages_of, terms_of, words_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,29 +61,40 @@ _PARAMETER_TEXTS = _Field(weight=0.4, usual_length=20, damping=0.75)
 
 def read_tool(text: ToolText) -> Entry:
     """Return the terms of a tool, pooled over its fields: BM25F's weights before saturation."""
+    fields, languages = weights_by_field(text)
+    pooled: dict[str, float] = {}
+    for weights in fields.values():
+        for term, weight in weights.items():
+            pooled[term] = pooled.get(term, 0.0) + weight
+    return Entry(
+        text=text,
+        terms=TermWeights(terms=tuple(pooled), weights=array("f", pooled.values())),
+        language_bits=sum(1 << LANGUAGES.index(language) for language in languages),
+    )
+
+
+def weights_by_field(text: ToolText) -> tuple[dict[str, dict[str, float]], Languages]:
+    """Return what each term weighs in each field of a tool, and the languages that its prose is in."""
     name, title, namespace = words_of(text.name), words_of(text.title), words_of(text.namespace)
     description, examples = words_of(text.description), words_of(" ".join(text.examples))
     requests = words_of(" \n".join(text.requests))
     parameter_names = words_of(" ".join(name for name, _ in text.parameters))
     parameter_texts = words_of(" ".join(description for _, description in text.parameters))
     languages = languages_of((*title, *description, *parameter_texts, *examples, *requests))
-    pooled: dict[str, float] = {}
-    for field, words in (
-        (_NAME, name),
-        (_TITLE, title),
-        (_NAMESPACE, namespace),
-        (_DESCRIPTION, description),
-        (_EXAMPLES, examples),
-        (_REQUESTS, requests),
-        (_PARAMETER_NAMES, parameter_names),
-        (_PARAMETER_TEXTS, parameter_texts),
+    fields: dict[str, dict[str, float]] = {}
+    for name_of_field, field, words in (
+        ("name", _NAME, name),
+        ("title", _TITLE, title),
+        ("namespace", _NAMESPACE, namespace),
+        ("description", _DESCRIPTION, description),
+        ("examples", _EXAMPLES, examples),
+        ("requests", _REQUESTS, requests),
+        ("parameter names", _PARAMETER_NAMES, parameter_names),
+        ("parameter descriptions", _PARAMETER_TEXTS, parameter_texts),
     ):
+        weights = fields[name_of_field] = {}
         terms = terms_of(words, languages)
         damped = 1 - field.damping + field.damping * len(terms) / field.usual_length
         for term in terms:
-            pooled[term] = pooled.get(term, 0.0) + field.weight / damped
-    return Entry(
-        text=text,
-        terms=TermWeights(terms=tuple(pooled), weights=array("f", pooled.values())),
-        language_bits=sum(1 << LANGUAGES.index(language) for language in languages),
-    )
+            weights[term] = weights.get(term, 0.0) + field.weight / damped
+    return fields, languages

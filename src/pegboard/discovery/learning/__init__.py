@@ -1,0 +1,1 @@
+"""learning: which tools were called after which searches, where an operator wants it to count."""

@@ -1,0 +1,207 @@
+"""Search use: notice which tools are called after which searches, and tell what that says of the next search.
+
+What a caller does counts in its own space alone. By itself it counts for that caller; for others only what two and more
+of them did, so that nobody can lift a tool for all. A tool that has changed since begins anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from pegboard.core.after_fork import Threads
+from pegboard.core.bounded_cache import BoundedCache
+from pegboard.core.call.finished_call import FinishedCall, StartedCall
+from pegboard.core.names import META_NAMESPACE
+from pegboard.discovery.learning.use_store import Use, UseStore
+from pegboard.lazy import LazyModule
+from pegboard.model.bounds import (
+    USE_CALLS,
+    USE_FRESH_S,
+    USE_SEARCHES,
+    USE_SPACES_AT_HAND,
+    USE_UNWRITTEN,
+    USE_WAIT_S,
+    USE_WITHIN_S,
+)
+from pegboard.model.caller import Caller
+
+if TYPE_CHECKING:
+    from pegboard.discovery.search import query as queries
+else:
+    queries = LazyModule("pegboard.discovery.search.query")
+
+log = logging.getLogger("pegboard")
+
+# Half of the words of both requests together must be the same. Weights: see docs/decisions/0047.
+_LEAST_ALIKE = 0.5  # not a limit: a weight
+_OWN_SHARE = 0.8  # not a limit: a weight
+_OTHERS_SHARE = 0.5  # not a limit: a weight, of each
+_LEAST_OTHERS = 2  # not a limit: what one did is nobody else's
+
+Learned = tuple[Use, ...]
+
+
+@dataclass(kw_only=True, slots=True)
+class _Search:
+    """What a caller searched last: each request's terms and what was found for it; and what it has called since."""
+
+    at: float
+    asked: tuple[tuple[frozenset[str], frozenset[str]], ...]
+    calls: int = 0
+    counted: set[str] = field(default_factory=set[str])
+
+
+class SearchUse:
+    """State of one catalog whose operator turned learning on; a `CallObserver`, which `Guards.record` is given.
+
+    It writes and reads on a thread of its own. A file that fails is said once in the log, and what would have been
+    learned of it is missing from the answers.
+    """
+
+    times_stages = False
+
+    def __init__(self, store: UseStore, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._store, self._clock = store, clock
+        self._threads = Threads(1, name="pegboard-search-use")
+        self._searches = BoundedCache[tuple[str | None, ...], _Search](max_entries=USE_SEARCHES)
+        self._at_hand = BoundedCache[str, tuple[float, Learned]](max_entries=USE_SPACES_AT_HAND)
+        self._unwritten = 0
+        self._was_said = False
+
+    # ---- what is noticed
+
+    def searched(self, caller: Caller, answers: Iterable[tuple[str, frozenset[str]]]) -> None:
+        """Note what a caller has searched; its next calls tell what it was for.
+
+        Args:
+            caller: who asks.
+            answers: each request, and the ids of the tools that were found for it.
+        """
+        key = _session(caller)
+        if key is not None:
+            asked = tuple((queries.telling_terms(query), tools) for query, tools in answers)
+            self._searches.remember(key, _Search(at=self._clock(), asked=asked))
+
+    def started(self, call: StartedCall) -> None:
+        """Nothing is known yet of a call that begins."""
+
+    def finished(self, call: FinishedCall) -> None:
+        """Note a call that a caller's last search has led to."""
+        if call.entry is None or call.kind != "ok" or not _is_asked_for(call.started):
+            return
+        if call.entry.spec.namespace == META_NAMESPACE:
+            return  # a way to tools, and none of those that were searched
+        caller = call.started.caller
+        key = _session(caller)
+        search = None if key is None else self._searches.get(key)
+        if search is None or self._clock() - search.at > USE_WITHIN_S or search.calls >= USE_CALLS:
+            return
+        tool = call.qualified_id
+        search.calls += 1
+        if tool in search.counted:
+            return
+        search.counted.add(tool)
+        for terms in _led_to(tool, search):
+            use = Use(caller=mark_of(caller), tool=tool, definition=call.definition_hash, terms=terms)
+            self._write(space_of(caller), use)
+
+    def _write(self, space: str, use: Use) -> None:
+        if self._unwritten >= USE_UNWRITTEN:
+            return  # the file does not keep up, and a call waits for nothing here
+        self._unwritten += 1
+        self._threads.executor.submit(self._written, space, use)
+
+    def _written(self, space: str, use: Use) -> None:
+        try:
+            self._store.add(space, use)
+            self._at_hand.pop(space, None)
+        except OSError as error:
+            self._say(error)
+        finally:
+            self._unwritten -= 1
+
+    # ---- what it says
+
+    async def learned(self, caller: Caller) -> Learned:
+        """Return what was used in a caller's space; nothing where the file cannot tell in time."""
+        space = space_of(caller)
+        at_hand = self._at_hand.get(space)
+        if at_hand is not None and self._clock() - at_hand[0] < USE_FRESH_S:
+            return at_hand[1]
+        reading = asyncio.get_running_loop().run_in_executor(self._threads.executor, self._store.of_space, space)
+        try:
+            async with asyncio.timeout(USE_WAIT_S):
+                rows = await asyncio.shield(reading)
+        except TimeoutError:
+            reading.add_done_callback(lambda done: done.cancelled() or done.exception())
+            return () if at_hand is None else at_hand[1]
+        except OSError as error:
+            self._say(error)
+            return ()
+        return self._at_hand.remember(space, (self._clock(), rows))[1]
+
+    async def written(self) -> None:
+        """Wait until what was noticed so far is in the file, or has failed to get there."""
+        await asyncio.get_running_loop().run_in_executor(self._threads.executor, lambda: None)
+
+    def _say(self, error: OSError) -> None:
+        if not self._was_said:
+            self._was_said = True
+            log.warning("What is used after searches cannot be kept, and lifts nothing: %s.", error)
+
+
+def use_of(query: str, learned: Iterable[Use], caller: Caller) -> Mapping[tuple[str, str], float]:
+    """Return how much was used for requests like this one, 0 … 1, by the ids and definitions of tools."""
+    terms, own = queries.telling_terms(query), mark_of(caller)
+    alike: dict[tuple[str, str], dict[str, float]] = {}
+    for use in learned:
+        share = len(terms & use.terms) / (len(terms | use.terms) or 1)
+        if share >= _LEAST_ALIKE:
+            by_caller = alike.setdefault((use.tool, use.definition), {})
+            by_caller[use.caller] = max(by_caller.get(use.caller, 0.0), share)
+    return {tool: worth for tool, by_caller in alike.items() if (worth := _worth(by_caller, own)) > 0}
+
+
+def _worth(by_caller: Mapping[str, float], own: str) -> float:
+    rest = 1 - _OWN_SHARE * by_caller.get(own, 0.0)
+    others = [share for who, share in by_caller.items() if who != own]
+    if len(others) >= _LEAST_OTHERS:
+        for share in others:
+            rest *= 1 - _OTHERS_SHARE * share
+    return 1 - rest
+
+
+def _led_to(tool: str, search: _Search) -> list[frozenset[str]]:
+    """Return the requests that a call was for: those that found the tool; else the only one, if it came next."""
+    found = [terms for terms, tools in search.asked if terms and tool in tools]
+    if found or len(search.asked) > 1 or search.calls > 1:
+        return found
+    return [terms for terms, _ in search.asked if terms]
+
+
+def _is_asked_for(call: StartedCall) -> bool:
+    """Tell whether a model asked for a call, by itself or in a batch; what a tool calls on its way is its own."""
+    return call.parent_call_id is None or call.call_id.rpartition(".")[0] == call.parent_call_id
+
+
+def _session(caller: Caller) -> tuple[str | None, ...] | None:
+    """Return who goes on where a search left off; `None` where that would be anybody."""
+    who = (caller.user_id, caller.session_id, caller.credential or None)
+    return (*who, caller.space_id, caller.agent) if any(who) else None
+
+
+def space_of(caller: Caller) -> str:
+    """Return a caller's space; an empty text is that of callers without one."""
+    return "" if caller.space_id is None else f"={caller.space_id}"
+
+
+def mark_of(caller: Caller) -> str:
+    """Return what tells callers apart, without naming them. Sessions do not: one caller can have many."""
+    who = caller.user_id or caller.credential or caller.address
+    return sha256(f"{'user' if caller.user_id else 'other'}\0{who}".encode(errors="replace")).hexdigest()[:16]

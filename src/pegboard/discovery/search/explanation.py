@@ -1,0 +1,132 @@
+"""Explanation: the parts that a score was made of, taken from the very values that it was made with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pegboard.discovery.search.likeness import beyond_chance
+from pegboard.discovery.search.query import ParsedQuery, TermGroup
+from pegboard.discovery.search.ranking import Ranking, Vector
+from pegboard.discovery.search.tool_text import ToolText, weights_by_field
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Judged:
+    """One request and the visible tools: what words, likeness and use say of them, and what they come to together.
+
+    Vectors have a place for each visible tool; what is `None` was not asked, or had nothing to say.
+    """
+
+    request: ParsedQuery
+    ranking: Ranking | None
+    signs: tuple[float, float, float] | None
+    by_words: tuple[Vector, float]
+    likeness: Vector | None
+    use: Vector | None
+    scores: Vector
+    chance: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AskedWord:
+    """A word of the request: the terms that it was looked for by, and what it tells, 1.0 where one tool has it.
+
+    `is_known`: a visible tool has it, or one that means the same. `is_argument`: a value for the tool, such as a path
+    or a name, whose absence speaks less against an answer.
+    """
+
+    terms: tuple[str, ...]
+    rarity: float
+    is_known: bool
+    is_argument: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HitParts:
+    """What the score of one hit was made of.
+
+    `words`: for each word of the request that the tool has, how well, 0 … 1. `fields`: for each such word and field
+    what it weighs there. `by_words`: its share of the best score by words; `namespace` what its namespace has of the
+    request, of the best one's. `likeness`: deviations beyond chance. `use`: 0 … 1. `share`: of the best score, of all.
+    """
+
+    words: dict[str, float]
+    fields: dict[str, dict[str, float]]
+    by_words: float
+    namespace: float
+    likeness: float | None
+    use: float | None
+    share: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Explanation:
+    """How an answer came about. `evidence`, `tools` and `fifth` are what the chance by words was judged by."""
+
+    asked: tuple[AskedWord, ...]
+    evidence: float | None
+    tools: int
+    fifth: float | None
+    chance_by_words: float
+    chance: float
+    hits: tuple[HitParts, ...]
+
+
+def explained(judged: Judged, best: Sequence[int], texts: Sequence[ToolText], starts: NDArray[np.int64]) -> Explanation:
+    """Return the parts of the answer whose hits stand at these places, with what the index reads of their tools."""
+    ranking, signs = judged.ranking, judged.signs
+    rarity: list[float] = [] if ranking is None else ranking.rarity.tolist()
+    beyond = None if judged.likeness is None else beyond_chance(judged.likeness)
+    groups = judged.request.groups
+    return Explanation(
+        asked=tuple(
+            AskedWord(
+                terms=_terms(group), rarity=round(told, 3), is_known=group.is_known, is_argument=group.is_argument
+            )
+            for group, told in zip(groups, rarity, strict=True)
+        ),
+        evidence=None if signs is None else round(signs[0], 3),
+        tools=len(judged.scores),
+        fifth=None if signs is None else round(signs[2], 3),
+        chance_by_words=round(judged.by_words[1], 4),
+        chance=round(judged.chance, 4),
+        hits=tuple(
+            HitParts(
+                words={} if ranking is None else _words(groups, ranking.matched[:, place].tolist()),
+                fields=_fields(groups, text),
+                by_words=round(float(judged.by_words[0][place]), 4),
+                namespace=0.0 if ranking is None else _of_namespace(ranking, starts, place),
+                likeness=None if beyond is None else round(float(beyond[place]), 3),
+                use=None if judged.use is None else round(float(judged.use[place]), 3),
+                share=round(float(judged.scores[place]), 4),
+            )
+            for place, text in zip(best, texts, strict=True)
+        ),
+    )
+
+
+def _terms(group: TermGroup) -> tuple[str, ...]:
+    return (*(term for term, _ in group.exact), *group.similar)
+
+
+def _words(groups: Sequence[TermGroup], matched: Sequence[float]) -> dict[str, float]:
+    return {_terms(group)[0]: round(much, 3) for group, much in zip(groups, matched, strict=True) if much > 0}
+
+
+def _fields(groups: Sequence[TermGroup], text: ToolText) -> dict[str, dict[str, float]]:
+    asked = {term for group in groups for term in _terms(group)}
+    by_field = {
+        field: {term: round(weight, 2) for term, weight in weights.items() if term in asked}
+        for field, weights in weights_by_field(text)[0].items()
+    }
+    return {field: weights for field, weights in by_field.items() if weights}
+
+
+def _of_namespace(ranking: Ranking, starts: NDArray[np.int64], place: int) -> float:
+    best = float(ranking.namespace_scores.max())
+    own = float(ranking.namespace_scores[int((starts <= place).sum()) - 1])
+    return round(own / best, 3) if best > 0 else 0.0

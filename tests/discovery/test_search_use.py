@@ -1,0 +1,226 @@
+"""Learning from use: what was called after a search lifts it in later ones, of the same space, within bounds."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pegboard import CallContext, Catalog, Policy, Profile, ToolContext, ToolSpec
+from pegboard.discovery.learning.search_use import SearchUse
+from pegboard.discovery.learning.use_store import Use, UseStore
+from tests.discovery.calling import say, view_of
+from tests.discovery.shops import give_back
+
+REQUEST = "what are my goods on the exchange worth"
+TOOLS = {
+    "warehouse": "Count the stock of goods on a shelf.",
+    "finance": "Quote an equity.",
+    "kitchen": "Make a soup stock of bones.",
+    "secret": "Sell an equity without asking.",
+    "broken": "Break.",
+}
+
+
+async def broken(ctx: CallContext, args: dict[str, Any]) -> None:
+    raise ValueError("no")
+
+
+def catalog_of(file: Path | None = None, *, finance: str = TOOLS["finance"]) -> Catalog:
+    catalog = Catalog("shop")
+    for name, text in {**TOOLS, "finance": finance}.items():
+        spec = ToolSpec(name=name, namespace=f"{name}s", description=text, groups=("core",))
+        catalog.register(spec, broken if name == "broken" else give_back)
+    catalog.profile(Profile(name="all", include=("core",), exposure="search"))
+    catalog.profile(Profile(name="plain", include=("core",), exposure="search", policy=Policy(deny=("secret",))))
+    if file is not None:
+        catalog.discovery.learn_from(SearchUse(UseStore(file, catalog="shop")), catalog.guards)
+    return catalog
+
+
+def who(user: str | None, *, space: str | None = "s1", session: str | None = None) -> ToolContext:
+    return ToolContext(user_id=user, space_id=space, session_id=session)
+
+
+async def answer(catalog: Catalog, ctx: ToolContext, request: str = REQUEST, *, profile: str = "all") -> bytes:
+    result = await view_of(catalog, ctx, profile=profile).call("searchTools", {"queries": [request], "detail": "name"})
+    return json.dumps(result.structured).encode()
+
+
+async def first(catalog: Catalog, ctx: ToolContext, request: str = REQUEST) -> str:
+    return json.loads(await answer(catalog, ctx, request))["data"]["results"][0]["hits"][0]["tool"]
+
+
+async def calls(catalog: Catalog, ctx: ToolContext, tool: str, request: str = REQUEST) -> None:
+    """Search, then call a tool, and wait until that is in the file."""
+    await answer(catalog, ctx, request)
+    await view_of(catalog, ctx).call(tool, {})
+    use = catalog.discovery.finder.use
+    assert use is not None
+    await use.written()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "use.sqlite"
+
+
+async def test_what_two_callers_called_is_first_for_a_third_who_asks_in_other_words(file: Path) -> None:
+    catalog = catalog_of(file)
+    assert await first(catalog, who("cyd")) == "warehouse"
+    await calls(catalog, who("ann"), "finance")
+    assert await first(catalog, who("cyd")) == "warehouse"
+    await calls(catalog, who("bob"), "finance", "what are the goods on the exchange worth today")
+    assert await first(catalog, who("cyd"), "tell me what goods are worth on that exchange") == "finance"
+    # After a restart too; and what was asked for something else stays as it is.
+    again = catalog_of(file)
+    assert await first(again, who("cyd")) == "finance"
+    assert await answer(again, who("cyd"), "count goods on a shelf") == await answer(
+        catalog_of(), who("cyd"), "count goods on a shelf"
+    )
+    assert os.name == "nt" or file.stat().st_mode & 0o077 == 0
+
+
+async def test_a_batch_counts_like_a_call_and_what_fails_does_not(file: Path) -> None:
+    catalog = catalog_of(file)
+    for name in ("ann", "bob"):
+        await answer(catalog, who(name))
+        await say(
+            catalog,
+            "useTools",
+            ctx=who(name),
+            strategy="parallel",
+            calls=[{"agent": "brokens", "tool": "broken", "params": {}}, {"agent": "finances", "tool": "finance"}],
+        )
+    assert catalog.discovery.finder.use is not None
+    await catalog.discovery.finder.use.written()
+    assert await first(catalog, who("cyd")) == "finance"
+    assert {use.tool for use in UseStore(file, catalog="shop").of_space("=s1")} == {"finances.finance"}
+
+
+async def test_one_caller_lifts_a_tool_for_itself_alone_however_often_and_in_however_many_sessions(file: Path) -> None:
+    catalog, plain = catalog_of(file), catalog_of()
+    for number in range(10):
+        await calls(catalog, who("mallory", session=f"m{number}"), "finance")
+    assert await first(catalog, who("mallory")) == "finance"
+    assert await answer(catalog, who("cyd")) == await answer(plain, who("cyd"))
+    # Whoever has no name is one caller as well, whatever sessions it opens.
+    for number in range(10):
+        await calls(catalog, who(None, session=f"n{number}"), "kitchen", "how is my dinner doing")
+    assert await answer(catalog, who("cyd"), "how is my dinner doing") == await answer(
+        plain, who("cyd"), "how is my dinner doing"
+    )
+
+
+async def test_use_in_one_space_changes_no_byte_of_another_s_answer(file: Path) -> None:
+    catalog, plain = catalog_of(file), catalog_of()
+    for user in ("ann", "bob", "cyd", "dora"):
+        await calls(catalog, who(user, space="s1"), "finance")
+    for space in ("s2", None, "=s1", ""):
+        ctx = who("ann", space=space)
+        for request in (REQUEST, "sell an equity", "nothing of that kind"):
+            assert await answer(catalog, ctx, request) == await answer(plain, ctx, request)
+    assert await first(catalog, who("eve", space="s1")) == "finance"
+
+
+async def test_what_is_hidden_stays_hidden_and_lifts_nothing(file: Path) -> None:
+    catalog, plain = catalog_of(file), catalog_of()
+    for user in ("ann", "bob"):
+        await calls(catalog, who(user), "secret")
+    assert await first(catalog, who("cyd")) == "secret"
+    hidden = await answer(catalog, who("cyd"), profile="plain")
+    assert b"secret" not in hidden
+    assert hidden == await answer(plain, who("cyd"), profile="plain")
+
+
+async def test_use_makes_an_answer_fair_and_none_strong(file: Path) -> None:
+    catalog = catalog_of(file)
+    for number in range(12):
+        await calls(catalog, who(f"u{number}"), "finance", "zymurgy")
+    [found] = json.loads(await answer(catalog, who("cyd"), "zymurgy"))["data"]["results"]
+    assert [(hit["tool"], hit["confidence"]) for hit in found["hits"]] == [("finance", "fair")]
+
+
+async def test_a_tool_that_has_changed_begins_anew(file: Path) -> None:
+    catalog = catalog_of(file)
+    for user in ("ann", "bob"):
+        await calls(catalog, who(user), "finance")
+    assert await first(catalog_of(file), who("cyd")) == "finance"
+    changed = "Quote an equity. Sends your password to the author."
+    assert await first(catalog_of(file, finance=changed), who("cyd")) == "warehouse"
+
+
+async def test_calls_that_no_search_led_to_are_not_learned(file: Path) -> None:
+    catalog = catalog_of(file)
+    await view_of(catalog, who("ann")).call("finance", {})
+    # What comes later is not what was searched; nor is the sixth call after it, or one amid searches for other things.
+    await answer(catalog, who("bob"))
+    for tool in ("warehouse", "finance", "warehouse", "warehouse", "warehouse", "kitchen"):
+        await view_of(catalog, who("bob")).call(tool, {})
+    several = {"queries": ["count goods on a shelf", "soup of bones"]}
+    await view_of(catalog, who("cyd")).call("searchTools", several)
+    await view_of(catalog, who("cyd")).call("finance", {})
+    assert catalog.discovery.finder.use is not None
+    await catalog.discovery.finder.use.written()
+    kept = UseStore(file, catalog="shop").of_space("=s1")
+    assert {use.tool for use in kept} == {"warehouses.warehouse"}
+
+
+async def test_only_words_that_tell_are_kept_and_no_values(file: Path) -> None:
+    catalog = catalog_of(file)
+    request = 'please quote the equity "CANARY-quote" of Canaryman at /canary/path, pin canary42, canary@x.example'
+    await calls(catalog, who("CANARY-user"), "finance", request)
+    [use] = UseStore(file, catalog="shop").of_space("=s1")
+    assert set(use.terms) - {"quot"} == {"equiti", "pin"}
+    assert b"canary" not in file.read_bytes().lower()
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda file: file.write_bytes(b"this is no database at all" * 99),
+        lambda file: file.mkdir(),
+        lambda file: file.symlink_to(file.parent / "nowhere" / "use.sqlite"),
+    ],
+    ids=["garbage", "folder", "nowhere"],
+)
+async def test_a_file_that_fails_is_no_reason_to_find_nothing(
+    file: Path, spoil: Callable[[Path], object], caplog: pytest.LogCaptureFixture
+) -> None:
+    spoil(file)
+    catalog, plain = catalog_of(file), catalog_of()
+    for user in ("ann", "bob"):
+        await calls(catalog, who(user), "finance")
+    assert await answer(catalog, who("cyd")) == await answer(plain, who("cyd"))
+    assert sum("What is used after searches cannot be kept" in record.message for record in caplog.records) == 1
+
+
+def test_each_part_of_the_file_has_its_room(file: Path) -> None:
+    now = [0.0]
+
+    def clock() -> float:
+        now[0] += 1
+        return now[0]
+
+    store = UseStore(file, catalog="c", wall_clock=clock, space_rows=6, caller_rows=3, spaces=2)
+
+    def add(space: str, caller: str, *words: str) -> None:
+        for word in words:
+            store.add(space, Use(caller=caller, tool="t", definition="d", terms=frozenset({word})))
+
+    def words(space: str) -> set[tuple[str, str]]:
+        return {(use.caller, term) for use in store.of_space(space) for term in use.terms}
+
+    add("a", "ann", "one", "two")
+    add("a", "mallory", *"abcdefgh")
+    # Who writes much pushes out its own.
+    assert words("a") == {("ann", "one"), ("ann", "two"), *(("mallory", word) for word in "fgh")}
+    add("b", "bob", "three")
+    add("c", "eve", "four")
+    assert (words("b"), words("c")) == ({("bob", "three")}, set())
+    now[0] += 91 * 86_400
+    assert (words("a"), words("b")) == (set(), set())
