@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable
+from contextlib import ExitStack
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from pegboard.model.bounds import STEP_RESULT_BYTES
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.task import TaskCall, TaskRecord
 from pegboard.tasks.tasks import OPERATOR
+from tests.tasks.databases import database
 from tests.timing import PATIENCE_S
 
 ANN, BOB = ToolContext(user_id="ann", space_id="s1"), ToolContext(user_id="bob", space_id="s1")
@@ -45,12 +48,15 @@ class Clock:
         return self.now
 
 
-@pytest.fixture(params=["memory", "dbos"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 async def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Catalog]:
-    store = "memory" if request.param == "memory" else f"sqlite:{tmp_path}/tasks.db"
-    made = Catalog("tests", tasks=Tasks(store))
-    yield made
-    await made.close()
+    with ExitStack() as stack:
+        store = "memory" if request.param == "memory" else f"sqlite:{tmp_path}/tasks.db"
+        if request.param == "postgres":
+            store = stack.enter_context(database(request.getfixturevalue("postgres_url")))
+        made = Catalog("tests", tasks=Tasks(store))
+        yield made
+        await made.close()
 
 
 async def begun(catalog: Catalog, name: str, args: Any = None, ctx: ToolContext = ANN, **options: Any) -> str:
@@ -281,7 +287,12 @@ async def test_every_guard_decides_afresh_when_the_task_runs(catalog: Catalog) -
     assert (again.error and again.error.kind, len(asked)) == ("rate_limited", 1)
 
 
-@pytest.mark.parametrize("change", ["role", "profile", "definition", "caller", "tool"])
+CHANGES = ("role", "profile", "definition", "caller", "tool")
+
+
+@pytest.mark.parametrize(
+    ("catalog", "change"), [*product(("memory", "sqlite"), CHANGES), ("postgres", "definition")], indirect=["catalog"]
+)
 async def test_what_was_taken_away_or_changed_meanwhile_ends_the_task(catalog: Catalog, change: str) -> None:
     roles, runs, gone = {"importer"}, list[str](), list[str]()
 

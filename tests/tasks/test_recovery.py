@@ -7,12 +7,17 @@ import random
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, closing
+from functools import partial
 from multiprocessing.process import BaseProcess as Worker
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 
+from tests.tasks.databases import database
 from tests.tasks.importing import STEPS, example, work
 from tests.timing import PATIENCE_S
 
@@ -50,18 +55,51 @@ class Workers:
 
     def until(self, count: int, *beginning: str) -> None:
         """Wait until so many lines begin with these words."""
+        self.until_holds(lambda: len(self.lines(*beginning)) >= count)
+
+    def until_holds(self, holds: Callable[[], object]) -> None:
+        """Wait until something holds of the ledger, or of the database."""
         ends = time.monotonic() + PATIENCE_S
-        while len(self.lines(*beginning)) < count:
+        while not holds():
             assert time.monotonic() < ends, self.ledger.read_text()
             time.sleep(0.01)  # another process writes it, and says nothing
 
+    def ended(self, name: str) -> bool:
+        return bool(self.lines("end", name, STEPS[-1]))
 
-@pytest.fixture
-def workers(tmp_path: Path) -> Generator[Workers]:
-    made = Workers(tmp_path, f"sqlite:{tmp_path}/tasks.db")
-    yield made
-    for worker in tuple(made.living):
-        made.kill(worker)
+    def goes_on(self, worker: Worker, name: str) -> bool:
+        """Tell whether a worker has taken a step of a task, or it is at its end."""
+        return self.ended(name) or any(row[4] == str(worker.pid) for row in self.lines("begin", name))
+
+    def until_recorded(self, tasks: int) -> None:
+        """Wait until the result of each step of so many tasks is recorded, which is after its effect is seen."""
+        self.until_holds(lambda: len(self.recorded()) == tasks * len(STEPS))
+
+    def recorded(self) -> Counter[tuple[str, str]]:
+        """Return how often the result of each step of each task stands in the database."""
+        rows = rows_of(self.store, "select workflow_uuid, function_name from operation_outputs")
+        return Counter((task, step) for task, step in rows)
+
+
+def rows_of(store: str, sql: str) -> list[tuple[Any, ...]]:
+    """Return what stands in a database of tasks."""
+    if store.startswith("sqlite:"):
+        with closing(sqlite3.connect(store.removeprefix("sqlite:"))) as connection:
+            return connection.execute(sql).fetchall()
+    with psycopg.connect(store) as connection:
+        return connection.execute(sql.replace(" from ", " from dbos.").encode()).fetchall()
+
+
+@pytest.fixture(params=["sqlite"])
+def workers(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Workers]:
+    with ExitStack() as stack:
+        store = f"sqlite:{tmp_path}/tasks.db"
+        if request.param == "postgres":
+            store = stack.enter_context(database(request.getfixturevalue("postgres_url")))
+        made = Workers(tmp_path, store)
+        yield made
+        for worker in tuple(made.living):
+            made.kill(worker)
 
 
 def assert_each_result_was_recorded_once(workers: Workers, name: str, *, kills: int) -> None:
@@ -76,37 +114,44 @@ def assert_each_result_was_recorded_once(workers: Workers, name: str, *, kills: 
     assert len({key for _, key in keys}) == len(keys) == len(STEPS)
 
 
-def results_recorded(folder: Path) -> Counter[str]:
-    """Return how often the result of each step stands in the database."""
-    with sqlite3.connect(folder / "tasks.db") as database:
-        rows = database.execute("select function_name from operation_outputs").fetchall()
-    return Counter(name for (name,) in rows)
+def killed(workers: Workers, kills: int, moments: random.Random) -> float:
+    """Kill a worker again and again, in the middle of a task; return how long the slowest one took to go on.
 
-
-def test_a_task_goes_on_from_its_last_recorded_step_after_kill_9_at_any_moment(
-    workers: Workers, tmp_path: Path
-) -> None:
-    moments, kills = random.Random(20261122), 3
-    worker = workers.start("one")
-    workers.until(1, "ready")
-    for _ in range(kills):
-        seen = len(workers.lines("begin"))
-        workers.until(max(seen, 1), "begin")
-        time.sleep(moments.uniform(0, 1.5 * STEP_S))  # the moment is what is tried
+    Half of the kills come in or between steps, half at any moment from the start of the process.
+    """
+    slowest, done, number = 0.0, 0, 0
+    while done < kills:
+        number += 1
+        name, of_this = f"t{number}", 0
+        worker = workers.start(name)
+        workers.until(1, "began", name)
+        while done < kills and of_this < 7 and not workers.ended(name):
+            time.sleep(moments.uniform(0, 2 * STEP_S))  # the moment is what is tried
+            workers.kill(worker)
+            done, of_this = done + 1, of_this + 1
+            began = time.monotonic()
+            worker = workers.start()
+            if moments.random() < 0.5:
+                workers.until_holds(partial(workers.goes_on, worker, name))
+                slowest = max(slowest, time.monotonic() - began)
+        workers.until_holds(partial(workers.ended, name))
+        workers.until_recorded(number)
+        assert_each_result_was_recorded_once(workers, name, kills=of_this)
         workers.kill(worker)
-        worker = workers.start()
-        workers.until(len(workers.lines("ready")) + 1, "ready")
-        if workers.lines("end", "one", STEPS[-1]):
-            break
-        workers.until(seen + 1, "begin")
-    workers.until(1, "end", "one", STEPS[-1])
-    assert_each_result_was_recorded_once(workers, "one", kills=kills)
-    assert set(results_recorded(tmp_path)) <= set(STEPS)
-    assert max(results_recorded(tmp_path).values()) == 1
+    assert set(workers.recorded().values()) == {1}
+    assert {step for _, step in workers.recorded()} == set(STEPS)
+    print(f"{done} kills of {number} tasks; the slowest went on {slowest:.1f} s after it was started again")
+    return slowest
 
 
+@pytest.mark.parametrize(("workers", "kills"), [("sqlite", 20), ("postgres", 4)], indirect=["workers"])
+def test_a_task_goes_on_from_its_last_recorded_step_after_kill_9_at_any_moment(workers: Workers, kills: int) -> None:
+    killed(workers, kills, random.Random(20261122))
+
+
+@pytest.mark.parametrize("workers", ["sqlite", "postgres"], indirect=True)
 def test_two_workers_never_run_one_task_at_once_and_one_takes_over_what_the_other_left(
-    workers: Workers, tmp_path: Path
+    workers: Workers,
 ) -> None:
     second = workers.start(step_s=0.3)
     workers.until(1, "ready")
@@ -120,10 +165,8 @@ def test_two_workers_never_run_one_task_at_once_and_one_takes_over_what_the_othe
         workers.until(1, "end", name, STEPS[-1])
         assert_each_result_was_recorded_once(workers, name, kills=1)
         assert {row[4] for row in workers.lines("begin", name)} == {str(first.pid), str(second.pid)}
-    ends = time.monotonic() + PATIENCE_S
-    while results_recorded(tmp_path) != Counter(dict.fromkeys(STEPS, 2)):
-        assert time.monotonic() < ends, results_recorded(tmp_path)
-        time.sleep(0.01)  # it is recorded after its effect is seen
+    workers.until_recorded(2)
+    assert set(workers.recorded().values()) == {1}
 
 
 @pytest.mark.soak
@@ -154,26 +197,6 @@ def test_the_import_of_the_example_is_killed_in_its_middle_and_ends_in_the_next_
 
 
 @pytest.mark.soak
-def test_two_hundred_kills_lose_and_repeat_nothing(tmp_path: Path, workers: Workers) -> None:
-    moments, slowest, kills, number = random.Random(), 0.0, 0, 0
-    worker = workers.start()
-    workers.until(1, "ready")
-    while kills < 200:
-        number += 1
-        workers.kill(worker)
-        worker = workers.start(f"t{number}", step_s=0.2)
-        workers.until(1, "began", f"t{number}")
-        of_this = 0
-        while not workers.lines("end", f"t{number}", STEPS[-1]) and of_this < 4:
-            time.sleep(moments.uniform(0, 0.5))
-            workers.kill(worker)
-            began, seen = time.monotonic(), len(workers.lines("begin"))
-            worker = workers.start(step_s=0.2)
-            kills, of_this = kills + 1, of_this + 1
-            if not workers.lines("end", f"t{number}", STEPS[-1]):
-                workers.until(seen + 1, "begin")
-                slowest = max(slowest, time.monotonic() - began)
-        workers.until(1, "end", f"t{number}", STEPS[-1])
-        assert_each_result_was_recorded_once(workers, f"t{number}", kills=of_this)
-    print(f"{kills} kills of {number} tasks; the slowest went on after {slowest:.1f} s")
-    assert slowest < RECOVERED_S
+@pytest.mark.parametrize("workers", ["sqlite", "postgres"], indirect=True)
+def test_two_hundred_kills_lose_and_repeat_nothing(workers: Workers) -> None:
+    assert killed(workers, 200, random.Random()) < RECOVERED_S

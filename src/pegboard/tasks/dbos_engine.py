@@ -6,24 +6,36 @@ import asyncio
 import json
 import logging
 import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import Context
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from dbos import DBOS, DBOSClient, Serializer, SetWorkflowID
 from dbos._error import DBOSUnexpectedStepError
+from dbos._utils import INTERNAL_QUEUE_NAME
 from sqlalchemy.exc import SQLAlchemyError
 
 from pegboard.core.digests import digest
 from pegboard.core.identifiers import new_id
-from pegboard.model.bounds import TASK_BEAT_S, TASK_LEASE_S, TASK_LIST, TASK_REMOTE_LOOK_S, TASK_RUNS, TASK_STORE_S
+from pegboard.model.bounds import (
+    TASK_BEAT_S,
+    TASK_LEASE_S,
+    TASK_LIST,
+    TASK_QUEUE_LOOK_S,
+    TASK_REMOTE_LOOK_S,
+    TASK_RUNS,
+    TASK_STORE_S,
+)
 from pegboard.model.error import CallError, ToolError
 from pegboard.model.json_types import JSON, is_object
 from pegboard.model.result import ToolResult
 from pegboard.model.task import Question, TaskCall, TaskRecord, TaskState
 from pegboard.tasks.engine import Run
+from pegboard.tasks.lifelines import Lifelines
 from pegboard.tasks.records import call_of_json, call_to_json, outcome_of_json, outcome_to_json, question_to_json
 from pegboard.tasks.task_tables import Kept, OtherQuestionError, TaskTables
 
@@ -92,6 +104,8 @@ class DbosEngine:
         # An id for each process: two with one id would both run what one of them had begun.
         self._worker = f"{new_id()}"
         self._tables = TaskTables(self._url.render_as_string(hide_password=False))
+        of_file = self._url.database if self._url.drivername == "sqlite" else None
+        self._lifelines = Lifelines(None if of_file is None else Path(f"{of_file}-workers"))
         self._run: Run | None = None
         self._client: DBOSClient | None = None
         self._home: asyncio.AbstractEventLoop | None = None
@@ -99,6 +113,8 @@ class DbosEngine:
         self._thread = threading.Thread(target=self._loop.run_forever, name="pegboard-tasks", daemon=True)
         self._beating = threading.Thread(target=self._beat, name="pegboard-tasks-lease", daemon=True)
         self._ended = threading.Event()
+        self._guarding: asyncio.Task[None] | None = None
+        self._renewed_at, self._has_stopped = 0.0, False
         self._running: dict[str, asyncio.Task[Any]] = {}
         self._asked: dict[tuple[str, str], asyncio.Future[JSON]] = {}
         self._notes: dict[str, tuple[float | None, str]] = {}
@@ -130,6 +146,7 @@ class DbosEngine:
         except Exception as error:
             await self.close()
             raise OSError(f"The database of tasks cannot be opened: {error}") from error
+        self._guarding = asyncio.create_task(self._guard())
         self._beating.start()
 
     def _open(self) -> None:
@@ -138,6 +155,8 @@ class DbosEngine:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch(mode=0o600)
         self._tables.create()
+        self._lifelines.hold(self._worker)
+        self._renewed_at = time.monotonic()
         self._tables.beat(self._worker)
 
     def _make_client(self) -> DBOSClient:
@@ -147,10 +166,9 @@ class DbosEngine:
     async def close(self) -> None:
         """Stop what runs here, and leave it to others."""
         self._ended.set()
-        running = list(self._running.values())
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        if self._guarding is not None:
+            self._guarding.cancel()
+        await self._stop_all()
         if self._beating.ident is not None:
             await _away(self._beating.join)
         if _Current.engine is self:
@@ -168,6 +186,7 @@ class DbosEngine:
                 await _away(self._tables.leave, self._worker)
         except OSError as error:
             log.warning("The lease of this worker was left to run out: %s", error)
+        self._lifelines.drop()
         await _away(self._tables.close)
 
     # -- the lease
@@ -176,25 +195,55 @@ class DbosEngine:
         """Say again and again that this worker lives; look for dead ones, for answers, and for what was cancelled."""
         while not self._ended.wait(TASK_BEAT_S):
             try:
+                now = time.monotonic()
                 if not self._tables.beat(self._worker):
                     log.warning("Other workers took this one for dead; what it ran goes on with them.")
-                    self._at_home(self._stop_all)
+                    self._has_stopped = True
+                if self._has_stopped:
+                    self._begin_again()
+                self._renewed_at = now
                 self._write_notes()
                 self._adopt()
                 self._look()
             except Exception as error:  # noqa: BLE001 - boundary: a thread of its own, and the store may be away
                 log.warning("The lease of this worker was not renewed: %s", error)
 
+    async def _guard(self) -> None:
+        """Stop what runs here as soon as others may take this worker for dead: when its lease was not renewed."""
+        while True:
+            await asyncio.sleep(TASK_BEAT_S)
+            if not self._has_stopped and time.monotonic() - self._renewed_at > TASK_LEASE_S:
+                log.warning("The lease of this worker has run out; what it runs stops until it has one again.")
+                self._has_stopped = True
+                await self._stop_all()
+
+    def _begin_again(self) -> None:
+        """Have what was stopped here run again, unless others have taken it already."""
+        assert self._home is not None
+        asyncio.run_coroutine_threadsafe(self._stop_all(), self._home).result()
+        self._run_again(self._worker)
+        self._has_stopped = False
+
     def _adopt(self) -> None:
         """Have what dead workers left behind run again, by whoever is free."""
-        for dead in self._tables.take_over(lease_s=TASK_LEASE_S):
+        for dead in self._tables.dead(lease_s=TASK_LEASE_S, is_cut=self._lifelines.is_cut):
             if dead == self._worker:
                 continue
-            left = self._known.list_workflows(status="PENDING", executor_id=dead, load_input=False, load_output=False)
-            if left:
-                log.info("%d tasks of a worker that ended go on.", len(left))
-                self._known.resume_workflows([each.workflow_id for each in left])
+            if number := self._run_again(dead):
+                log.info("%d tasks of a worker that ended go on.", number)
             self._tables.bury(dead)
+            self._lifelines.forget(dead)
+
+    def _run_again(self, worker: str) -> int:
+        """Have what a worker began run again; return how many tasks those are."""
+        left = self._known.list_workflows(status="PENDING", executor_id=worker, load_input=False, load_output=False)
+        return sum(self._take(each.workflow_id, worker) for each in left)
+
+    def _take(self, task_id: str, worker: str) -> bool:
+        """Put a task that a worker began in the queue; `False` where it has ended, or others were before."""
+        # Not `resume_workflow`, which takes up what was cancelled as well, and forgets how often a task was begun.
+        database = self._known._sys_db  # type: ignore[reportPrivateUsage] - DBOS has no public way
+        return database.reenqueue_for_recovery(task_id, [worker], INTERNAL_QUEUE_NAME)
 
     def _look(self) -> None:
         """Hear of what other workers were told of the tasks that run here."""
@@ -218,9 +267,11 @@ class DbosEngine:
         assert self._home is not None
         self._home.call_soon_threadsafe(act, *args, context=Context())
 
-    def _stop_all(self) -> None:
-        for task in self._running.values():
+    async def _stop_all(self) -> None:
+        running = list(self._running.values())
+        for task in running:
             task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
 
     def _stop(self, task_id: str) -> None:
         if (task := self._running.get(task_id)) is not None:
@@ -290,7 +341,8 @@ class DbosEngine:
         """
         try:
             async with asyncio.timeout(TASK_STORE_S):
-                await _away(self._tables.add, call.task_id, call.owner, call.expires_at)
+                kept = partial(self._tables.add, call.task_id, call.owner, call.expires_at, worker=self._worker)
+                await _away(kept)
                 await self._elsewhere(_begin(call))
         except (SQLAlchemyError, TimeoutError) as error:
             raise OSError(f"The database of tasks does not answer: {error}") from error
@@ -339,12 +391,13 @@ class DbosEngine:
 
     def _resume(self, task_id: str) -> bool:
         [row] = self._known.list_workflows(workflow_ids=[task_id], load_input=False, load_output=False)
-        if row.status not in _ACTIVE:
-            return False
-        if row.status == "PENDING" and self._tables.is_alive(row.executor_id or "", lease_s=TASK_LEASE_S):
-            return row.executor_id == self._worker
-        self._known.resume_workflow(task_id)
-        return True
+        if row.status != "PENDING":
+            # What stands in the queue is taken from it by whoever is free.
+            return row.status in _ACTIVE
+        worker = row.executor_id or ""
+        if not self._lifelines.is_cut(worker) and self._tables.is_alive(worker, lease_s=TASK_LEASE_S):
+            return worker == self._worker
+        return self._take(task_id, worker)
 
     async def changed(self, record: TaskRecord, *, timeout_s: float) -> None:
         """Return after a moment: another process may change what is in the database."""
@@ -415,7 +468,7 @@ class _DbosJournal:
 
 
 async def _launch(url: sa.URL, worker: str) -> None:
-    DBOS(
+    dbos = DBOS(
         config={
             "name": "pegboard",
             "system_database_url": url.render_as_string(hide_password=False),
@@ -426,6 +479,9 @@ async def _launch(url: sa.URL, worker: str) -> None:
             "run_migrations": True,
         }
     )
+    # What others left behind is taken from this queue, at which DBOS looks but once a second.
+    queue = dbos._registry.get_internal_queue()  # type: ignore[reportPrivateUsage] - DBOS has no public way
+    queue._polling_interval_sec = TASK_QUEUE_LOOK_S  # type: ignore[reportPrivateUsage]
     # On this loop, which DBOS then takes for the runs that it begins itself.
     await asyncio.sleep(0)
     DBOS.launch()

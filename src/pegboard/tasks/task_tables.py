@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -87,9 +87,10 @@ class TaskTables:
 
     # -- tasks
 
-    def add(self, task_id: str, owner: str, expires_at: float) -> None:
-        """Note whose a task is."""
+    def add(self, task_id: str, owner: str, expires_at: float, *, worker: str) -> None:
+        """Note whose a task is, and that the worker lives that will run it: what it leaves behind is found by that."""
         with self._transaction() as connection:
+            self._renew(connection, worker)
             row = {"task_id": task_id, "owner": owner, "expires_at": expires_at, "message": ""}
             connection.execute(sa.insert(_TASKS).values(row))
 
@@ -179,35 +180,30 @@ class TaskTables:
     def beat(self, worker: str) -> bool:
         """Say that a worker lives; `False` where others have taken it for dead, and have its tasks."""
         with self._transaction() as connection:
-            moment = self._moment()
-            beating = sa.update(_WORKERS).where(_WORKERS.c.worker == worker).values(beats_at=moment)
-            if connection.execute(beating).rowcount == 1:
-                return True
-            connection.execute(sa.insert(_WORKERS).values(worker=worker, beats_at=moment))
-            return False
+            return self._renew(connection, worker)
+
+    def _renew(self, connection: sa.Connection, worker: str) -> bool:
+        moment = self._moment()
+        beating = sa.update(_WORKERS).where(_WORKERS.c.worker == worker).values(beats_at=moment)
+        if connection.execute(beating).rowcount == 1:
+            return True
+        connection.execute(sa.insert(_WORKERS).values(worker=worker, beats_at=moment))
+        return False
 
     def leave(self, worker: str) -> None:
         """Say that a worker has ended: what it left behind may be taken at once."""
         with self._transaction() as connection:
             connection.execute(sa.update(_WORKERS).where(_WORKERS.c.worker == worker).values(beats_at=0.0))
 
-    def take_over(self, *, lease_s: float) -> Sequence[str]:
-        """Return dead workers, each to one of those who ask: he has a lease to resume what they left."""
-        moment = self._moment()
-        is_dead = _WORKERS.c.beats_at < moment - lease_s
+    def dead(self, *, lease_s: float, is_cut: Callable[[str], bool]) -> Sequence[str]:
+        """Return the workers whose lease has run out, or whose lifeline is cut."""
+        is_late = _WORKERS.c.beats_at < self._moment() - lease_s
         with self._transaction() as connection:
-            dead = connection.execute(sa.select(_WORKERS.c.worker).where(is_dead)).scalars().all()
-            return [
-                worker
-                for worker in dead
-                if connection.execute(
-                    sa.update(_WORKERS).where(_WORKERS.c.worker == worker, is_dead).values(beats_at=moment)
-                ).rowcount
-                == 1
-            ]
+            rows = connection.execute(sa.select(_WORKERS.c.worker, is_late)).all()
+        return [worker for worker, late in rows if late or is_cut(worker)]
 
     def is_alive(self, worker: str, *, lease_s: float) -> bool:
-        """Tell whether a worker lives."""
+        """Tell whether the lease of a worker runs."""
         moment = self._moment()
         with self._transaction() as connection:
             living = sa.select(_WORKERS.c.worker).where(
