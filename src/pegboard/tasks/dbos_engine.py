@@ -481,7 +481,7 @@ async def _launch(url: sa.URL, worker: str) -> None:
     )
     # What others left behind is taken from this queue, at which DBOS looks but once a second.
     queue = dbos._registry.get_internal_queue()  # type: ignore[reportPrivateUsage] - DBOS has no public way
-    queue._polling_interval_sec = TASK_QUEUE_LOOK_S  # type: ignore[reportPrivateUsage]
+    queue._polling_interval_sec = TASK_QUEUE_LOOK_S  # type: ignore[reportPrivateUsage] - as above
     # On this loop, which DBOS then takes for the runs that it begins itself.
     await asyncio.sleep(0)
     DBOS.launch()
