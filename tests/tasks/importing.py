@@ -8,6 +8,7 @@ import runpy
 import sys
 from pathlib import Path
 
+import pegboard.tasks.dbos_engine as dbos_engine
 from pegboard import CallContext, Catalog, Tasks, ToolContext
 
 STEPS = ("fetch", "parse", "check", "load", "report")
@@ -53,8 +54,9 @@ async def main(store: str, ledger: Path, step_s: float, begin: list[str]) -> Non
     await asyncio.Event().wait()
 
 
-def work(store: str, ledger: Path, step_s: float, begin: list[str]) -> None:
+def work(store: str, ledger: Path, step_s: float, lease_s: float, begin: list[str]) -> None:
     """Be a worker, in a process of its own."""
+    dbos_engine.TASK_LEASE_S = lease_s  # type: ignore[misc] - for this process alone
     asyncio.run(main(store, ledger, step_s, begin))
 
 

@@ -60,7 +60,7 @@ class LaunchRecord:
         with self._guard:
             if self.folder is not None or fcntl is None:
                 return
-            base = _base_folder()
+            base = base_folder()
             if base is not None:
                 end_left_behind(base)
             self.folder = Path(tempfile.mkdtemp(prefix="", dir=base) if base else tempfile.mkdtemp(prefix="pegboard-"))
@@ -128,7 +128,7 @@ def _start_reaper(folder: Path) -> int:
     return ours
 
 
-def _base_folder() -> Path | None:
+def base_folder() -> Path | None:
     """Return the folder of all records of this user; `None` where there is none that others cannot write."""
     user = os.getuid()
     for path in (Path(os.environ.get("XDG_RUNTIME_DIR") or "/nowhere") / "pegboard", _temporary() / f"pegboard-{user}"):

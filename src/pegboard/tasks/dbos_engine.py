@@ -21,6 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from pegboard.core.digests import digest
 from pegboard.core.identifiers import new_id
+from pegboard.egress.launch_record import base_folder
 from pegboard.model.bounds import (
     TASK_BEAT_S,
     TASK_LEASE_S,
@@ -34,6 +35,7 @@ from pegboard.model.error import CallError, ToolError
 from pegboard.model.json_types import JSON, is_object
 from pegboard.model.result import ToolResult
 from pegboard.model.task import Question, TaskCall, TaskRecord, TaskState
+from pegboard.platforms import platform
 from pegboard.tasks.engine import Run
 from pegboard.tasks.lifelines import Lifelines
 from pegboard.tasks.records import call_of_json, call_to_json, outcome_of_json, outcome_to_json, question_to_json
@@ -104,8 +106,7 @@ class DbosEngine:
         # An id for each process: two with one id would both run what one of them had begun.
         self._worker = f"{new_id()}"
         self._tables = TaskTables(self._url.render_as_string(hide_password=False))
-        of_file = self._url.database if self._url.drivername == "sqlite" else None
-        self._lifelines = Lifelines(None if of_file is None else Path(f"{of_file}-workers"))
+        self._lifelines = Lifelines(_lifelines_of(self._url))
         self._run: Run | None = None
         self._client: DBOSClient | None = None
         self._home: asyncio.AbstractEventLoop | None = None
@@ -143,6 +144,8 @@ class DbosEngine:
             await self._elsewhere(_launch(self._url, self._worker))
             self._client = await _away(self._make_client)
             await _away(self._adopt)
+            # The above takes seconds where the machine is busy.
+            await _away(self._renew)
         except Exception as error:
             await self.close()
             raise OSError(f"The database of tasks cannot be opened: {error}") from error
@@ -195,18 +198,21 @@ class DbosEngine:
         """Say again and again that this worker lives; look for dead ones, for answers, and for what was cancelled."""
         while not self._ended.wait(TASK_BEAT_S):
             try:
-                now = time.monotonic()
-                if not self._tables.beat(self._worker):
-                    log.warning("Other workers took this one for dead; what it ran goes on with them.")
-                    self._has_stopped = True
-                if self._has_stopped:
-                    self._begin_again()
-                self._renewed_at = now
+                self._renew()
                 self._write_notes()
                 self._adopt()
                 self._look()
             except Exception as error:  # noqa: BLE001 - boundary: a thread of its own, and the store may be away
                 log.warning("The lease of this worker was not renewed: %s", error)
+
+    def _renew(self) -> None:
+        now = time.monotonic()
+        if not self._tables.beat(self._worker):
+            log.warning("Other workers took this one for dead; what it ran goes on with them.")
+            self._has_stopped = True
+        if self._has_stopped:
+            self._begin_again()
+        self._renewed_at = now
 
     async def _guard(self) -> None:
         """Stop what runs here as soon as others may take this worker for dead: when its lease was not renewed."""
@@ -259,9 +265,11 @@ class DbosEngine:
                 self._at_home(self._stop, each.workflow_id)
 
     def _write_notes(self) -> None:
-        notes, self._notes = self._notes, {}
-        if notes:
+        if notes := dict(self._notes):
             self._tables.note(notes)
+            for task_id, note in notes.items():
+                if self._notes.get(task_id) is note:
+                    del self._notes[task_id]
 
     def _at_home(self, act: Callable[..., object], *args: object) -> None:
         assert self._home is not None
@@ -365,12 +373,14 @@ class DbosEngine:
             raise OSError(f"The database of tasks does not answer: {error}") from error
 
     def _records(self, ids: Sequence[str]) -> list[TaskRecord]:
+        # First, since they are taken away once they are written.
+        notes = dict(self._notes)
         kept = self._tables.kept(ids) if ids else {}
         if not kept:
             # DBOS would list all.
             return []
         rows = self._known.list_workflows(workflow_ids=list(kept))
-        return [_record(row, kept[row.workflow_id], self._notes.get(row.workflow_id)) for row in rows]
+        return [_record(row, kept[row.workflow_id], notes.get(row.workflow_id)) for row in rows]
 
     async def answer(self, task_id: str, answers: Mapping[str, JSON]) -> None:
         """Give answers to questions that wait."""
@@ -533,6 +543,15 @@ def _record(row: Any, kept: Kept, noted: tuple[float | None, str] | None) -> Tas
         message=message if error is None else error.message, fraction=fraction, questions=questions, result=result,
         error=error,
     )  # fmt: skip
+
+
+def _lifelines_of(url: sa.URL) -> Path | None:
+    """Return where workers on this machine have their lifelines; `None` where there is no such place."""
+    if url.drivername == "sqlite":
+        return Path(f"{url.database}-workers")
+    # Those on other machines have theirs elsewhere, and are not seen to be dead before their lease has run out.
+    own = base_folder() if platform.NO_FILES is None else None
+    return None if own is None else own / "tasks"
 
 
 def _address(uri: str, base: Path) -> sa.URL:

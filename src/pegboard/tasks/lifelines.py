@@ -15,11 +15,11 @@ class Lifelines:
     What is locked may still be a worker that hangs: of that, the lease tells. What is not is surely dead.
 
     Args:
-        folder: where the files are; `None` where workers may be on several machines.
+        folder: where the files are, for the workers that have the same; `None` where there is no place for them.
     """
 
     def __init__(self, folder: Path | None) -> None:
-        self._folder = folder if platform.NO_FILES is None else None
+        self._folder = None if platform.NO_FILES is not None else folder
         self._held: int | None = None
 
     def hold(self, worker: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.event import listen
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from pegboard.model.bounds import TASK_STORE_BUSY_S
 from pegboard.model.json_types import JSON
@@ -40,6 +41,7 @@ _WORKERS = sa.Table(
     sa.Column("worker", sa.String, primary_key=True),
     sa.Column("beats_at", sa.Float, nullable=False),
 )
+_LOCK = "select pg_advisory_xact_lock(7235140913)"  # not a limit: a number of ours, for making the tables
 Notes = Mapping[str, tuple[float | None, str]]
 
 
@@ -81,9 +83,14 @@ class TaskTables:
             raise OSError(f"The database of tasks does not answer: {type(error).__name__}.") from error
 
     def create(self) -> None:
-        """Make the tables that are not there."""
+        """Make the tables that are not there, while others may do so too."""
         with self._transaction() as connection:
-            _METADATA.create_all(connection)
+            if self._engine.dialect.name != "sqlite":
+                connection.execute(sa.text(_LOCK))
+            for table in _METADATA.sorted_tables:
+                connection.execute(CreateTable(table, if_not_exists=True))
+                for index in table.indexes:
+                    connection.execute(CreateIndex(index, if_not_exists=True))
 
     # -- tasks
 
