@@ -29,12 +29,15 @@ from pegboard import (
 )
 from pegboard.model.bounds import STEP_RESULT_BYTES
 from pegboard.model.consent import ConsentRequest
+from pegboard.model.request import CallBudget
 from pegboard.model.task import TaskCall, TaskRecord
 from pegboard.tasks.tasks import OPERATOR
 from tests.tasks.databases import database
 from tests.timing import PATIENCE_S
 
-ANN, BOB = ToolContext(user_id="ann", space_id="s1"), ToolContext(user_id="bob", space_id="s1")
+# One context for the calls of all tests.
+MANY = CallBudget(10_000)
+ANN, BOB = (ToolContext(user_id=who, space_id="s1", budget=MANY) for who in ("ann", "bob"))
 YES = {"action": "accept", "content": {"answer": True}}
 
 
