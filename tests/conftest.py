@@ -1,10 +1,12 @@
 """The settings that every test shares: the event loop, the markers, sizes, coverage, no deadline one could miss."""
 
 import gc
+import importlib
 import os
 import sys
 from collections.abc import Generator
 from pathlib import Path
+from pkgutil import walk_packages
 from typing import Any
 
 import coverage
@@ -45,12 +47,17 @@ UNMEASURED_MARKS = ("hypothesis", "slow")
 
 
 class Measuring:
-    """Coverage of one process, from before it imports what it collects; each has its own file of results."""
+    """Coverage of one process: of the modules as they are imported, and of tests; each has its own file of results."""
 
     def __init__(self, worker: str) -> None:
         self._coverage = coverage.Coverage(data_suffix=f"{worker}.{os.getpid()}")
-        self._coverage.start()
-        self._is_on = True
+        self._is_on = False
+        self._turn(True)
+        # All of them here, so that nothing else that is collected need be traced.
+        for name in ("pegboard.core", "pegboard.model"):
+            for module in walk_packages(importlib.import_module(name).__path__, f"{name}."):
+                importlib.import_module(module.name)
+        self._turn(False)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pegboard import Catalog, DefinitionError, Policy, Profile, Tool, ToolContext, ToolSpec, default_catalog
-from pegboard.testing import call_context
+from pegboard.testing import call_context, isolated_catalog
 from tests.core.parts import FakeSource, foreign
 
 ANN = ToolContext(user_id="ann", budget=None)
@@ -16,10 +16,9 @@ ANN = ToolContext(user_id="ann", budget=None)
 
 @pytest.fixture(autouse=True)
 def _empty_default_catalog() -> Generator[None]:
-    before = default_catalog.registry.declarations
-    default_catalog.reset()
-    yield
-    default_catalog.registry.swap(before)
+    # Of its own, since a reset and `load_defaults` bring back whatever class of other tests lives yet.
+    with isolated_catalog():
+        yield
 
 
 def declared(catalog: Catalog) -> list[str]:
