@@ -73,6 +73,8 @@ profiles:
   all: {}
   quiet: {deny: [lead]}
   careful: {deny: ["*look_up"]}
+  team: {include: [core]}
+  other: {include: []}
 """
 
 
@@ -198,6 +200,23 @@ async def test_who_may_not_run_an_agent_reads_what_one_reads_who_asks_for_none(s
     assert (hidden.status_code, absent.status_code) == (404, 404)
     assert hidden.json()["detail"].replace("lead", "nobody") == absent.json()["detail"]
     assert len(played.server.requests) == before
+
+
+async def test_a_profile_of_some_groups_runs_the_agents_alone_that_its_tools_run(served: Server) -> None:
+    async with httpx2.AsyncClient(timeout=60) as client:
+
+        async def status(agent: str, profile: str) -> tuple[int, str]:
+            body = {"query": "Write.", "context": {"company": "Acme"}}
+            answer = await client.post(f"{served.url}/v1/agents/{agent}/run?profile={profile}", json=body)
+            return answer.status_code, answer.json().get("detail", "").replace(agent, "nobody")
+
+        # `ask_team`, which runs the lead, is in the group `core`; the others are the lead's own.
+        assert await status("lead", "team") == (200, "")
+        absent = await status("nobody", "team")
+        assert absent[0] == 404
+        for agent, profile in (("writer", "team"), ("researcher", "team"), ("lead", "other")):
+            assert await status(agent, profile) == absent
+        assert await status("researcher", "all") == (200, "")
 
 
 async def test_what_a_profile_denies_stays_denied_to_the_agents_below(served: Server, played: Played) -> None:

@@ -11,8 +11,26 @@ from pegboard.model.context import ToolContext
 from pegboard.model.policy import Policy
 
 
-def may_run(agent: str, view: View) -> bool:
-    """Tell whether the policies of a caller and of their profile allow an agent, by its name as by that of a tool."""
+async def runnable(view: View) -> frozenset[str] | None:
+    """Return the agents that the groups of a caller's profile hold; `None` where it holds all groups.
+
+    An agent stands in no group by itself: where only some are included, it is those whose tools the caller sees.
+    """
+    if view.selection.include is None:
+        return None
+    return frozenset(entry.agent for entry in (await view.prepare()).tools() if entry.agent is not None)
+
+
+async def may_run(agent: str, view: View) -> bool:
+    """Tell whether a caller may run an agent by its name: the groups of their profile hold it, and no policy denies it.
+
+    Policies mean an agent by its name, as they mean a tool.
+    """
+    held = await runnable(view)
+    return (held is None or agent in held) and _is_allowed(agent, view)
+
+
+def _is_allowed(agent: str, view: View) -> bool:
     names = (fold(agent),)
     for policy in layers(view.selection.policy, view.ctx.policy):
         if any(matches_folded(glob, names) for glob in policy.deny):

@@ -145,6 +145,16 @@ class PrivateSource:
         """Stop the source."""
         await self.source.stop()
 
+    def fits(self, other: object) -> bool:
+        """Tell whether it can go on in place of another, of a new reading of the config: where its source can."""
+        fits: Callable[[object], bool] | None = getattr(self.source, "fits", None)
+        return fits is not None and isinstance(other, PrivateSource) and fits(other.source)
+
+    def renew(self, other: PrivateSource) -> None:
+        """Take over what the other says, and keep the connection; only where it `fits`."""
+        source: Any = self.source
+        source.renew(other.source)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Declarations:

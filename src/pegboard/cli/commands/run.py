@@ -47,8 +47,8 @@ async def run_command(
     seen = _context(context)
     async with opened(options, approve=approval(options.terminal, yes=yes)) as (project, view):
         agents = project.catalog.registry.declarations.agents
-        if name not in agents or not may_run(name, view):
-            near = nearest(name, [agent for agent in agents if may_run(agent, view)], label="Agents")
+        if name not in agents or not await may_run(name, view):
+            near = nearest(name, [agent for agent in agents if await may_run(agent, view)], label="Agents")
             raise CommandError(f"There is no agent {name!r}.{near}", kind="unknown_agent")
         ctx = caller_of(view)
         shown = _Shown(options)

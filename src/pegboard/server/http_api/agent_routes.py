@@ -62,7 +62,7 @@ class AgentRoutes:
         """Run an agent; a client that leaves before the end cancels the run, with everything below it."""
         name, view = request.path["name"], self._view(request)
         catalog = self._api.gateway.catalog
-        if name not in catalog.registry.declarations.agents or not may_run(name, view):
+        if name not in catalog.registry.declarations.agents or not await may_run(name, view):
             # In the same words, so that nobody learns what there is for others.
             raise not_found(f"No agent named {name[:100]!r} is available to this caller.")
         asked = AgentQuery.of(await self._api.body(request))
