@@ -91,7 +91,7 @@ def assemble(
     models = LanguageModels(key_of_environment(registry))
     view_parts = ViewParts(registry=registry, runner=executor, exporters=EXPORTERS)
     guards.agents = agents = LateAgentRuntime(
-        registry, view_parts, make_model=models.model, clock=clock, redactor=guards.redactor
+        registry, view_parts, make_model=models.model, load_model=models.load, clock=clock, redactor=guards.redactor
     )
     return Runtime(
         registry=registry,

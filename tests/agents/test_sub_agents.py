@@ -214,6 +214,24 @@ async def test_events_below_name_the_calls_that_they_belong_to() -> None:
     await catalog.close()
 
 
+async def test_a_diamond_runs_and_its_lowest_agent_is_told_of_under_both_ways() -> None:
+    ask_both = [[("ask_left", {"query": "q"}), ("ask_right", {"query": "q"})], "top"]
+    ask_one = [[("ask_bottom", {"query": "q"})], "side"]
+    catalog = catalog_of({"top": ask_both, "left": ask_one, "right": ask_one, "bottom": ["deep"]})
+    catalog.agent(agent("bottom"))
+    for name in ("left", "right"):
+        catalog.agent(agent(name), tools=[ask("bottom")])
+    catalog.agent(agent("top"), tools=[ask("left"), ask("right")])
+    recorder = Recorder()
+    result = await catalog.agents.run("top", "go", callbacks=recorder)
+    assert (result.status, result.output, ends(recorder)) == ("completed", "top", ["completed"] * 4)
+    starts = [event for event in recorder.events if event.type == "on_sub_agent_start"]
+    agents = {event.call_id: event.payload["agent"] for event in starts}
+    ways = sorted((str(event.payload["agent"]), str(agents.get(event.parent_call_id or ""))) for event in starts)
+    assert ways == [("bottom", "left"), ("bottom", "right"), ("left", "None"), ("right", "None")]
+    await catalog.close()
+
+
 async def test_an_agent_that_would_run_itself_is_refused_on_every_later_change() -> None:
     catalog = Catalog()
     spec: AgentSpec = agent("a", groups=("core",))

@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 import struct
+import time
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from pegboard.egress.connections import GuardedBackend, system_resolve
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.failures import EgressError
 from pegboard.egress.http import GuardedClient
@@ -303,6 +305,22 @@ async def test_a_resolver_that_hangs_is_given_up() -> None:
     async with GuardedClient(LOCAL, resolve=never, connect_s=0.1) as client:
         exc = await failure(client, "GET", "http://a.test/")
     assert (exc.error.kind, exc.error.outcome_unknown) == ("timeout", False)
+
+
+async def test_what_came_in_time_counts_though_the_loop_was_too_busy_to_hear_of_it() -> None:
+    loop = asyncio.get_running_loop()
+
+    async def resolve(host: str, port: int) -> list[str]:
+        answered = loop.run_in_executor(None, lambda: ["127.0.0.1"])
+        loop.call_soon(time.sleep, 0.3)
+        return await answered
+
+    async with RawServer(answer(b"here")) as server:
+        stream = await GuardedBackend(LOCAL, resolve).connect_tcp("name.test", server.port, timeout=0.2)
+        await stream.aclose()
+    # An address needs nobody to look it up.
+    for host in ("127.0.0.1", "::1"):
+        assert await system_resolve(host, 80) == [host]
 
 
 async def test_refused_connections_and_unknown_names_are_unavailable_and_were_never_sent() -> None:

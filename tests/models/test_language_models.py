@@ -209,7 +209,8 @@ async def failed(
 
 # What is no matter of a provider's own client is tried with one of them, since each try costs.
 ALSO = {
-    "hangs before it answers", "sends without end", "is no model", "sends one event without end", "drips comments",
+    "hangs before it answers", "sends without end", "drips an answer", "is no model", "sends one event without end",
+    "drips comments",
 }  # fmt: skip
 
 

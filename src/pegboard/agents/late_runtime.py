@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,7 +13,7 @@ from pegboard.core.redaction import Redactor
 from pegboard.core.registry import Registry
 from pegboard.core.view import View, ViewParts
 from pegboard.lazy import LazyModule
-from pegboard.model.agent import AgentEntry, AgentResult
+from pegboard.model.agent import AgentEntry, AgentResult, ModelSpec
 from pegboard.model.call_context import CallContext
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError
@@ -21,6 +23,7 @@ from pegboard.model.result import ToolResult
 if TYPE_CHECKING:
     from pegboard.agents import runtime as agent_runtime
     from pegboard.agents.model_factory import ModelFactory
+    from pegboard.agents.runtime import AgentRuntime
 else:
     agent_runtime = LazyModule("pegboard.agents.runtime")
 
@@ -37,15 +40,17 @@ class LateAgentRuntime:
         parts: ViewParts,
         *,
         make_model: ModelFactory,
+        load_model: Callable[[ModelSpec], None],
         clock: Callable[[], float],
         redactor: Callable[[ToolContext], Redactor | None],
     ) -> None:
         self._registry, self._parts, self._clock, self._redactor = registry, parts, clock, redactor
-        self.make_model = make_model
+        self.make_model, self._own_models, self._load_model = make_model, make_model, load_model
+        self._loaded: set[tuple[str, bool]] = set()
         self.store: ConversationStore | None = None
 
     @cached_property
-    def runtime(self) -> agent_runtime.AgentRuntime:
+    def runtime(self) -> AgentRuntime:
         """The runtime.
 
         Raises:
@@ -64,6 +69,25 @@ class LateAgentRuntime:
             text = f"Agents need the package {error.name!r}, which is not installed; install `pegboard[agents]`."
             raise DefinitionError(text) from error
 
+    async def ready_for(self, agent: AgentEntry | None) -> AgentRuntime:
+        """Return the runtime, with what it needs to run an agent.
+
+        The first run of a process imports that, which takes seconds: in a thread, so that no other call waits for it.
+
+        Raises:
+            DefinitionError: the packages that it needs are not installed.
+        """
+        if "runtime" not in self.__dict__:
+            with suppress(ImportError):
+                await asyncio.to_thread(getattr, agent_runtime, "AgentRuntime")
+        if agent is not None and self.make_model == self._own_models:
+            model = agent.spec.model
+            if (kind := (model.provider, model.base_url is None)) not in self._loaded:
+                with suppress(ImportError):
+                    await asyncio.to_thread(self._load_model, model)
+                self._loaded.add(kind)
+        return self.runtime
+
     async def run_below(
         self,
         agent: str,
@@ -75,13 +99,14 @@ class LateAgentRuntime:
         view: View,
     ) -> ToolResult:
         """Run an agent as a part of a call; see `AgentRuntime.run_below`."""
-        return await self.runtime.run_below(agent, query, data, transform=transform, ctx=ctx, view=view)
+        runtime = await self.ready_for(self._registry.declarations.agents.get(agent))
+        return await runtime.run_below(agent, query, data, transform=transform, ctx=ctx, view=view)
 
     async def run_own(
         self, agent: AgentEntry, query: str, *, on_text: Callable[[str], None], ctx: CallContext, view: View
     ) -> AgentResult:
         """Run an agent that is a part of a tool; see `AgentRuntime.run_own`."""
-        return await self.runtime.run_own(agent, query, on_text=on_text, ctx=ctx, view=view)
+        return await (await self.ready_for(agent)).run_own(agent, query, on_text=on_text, ctx=ctx, view=view)
 
     async def close(self) -> None:
         """End what the runtime holds, if it was ever made."""

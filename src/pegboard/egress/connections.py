@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import TypeVar, cast
 
 import httpcore2
@@ -21,15 +23,53 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 # Threads of our own: a name server that hangs must not use up the pool in which tools run.
 _LOOKUPS = Threads(NAME_LOOKUPS, name="pegboard-lookup")
 Connection = TypeVar("Connection")
+_LAST_ROUNDS = 20  # not a limit: more than there are from what a socket says to the task that waits for it
 
 
 async def system_resolve(host: str, port: int) -> Sequence[str]:
     """Ask the system's resolver, which also reads every spelling of an address (`127.1`, `0x7f.1`, `2130706433`)."""
+    if (address := _literal(host)) is not None:
+        return [address]
     loop = asyncio.get_running_loop()
     entries = await loop.run_in_executor(
         _LOOKUPS.executor, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     )
     return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
+
+
+def _literal(host: str) -> str | None:
+    """Return an address that is written as one: there is nothing to wait for."""
+    try:
+        return str(ipaddress.ip_address(host)) if "%" not in host else None
+    except ValueError:
+        return None
+
+
+@asynccontextmanager
+async def within_time(timeout_s: float | None) -> AsyncGenerator[None]:
+    """End the block with `TimeoutError` after so many seconds.
+
+    What came in time, to a loop that was too busy to hear of it until its time was over, is still taken: the loop gets
+    a few rounds more before the block ends.
+    """
+    if timeout_s is None:
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(None) as limit:
+
+        def over(rounds: int) -> None:
+            nonlocal timer
+            if rounds:
+                timer = loop.call_soon(over, rounds - 1)
+            else:
+                limit.reschedule(loop.time())
+
+        timer: asyncio.Handle = loop.call_later(timeout_s, over, _LAST_ROUNDS)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
 
 class GuardedBackend(httpcore2.AsyncNetworkBackend):
@@ -59,9 +99,13 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
         """
 
         async def connect(address: str, share_s: float | None) -> httpcore2.AsyncNetworkStream:
-            return await self._sockets.connect_tcp(
-                address, port, timeout=share_s, local_address=local_address, socket_options=socket_options
-            )
+            try:
+                async with within_time(share_s):
+                    return await self._sockets.connect_tcp(
+                        address, port, local_address=local_address, socket_options=socket_options
+                    )
+            except TimeoutError as error:
+                raise httpcore2.ConnectTimeout(str(error)) from error
 
         return await self._connect_to_first(host, port, timeout, connect)
 
@@ -78,7 +122,7 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
             opened = socket.socket(family, socket.SOCK_STREAM)
             opened.setblocking(False)
             try:
-                async with asyncio.timeout(share_s):
+                async with within_time(share_s):
                     await asyncio.get_running_loop().sock_connect(opened, (address, port))
             except BaseException:
                 opened.close()
@@ -130,7 +174,7 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
 
     async def _look_up(self, host: str, port: int, timeout_s: float | None) -> Sequence[str]:
         try:
-            async with asyncio.timeout(timeout_s):
+            async with within_time(timeout_s):
                 return await self._resolve(host.rstrip("."), port)
         except TimeoutError:
             raise EgressError("timeout", f"The host name {host!r} was not resolved in time. Try again later.") from None

@@ -66,9 +66,7 @@ class AgentRoutes:
             # In the same words, so that nobody learns what there is for others.
             raise not_found(f"No agent named {name[:100]!r} is available to this caller.")
         asked = AgentQuery.of(await self._api.body(request))
-        # The first run of a process imports what agents run on, which takes seconds.
-        runtime = await asyncio.to_thread(lambda: catalog.agents)
-        await asyncio.to_thread(catalog.runtime.models.load, runtime.spec(name).model)
+        runtime = await catalog.runtime.agents.ready_for(catalog.registry.declarations.agents.get(name))
         items = runtime.stream(
             name, asked.query, context=asked.context, session_id=asked.session_id, ctx=caller_of(view)
         )
