@@ -168,6 +168,7 @@ LAZY = {
     "rich.table": "rich",
     "rich.text": "rich",
     "genai_prices": "genai-prices",
+    "pegboard.adapters.langchain": "langchain-core and langgraph",
     "pegboard.agents.budgets": "pydantic-ai",
     "pegboard.agents.postgres_conversations": "psycopg",
     "pegboard.agents.runtime": "pydantic-ai",

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from pegboard.cli import app
-from pegboard.cli.app import COMMANDS, UNSUPPORTED_COMMANDS
+from pegboard.cli.app import COMMANDS, MODULES, UNSUPPORTED_COMMANDS
 from pegboard.cli.command_error import CommandError
 from pegboard.cli.options import Identity
 from pegboard.cli.project import find_config
@@ -20,7 +20,7 @@ from tests.cli.conftest import Run
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_says_the_same_in_the_list_and_in_its_own_help(run: Run, name: str) -> None:
-    command = getattr(importlib.import_module(f"pegboard.cli.commands.{name}"), f"{name}_command")
+    command = getattr(importlib.import_module(f"pegboard.cli.commands.{MODULES.get(name, name)}"), f"{name}_command")
     assert (inspect.getdoc(command) or "").partition("\n")[0] == COMMANDS[name]
     ran = run(name, "--help")
     assert (ran.code, ran.err) == (0, "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple, cast
 
@@ -14,11 +14,16 @@ from pydantic import PrivateAttr
 
 from pegboard.adapters.framework_client import for_one_call
 from pegboard.adapters.result_parts import error_text, parts_of, text_of
+from pegboard.authoring.definition import read_registered
 from pegboard.core.bounded_cache import BoundedCache
+from pegboard.core.names import legal
 from pegboard.core.view import View
 from pegboard.model.bounds import APPROVALS_REMEMBERED
+from pegboard.model.call_context import CallContext
+from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON
 from pegboard.model.result import ToolResult
+from pegboard.model.tool import ToolEntry, ToolSpec
 from pegboard.providers.mcp import mcp_result
 
 _call_id: ContextVar[str | None] = ContextVar("pegboard_langchain_call_id", default=None)
@@ -32,6 +37,46 @@ def tools(view: View) -> list[BaseTool]:
     """
     made = _Answered()
     return [_view_tool(view, exported, made) for exported in view.export("mcp")]
+
+
+def declared(found: Any, *, groups: Sequence[str] = ("core",), **options: Any) -> list[ToolEntry]:
+    """Return tools of LangChain as entries for `catalog.register`, to be called through the guards.
+
+    Args:
+        found: a tool, several, or a toolkit with `get_tools()`.
+        groups: of each of them.
+        options: further fields of each `ToolSpec`, such as `consent` or `rate_limit`.
+
+    Raises:
+        DefinitionError: something else is among them.
+    """
+    listed = found.get_tools() if callable(getattr(found, "get_tools", None)) else found
+    every: list[Any] = list(listed) if isinstance(listed, Iterable) and not isinstance(listed, BaseTool) else [listed]
+    return [_entry(tool, groups, options) for tool in every]
+
+
+def _entry(tool: Any, groups: Sequence[str], options: Mapping[str, Any]) -> ToolEntry:
+    if not isinstance(tool, BaseTool):
+        raise DefinitionError(f"{tool!r} is no tool of LangChain; give a BaseTool, several, or a toolkit.")
+    spec = ToolSpec(
+        name=legal(tool.name),
+        description=tool.description,
+        input_schema=_own_schema(tool),
+        groups=tuple(groups),
+        origin=f"LangChain tool {tool.name!r}",
+        **options,
+    )
+
+    async def run(ctx: CallContext, args: JSON) -> Any:
+        return await tool.ainvoke(args)
+
+    return read_registered(spec, run, None)
+
+
+def _own_schema(tool: BaseTool) -> JSON:
+    """Return what a model may say, without what LangChain fills in."""
+    schema: Any = tool.tool_call_schema
+    return dict(schema) if isinstance(schema, dict) else schema.model_json_schema()  # pyright: ignore[reportUnknownArgumentType] - JSON
 
 
 class _Step(NamedTuple):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pegboard.cli.commands.demo import demo_command
     from pegboard.cli.commands.doctor import doctor_command
     from pegboard.cli.commands.export import export_command
+    from pegboard.cli.commands.importing import import_command
     from pegboard.cli.commands.ingest import ingest_command
     from pegboard.cli.commands.init import init_command
     from pegboard.cli.commands.install import install_command
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
         demo_command,
         doctor_command,
         export_command,
+        import_command,
         ingest_command,
         init_command,
         install_command,
@@ -73,6 +75,7 @@ COMMANDS = {
     "init": "Write a first configuration, with comments.",
     "check": "Check the configuration and print all its problems.",
     "add": "Declare the tools of an MCP server or an HTTP API.",
+    "import": "Take over servers, tools and agents from elsewhere.",
     "list": "List the tools that a caller may use.",
     "show": "Show the whole declaration of one tool.",
     "why": "Tell why a caller may use a tool or not, and what would change that.",
@@ -96,6 +99,8 @@ COMMANDS = {
     "workspace": "Show and remove what is stored of documents, and grant spaces.",
     "schema": "Print the JSON Schema of the configuration file.",
 }
+# What cannot be the name of a module.
+MODULES = {"import": "importing"}
 UNSUPPORTED_COMMANDS = frozenset("audit plan".split())
 
 SHARED_OPTIONS = ("--config", "--profile", "--as", "--json")
@@ -128,7 +133,9 @@ def build_app(terminal: Terminal) -> App:
         default_parameter=Parameter(negative="", show_default=False),
     )
     for place, (name, summary) in enumerate(COMMANDS.items()):
-        app.command(f"pegboard.cli.commands.{name}:{name}_command", name=name, help=summary, sort_key=place)
+        app.command(
+            f"pegboard.cli.commands.{MODULES.get(name, name)}:{name}_command", name=name, help=summary, sort_key=place
+        )
 
     @app.meta.default
     def launch(  # pyright: ignore[reportUnusedFunction] - cyclopts calls it

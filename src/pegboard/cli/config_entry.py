@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -76,7 +76,13 @@ def open_config(options: Options) -> ConfigFile:
 
 @contextmanager
 def trial(
-    file: ConfigFile, text: str, *, exports: Sequence[Export], options: Options, is_offline: bool = False
+    file: ConfigFile,
+    text: str,
+    *,
+    exports: Sequence[Export],
+    options: Options,
+    is_offline: bool = False,
+    files: Mapping[str, str] | None = None,
 ) -> Generator[tuple[Catalog, Config]]:
     """Give the catalog of a config as it would be; variables without a value have those of `exports`.
 
@@ -99,7 +105,14 @@ def trial(
     options.terminal.secrets = lambda: [Secret(value) for value in known.values()]
     # Beside the config, since what it names is relative to it.
     path = file.path.with_name(f".{file.path.name}.{os.getpid()}.trial")
+    beside = {file.folder / name: content for name, content in (files or {}).items()}
+    present = [str(each) for each in beside if each.exists()]
+    if present:
+        raise CommandError(f"{', '.join(map(repr, present))} exists already; nothing was written.", kind="exists")
+    folders = {each.parent for each in beside if not each.parent.exists()}
     try:
+        for each, content in beside.items():
+            write_operator_file(each, content)
         path.touch(mode=0o600, exist_ok=False)
         path.write_text(text, encoding="utf-8")  # raw: beside the operator's own file, for as long as it is tried
         with redirect_stdout(stderr):
@@ -111,7 +124,11 @@ def trial(
         reasons = "; ".join(": ".join(filter(None, (problem.path, problem.message))) for problem in error.problems)
         raise CommandError(f"This cannot be added: {reasons}. Nothing was written.", kind="config_invalid") from None
     finally:
-        path.unlink(missing_ok=True)
+        for each in (path, *beside):
+            each.unlink(missing_ok=True)
+        for folder in folders:
+            with suppress(OSError):
+                folder.rmdir()
     options.terminal.secrets = lambda: [*catalog.secrets, *(Secret(value) for value in known.values())]
     yield catalog, config
 

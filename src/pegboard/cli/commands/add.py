@@ -17,6 +17,7 @@ from pegboard.catalog import Catalog
 from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.config_entry import ConfigFile, open_config, trial, write_config
 from pegboard.cli.declarations.added import AddedWords, proposal_of
+from pegboard.cli.declarations.names import group_stem
 from pegboard.cli.declarations.proposal import Proposal
 from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.source_startup import started
@@ -159,7 +160,7 @@ def _tried(file: ConfigFile, proposal: Proposal, group: Sequence[str]) -> str:
     if "mcp" in entry:
         entry = {**entry, "mcp": {**entry["mcp"], "timeout": ADD_CONNECT_S}}
     # A profile may name the groups already that are given later.
-    stem = _stem(str(entry["name"]))
+    stem = group_stem(str(entry["name"]))
     tried: JSON = {**entry, "groups": [*group, stem, f"{stem}_read", f"{stem}_write"]}
     return file.with_proposal(replace(proposal, tools=(tried,)))
 
@@ -254,7 +255,7 @@ def _guarded(entry: JSON, tools: Sequence[Offered], choice: _Choice) -> JSON:
     key = "openapi" if choice.is_openapi else "mcp"
     inner: JSON = {**entry[key]}
     # In a group nobody includes nothing can be called: what is new or unknown stands with what writes.
-    stem = _stem(name)
+    stem = group_stem(name)
     groups, reads = [f"{stem}_write"], f"{stem}_read"
     if choice.group:
         groups = [group for group in choice.group if group] or [stem]
@@ -272,11 +273,6 @@ def _guarded(entry: JSON, tools: Sequence[Offered], choice: _Choice) -> JSON:
         inner["trust_annotations"] = True
     guarded: JSON = {**entry, key: inner, "groups": groups}
     return guarded if consent in (None, "never") else {**guarded, "consent": consent}
-
-
-def _stem(name: str) -> str:
-    """Return what the names of groups begin with."""
-    return re.sub(r"[^a-z0-9_]", "_", name.lower())
 
 
 def _as_glob(name: str) -> str:

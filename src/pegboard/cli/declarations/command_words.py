@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from pegboard.cli.command_error import CommandError
@@ -17,6 +17,10 @@ from pegboard.model.json_types import JSON
 RUNNERS = frozenset(
     {"npx", "uvx", "bunx", "pnpx", "pipx", "bun", "pnpm", "yarn", "uv", "docker", "podman", "deno", "dnx"}
 )
+# What fetches a package needs the way out of this machine's network; a server gets no variable that is not named.
+FETCHERS = frozenset("npx uvx bunx pnpx pipx uv pnpm yarn bun dnx deno".split())
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+_WAY_OUT = (*_PROXIES, "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _STEPS = frozenset({"run", "dlx", "exec", "tool", "x", "-m"})
 _WITH_VALUE = frozenset({
     "--from", "--with", "--python", "-p", "--package", "--index", "--env", "-e", "-v", "--volume", "--mount", "--name",
@@ -54,6 +58,12 @@ def leading_variables(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
             return env, list(words[place:])
         env[match[1]] = match[2]
     return env, []
+
+
+def network_variables(command: str, present: Collection[str]) -> list[str]:
+    """Return the variables of this machine that a program needs to fetch a package."""
+    is_fetcher = Path(command).name.removesuffix(".cmd").removesuffix(".exe") in FETCHERS
+    return [name for name in _WAY_OUT if name in present] if is_fetcher else []
 
 
 def is_command(words: Sequence[str]) -> bool:
@@ -103,7 +113,7 @@ def concealed_args(args: Sequence[str], writer: EntryWriter, *, at: str) -> list
         option = before.lstrip("-") if before.startswith("-") and "=" not in before else ""
 
         def conceal(name: str, value: str, place: int = place) -> str:
-            return writer.concealed(name, value, at=f"{at} (word {place + 2})")
+            return writer.concealed(name, value, at=f"{at}[{place}]")
 
         # `docker run -e NAME=value` is a variable.
         written.append(without_secrets(word, conceal, literal, name=option))

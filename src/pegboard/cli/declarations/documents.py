@@ -31,7 +31,7 @@ def read_document(path: Path) -> JSONValue:
             return tomllib.loads(text)
         if path.suffix.lower() in (".json", ".jsonc") and text.lstrip()[:1] in ("{", "[", "/"):
             return _json(text)
-        return description_value(text, bounds=_BOUNDS)
+        return description_value(text, bounds=_BOUNDS, is_explained=False)
     except (ValueError, DefinitionError, RecursionError) as error:
         # What is quoted of a file that is none may be anything.
         reason = (
@@ -45,7 +45,7 @@ def read_document(path: Path) -> JSONValue:
 def _json(text: str) -> JSONValue:
     """Return what JSON says, with comments too, as the settings of editors have them."""
     try:
-        return description_value(text, bounds=_BOUNDS)
+        return description_value(text, bounds=_BOUNDS, is_explained=False)
     except DefinitionError:
         if "//" not in text and "/*" not in text and ",\n" not in text and ",]" not in text and ",}" not in text:
             raise

@@ -29,6 +29,11 @@ def namespace(text: str) -> str:
     return name or "server"
 
 
+def group_stem(name: str) -> str:
+    """Return what the names of an entry's groups begin with."""
+    return re.sub(r"[^a-z0-9_]", "_", name.lower())
+
+
 def name_of_address(url: str) -> str:
     """Return the name of an entry by an address: of `https://mcp.notion.com/mcp` it is `notion`."""
     host = urlsplit(url).hostname or ""

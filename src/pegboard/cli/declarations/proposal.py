@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pegboard.cli.declarations.clear_secrets import holds_secret, variable_for
-from pegboard.model.json_types import JSON
+from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.secret import Secret
 
 
@@ -57,6 +57,11 @@ def joined(proposals: Iterable[Proposal]) -> Proposal:
         exports=tuple(export for each in every for export in each.exports),
         left_out=tuple(text for each in every for text in each.left_out),
     )
+
+
+def as_text(value: JSONValue) -> str:
+    """Return a value of a variable as a program sees it."""
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def literal(text: str) -> str:

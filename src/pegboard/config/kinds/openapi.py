@@ -181,8 +181,8 @@ def _plain(value: str | Secret) -> str:
     return value.reveal() if isinstance(value, Secret) else value
 
 
-def description_value(text: str, *, bounds: Bounds) -> JSONValue:
-    """Return what a description says, which is JSON or YAML.
+def description_value(text: str, *, bounds: Bounds, is_explained: bool = True) -> JSONValue:
+    """Return what a description says, which is JSON or YAML. What is wrong with it can be explained, slowly.
 
     Raises:
         DefinitionError: it is neither, or too large.
@@ -202,7 +202,7 @@ def description_value(text: str, *, bounds: Bounds) -> JSONValue:
     try:
         return plain_reader.PlainReader(bounds=room, most_values=OPENAPI_DOCUMENT_KEYS).read(text)
     except DefinitionError as error:
-        if len(text) > OPENAPI_CAREFUL_YAML_CHARS:
+        if not is_explained or len(text) > OPENAPI_CAREFUL_YAML_CHARS:
             raise DefinitionError(f"cannot be read as YAML: {_unquoted(str(error), text)}") from None
     # What is small is read once more by the reader of configs, which knows what was probably meant.
     root, problems = parse(text, file="line", scalar_keys=True)

@@ -18,6 +18,7 @@ _PLAIN = re.compile(r"-{0,2}[A-Za-z_./][A-Za-z0-9_./@+-]*(?: [A-Za-z0-9_./@+-]+)
 # Other readers take them for yes and no.
 _WORDS_OF_YAML_1_1 = frozenset({"y", "n", "yes", "no", "on", "off"})
 _COMMENT = re.compile(r"( *)#")
+_BREAK = "\n"
 _INDENT = 2  # not a limit: how new lines are indented
 
 
@@ -53,6 +54,11 @@ def with_items(text: str, section: str, items: Sequence[JSONValue]) -> str:
 def block_text(items: Sequence[JSONValue], *, indent: int = _INDENT) -> str:
     """Return items of a list as YAML lines, each with its dash."""
     return "".join(f"{line}\n" for item in items for line in _item_lines(item, " " * indent))
+
+
+def mapping_text(value: JSON) -> str:
+    """Return a whole document as YAML lines."""
+    return "".join(f"{line}\n" for line in _mapping_lines(value, ""))
 
 
 def _read(text: str) -> JSONValue:
@@ -147,6 +153,9 @@ def _mapping_lines(value: JSON, indent: str) -> Iterator[str]:
             yield f"{indent}{_scalar(key)}:"
             for item in inner:
                 yield from _item_lines(item, f"{indent}  ")
+        elif isinstance(inner, str) and _fits_block(inner):
+            yield f"{indent}{_scalar(key)}: {'|' if inner.endswith(_BREAK) else '|-'}"
+            yield from (f"{indent}  {line}" if line else "" for line in inner.removesuffix(_BREAK).split(_BREAK))
         else:
             yield f"{indent}{_scalar(key)}: {_flow(inner)}"
 
@@ -157,6 +166,13 @@ def _flow(value: JSONValue) -> str:
     if is_object(value):
         return "{" + ", ".join(f"{_scalar(key)}: {_flow(inner)}" for key, inner in value.items()) + "}"
     return _scalar(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _fits_block(text: str) -> bool:
+    """Tell whether a text of several lines means the same when it is written as such."""
+    lines = text.removesuffix(_BREAK).split(_BREAK)
+    are_plain = all(line.isprintable() and line == line.rstrip() for line in lines)
+    return len(lines) > 1 and are_plain and bool(lines[0]) and bool(lines[-1]) and not lines[0].startswith(" ")
 
 
 def _scalar(text: str) -> str:
