@@ -51,7 +51,8 @@ def declared(found: Any, *, groups: Sequence[str] = ("core",), **options: Any) -
         DefinitionError: something else is among them.
     """
     listed = found.get_tools() if callable(getattr(found, "get_tools", None)) else found
-    every: list[Any] = list(listed) if isinstance(listed, Iterable) and not isinstance(listed, BaseTool) else [listed]
+    is_one = isinstance(listed, BaseTool) or not isinstance(listed, Iterable)
+    every: Iterable[Any] = [listed] if is_one else listed
     return [_entry(tool, groups, options) for tool in every]
 
 

@@ -122,9 +122,9 @@ class _ServerReader:
         if server.get("disabled") is True or server.get("enabled") is False:
             return self._without("it is disabled there; enable it, and import again")
         command, args = server.get("command"), server.get("args", [])
-        env = server.get("env", {})
+        env: JSONValue = server.get("env", {})
         if is_object(command):  # as Zed had it
-            args, env, command = command.get("args", []), command.get("env") or {}, command.get("path")
+            args, env, command = command.get("args", []), command.get("env"), command.get("path")
         if is_list(command):
             command, args = (command[0] if command else None), [*command[1:], *(args if is_list(args) else [])]
         url = server.get("httpUrl") or server.get("serverUrl") or server.get("url")
