@@ -20,7 +20,8 @@ from tests.cli.conftest import Run
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_says_the_same_in_the_list_and_in_its_own_help(run: Run, name: str) -> None:
-    command = getattr(importlib.import_module(f"pegboard.cli.commands.{MODULES.get(name, name)}"), f"{name}_command")
+    module = MODULES.get(name, name)
+    command = getattr(importlib.import_module(f"pegboard.cli.commands.{module}"), f"{module}_command")
     assert (inspect.getdoc(command) or "").partition("\n")[0] == COMMANDS[name]
     ran = run(name, "--help")
     assert (ran.code, ran.err) == (0, "")

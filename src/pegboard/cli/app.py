@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pegboard.cli.commands.demo import demo_command
     from pegboard.cli.commands.doctor import doctor_command
     from pegboard.cli.commands.export import export_command
-    from pegboard.cli.commands.importing import import_command
+    from pegboard.cli.commands.importing import importing_command
     from pegboard.cli.commands.ingest import ingest_command
     from pegboard.cli.commands.init import init_command
     from pegboard.cli.commands.install import install_command
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         demo_command,
         doctor_command,
         export_command,
-        import_command,
+        importing_command,
         ingest_command,
         init_command,
         install_command,
@@ -133,9 +133,8 @@ def build_app(terminal: Terminal) -> App:
         default_parameter=Parameter(negative="", show_default=False),
     )
     for place, (name, summary) in enumerate(COMMANDS.items()):
-        app.command(
-            f"pegboard.cli.commands.{MODULES.get(name, name)}:{name}_command", name=name, help=summary, sort_key=place
-        )
+        module = MODULES.get(name, name)
+        app.command(f"pegboard.cli.commands.{module}:{module}_command", name=name, help=summary, sort_key=place)
 
     @app.meta.default
     def launch(  # pyright: ignore[reportUnusedFunction] - cyclopts calls it

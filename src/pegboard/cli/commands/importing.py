@@ -24,7 +24,7 @@ _WHAT = (
 _CONSENT = "When a person is asked before a call of the servers: never, destructive, always."
 
 
-async def import_command(
+async def importing_command(
     what: Annotated[str, Parameter(help=_WHAT)],
     /,
     *,

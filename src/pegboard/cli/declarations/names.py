@@ -15,7 +15,10 @@ _HOST_FILLING = frozenset(
 
 
 def entry_name(text: str) -> str:
-    """Return the name of an entry: of `@scope/server-files@1.2` it is `files`."""
+    """Return the name of an entry: of `@scope/server-files@1.2` it is `files`, of `@files/mcp` too."""
+    scoped = re.fullmatch(r"@([^/]+)/(?:mcp|server|mcp[-_]server)(?:@.*)?", text)
+    if scoped is not None:
+        return namespace(scoped[1])
     plain = text.rstrip("/").rpartition("/")[2] or text
     plain = re.split(r"(?<=.)@|==|>=|<=|~=|\[|:(?=[\w.-]+$)", plain)[0]
     plain = re.sub(r"\.(?:py|js|mjs|cjs|ts|json|ya?ml|sh|exe)$", "", plain)
