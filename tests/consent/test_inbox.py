@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 from pegboard import Catalog, RateLimit, ToolContext, ToolResult, Verdict
+from pegboard.consent import sql_records
 from pegboard.consent.postgres_store import PostgresConsents
 from pegboard.consent.sql_records import ConsentStateError, SqlConsents, matching_of
 from pegboard.consent.sqlite_store import SqliteConsents
@@ -409,6 +410,18 @@ async def test_a_grant_to_whoever_asked_serves_nobody_of_another_network(stores:
     assert kind(await shop.pay(nobody("192.0.2.0/24"))) == "ok"
 
 
+async def test_a_grant_to_whoever_asked_serves_the_values_that_it_names_alone(stores: Open) -> None:
+    store = stores()
+    shop = Shop(store)
+    nobody = ToolContext(caller=Caller(credential="anonymous", address="192.0.2.0/24"), budget=None)
+    asked = question_of(await shop.pay(nobody))
+    mine = shop.grant(5, {"to": "bob"}, user_id=None, space_id=None, credential="anonymous")
+    await store.grant(mine, decided_by="cli:ann", question_id=asked)
+    assert kind(await shop.pay(nobody, to="eve")) == "consent_required"
+    assert kind(await shop.pay(nobody)) == "ok"
+    assert shop.paid == ["bob 1"]
+
+
 async def test_a_question_that_nobody_would_read_is_not_filed(tmp_path: Path) -> None:
     store = SqliteConsents(tmp_path / "consents.db")
     catalog = Catalog(consent_store=store)
@@ -436,6 +449,15 @@ async def test_one_principal_cannot_fill_the_inbox(stores: Open) -> None:
     assert (kind(refused), "too many questions of yours" in refused.text) == ("consent_required", True)
     assert "consent_id" not in ((refused.error and refused.error.details) or {})
     question_of(await shop.pay(replace(ANN, user_id="eve")))
+
+
+async def test_all_together_cannot_fill_the_inbox_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql_records, "CONSENT_ALL_QUESTIONS", 3)
+    shop = Shop(SqliteConsents(tmp_path / "consents.db"))
+    for number in range(3):
+        question_of(await shop.pay(replace(ANN, user_id=f"user {number}")))
+    refused = await shop.pay()
+    assert (kind(refused), "too many questions wait" in refused.text) == ("consent_required", True)
 
 
 async def test_a_store_that_is_away_lets_nothing_run(tmp_path: Path) -> None:

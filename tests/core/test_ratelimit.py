@@ -22,6 +22,16 @@ def limited(calls: int, window_s: float = 60.0, *, clock: Clock | None = None, *
     return one_tool(catalog=catalog, rate_limit=RateLimit(max_calls=calls, window_s=window_s, **said))
 
 
+@pytest.mark.parametrize(
+    "text", ["5/²s", "²/5s", "5/1.²s", "5/.s", "5/٣s", "5/s", "9" * 5_000 + "/1s", "1/" + "9" * 5_000 + "s"],
+    ids=lambda text: text[:9],
+)  # fmt: skip
+def test_a_limit_in_other_digits_or_too_many_is_refused_in_words(text: str) -> None:
+    with pytest.raises(DefinitionError, match="is no rate limit"):
+        RateLimit.parse(text)
+    assert RateLimit.parse("5/.5s") == RateLimit(max_calls=5, window_s=0.5)
+
+
 # ---------------------------------------------------------------- the window
 
 

@@ -94,6 +94,8 @@ for _ in range(200):
         (tool("x", CYCLE), "itself"),
         (tool("x", {"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:9/x"}}}), "outside"),
         (tool("x", {"type": "object", "properties": {"a": {"$ref": "file:///etc/passwd"}}}), "outside"),
+        (tool("x", {"type": "object", "anyOf": [{}], "properties": {"a": {"$ref": "#/anyOf/²"}}}), "cannot be used"),
+        (tool("x", {"type": "object", "anyOf": [{}], "$ref": f"#/anyOf/{'9' * 5_000}"}), "cannot be used"),
         (tool("x", {"type": "object", "properties": {"a\u200b": {"type": "string"}}}), "invisible"),
         (tool("x", {"type": "object", "properties": {"a": {"enum": ["\u202eb"]}}}), "invisible"),
         (tool(HOMOGLYPH), "name"),

@@ -123,6 +123,10 @@ async def test_a_client_of_2025_follows_a_task_whatever_it_declared(url: str, ca
         assert direct["structuredContent"] == {"text": "x"}
         short = await earlier.ask("tools/call", name="either", arguments={}, task={"ttl": 60_000})
         assert short["result"]["task"]["ttl"] == 60_000
+        # Never longer than the server keeps them, nor so short that nobody could look.
+        for asked, kept in ((10**30, 86_400_000), (10**400, 86_400_000), (0, 1_000), (-(10**400), 1_000)):
+            other = await earlier.ask("tools/call", name="either", arguments={}, task={"ttl": asked})
+            assert other["result"]["task"]["ttl"] == kept
         refused = [
             await earlier.ask("tools/call", name="plain", arguments={}, task={}),
             await earlier.ask("tools/call", name="ask", arguments={}),

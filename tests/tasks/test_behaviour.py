@@ -31,6 +31,7 @@ from pegboard.model.bounds import STEP_RESULT_BYTES
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.request import CallBudget
 from pegboard.model.task import TaskCall, TaskRecord
+from pegboard.tasks import in_process
 from pegboard.tasks.tasks import OPERATOR
 from tests.tasks.databases import database
 from tests.timing import PATIENCE_S
@@ -103,7 +104,7 @@ async def test_an_import_runs_its_steps_asks_and_is_done(catalog: Catalog) -> No
 
     catalog.register(ImportOrders)
     task_id = await begun(catalog, "import_orders", {"source": "shop"})
-    record = await until(catalog, task_id, lambda record: record.questions)
+    record = await until(catalog, task_id, lambda record: record.questions and record.message)
     assert (record.state, record.fraction, record.message) == ("input_required", 0.5, "downloaded")
     [(key, question)] = record.questions.items()
     assert question.message == "Import 3 rows?"
@@ -247,6 +248,9 @@ async def test_who_declines_or_closes_a_question_ends_the_task(catalog: Catalog)
         task_id = await begun(catalog, "t")
         waiting = await until(catalog, task_id, lambda record: len(record.questions) == 2)
         first, second = waiting.questions
+        for wrong in ({"action": "yes", "content": {"name": "eve"}}, {"content": {"name": "eve"}}, {"action": None}):
+            with pytest.raises(CallError, match="accept, decline or cancel"):
+                await catalog.tasks.answer(task_id, ANN, {first: wrong})
         await catalog.tasks.answer(task_id, ANN, {first: ann})
         left = await catalog.tasks.get(task_id, ANN)
         assert (left.state, list(left.questions)) == ("input_required", [second])
@@ -359,6 +363,23 @@ async def test_a_secret_is_kept_neither_in_arguments_nor_in_what_steps_give(cata
     assert (result.error and result.error.kind, key in result.text) == ("tool_error", False)
     asking = await until(catalog, await begun(catalog, "t", {"text": "ask"}), lambda record: record.questions)
     assert key not in repr(asking)
+
+
+async def test_a_process_keeps_so_many_tasks_in_memory_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_process, "TASKS_IN_MEMORY", 2)
+    catalog = Catalog("tests", tasks=Tasks())
+
+    @catalog.tool(task="required")
+    async def t() -> str:
+        """Answer."""
+        return "done"
+
+    for _ in range(2):
+        await begun(catalog, "t")
+    refused = await catalog.view(ANN).call("t", {})
+    assert refused.error is not None
+    assert (refused.error.kind, refused.task_id) == ("busy", None)
+    await catalog.close()
 
 
 async def test_an_expired_task_is_swept_running_or_not_and_is_unknown_before_that(catalog: Catalog) -> None:

@@ -25,7 +25,7 @@ from pegboard.model.bounds import (
     TELLING_NS,
 )
 from pegboard.model.error import CallError
-from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object, place_in
 
 # What the engine takes, measured and rounded up; nanoseconds.
 _VISIT, _RULE, _REQUIRED, _OPTION = 30, 20, 60, 22  # not a limit: measured
@@ -663,8 +663,8 @@ def _pointed(base: JSON, fragment: str) -> list[JSONValue]:
         name = step.replace("~1", "/").replace("~0", "~")
         if is_object(part) and name in part:
             part = part[name]
-        elif is_list(part) and name.isdecimal() and int(name[:9]) < len(part):
-            part = part[int(name[:9])]
+        elif is_list(part) and (place := place_in(part, name)) is not None:
+            part = part[place]
         else:
             return []
     return [part]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from types import CoroutineType
 from typing import Any, TypeAlias, TypeGuard, cast
@@ -24,3 +25,14 @@ def is_list(value: object) -> TypeGuard[list[JSONValue]]:
 def is_awaitable(value: object) -> TypeGuard[Awaitable[Any]]:
     """Tell whether a value can be awaited."""
     return type(value) is CoroutineType or isinstance(value, Awaitable)
+
+
+_PLACE = re.compile("0|[1-9][0-9]{0,8}")
+
+
+def place_in(items: list[JSONValue], step: str) -> int | None:
+    """Return the place in a list that a step of a JSON Pointer names; `None` for one that is not there.
+
+    No other digits than ASCII's, and no more of them than any list has places.
+    """
+    return int(step) if _PLACE.fullmatch(step) and int(step) < len(items) else None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
 from pegboard.model.error import DefinitionError
 
+# Digits of ASCII, and no more of them than a number of the machine has.
+_FORM = re.compile(r"([0-9]{1,18})/([0-9]{1,15}\.?[0-9]{0,9}|\.[0-9]{1,9})s")
 LimitScope = Literal["caller", "tool", "user", "space", "agent", "session"]
 
 
@@ -33,11 +36,10 @@ class RateLimit:
         Raises:
             DefinitionError: the text has another form.
         """
-        calls, _, window = text.partition("/")
-        number = window.removesuffix("s")
-        if not (calls.isascii() and calls.isdigit() and window.endswith("s") and number.replace(".", "", 1).isdigit()):
+        form = _FORM.fullmatch(text)
+        if form is None:
             raise DefinitionError(f'{text!r} is no rate limit; write for example "10/60s": ten calls in 60 seconds.')
-        return cls(max_calls=int(calls), window_s=float(number))
+        return cls(max_calls=int(form[1]), window_s=float(form[2]))
 
     def __post_init__(self) -> None:
         if self.max_calls < 0 or self.window_s <= 0:

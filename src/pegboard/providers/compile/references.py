@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 from urllib.parse import unquote
 
-from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object, place_in
 
 _BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _LISTED = ("anyOf", "oneOf", "allOf", "prefixItems")
@@ -47,8 +47,8 @@ def resolved(root: JSON, ref: str) -> JSONValue:
     for step in [part.replace("~1", "/").replace("~0", "~") for part in unquote(ref[1:]).split("/")[1:]]:
         if is_object(target) and step in target:
             target = target[step]
-        elif is_list(target) and step.isdigit() and int(step) < len(target):
-            target = target[int(step)]
+        elif is_list(target) and (place := place_in(target, step)) is not None:
+            target = target[place]
         else:
             return None
     return cast("object", target) if is_object(target) or isinstance(target, bool) else None

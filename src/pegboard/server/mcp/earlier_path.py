@@ -28,6 +28,7 @@ from pegboard.server.principal import Principal
 
 _BODY_KEYS = frozenset(("jsonrpc", "id", "method", "params"))
 _CALL_KEYS = frozenset(("name", "arguments", "task", "_meta"))
+_CENTURY_MS = 100 * 366 * 86_400_000  # not a limit: an integer of JSON may be too long for a float
 _META_ONLY = frozenset(("_meta",))
 _NOT_OURS = frozenset((HOPS_KEY, VERSION_KEY, "progress_token"))
 """Keys of a `_meta` with which a request is the SDK's: another era's, or of the servers that it has passed."""
@@ -91,7 +92,10 @@ class EarlierPath:
             ttl: Any = None if asked is None else asked.get("ttl")
             if asked is None or type(ttl) not in (int, NoneType):
                 return None
-            channel.wants_task, channel.task_ttl_s = True, None if ttl is None else ttl / 1_000
+            channel.wants_task, channel.task_ttl_s = (
+                True,
+                None if ttl is None else max(0, min(ttl, _CENTURY_MS)) / 1_000,
+            )
         channel.tell_through(outlet, token=token, level=session.level or "debug")
         channel.ask_through(outlet, session.questions)
         return self._answer_call(principal, name, arguments, channel)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import mcp_types as types
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 
 from pegboard.model.bounds import SESSION_BYTES, SESSION_MESSAGES
+
+_NUMBER = re.compile("[0-9]{1,18}")
 
 
 class RecentEvents(EventStore):
@@ -25,7 +29,7 @@ class RecentEvents(EventStore):
         return str(self._next)
 
     async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
-        after = int(last_event_id) if last_event_id.isascii() and last_event_id.isdigit() else 0
+        after = int(last_event_id) if _NUMBER.fullmatch(last_event_id) else 0
         known = self._events.get(after)
         if known is None:
             return None

@@ -9,7 +9,7 @@ from pegboard.core.schema import check_bounds, check_schema_size, compile_schema
 from pegboard.model.bounds import MCP_NAME_CHARS, MCP_TITLE_BYTES, Bounds
 from pegboard.model.call_intent import with_marks
 from pegboard.model.error import CallError, DefinitionError
-from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object, place_in
 from pegboard.model.tool import Annotations, ToolSpec
 from pegboard.sources.foreign_text import as_drawn, cleaned, has_hidden
 from pegboard.sources.mcp.passed_on import kept_icons, kept_meta, meta_here, shown_hints
@@ -133,8 +133,8 @@ def _target(root: JSON, reference: str) -> JSONValue:
         key = step.replace("~1", "/").replace("~0", "~")
         if is_object(at):
             at = at.get(key)
-        elif is_list(at) and key.isdigit() and int(key) < len(at):
-            at = at[int(key)]
+        elif is_list(at) and (place := place_in(at, key)) is not None:
+            at = at[place]
         else:
             return None
     return at

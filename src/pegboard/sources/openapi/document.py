@@ -19,7 +19,7 @@ from pegboard.model.bounds import (
     Bounds,
 )
 from pegboard.model.error import CallError, DefinitionError
-from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object, place_in
 
 METHODS: Final = ("get", "head", "options", "post", "put", "patch", "delete")
 _VERSION = re.compile(r"3\.[01](\.\d+)?(-.+)?")
@@ -88,8 +88,8 @@ class Document:
             key = step.replace("~1", "/").replace("~0", "~")
             if is_object(at) and key in at:
                 at = at[key]
-            elif is_list(at) and key.isascii() and key.isdigit() and int(key) < len(at):
-                at = at[int(key)]
+            elif is_list(at) and (place := place_in(at, key)) is not None:
+                at = at[place]
             else:
                 raise UnfitError(f"it refers to {reference[:80]!r}, where there is nothing")
         return at

@@ -19,6 +19,7 @@ from pegboard.workspace.parsing.tabular import cell, column_names, typed_table
 
 # `<!DOCTYPE` as IBM wrote it, and as UTF-7 does.
 _EBCDIC_DOCTYPE, _UTF_7_DOCTYPE = "<!DOCTYPE".encode("cp037"), b"+ADw-!DOCTYPE"
+_LEVELS = frozenset("123456789")
 _OVERLAP = 64  # not a limit: bytes, longer than any such mark
 _PIECE_BYTES = 1 << 20  # not a limit: how much is read at once
 
@@ -67,7 +68,7 @@ def _level(paragraph: Paragraph) -> int:
     if name == "Title":
         return 1
     number = name.removeprefix("Heading ")
-    return min(int(number), 6) if name.startswith("Heading ") and number.isdigit() else 0
+    return min(int(number), 6) if name.startswith("Heading ") and number in _LEVELS else 0
 
 
 def parse_xlsx(_: object, payload: bytes) -> Parsed:
