@@ -33,6 +33,7 @@ IMPORTED = (
     "pegboard.server.mcp.sdk_pipe", "pegboard.sources.mcp.connection", "pegboard.discovery.search.index",
     "mcp.server.mcpserver",
     "pegboard.auth.verifier", "pegboard.sources.builtin.sqlite_engine", "pegboard.sources.expressions", "pydantic",
+    "pegboard.workspace.ingest", "pegboard.workspace.sqlite.sqlite_store", "pegboard.workspace.tools.toolset",
     "docstring_parser", "rich.console", "rich.table", "uvicorn", "uvloop", "httptools",
 )  # fmt: skip
 

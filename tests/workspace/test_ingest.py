@@ -163,19 +163,21 @@ async def test_a_source_of_another_type_is_not_written_over(library: Library, tm
         await library.take_in(files(tmp_path / "in", GOOD), source="notes")
 
 
+# More than a transaction takes, so that there are moments between two of them.
+FILES = 120
 INGEST = ["pegboard", "ingest", "in", "--space", "s1", "--source", "handbook"]
 
 
-@pytest.mark.parametrize("moments", [4, pytest.param(50, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("moments", [20, pytest.param(50, marks=pytest.mark.soak)])
 @ON_SQLITE_ALONE
 async def test_killing_it_loses_nothing_acknowledged_and_the_next_run_does_the_rest(
     library: Library, tmp_path: Path, moments: int
 ) -> None:
     (tmp_path / "pegboard.yaml").write_text("workspace: {store: 'sqlite:documents.db'}\n")
-    folder = files(tmp_path / "in", {f"{place:03}.txt": f"lease number{place}\n" * 20 for place in range(250)})
+    folder = files(tmp_path / "in", {f"{place:03}.txt": f"lease number{place}\n" for place in range(FILES)})
     known = set[str]()
     for moment in range(moments):
-        files(folder, {f"{place:03}.txt": f"lease number{place} round{moment}\n" * 20 for place in range(250)})
+        files(folder, {f"{place:03}.txt": f"lease number{place} round{moment}\n" for place in range(FILES)})
         with (tmp_path / "said").open("wb") as said:
             files_of_it = (said.fileno(), said.fileno(), said.fileno())
             running = forking.fork(INGEST, files=files_of_it, cwd=tmp_path, env={**os.environ})
@@ -185,7 +187,7 @@ async def test_killing_it_loses_nothing_acknowledged_and_the_next_run_does_the_r
                 for _ in range(1 + moment % 4):
                     before = version()
                     while not ended.done() and version() == before:
-                        await asyncio.sleep(0.001)
+                        await asyncio.sleep(0.002)
                 for _ in range(moment // 4):
                     await asyncio.sleep(0.001)
             seen = await _stored(library, moment)
@@ -199,10 +201,10 @@ async def test_killing_it_loses_nothing_acknowledged_and_the_next_run_does_the_r
         for space in await library.store.statistics():
             assert space["documents"] == space["chunks"] == (await _found(library))
     last = await library.take_in(folder)
-    assert last.counts["unchanged"] + last.counts["changed"] + last.counts["added"] == 250
-    assert await _stored(library, moments - 1) == 250
+    assert last.counts["unchanged"] + last.counts["changed"] + last.counts["added"] == FILES
+    assert await _stored(library, moments - 1) == FILES
     [space] = await library.store.statistics()
-    assert (space["documents"], space["chunks"], await _found(library)) == (250, 250, 250)
+    assert (space["documents"], space["chunks"], await _found(library)) == (FILES, FILES, FILES)
 
 
 @contextmanager
@@ -216,7 +218,7 @@ def watching(library: Library) -> Iterator[Callable[[], int]]:
 
 async def _stored(library: Library, moment: int) -> int:
     answer = await library.call("grep_documents", pattern=f"round{moment}", limit=1)
-    return answer["total"] // 20
+    return int(answer["total"])
 
 
 async def _found(library: Library) -> int:

@@ -16,6 +16,7 @@ from pegboard.model.document import DocumentTable
 from pegboard.model.error import CallError
 from tests.workspace.library import Library, as_bytes, files, in_space
 
+STORES = ("sqlite", "postgres")
 ORDERS = (
     (1, "north", 10.5, "007", None),
     (2, "south", None, "10", "x"),
@@ -79,7 +80,12 @@ def drawn(dice: random.Random) -> str:
     )
 
 
-@pytest.mark.parametrize("count", [150, pytest.param(1_500, marks=pytest.mark.soak)])
+# The same engine runs them for either store; what differs is how rows come into it.
+@pytest.mark.parametrize(
+    ("place", "count"),
+    [("sqlite", 500), ("postgres", 100), *(pytest.param(each, 2_000, marks=pytest.mark.soak) for each in STORES)],
+    indirect=["place"],
+)
 async def test_a_select_gives_what_it_gives_on_plain_tables(library: Library, count: int) -> None:
     await library.add("s1", "data", {"t.json": "rows"}, tables=TABLES)
     db, dice, filled = plain(), random.Random(3), 0

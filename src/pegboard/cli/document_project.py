@@ -11,12 +11,17 @@ from pegboard.cli.command_error import CommandError
 from pegboard.cli.options import Options
 from pegboard.cli.project import find_config
 from pegboard.config import Config, load
+from pegboard.config.forms.workspace_form import WebFetchForm
 from pegboard.config.workspace import store_of
 from pegboard.config.yaml.problems import Report
+from pegboard.lazy import LazyModule
 from pegboard.model.error import DefinitionError
 
 if TYPE_CHECKING:
+    from pegboard.workspace import document_workspace
     from pegboard.workspace.store.document_store import SqlDocumentStore
+else:
+    document_workspace = LazyModule("pegboard.workspace.document_workspace")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +30,17 @@ class DocumentProject:
 
     config: Config
     store: SqlDocumentStore
+
+    def workspace(self) -> document_workspace.Workspace:
+        """Return what takes documents in, from the web where `web_fetch` allows it, and without it from all of it."""
+        form = None if self.config.workspace is None else self.config.workspace.value.web_fetch
+        reach = form if isinstance(form, WebFetchForm) else WebFetchForm.model_validate({})
+        return document_workspace.Workspace(
+            self.store,
+            max_file_bytes=self.config.bounds.upload_bytes,
+            allow_hosts=reach.allow_hosts,
+            allow_private=reach.allow_private,
+        )
 
 
 def document_project(options: Options) -> DocumentProject:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pegboard.core.ports import Embedder
+from pegboard.egress.destinations import Destinations
 from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.document import Access
 from pegboard.model.json_types import JSON
 from pegboard.model.secret import Secret
 from pegboard.workspace.ingest import BadFile, FolderIngest, IngestReport
+from pegboard.workspace.store.document_store import SqlDocumentStore
 from pegboard.workspace.stores import open_store
 from pegboard.workspace.upload import upload
+from pegboard.workspace.web_ingest import WebIngest, is_address
 
 
 class Workspace:
@@ -21,24 +24,32 @@ class Workspace:
     Agents have them by the tools of a catalog: `catalog.use_documents(workspace.store)`.
 
     Args:
-        store: where they are: `sqlite:FILE`, made with its first use, or `postgresql://HOST/DATABASE`.
-        embedder: makes vectors of passages and questions; without one, words alone find them.
+        store: where they are: `sqlite:FILE`, made with its first use, or `postgresql://HOST/DATABASE`; or a store.
+        embedder: makes vectors of passages and questions; without one, words alone find them. A store has its own.
         max_file_bytes: what one file may have.
+        allow_hosts: where addresses of the web may be: `example.com`, `*.example.com`, `10.0.0.0/8`; without any, all.
+        allow_private: whether private and loopback addresses may be reached.
 
     Raises:
-        DefinitionError: the store cannot be used.
+        DefinitionError: the store cannot be used, or a host cannot be read.
     """
 
     def __init__(
         self,
-        store: str | Secret = "sqlite:documents.db",
+        store: str | Secret | SqlDocumentStore = "sqlite:documents.db",
         *,
         embedder: Embedder | None = None,
         max_file_bytes: int = DEFAULT_BOUNDS.upload_bytes,
+        allow_hosts: Sequence[str] = (),
+        allow_private: bool = False,
     ) -> None:
-        uri = store.reveal() if isinstance(store, Secret) else store
-        self.store = open_store(uri, folder=Path.cwd(), embedder=embedder)
+        if isinstance(store, SqlDocumentStore):
+            self.store = store
+        else:
+            uri = store.reveal() if isinstance(store, Secret) else store
+            self.store = open_store(uri, folder=Path.cwd(), embedder=embedder)
         self._max_file_bytes = max_file_bytes
+        self._destinations = Destinations(allow_private=allow_private, allow_hosts=tuple(allow_hosts))
 
     async def ingest(
         self,
@@ -49,26 +60,41 @@ class Workspace:
         on_progress: Callable[[IngestReport], None] = lambda _: None,
         on_bad: Callable[[BadFile], None] = lambda _: None,
     ) -> IngestReport:
-        """Take a folder or a file into a space: what is new or has changed, and nothing that is gone from the folder.
+        """Take a folder, a file, or a page or feed of the web into a space: what is new or has changed.
+
+        What is gone from a folder is removed; entries that a feed no longer has stay.
 
         Files that cannot be read are told of, and the others come in. What was stored stays, whatever ends it; the next
         run does the rest.
 
         Args:
-            path: the folder, or one file.
+            path: the folder, one file, or an address of the web.
             space: the space that the documents belong to.
-            source: the name of the source in that space; by default that of the folder.
+            source: the name of the source in that space; by default that of the folder, or the address.
             on_progress: told after each batch that was stored.
             on_bad: told of each file that was not, at once.
 
         Raises:
             DefinitionError: there is no such folder or file.
-            CallError: the store cannot be used.
+            CallError: the store cannot be used; an address may not or cannot be fetched.
         """
+        scope = self.store.operator_scope(space)
+        if isinstance(path, str) and is_address(path):
+            return await WebIngest(
+                store=self.store,
+                scope=scope,
+                space=space,
+                source=source,
+                url=path,
+                destinations=self._destinations,
+                max_file_bytes=self._max_file_bytes,
+                on_progress=on_progress,
+                on_bad=on_bad,
+            ).run()
         path = Path(path)
         return await FolderIngest(
             store=self.store,
-            scope=self.store.operator_scope(space),
+            scope=scope,
             space=space,
             source=source or path.absolute().name or "root",
             path=path,

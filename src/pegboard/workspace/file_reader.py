@@ -15,9 +15,11 @@ from pegboard.model.bounds import PARSE_MEMORY_BYTES, PARSE_OUTPUT_BYTES, PARSE_
 from pegboard.model.document import DocumentTable, NewDocument
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
+from pegboard.workspace.parsing.feed import Feed
 from pegboard.workspace.parsing.formats import format_of
 
 _UNREADABLE = "UnreadableError"
+_FEED = "pegboard.workspace.parsing.feed:parse_feed"
 _TOLD = ("title", "author", "created", "language", "headings", "pages")
 
 
@@ -61,6 +63,18 @@ class FileReader:
         except CallError as error:
             return with_error(document, error.error.message)
         return _filled(document, parsed)
+
+    async def feed(self, payload: bytes) -> Feed:
+        """Return a feed with its entries.
+
+        Raises:
+            CallError: invalid_arguments, when it is none; timeout; result_too_large.
+        """
+        try:
+            return cast("Feed", await self._pool.call(_FEED, {}, payload))
+        except SandboxError as error:
+            said = error.text if error.type_name == _UNREADABLE else f"its parser failed: {error.type_name}"
+            raise CallError("invalid_arguments", said) from None
 
 
 def checksum_of(payload: bytes) -> str:

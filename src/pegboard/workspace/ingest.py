@@ -98,7 +98,7 @@ class FolderIngest:
         if only is None:
             report.removed = await self._remove_gone(root)
         await self.store.end_source(self.scope, self.space, self.source)
-        await self._embed(report)
+        await embed_into(self.store, self.scope, self.space, report, self.on_progress)
         self.on_progress(report)
         return report
 
@@ -111,21 +111,6 @@ class FolderIngest:
         path = self.path.resolve()
         root = Root(path=path.parent, hard_links=True)
         return root, root.stat(path.name)
-
-    async def _embed(self, report: IngestReport) -> None:
-        """Have the embedder read what is new; what it fails at is found by its words, and read by the next run."""
-
-        def count(embedded: int) -> None:
-            report.embedded = embedded
-            self.on_progress(report)
-
-        try:
-            await self.store.embed_missing(self.scope, self.space, on_progress=count)
-        except CallError:
-            raise
-        except Exception as error:  # noqa: BLE001 - boundary: an embedder is foreign code
-            why = f"{type(error).__name__}: {str(error)[:LISTED_LINE_CHARS]}"
-            report.embedder_fault = f"The embedder failed, so some passages are found by their words alone: {why}"
 
     # ------------------------------------------------------------ in
 
@@ -240,6 +225,28 @@ class FolderIngest:
             if gone:
                 removed += await self.store.remove_documents(self.scope, self.space, self.source, gone)
         return removed
+
+
+async def embed_into(
+    store: SqlDocumentStore, scope: DocumentScope, space: str, report: IngestReport, on_progress: Observer
+) -> None:
+    """Have the embedder read what is new; what it fails at is found by its words, and read by the next run.
+
+    Raises:
+        CallError: the space may not be written to, or the store cannot be used.
+    """
+
+    def count(embedded: int) -> None:
+        report.embedded = embedded
+        on_progress(report)
+
+    try:
+        await store.embed_missing(scope, space, on_progress=count)
+    except CallError:
+        raise
+    except Exception as error:  # noqa: BLE001 - boundary: an embedder is foreign code
+        why = f"{type(error).__name__}: {str(error)[:LISTED_LINE_CHARS]}"
+        report.embedder_fault = f"The embedder failed, so some passages are found by their words alone: {why}"
 
 
 def _fault(entry: FileEntry) -> str:

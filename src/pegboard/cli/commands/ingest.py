@@ -1,9 +1,8 @@
-"""ingest: take a folder of documents into a space."""
+"""ingest: take a folder of documents, or what an address has, into a space."""
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -21,19 +20,19 @@ else:
     ingesting = LazyModule("pegboard.workspace.ingest")
 
 _SPACE = "The space that the documents belong to."
-_SOURCE = "Name of the source in that space; by default that of the folder."
+_SOURCE = "Name of the source in that space; by default that of the folder, or the address."
 _PROGRESS_S = 0.2  # not a limit: between two lines of progress
 
 
 async def ingest_command(
-    path: Annotated[Path, Parameter(help="The folder, or one file.")],
+    path: Annotated[str, Parameter(help="The folder, one file, or the address of a page or a feed of the web.")],
     /,
     *,
     space: Annotated[str, Parameter(help=_SPACE)],
     source: Annotated[str | None, Parameter(help=_SOURCE)] = None,
     options: SharedOptions,
 ) -> int:
-    """Take a folder of documents into a space.
+    """Take documents into a space: a folder, a file, or a page or feed of the web.
 
     Only what is new or has changed is read, and what is gone from the folder is removed. A file that cannot be read
     is told of in one line, and the others go on; the exit code is then 1. Run it again after anything that stopped it.
@@ -42,16 +41,13 @@ async def ingest_command(
     terminal = options.terminal
     progress = _Progress(terminal)
     try:
-        report = await ingesting.FolderIngest(
-            store=project.store,
-            scope=project.store.operator_scope(space),
+        report = await project.workspace().ingest(
+            path,
             space=space,
-            source=source or path.absolute().name or "root",
-            path=path,
-            max_file_bytes=project.config.bounds.upload_bytes,
+            source=source,
             on_progress=progress.show,
             on_bad=lambda bad: progress.note(f"{bad.path}: {bad.reason}"),
-        ).run()
+        )
     except CallError as error:
         raise CommandError(error.error.message, kind=error.error.kind, code=Exit.REFUSED) from None
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from html.parser import HTMLParser
 from typing import Final
 
@@ -41,6 +42,8 @@ def parse_html(_: object, payload: bytes) -> Parsed:
 
 def _decoded(payload: bytes) -> str:
     """Return the text of a page in the encoding that it names, of the two that pages are still written in."""
+    if payload.startswith(BOM_UTF8):
+        return decoded(payload)
     named = _CHARSET.search(payload[:2_048])
     if named is not None and named[1].lower() in (b"iso-8859-1", b"latin1", b"windows-1252", b"cp1252", b"ascii"):
         return payload.decode("cp1252", "replace")

@@ -1,0 +1,136 @@
+"""Feed: read RSS and Atom: the entries of a feed, newest or not, as it has them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from typing import Final, NoReturn, TypedDict
+from xml.parsers import expat
+
+from pegboard.model.bounds import DOCUMENT_CHARS, FEED_ENTRIES, FEED_LEVELS
+from pegboard.workspace.parsing.parsed import UnreadableError, one_line
+
+_ENTRIES: Final = frozenset({"item", "entry"})
+# What is read of an entry, by the names of RSS, Atom and Dublin Core; the first that says anything.
+_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "title": ("title",),
+    "link": ("link",),
+    "id": ("guid", "id"),
+    "author": ("creator", "author"),
+    "created": ("pubDate", "published", "date", "updated"),
+    "html": ("encoded", "content", "description", "summary"),
+}
+_WANTED: Final = frozenset(name for names in _FIELDS.values() for name in names)
+_SPACES = re.compile(r"[ \t]+")
+
+
+class FeedEntry(TypedDict):
+    """One entry; what a feed does not say is empty."""
+
+    title: str
+    link: str
+    id: str
+    author: str
+    created: str
+    html: str
+
+
+class Feed(TypedDict):
+    """A feed with its entries."""
+
+    title: str
+    entries: list[FeedEntry]
+
+
+def parse_feed(_: object, payload: bytes) -> Feed:
+    """Read a feed. One that defines entities of its own is refused."""
+    reader = _Reader()
+    try:
+        reader.parser.Parse(payload, True)
+    except expat.ExpatError as error:
+        raise UnreadableError(f"it is no feed that can be read: {error}"[:300]) from None
+    if reader.root not in ("rss", "feed", "RDF"):
+        raise UnreadableError("it is neither RSS nor Atom")
+    return Feed(title=one_line(reader.title), entries=reader.entries)
+
+
+class _Reader:
+    """Takes the fields of entries out of the events of a parser."""
+
+    def __init__(self) -> None:
+        self.root, self.title, self.entries = "", "", list[FeedEntry]()
+        self._open: list[str] = []
+        self._told: dict[str, str] | None = None
+        self._field, self._field_level, self._text = "", 0, list[str]()
+        self._chars = 0
+        self.parser = expat.ParserCreate(namespace_separator=" ")
+        self.parser.StartElementHandler = self._begin
+        self.parser.EndElementHandler = self._end
+        self.parser.CharacterDataHandler = self._read
+        self.parser.EntityDeclHandler = self._refuse
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise UnreadableError("it defines entities, which a feed needs not")
+
+    def _begin(self, tag: str, attributes: Mapping[str, str]) -> None:
+        name = tag.rpartition(" ")[2]
+        self.root = self.root or name
+        self._open.append(name)
+        if len(self._open) > FEED_LEVELS:
+            raise UnreadableError(f"its elements stand more than {FEED_LEVELS} deep")
+        if self._field:
+            # Markup within a field, as Atom's XHTML: what it says, block by block.
+            self._text.append("\n")
+        elif name in _ENTRIES:
+            self._told = {}
+        elif name in _WANTED and (self._told is not None or (name == "title" and not self.title)):
+            self._field, self._field_level = name, len(self._open)
+            href = attributes.get("href")
+            if href and attributes.get("rel", "alternate") == "alternate":
+                self._text.append(href)
+
+    def _end(self, tag: str) -> None:
+        name = tag.rpartition(" ")[2]
+        if self._field and len(self._open) == self._field_level:
+            said = "".join(self._text).strip()
+            if self._told is None:
+                self.title = self.title or said
+            elif said:
+                self._told.setdefault(self._field, said)
+            self._field, self._text = "", []
+        elif name in _ENTRIES and self._told is not None and not self._field:
+            if len(self.entries) < FEED_ENTRIES:
+                self.entries.append(_entry(self._told))
+            self._told = None
+        self._open.pop()
+
+    def _read(self, text: str) -> None:
+        if self._field:
+            self._chars += len(text)
+            if self._chars > DOCUMENT_CHARS:
+                raise UnreadableError(f"its text has more than {DOCUMENT_CHARS:,} characters")
+            self._text.append(text)
+
+
+def _entry(told: Mapping[str, str]) -> FeedEntry:
+    found = {field: next((told[name] for name in names if name in told), "") for field, names in _FIELDS.items()}
+    return FeedEntry(
+        title=one_line(found["title"]),
+        link=found["link"],
+        id=found["id"],
+        author=one_line(found["author"]),
+        created=_iso(found["created"]),
+        html=found["html"],
+    )
+
+
+def _iso(said: str) -> str:
+    """Return a date as ISO 8601 writes it; as it stands where it is in no form that is known."""
+    for read in (datetime.fromisoformat, parsedate_to_datetime):
+        try:
+            return read(said).isoformat()
+        except ValueError:
+            continue
+    return one_line(said)

@@ -1,0 +1,183 @@
+"""Web ingest: take a page, a file or a feed of the web into a source.
+
+What an address says now stands in the place of what it said before; entries that a feed no longer has stay.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from pegboard.egress.destinations import Destinations
+from pegboard.egress.http import GuardedClient
+from pegboard.egress.responses import Response, media_type, text_of
+from pegboard.model.bounds import INGEST_BATCH_DOCUMENTS, INGEST_URL_S, LISTED_LINE_CHARS
+from pegboard.model.document import DocumentScope, NewDocument, SourceType
+from pegboard.model.error import CallError
+from pegboard.workspace.file_reader import FileReader
+from pegboard.workspace.ingest import BadFile, IngestReport, embed_into
+from pegboard.workspace.parsing.feed import Feed, FeedEntry
+from pegboard.workspace.parsing.formats import FORMATS, format_of
+from pegboard.workspace.store.document_store import SqlDocumentStore
+from pegboard.workspace.store.writing import PreparedDocument, prepared
+
+_FEEDS: Final = frozenset({"application/rss+xml", "application/atom+xml", "application/rdf+xml"})
+_PERHAPS_FEEDS: Final = frozenset({"application/xml", "text/xml"})
+_SUFFIXES: Final = {kind.mime: suffix for suffix, kind in reversed(FORMATS.items())}
+_FEED_MARKS: Final = (b"<rss", b"<feed", b"<rdf:RDF")
+_LOOKED_AT_BYTES = 2_048  # not a limit: of the beginning of a page, for what kind it is
+_PATH_CHARS = 500  # not a limit: longer paths are cut, and told apart by a digest
+ACCEPT: Final = "text/html,application/rss+xml,application/atom+xml,application/pdf,*/*;q=0.5"
+
+
+def is_address(path: str) -> bool:
+    """Tell whether what is to be taken in is an address of the web."""
+    return path.lower().startswith(("http://", "https://"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebIngest:
+    """One run over an address.
+
+    Args:
+        source: its name; by default the host of a page, and the address of a feed.
+        destinations: where it may connect, redirects too.
+        max_file_bytes: what an answer may have.
+        on_bad: told of what could not be taken in.
+    """
+
+    store: SqlDocumentStore
+    scope: DocumentScope
+    space: str
+    source: str | None
+    url: str
+    destinations: Destinations
+    max_file_bytes: int
+    on_progress: Callable[[IngestReport], None] = lambda _: None
+    on_bad: Callable[[BadFile], None] = lambda _: None
+
+    async def run(self) -> IngestReport:
+        """Take it in.
+
+        Raises:
+            CallError: it may not or cannot be fetched, or be written.
+        """
+        report = IngestReport()
+        async with GuardedClient(self.destinations) as client:
+            response = await client.request(
+                "GET", self.url, headers={"accept": ACCEPT}, timeout_s=INGEST_URL_S,
+                max_response_bytes=self.max_file_bytes,
+            )  # fmt: skip
+        if response.status_code != 200:
+            self._told(report, f"the server answered {response.status_code}")
+            return report
+        async with FileReader() as reader:
+            if _is_feed(response):
+                await self._take_feed(response, reader, report)
+            else:
+                await self._take_page(response, reader, report)
+        return report
+
+    async def _take_page(self, response: Response, reader: FileReader, report: IngestReport) -> None:
+        path = path_of(response.url, media_type(response))
+        if path is None:
+            self._told(report, f"no parser reads what it is: {media_type(response)[:100]!r}")
+            return
+        source = self.source or urlsplit(response.url).hostname or "web"
+        document = await reader.read(path, _payload(response))
+        await self._store(source, "web", [document], report)
+
+    async def _take_feed(self, response: Response, reader: FileReader, report: IngestReport) -> None:
+        try:
+            feed = await reader.feed(response.body)
+        except CallError as error:
+            self._told(report, error.error.message)
+            return
+        address = urlsplit(response.url)
+        source = self.source or f"{address.hostname}{address.path}".rstrip("/")
+        documents = [each async for each in _documents(feed, reader)]
+        for start in range(0, max(1, len(documents)), INGEST_BATCH_DOCUMENTS):
+            await self._store(source, "feed", documents[start : start + INGEST_BATCH_DOCUMENTS], report)
+
+    async def _store(self, source: str, kind: SourceType, documents: list[NewDocument], report: IngestReport) -> None:
+        await self.store.begin_source(self.scope, self.space, source, type_=kind, origin=self.url)
+        ready: list[PreparedDocument] = []
+        for document in documents:
+            if document.error:
+                self._told(report, document.error, path=document.path)
+            else:
+                ready.append(prepared(document))
+        stored = await self.store.put(self.scope, self.space, source, ready)
+        report.counts.update(each for _, each in stored)
+        await self.store.end_source(self.scope, self.space, source)
+        await embed_into(self.store, self.scope, self.space, report, self.on_progress)
+        self.on_progress(report)
+
+    def _told(self, report: IngestReport, reason: str, *, path: str | None = None) -> None:
+        bad = BadFile(path=path or self.url, reason=" ".join(reason.split())[:LISTED_LINE_CHARS])
+        report.bad.append(bad)
+        self.on_bad(bad)
+
+
+async def _documents(feed: Feed, reader: FileReader) -> AsyncIterator[NewDocument]:
+    """Yield a document for each entry, under the address that it links to: titles change, addresses seldom do."""
+    for entry in feed["entries"]:
+        known = entry["link"] or entry["id"] or entry["title"]
+        path = path_of(entry["link"], "text/html") if is_address(entry["link"]) else None
+        if path is None:
+            path = f"entries/{hashlib.sha256(known.encode()).hexdigest()[:16]}.html"
+        document = await reader.read(path, _page_of(entry).encode("utf-8-sig", "replace"))
+        yield replace(document, metadata={**document.metadata, **({"url": entry["link"]} if entry["link"] else {})})
+
+
+def _page_of(entry: FeedEntry) -> str:
+    told = {"author": entry["author"], "date": entry["created"]}
+    metas = "".join(f'<meta name="{name}" content="{html.escape(text)}">' for name, text in told.items() if text)
+    title = html.escape(entry["title"])
+    return f"<html><head><title>{title}</title>{metas}</head><body><h1>{title}</h1>\n{entry['html']}</body></html>"
+
+
+def _is_feed(response: Response) -> bool:
+    kind = media_type(response)
+    if kind in _FEEDS:
+        return True
+    beginning = response.body[:_LOOKED_AT_BYTES]
+    return kind in _PERHAPS_FEEDS and any(mark in beginning for mark in _FEED_MARKS)
+
+
+def _payload(response: Response) -> bytes:
+    """Return the bytes of an answer; of a text whose encoding the server names, in UTF-8 that says so."""
+    if media_type(response).startswith("text/") and "charset=" in response.headers.get("content-type", "").lower():
+        return text_of(response).encode("utf-8-sig")
+    return response.body
+
+
+def path_of(url: str, kind: str) -> str | None:
+    """Return the path of what an address has, which ends as its kind does; `None` for a kind that no parser reads."""
+    address = urlsplit(url)
+    path = unquote(address.path)
+    parts = [each for part in path.split("/") if (each := _name(part)) not in ("", ".", "..")]
+    if not parts or path.endswith("/"):
+        parts.append("index")
+    if address.query:
+        parts[-1] += f"?{_name(unquote(address.query))}"
+    plain = "/".join((_name(address.hostname or "web"), *parts))
+    known = format_of(plain)
+    suffix = _SUFFIXES.get(kind)
+    if suffix is None and known is None:
+        return None
+    if suffix is not None and (known is None or known.mime != kind):
+        plain += suffix
+    if len(plain) > _PATH_CHARS:
+        end = f"~{hashlib.sha256(plain.encode()).hexdigest()[:16]}{suffix or '.' + plain.rpartition('.')[2]}"
+        plain = plain[: _PATH_CHARS - len(end)] + end
+    return plain
+
+
+def _name(text: str) -> str:
+    """Return a part of an address as a name: what cannot be printed, and what would be a path, is left out."""
+    return "".join(each for each in text if each.isprintable() and each not in "/\\").strip()
