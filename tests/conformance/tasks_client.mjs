@@ -8,7 +8,10 @@ import { createTaskSessionFromClient, resultFromTaskOutcome } from "@modelcontex
 const said = {};
 async function connected() {
   const client = new Client({ name: "ts", version: "1" }, { capabilities: { elicitation: {}, tasks: {} } });
-  client.setRequestHandler(ElicitRequestSchema, async () => ({ action: "accept", content: { confirm: true } }));
+  client.setRequestHandler(ElicitRequestSchema, async ({ params }) => {
+    const isForm = Object.keys(params.requestedSchema.properties).length > 0;
+    return { action: "accept", content: isForm ? { confirm: true } : {} };
+  });
   await client.connect(new StreamableHTTPClientTransport(new URL(process.argv[2])));
   return client;
 }
@@ -23,14 +26,18 @@ for (const [name, args] of [["slow_compute", { seconds: 0 }], ["confirm_delete",
   }
   said[`${name} ended`] = states.at(-1);
 }
+said.pay = (await client.callTool({ name: "pay", arguments: { to: "ts" } })).content[0].text;
 await client.close();
-const other = new Client2({ name: "ext", version: "1" }, { capabilities: {} });
+const other = new Client2({ name: "ext", version: "1" }, { capabilities: { elicitation: {} } });
+other.setRequestHandler("elicitation/create", async () => ({ action: "accept", content: {} }));
 await other.connect(new HttpTransport(new URL(process.argv[2])));
 try {
   const session = createTaskSessionFromClient(other, { endpointId: "pegboard" });
   const execution = await session.callTool("slow_compute", { seconds: 0, label: "ext" });
   const { outcome } = await execution.settle();
   said.ext = resultFromTaskOutcome(outcome).content[0].text;
+  const paid = await session.callTool("pay", { to: "ext" });
+  said["pay ext"] = resultFromTaskOutcome((await paid.settle()).outcome).content[0].text;
   await session.close();
 } catch (error) { said.ext = String(error.stack ?? error).slice(0, 400); }
 await other.close();

@@ -196,10 +196,18 @@ async def test_a_client_of_2026_is_told_of_a_task_only_where_this_request_declar
 
 
 @pytest.mark.slow
-async def test_the_typescript_sdk_and_ext_tasks_complete_tasks() -> None:
+async def test_the_typescript_sdk_and_ext_tasks_complete_tasks_and_approvals() -> None:
     if not CLIENT.with_name("node_modules").exists():
         pytest.skip("the clients are not installed: make setup")
-    async with served(http_app(conformance_catalog())) as address:
+    catalog, paid = conformance_catalog(), list[str]()
+
+    @catalog.tool(consent="always", task="optional")
+    async def pay(to: str) -> str:
+        """Pay somebody."""
+        paid.append(to)
+        return f"paid {to}"
+
+    async with served(http_app(catalog)) as address:
         process = await asyncio.create_subprocess_exec(
             str(Path(sys.executable).with_name("node")), str(CLIENT), f"{address}/mcp", stdout=asyncio.subprocess.PIPE
         )
@@ -207,5 +215,6 @@ async def test_the_typescript_sdk_and_ext_tasks_complete_tasks() -> None:
     assert json.loads(out) == {
         "slow_compute": "computed  in 0.0 s", "slow_compute ended": "result",
         "confirm_delete": "deleted a", "confirm_delete ended": "result",
-        "ext": "computed ext in 0.0 s",
+        "pay": "paid ts", "ext": "computed ext in 0.0 s", "pay ext": "paid ext",
     }  # fmt: skip
+    assert paid == ["ts", "ext"]
