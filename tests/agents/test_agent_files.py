@@ -193,6 +193,21 @@ def test_the_command_lists_agents_with_whom_each_may_run(tmp_path: Path, capsys:
     assert (b["name"], b["runs"]) == ("b", [])
 
 
+def test_the_command_tells_once_what_many_ways_lead_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # Thirty diamonds, one below the other, have a thousand million ways.
+    files: dict[str, str] = {}
+    for number in range(30):
+        files[f"agents/t{number}.yaml"] = agent_file(f"t{number}", asking(f"l{number}", f"r{number}"))
+        for side in "lr":
+            files[f"agents/{side}{number}.yaml"] = agent_file(f"{side}{number}", asking(f"t{number + 1}"))
+    files["agents/t30.yaml"] = agent_file("t30", "")
+    assert main(["agents", "--config", str(write(tmp_path, files))]) == 0
+    shown = capsys.readouterr().out
+    tree = [line.strip() for line in shown[shown.index("\nt0\n") :].splitlines()]
+    assert tree.count("t1 (by ask-t1)") == tree.count("t1 (by ask-t1) …") == 1
+    assert tree[-1] == "91 agents."
+
+
 def test_a_permission_that_means_no_tool_and_a_tool_that_agents_take_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "acme.py").write_text("def one() -> str:\n    return 'one'\n")
     tool = "{{name: {0}, type: internal, handler: 'python:acme:one', groups: [{0}]}}"

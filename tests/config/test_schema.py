@@ -1,15 +1,17 @@
 """The JSON Schema for editors agrees with what loading accepts."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
 import pytest
 
-from pegboard.config import INIT_TEMPLATE, init_files, json_schema, warnings
+from pegboard.config import INIT_TEMPLATE, agent_schema, init_files, json_schema, warnings
 from pegboard.config.yaml.environment import Environment
 from pegboard.config.yaml.parser import parse
 from pegboard.config.yaml.tree import At
+from tests.agents.test_agent_files import ASTROMESH
 from tests.config.project import Project
 
 VALIDATOR = jsonschema_rs.Draft202012Validator(json_schema())
@@ -27,6 +29,29 @@ def test_the_schema_is_a_schema() -> None:
     schema = json_schema()
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     jsonschema_rs.meta.validate(schema)
+
+
+def test_the_schema_of_agent_files_takes_what_loads_and_refuses_what_does_not() -> None:
+    schema = agent_schema()
+    jsonschema_rs.meta.validate(schema)
+    # A key that says the same as the form that it refers to leaves it to that.
+    of_form = {f"#/$defs/{name}": "description" in form for name, form in schema["$defs"].items()}
+    assert [path for path, inner in keys(schema) if not {"description", "const"} & inner.keys()
+            and not of_form.get(inner.get("$ref", ""))] == []  # fmt: skip
+    judge = jsonschema_rs.Draft202012Validator(schema)
+    shared = Path(__file__).parents[2] / "examples" / "team" / "agents"
+    head = "apiVersion: {0}/v1\nkind: Agent\nmetadata: {{name: a}}\nspec: "
+    good = [path.read_text() for path in shared.glob("*.yaml")]
+    good += [ASTROMESH, head.format("pegboard") + "{model: openai:gpt-5.2, budgets: {requests: '${N:-3}'}}"]
+    bad = [head.format(version) + spec for version, spec in (
+        ("pegboard", "{tools: [{name: a, type: intrnal}]}"), ("pegboard", "{orchestration: {pattern: plan}}"),
+        ("pegboard", "{model: {primary: {provider: openai, model: m}}}"), ("other", "{}"),
+        ("astromesh", "{model: 'openai:m'}"), ("pegboard", "{budget: {requests: 1}}"),
+        ("pegboard", "{tools: [{gruop: a}]}"),
+    )]  # fmt: skip
+    assert len(good) == 5
+    assert [text for text in good if not judge.is_valid(unexpanded(text))] == []
+    assert [text for text in bad if judge.is_valid(unexpanded(text))] == []
 
 
 def keys(schema: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -67,7 +67,10 @@ class _Environment(Environment):
 def _defined(value: Any) -> Any:
     if callable(value):
         str(value)  # what is undefined raises here, and says what it was
-        raise TemplateRefusedError(f"{getattr(value, '__name__', 'a function')!r} is undefined.")
+        name = getattr(value, "__name__", None) or getattr(value, "name", None)
+        if isinstance(name, str):
+            raise TemplateRefusedError(f"{name!r} is undefined as a value: it is a function.")
+        raise TemplateRefusedError(f"a {type(value).__name__} is undefined as a value. Write what of it you want.")
     return value
 
 

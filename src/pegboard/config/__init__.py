@@ -3,7 +3,7 @@
 from pegboard.config.build import build, load_catalog
 from pegboard.config.config import Config
 from pegboard.config.config_warnings import warnings
-from pegboard.config.editor_schema import json_schema
+from pegboard.config.editor_schema import agent_schema, json_schema
 from pegboard.config.init_template import INIT_TEMPLATE, init_files
 from pegboard.config.load import load
 from pegboard.config.request_context import context_for
@@ -12,6 +12,7 @@ from pegboard.config.yaml.insertion import block_text, mapping_text, with_items
 __all__ = [
     "INIT_TEMPLATE",
     "Config",
+    "agent_schema",
     "block_text",
     "build",
     "context_for",

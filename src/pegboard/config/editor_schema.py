@@ -6,12 +6,29 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
+from pegboard.config.forms.agent_form import (
+    AgentFile,
+    AgentSpecForm,
+    AstromeshFile,
+    AstromeshSpecForm,
+    GroupForm,
+    SharedToolForm,
+)
 from pegboard.config.forms.main_file import HookForm, MainFile
 from pegboard.config.kinds import KINDS
 from pegboard.model.json_types import JSON, is_list, is_object
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 TITLE = "pegboard.yaml"
+AGENT_TITLE = "An agent of Pegboard"
+_TITLES = frozenset({TITLE, AGENT_TITLE})
+_AGENT_FILES = (AgentFile, AstromeshFile)
+_AGENT_SPECS = (AgentSpecForm, AstromeshSpecForm)
+_FROM_ENVIRONMENT: JSON = {
+    "type": "string",
+    "pattern": r"\$\{([A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?|file:[^{}]+)\}",
+    "description": "A value from the environment: ${NAME}, or ${NAME:-default}; or a file's: ${file:PATH}.",
+}
 # Not text in the file, but may come from the environment, where everything is text.
 _TYPED = frozenset({"integer", "number", "boolean"})
 
@@ -25,13 +42,23 @@ def json_schema() -> JSON:
     tools = [_of_type(name, drawn[kind.form, "validation"]) for name, kind in KINDS.items()]
     main["properties"]["tools"]["items"] = {"oneOf": tools}
     main["properties"]["hooks"]["items"] = drawn[HookForm, "validation"]
-    definitions["FromEnvironment"] = {
-        "type": "string",
-        "pattern": r"\$\{([A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?|file:[^{}]+)\}",
-        "description": "A value from the environment: ${NAME}, or ${NAME:-default}; or a file's: ${file:PATH}.",
-    }
+    definitions["FromEnvironment"] = _FROM_ENVIRONMENT
     schema = {"$schema": DIALECT, "title": TITLE, **main, "$defs": definitions}
     return _polished(schema)
+
+
+def agent_schema() -> JSON:
+    """Return the JSON Schema 2020-12 of the file of an agent, of either `apiVersion`, with every key described."""
+    forms = [*_AGENT_FILES, GroupForm, SharedToolForm, *(kind.form for kind in KINDS.values())]
+    drawn, whole = models_json_schema([(form, "validation") for form in forms], ref_template="#/$defs/{model}")
+    definitions: JSON = whole["$defs"]
+    tools = [_of_type(name, drawn[kind.form, "validation"]) for name, kind in KINDS.items()]
+    tools += [drawn[GroupForm, "validation"], drawn[SharedToolForm, "validation"]]
+    for form in _AGENT_SPECS:
+        definitions[form.__name__]["properties"]["tools"]["items"] = {"oneOf": tools}
+    definitions["FromEnvironment"] = _FROM_ENVIRONMENT
+    whole_file = {"oneOf": [drawn[form, "validation"] for form in _AGENT_FILES]}
+    return _polished({"$schema": DIALECT, "title": AGENT_TITLE, **whole_file, "$defs": definitions})
 
 
 def _of_type(name: str, reference: JSON) -> JSON:
@@ -44,7 +71,7 @@ def _polished(schema: Any) -> Any:
         return [_polished(item) for item in schema]
     if not is_object(schema):
         return schema
-    polished = {key: _polished_key(key, value) for key, value in schema.items() if key != "title" or value == TITLE}
+    polished = {key: _polished_key(key, value) for key, value in schema.items() if key != "title" or value in _TITLES}
     if "patternProperties" in polished:
         polished.setdefault("additionalProperties", False)
     if polished.get("default", ...) is None:

@@ -64,16 +64,17 @@ def _cells(row: JSON) -> list[str]:
 
 
 def _tree(graph: Graph) -> list[str]:
-    """Return who runs whom as lines, from those that nobody runs."""
+    """Return who runs whom as lines, from those that nobody runs; what one runs is told once, however many run it."""
     run = {edge.target for edges in graph.values() for edge in edges}
     lines: list[str] = []
-
-    def add(agent: str, depth: int, by: str) -> None:
-        lines.append(f"{'  ' * depth}{agent}{f' (by {by})' if by else ''}")
-        for edge in graph.get(agent, ()):
-            add(edge.target, depth + 1, edge.tool.spec.name)
-
-    for agent in graph:
-        if agent not in run:
-            add(agent, 0, "")
+    told: set[str] = set()
+    waiting: list[tuple[str, int, str]] = [(agent, 0, "") for agent in reversed(tuple(graph)) if agent not in run]
+    while waiting:
+        agent, depth, by = waiting.pop()
+        edges = graph.get(agent, ())
+        again = " …" if edges and agent in told else ""
+        lines.append(f"{'  ' * depth}{agent}{f' (by {by})' if by else ''}{again}")
+        if not again:
+            waiting += [(edge.target, depth + 1, edge.tool.spec.name) for edge in reversed(edges)]
+        told.add(agent)
     return lines

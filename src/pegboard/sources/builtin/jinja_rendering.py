@@ -6,6 +6,7 @@ import json
 import signal
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from traceback import walk_tb
 from typing import Any
 
 from jinja2 import StrictUndefined, TemplateError
@@ -95,13 +96,22 @@ def filled(environment: Environment, template: str, names: Mapping[str, Any], ma
             if length > max_chars:
                 raise OutputTooLargeError(f"The template gave more than {max_chars} characters. Ask for less.")
             pieces.append(piece)
-    except SecurityError:
-        raise TemplateRefusedError("it reaches for what is not data.") from None
-    except TemplateError as exc:
-        raise TemplateRefusedError(f"{str(exc).rstrip('.')}.") from None
+    except SecurityError as exc:
+        raise TemplateRefusedError(f"{_where(exc, template)}it reaches for what is not data.") from None
+    except (TemplateError, TemplateRefusedError) as exc:
+        raise TemplateRefusedError(f"{_where(exc, template)}{str(exc).rstrip('.')}.") from None
     except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError) as exc:
-        raise TemplateRefusedError(f"{type(exc).__name__}: {str(exc)[:200]}.") from None
+        raise TemplateRefusedError(f"{_where(exc, template)}{type(exc).__name__}: {str(exc)[:200]}.") from None
     return "".join(pieces)
+
+
+def _where(error: BaseException, template: str) -> str:
+    """Return in which line of a template of several an error is; nothing of its text, which callers may not know."""
+    if "\n" not in template.strip():
+        return ""
+    lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == "<template>"]
+    number = lines[-1] if lines else getattr(error, "lineno", None)
+    return f"line {number}: " if number else ""
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
