@@ -260,3 +260,33 @@ def test_options_of_a_command_are_its_own() -> None:
         for name in flags
     }
     assert spelled <= FLAGS
+
+
+LATE = """
+import json, sys
+
+asked = 0
+for line in sys.stdin:
+    message = json.loads(line)
+    answer = {"jsonrpc": "2.0", "id": message.get("id")}
+    if message["method"] == "server/discover":
+        asked += 1
+        complete = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "late", "version": "1"}, "ttlMs": 0, "cacheScope": "private"}
+        answer |= {"result": complete} if asked > 1 else {"error": {"code": -32001, "message": "Timed out"}}
+    elif message["method"] == "initialize":
+        known = {"supported": ["2026-07-28"], "requested": "2025-11-25"}
+        answer |= {"error": {"code": -32022, "message": "modern", "data": known}}
+    else:
+        tool = {"name": "late", "inputSchema": {"type": "object", "properties": {}}}
+        answer |= {"result": {"resultType": "complete", "tools": [tool], "ttlMs": 0, "cacheScope": "private"}}
+    if "id" in message:
+        print(json.dumps(answer), flush=True)
+"""
+
+
+def test_a_server_that_was_too_slow_to_say_its_era_is_asked_again(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "late.py").write_text(LATE)
+    ran = run("add", "--yes", "--json", sys.executable, "late.py")
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["pinned"] == ["late"]

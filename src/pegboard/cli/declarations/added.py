@@ -194,6 +194,8 @@ def _of_file(words: AddedWords, path: Path) -> Proposal:
         name = words.name or entry_name(_title(document) or path.name)
         writer = EntryWriter(label=name, file="")
         entry = _api_entry(words, name, literal(relative(path, words.folder)), writer)
+        if words.base_url is None and not _names_server(document):
+            raise CommandError(f"{str(path)!r} does not say where the API is; say --base-url https://….")
         if not words.headers and (asked := _asked_credentials(document)):
             writer.left_out.append(f"credentials: the API asks for {asked}; give them with --header 'Name: value'")
         return writer.proposal(entry)
@@ -219,6 +221,11 @@ def _title(document: JSON) -> str:
     words = re.findall(r"[A-Za-z0-9]+", title) if isinstance(title, str) else []
     plain = [word for word in words if word.lower() not in _FILLING]
     return "_".join(plain[:3]).lower()[:32]
+
+
+def _names_server(document: JSON) -> bool:
+    """Tell whether a description says where its API is; one that is judged later may."""
+    return "servers" in document or "host" in document or "swagger" in document
 
 
 def _asked_credentials(document: JSON) -> str:

@@ -231,11 +231,21 @@ class Connection:
             await self.session.initialize()
         except MCPError as error:
             self._raise_transport_failure(error)
+            if error.code == types.UNSUPPORTED_PROTOCOL_VERSION and await self._is_discovered():
+                return
             if self.evidence.has_odd_answer:
                 raise self._not_mcp() from None
             if error.code == types.PARSE_ERROR and error.message.startswith(UNREADABLE):
                 raise self._not_mcp("its stream of events has no message of the protocol") from None
             raise self._upstream_error(error, "did not open a session") from None
+
+    async def _is_discovered(self) -> bool:
+        """Ask again a server that is of the present era after all: it started too slowly to say so at first."""
+        try:
+            await self.session.discover()
+        except (MCPError, ValidationError, RuntimeError):
+            return False
+        return True
 
     def _not_mcp(self, otherwise: str = "") -> OddAnswerError:
         return OddAnswerError("protocol_error", self.evidence.not_mcp(otherwise))
