@@ -25,6 +25,7 @@ class Shop:
     ran: list[tuple[str, Any]] = field(default_factory=list)
     started: asyncio.Event = field(default_factory=asyncio.Event)
     stopped: list[str] = field(default_factory=list)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
     finished: list[Any] = field(default_factory=list)
 
     def view(self, user: str = "ann", profile: str = "clerk") -> View:
@@ -85,6 +86,7 @@ def open_shop() -> Shop:
             await asyncio.Event().wait()
         finally:
             shop.stopped.append("wait_for_delivery")
+            shop.ended.set()
         return "never"
 
     @catalog.tool(read_only=True)

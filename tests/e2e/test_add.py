@@ -21,7 +21,7 @@ SERVERS = [
     "uvx mcp-server-time",
     "uvx mcp-server-fetch",
     "uvx mcp-server-git",
-    "uvx mcp-server-sqlite --db-path notes.db",
+    "uvx --with 'mcp<2' mcp-server-sqlite --db-path notes.db",
 ]
 BENCH = Path(os.environ.get("PEGBOARD_BENCH", Path(__file__).parents[3] / "shared" / "bench")) / "openapi"
 DOCUMENTS = ["discord.json", "k8s_v1.json", "openai.yaml", "twilio_api.json", "k8s_apps.json"]
