@@ -250,6 +250,23 @@ async def test_a_call_is_cancelled_by_a_word_to_the_other_worker_and_by_no_other
     assert (pair.folder / "cancelled-a").exists()
 
 
+async def test_an_id_that_is_open_at_both_workers_has_each_answer_on_the_stream_of_its_own_request(pair: Pair) -> None:
+    session = await Session.begun(pair)
+
+    def held(worker: int, name: str) -> Any:
+        call = {"name": "hold", "arguments": {"name": name}}
+        return session.post(worker, {"id": 7, "method": "tools/call", "params": call})
+
+    calls = [asyncio.create_task(held(worker, name)) for worker, name in ((0, "first"), (1, "second"))]
+    await until(lambda: all((pair.folder / f"began-{name}").exists() for name in ("first", "second")))
+    # One worker holds both there, and refuses the one that came later.
+    assert [(await held(worker, "third")).status_code for worker in (0, 1)] == [400, 400]
+    assert not (pair.folder / "began-third").exists()
+    for name in ("second", "first"):
+        (pair.folder / f"go-{name}").touch()
+    assert [answer_of(await call)["result"]["content"][0]["text"] for call in calls] == ["held first", "held second"]
+
+
 async def test_a_session_that_was_deleted_at_one_worker_is_gone_at_the_other_with_its_calls(pair: Pair) -> None:
     session = await Session.begun(pair)
     held = asyncio.create_task(
