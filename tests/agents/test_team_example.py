@@ -15,6 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from pegboard.model.bounds import AGENT_QUERY_CHARS, AGENT_SESSION_CHARS
 from pegboard.testing import CallsTool, Hold, ModelFailure, ModelServer
 from tests import forking
 from tests.server.http_callers import heard
@@ -72,6 +73,7 @@ PROFILES = """
 profiles:
   all: {}
   quiet: {deny: [lead]}
+  narrow: {allow: ["*look_up", researcher]}
   careful: {deny: ["*look_up"]}
   team: {include: [core]}
   other: {include: []}
@@ -197,7 +199,12 @@ async def test_who_may_not_run_an_agent_reads_what_one_reads_who_asks_for_none(s
         for body in ({}, {"query": ""}, {"query": 1}, {"query": "x", "context": 1}, {"query": "x", "more": 1}):
             assert (await client.post(f"{served.url}/v1/agents/lead/run", json=body)).status_code == 422
         assert (await client.get(f"{served.url}/v1/agents/lead/run")).status_code == 405
-    assert (hidden.status_code, absent.status_code) == (404, 404)
+        narrow = await client.post(f"{served.url}/v1/agents/lead/run?profile=narrow", json={"query": "Write."})
+        taken = {"query": "x" * (AGENT_QUERY_CHARS + 1)}, {"query": "x", "sessionId": "s" * (AGENT_SESSION_CHARS + 1)}
+        for body in (*taken, {"query": "x", "sessionId": ""}):
+            assert (await client.post(f"{served.url}/v1/agents/lead/run", json=body)).status_code == 422
+    assert (hidden.status_code, absent.status_code, narrow.status_code) == (404, 404, 404)
+    assert narrow.json() == hidden.json()
     assert hidden.json()["detail"].replace("lead", "nobody") == absent.json()["detail"]
     assert len(played.server.requests) == before
 
