@@ -12,6 +12,7 @@ from pegboard.model.error import ERROR_KINDS
 from pegboard.model.source_state import SourceState
 from pegboard.server.http_api.problem_details import STATUS_OF_KIND
 from tests.core.parts import FakeSource
+from tests.server.asgi import send_raw
 from tests.server.doors import inside, served, workshop
 from tests.server.http_callers import context_of_user, heard_until, known_callers
 
@@ -261,3 +262,24 @@ async def test_a_cursor_serves_every_worker_that_has_the_key_it_was_sealed_with(
 def test_a_key_that_could_be_guessed_is_refused_when_the_app_is_built() -> None:
     with pytest.raises(DefinitionError, match=r"key 2 has 5 bytes; 32 or more are needed"):
         http_app(workshop()[0], keys=(b"k" * 32, b"short"))
+
+
+async def test_a_nul_that_an_address_brings_reaches_nobody() -> None:
+    catalog, asked = Catalog("nul"), list[str]()
+
+    @catalog.tool
+    async def echo(text: str) -> str:
+        """Echo."""
+        asked.append(text)
+        return text
+
+    app = http_app(catalog)
+    async with app.router.lifespan_context(app):
+        for path, query, status in (
+            ("/v1/search", b"q=a%00b", 400), ("/v1/tools", b"cursor=%00", 400), ("/v1/tools", b"profile=%00", 400),
+            ("/v1/tools/echo\0", b"", 404), ("/v1/consents/\0", b"", 404), ("/v1/tasks/a\0b", b"", 404),
+        ):  # fmt: skip
+            heads = [(b"host", b"127.0.0.1:8420")]
+            answer = await send_raw(app, b"", heads, path=path, method="GET", query=query)
+            assert (answer[0], b"\0" in answer[2], b"\\u0000" in answer[2]) == (status, False, False), path
+    assert asked == []

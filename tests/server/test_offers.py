@@ -214,6 +214,7 @@ def test_a_declaration_that_cannot_be_honoured_is_refused() -> None:
         ("x://{a}", "x://1%002", None),
         ("x://{a}", "x://a?b", None),
         ("x://{+a}", "x://1/2?q", {"a": "1/2?q"}),
+        ("x://{+a}", "x://1/2%00", None),
         ("x://{a}-{b}", "x://1-2-3", {"a": "1-2", "b": "3"}),
         ("x://(a)+{b}", "x://(a)+1", {"b": "1"}),
     ],

@@ -21,6 +21,7 @@ CONFIG = """\
 name: acme
 workspace: {store: "sqlite:./documents.db"}
 tools: [{name: rag_query, type: builtin, config: {collection: handbook}}]
+profiles: {default: {}, without: {deny: ["docs.*"]}}
 identity:
   api_keys: {store: "sqlite:./keys.db"}
   map:
@@ -219,6 +220,7 @@ async def test_a_file_that_is_sent_over_http_is_found_and_stands_for_the_one_bef
         ("bob", b"x", {"path": "a.txt", "space": "s1"}, 404, "not_found"),
         ("bob", b"x", {"path": "a.txt"}, 422, "invalid_arguments"),
         ("kim", b"x", {"path": "a.txt", "more": "x"}, 400, "bad_request"),
+        ("kim", b"x", {"path": "a.txt", "profile": "without"}, 404, "not_found"),
     ],
 )
 async def test_what_may_not_be_sent_is_refused_and_leaves_nothing(

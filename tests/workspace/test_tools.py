@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import time
 from typing import Any
 
@@ -32,6 +34,14 @@ async def test_sources_are_listed_by_name_and_page_by_page(library: Library) -> 
     assert (await library.call("list_sources", type="web"))["items"] == []
     for cursor in ("x", "WzFd", "e30", "bm90IGpzb24"):
         assert (await library.call("list_sources", cursor=cursor))["error"][0] == "invalid_arguments"
+    # What no list would give, and no argument could say: neither database is asked with it.
+    for place in (["a\x00", "b"], ["\x00", "\x00"]):
+        cursor = base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+        assert (await library.call("list_sources", cursor=cursor))["error"][0] == "invalid_arguments"
+    for place in ([2**63, "a"], [2**64 - 1, "a"], [-(2**63) - 1, "a"], [1, "a\x00"]):
+        cursor = base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+        listed = await library.call("list_folder_contents", source_id=first["items"][0]["source_id"], cursor=cursor)
+        assert listed["error"][0] == "invalid_arguments"
 
 
 async def test_the_tools_for_one_space_are_hidden_where_a_caller_is_in_none(library: Library) -> None:

@@ -44,6 +44,9 @@ class ResourceSpec:
         if found is None:
             return None
         values = {name: unquote(value) for name, value in found.groupdict().items()}
+        # As in arguments, which JSON brings: NUL means the end of a text to some, and is stored nowhere.
+        if "\0" in "".join(values.values()):
+            return None
         slashed = {name for plus, name in _VARIABLE.findall(self.uri) if plus}
         return values if all(name in slashed or _is_segment(value) for name, value in values.items()) else None
 

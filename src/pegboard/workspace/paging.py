@@ -13,6 +13,7 @@ from pegboard.model.bounds import DOCUMENT_RESULT_BYTES
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_list
 
+_NUMBERS = 1 << 31  # not a limit: no database has to take larger ones
 _ROOM_BYTES = 1_024  # not a limit: of an answer, for what stands around its items
 
 
@@ -33,10 +34,15 @@ def place_of(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:
         place = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (binascii.Error, ValueError):
         place = None
-    if not is_list(place) or [type(each) for each in place] != list(kinds):
+    if not is_list(place) or [type(each) for each in place] != list(kinds) or not all(map(_may_be_given, place)):
         text = f"The cursor {cursor[:40]!r} was not given by this list. Leave it out to begin anew."
         raise CallError("invalid_arguments", text)
     return tuple(place)
+
+
+def _may_be_given(each: JSONValue) -> bool:
+    """Tell whether a list could have given it: the numbers are small, and no text in a store has a NUL."""
+    return abs(each) < _NUMBERS if isinstance(each, int) else "\0" not in each
 
 
 def fitting_count(items: Sequence[JSON], *, max_bytes: int = DOCUMENT_RESULT_BYTES) -> int:

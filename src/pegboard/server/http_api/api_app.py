@@ -161,6 +161,8 @@ class PathApp:
             text = f"{scope['method'][:20]!r} is not possible here; possible: {self._allow}."
             raise ProblemError(405, "method_not_allowed", text, headers={"allow": self._allow})
         query = self._words(scope["query_string"])
+        if "\0" in scope["path"]:
+            raise not_found("Not found")
         if self._api.open.is_full:
             raise _busy()
         principal = await self._api.authenticate(scope, query.get("profile"))
@@ -186,6 +188,8 @@ class PathApp:
         if unknown or len(words) != len(pairs):
             named = f"Unknown parameter {unknown[0][:100]!r}." if unknown else "A parameter is there twice."
             raise ProblemError(400, "bad_request", f"{named} Possible here, once each: {sorted(self._query)}.")
+        if "\0" in "".join(words.values()):
+            raise ProblemError(400, "bad_request", "There is a NUL character in the query. Take it out.")
         if words.get("profile") == "":
             raise not_found("Not found")
         return words
