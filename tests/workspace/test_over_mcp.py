@@ -25,11 +25,11 @@ profiles: {default: {}, without: {deny: ["docs.*"]}}
 identity:
   api_keys: {store: "sqlite:./keys.db"}
   map:
-    - {when: {key: ann}, user: ann, space: s1}
-    - {when: {key: bob}, user: bob, roles: [support]}
-    - {when: {key: eve}, user: eve, space: s3}
-    - {when: {key: kim}, user: kim, space: s4}
-    - {when: {key: root}, user: root, roles: [document_administrator]}
+    - {when: {key: ann}, user: ann, space: s1, profiles: [default]}
+    - {when: {key: bob}, user: bob, roles: [support], profiles: [default]}
+    - {when: {key: eve}, user: eve, space: s3, profiles: [default]}
+    - {when: {key: kim}, user: kim, space: s4, profiles: [default, without]}
+    - {when: {key: root}, user: root, roles: [document_administrator], profiles: [default]}
 """
 CALLERS = ("ann", "bob", "eve", "kim", "root")
 HANDBOOK = {
