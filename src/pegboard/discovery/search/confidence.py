@@ -57,8 +57,8 @@ def chance_of(signs: Sequence[float]) -> float:
 
 def signs_of(request: ParsedQuery, ranking: Ranking, scope: Scope) -> tuple[float, float, float]:
     """Return what the chance is judged by: evidence, the logarithm of how many tools there are, the fifth's share."""
-    best = np.sort(ranking.scores)[::-1]
-    fifth = float(best[min(_FIFTH, len(best)) - 1])
+    place = min(_FIFTH, len(ranking.scores))
+    fifth = float(np.partition(ranking.scores, -place)[-place])
     return evidence_of(request, ranking, scope), log(scope.count + _OTHERS), fifth
 
 

@@ -52,16 +52,15 @@ class VisibleTools:
     scope: Scope
     languages: Languages
     postings: Postings
+    has_term: NDArray[np.bool_]
 
     def vocabulary(self) -> Vocabulary:
-        """Return what one request is read against; it remembers which terms are known."""
-        answers: dict[str, bool] = {}
+        """Return what a request is read against."""
+        number_of, has_term = self.postings.vocabulary, self.has_term
 
         def known(term: str) -> bool:
-            answer = answers.get(term)
-            if answer is None:
-                answer = answers[term] = bool(len(self._holders(term)))
-            return answer
+            number = number_of.get(term)
+            return number is not None and bool(has_term[number])
 
         def together(first: str, second: str) -> bool:
             return bool(np.isin(self._holders(first), self._holders(second)).any())
@@ -137,9 +136,11 @@ class Index:
             places = (place for place, id_ in enumerate(self._ids) if id_ in visible)
             seen = np.fromiter(places, dtype=np.int64)
         bits = int(np.bitwise_or.reduce(self._language_bits[seen])) if len(seen) else 0
+        scope = scope_of(seen, self._namespace_of)
         return VisibleTools(
             seen=seen,
-            scope=scope_of(seen, self._namespace_of),
+            scope=scope,
+            has_term=self._postings.terms_of(scope.columns >= 0),
             languages=tuple(language for n, language in enumerate(LANGUAGES) if bits >> n & 1),
             postings=self._postings,
         )
@@ -174,7 +175,7 @@ class Index:
             return Hits()
         judged = self._judged(query, tools, likeness, use)
         scores = judged.scores
-        best = [place for place in np.argsort(-scores, kind="stable")[: max(limit, 0)] if scores[place] > 0]
+        best = _best(scores, limit)
         if not best and not scores.any():
             return Hits(near_namespaces=self._nearest(query, tools))
         hits = (self._hit(int(tools.seen[place]), float(scores[place]) * judged.chance) for place in best)
@@ -232,3 +233,12 @@ class Index:
             key=lambda pair: (-len(grams & trigrams_of(pair[0].lower())), -int(pair[1]), pair[0]),
         )
         return tuple(name for name, _ in near[:SEARCH_NEAR_NAMESPACES])
+
+
+def _best(scores: Vector, limit: int) -> list[int]:
+    """Return the places of the best scores above 0, best first, of equal ones the first first."""
+    if limit < 1:
+        return []
+    least = np.partition(scores, -limit)[-limit] if limit < len(scores) else 0.0
+    places = np.flatnonzero((scores >= least) & (scores > 0))
+    return places[np.argsort(-scores[places], kind="stable")][:limit].tolist()

@@ -6,6 +6,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,18 +22,27 @@ class TermWeights:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Postings:
-    """The inverted index. Term number `t` stands at `starts[t]:starts[t + 1]` of `tools` and `weights`."""
+    """The inverted index. Term number `t` stands at `starts[t]:starts[t + 1]` of `tools` and `weights`.
+
+    `trigrams` has the terms of more than three letters by their runs of three, `trigram_counts` how many each has.
+    """
 
     vocabulary: Mapping[str, int]
     starts: NDArray[np.int32]
     tools: NDArray[np.int32]
     weights: NDArray[np.float32]
     trigrams: Mapping[str, tuple[str, ...]]
+    trigram_counts: Mapping[str, int]
 
     def span(self, term: str) -> slice:
         """Return where the postings of a term stand; an empty slice when no tool has it."""
         number = self.vocabulary.get(term)
         return slice(0, 0) if number is None else slice(int(self.starts[number]), int(self.starts[number + 1]))
+
+    def terms_of(self, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return for each term whether one of the chosen tools has it."""
+        # Every term stands in some tool, so none of these runs is empty.
+        return np.logical_or.reduceat(chosen[self.tools], self.starts[:-1]) if len(self.tools) else chosen[:0]
 
 
 def post(documents: Sequence[TermWeights]) -> Postings:
@@ -45,12 +55,14 @@ def post(documents: Sequence[TermWeights]) -> Postings:
     order = np.argsort(numbers, kind="stable")
     starts = np.zeros(len(vocabulary) + 1, dtype=np.int32)
     np.cumsum(np.bincount(numbers, minlength=len(vocabulary)), out=starts[1:])
+    trigrams, trigram_counts = _trigram_table(vocabulary)
     return Postings(
         vocabulary=vocabulary,
         starts=starts,
         tools=np.repeat(np.arange(len(documents), dtype=np.int32), counts)[order],
         weights=weights[order],
-        trigrams=_trigram_table(vocabulary),
+        trigrams=trigrams,
+        trigram_counts=trigram_counts,
     )
 
 
@@ -59,8 +71,9 @@ def spellings_near(
 ) -> list[tuple[str, float]]:
     """Return up to `count` known terms that share at least `least` of their trigrams (Dice), nearest first."""
     grams = trigrams_of(term)
-    shared = Counter(other for gram in grams for other in postings.trigrams.get(gram, ()))
-    near = [(other, 2.0 * hits / (len(grams) + len(trigrams_of(other)))) for other, hits in shared.items() if hits > 1]
+    shared = Counter(chain.from_iterable(postings.trigrams.get(gram, ()) for gram in grams))
+    counts = postings.trigram_counts
+    near = [(other, 2.0 * hits / (len(grams) + counts[other])) for other, hits in shared.items() if hits > 1]
     near = [(other, share) for other, share in near if share >= least and _alike_long(term, other) and known(other)]
     return sorted(near, key=lambda pair: (-pair[1], pair[0]))[:count]
 
@@ -76,10 +89,13 @@ def trigrams_of(term: str) -> set[str]:
     return {marked[i : i + 3] for i in range(len(marked) - 2)}
 
 
-def _trigram_table(vocabulary: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def _trigram_table(vocabulary: Iterable[str]) -> tuple[dict[str, tuple[str, ...]], dict[str, int]]:
     table: dict[str, list[str]] = {}
+    counts: dict[str, int] = {}
     for term in vocabulary:
         if len(term) > 3:  # not a limit: shorter words have too few trigrams
-            for gram in trigrams_of(term):
+            grams = trigrams_of(term)
+            counts[term] = len(grams)
+            for gram in grams:
                 table.setdefault(gram, []).append(term)
-    return {gram: tuple(terms) for gram, terms in table.items()}
+    return {gram: tuple(terms) for gram, terms in table.items()}, counts

@@ -67,10 +67,16 @@ class Ranking:
 def rank(request: ParsedQuery, postings: Postings, scope: Scope) -> Ranking:
     """Rank the visible tools for a request that has at least one group."""
     exact = _frequencies([group.exact for group in request.groups], postings, scope)
-    similar = _frequencies([tuple((t, 1.0) for t in group.similar) for group in request.groups], postings, scope)
-    holders = np.where((exact > 0).any(axis=1), _holders(exact), _holders(similar))
+    rows = [row for row, group in enumerate(request.groups) if group.similar]
+    similar = _frequencies([tuple((t, 1.0) for t in request.groups[row].similar) for row in rows], postings, scope)
+    holders = _holders(exact)
+    holders[rows] = np.where(holders[rows] > 0, holders[rows], _holders(similar))
     exactly, nearly = _saturated(exact, _SATURATION), _saturated(similar, _SATURATION)
-    cells = np.maximum(exactly, np.float32(_SIMILAR_SHARE) * nearly) * _idf(holders, scope.count)[:, None]
+    cells = exactly.copy()
+    cells[rows] = np.maximum(cells[rows], np.float32(_SIMILAR_SHARE) * nearly)
+    cells *= _idf(holders, scope.count)[:, None]
+    matched = exactly
+    matched[rows] = np.maximum(matched[rows], np.float32(_SIMILAR_TRUST) * nearly)
 
     sizes = np.diff(np.append(scope.starts, scope.count))
     damping = 1 - _NAMESPACE_LENGTH + _NAMESPACE_LENGTH * sizes / sizes.mean()
@@ -78,31 +84,26 @@ def rank(request: ParsedQuery, postings: Postings, scope: Scope) -> Ranking:
     namespace_idf = _idf(_holders(pooled), len(sizes))
     namespace_cells = _saturated(pooled, _NAMESPACE_SATURATION) * namespace_idf[:, None]
 
-    cells_of_both = cells + _NAMESPACE_SHARE * np.repeat(namespace_cells, sizes, axis=1)
+    cells += np.repeat(_NAMESPACE_SHARE * namespace_cells, sizes, axis=1)
     return Ranking(
-        scores=_fused(cells_of_both, request.clauses),
+        scores=_fused(cells, request.clauses),
         namespace_scores=namespace_cells.sum(axis=0),
-        matched=np.minimum(np.maximum(exactly, np.float32(_SIMILAR_TRUST) * nearly), np.float32(1.0)),
+        matched=np.minimum(matched, np.float32(1.0), out=matched),
         rarity=_rarity(holders, scope.count),
     )
 
 
 def _frequencies(groups: list[tuple[tuple[str, float], ...]], postings: Postings, scope: Scope) -> Matrix:
     """Return the pooled weight of each group of terms in each visible tool."""
-    cells: list[NDArray[np.int64]] = []
-    weights: list[Vector] = []
-    for row, terms in enumerate(groups):
+    frequencies = np.zeros((len(groups), scope.count), dtype=np.float32)
+    for row, terms in zip(frequencies, groups, strict=True):
         for term, share in terms:
             span = postings.span(term)
             columns = scope.columns[postings.tools[span]]
             seen = columns >= 0
-            cells.append(columns[seen] + row * scope.count)
-            weights.append(postings.weights[span][seen] * np.float32(share))
-    size = len(groups) * scope.count
-    if not cells:
-        return np.zeros((len(groups), scope.count), dtype=np.float32)
-    flat = np.bincount(np.concatenate(cells), np.concatenate(weights), minlength=size)
-    return flat.reshape(len(groups), scope.count).astype(np.float32)
+            # A term stands once in a tool, so no place comes twice.
+            row[columns[seen]] += postings.weights[span][seen] * np.float32(share)
+    return frequencies
 
 
 def _fused(cells: Matrix, clauses: tuple[tuple[int, ...], ...]) -> Vector:
