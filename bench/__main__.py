@@ -20,7 +20,7 @@ from bench.measure import BRIEF, THOROUGH, Effort, Row, Spread
 
 BENCHES = ("calls", "builtins", "lists", "why", "imports", "stdio", "http")
 # Starts six servers and more, or reads documents that only some have: too much for a test.
-ALONE = ("clients", "proxy", "openapi", "confidence", "documents", "document_scale")
+ALONE = ("clients", "proxy", "openapi", "search", "confidence", "documents", "document_scale")
 PACKAGES = ("pegboard", "mcp", "fastmcp", "pydantic", "orjson", "jsonschema-rs", "cyclopts")
 RESULTS = Path(__file__).with_name("RESULTS.md")
 HEAD = """\

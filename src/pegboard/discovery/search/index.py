@@ -107,6 +107,11 @@ class Index:
         """What an embedder reads of each tool, in the order of `VisibleTools.seen`."""
         return tuple(entry.text.meaning for entry in self._entries.values())
 
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of the tools, in the same order."""
+        return self._ids
+
     def __len__(self) -> int:
         return len(self._ids)
 

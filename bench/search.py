@@ -1,0 +1,131 @@
+"""Search: how good tool search is with embedders of every kind, and what a question costs among 10,000 tools.
+
+Recall@5 over all requests of a set, nothing withheld. An embedder that is poor (hashed words, chance, letters counted)
+may cost a point at most; an oracle knows the right tools, blurred: its vector of a request is that of a right tool,
+mixed with chance. Costs are processor time of one question over 10,000 tools made of the words of real ones, asked in
+200 visible sets of 5 to 90 % of them; with vectors, the likeness of each tool is part of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.discovery import Row, ToolSet, grown, recall_at, tool_sets, tool_text
+from bench.measure import Effort
+from pegboard.discovery.search.index import Index, VisibleTools
+from pegboard.models.embedding.hashing import HashingEmbedder
+
+Vectors = NDArray[np.float32]
+Likeness = Callable[[Row], Vectors | None]
+BLURS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.0)
+TOOLS, SETS, QUESTIONS = 10_000, 200, 400
+
+
+def lines(_: Effort) -> Iterator[str]:
+    """Yield both tables."""
+    sets = {tools.name: tools for tools in tool_sets()}
+    asked = [tools for tools in sets.values() if tools.servable]
+    yield "| recall@5 | " + " | ".join(tools.name for tools in asked) + " |"
+    yield "|---|" + "---:|" * len(asked)
+    columns = [dict(_recalls(tools)) for tools in asked]
+    for name in columns[0]:
+        yield f"| {name} | " + " | ".join(f"{column[name]:.3f}" for column in columns) + " |"
+    yield ""
+    yield "| a question among 10,000 tools | p50 | p95 |"
+    yield "|---|---:|---:|"
+    for name, costs_ms in _costs(sets):
+        yield f"| {name} | {statistics.median(costs_ms):.1f} ms | {statistics.quantiles(costs_ms, n=20)[-1]:.1f} ms |"
+
+
+def _recalls(tools: ToolSet) -> Iterator[tuple[str, float]]:
+    index = Index.build(map(tool_text, tools.tools))
+    for name, likeness in _embedders(tools, index):
+        yield (
+            name,
+            statistics.fmean(
+                recall_at(row, [hit.id for hit in index.search(row["query"], limit=5, likeness=likeness(row)).hits], 5)
+                for row in tools.servable
+            ),
+        )
+
+
+def _embedders(tools: ToolSet, index: Index) -> Iterator[tuple[str, Likeness]]:
+    draw = np.random.default_rng(7)
+    yield "words alone", lambda row: None
+    for dimension in (64, 512):
+        embedder = HashingEmbedder(dimension=dimension)
+        known = asyncio.run(embedder.embed(index.meanings))
+        rows = asyncio.run(embedder.embed([row["query"] for row in tools.servable]))
+        by_request = dict(zip([row["query"] for row in tools.servable], rows, strict=True))
+        yield f"hashed words, {dimension} places", lambda row, k=known, b=by_request: np.vecdot(k, b[row["query"]])
+    yield "chance", lambda row: draw.standard_normal(len(index)).astype(np.float32)
+    letters = np.array([_letters(text) for text in index.meanings])
+    yield "letters counted", lambda row: np.vecdot(letters, _letters(row["query"]))
+    places = {id_: place for place, id_ in enumerate(index.ids)}
+    for dimension in (384, 64):
+        vectors = _unit(draw.standard_normal((len(index), dimension)))
+        for blur in BLURS:
+            yield f"an oracle of {dimension} places, blurred by {blur}", _oracle(vectors, places, blur, draw)
+
+
+def _oracle(vectors: Vectors, places: dict[str, int], blur: float, draw: np.random.Generator) -> Likeness:
+    def likeness(row: Row) -> Vectors:
+        right = _unit(vectors[[places[name] for name in row["relevant"]]].sum(axis=0))
+        noise = _unit(draw.standard_normal(vectors.shape[1]))
+        return np.vecdot(vectors, _unit((1 - blur) * right + blur * noise))
+
+    return likeness
+
+
+def _letters(text: str) -> Vectors:
+    counts = np.bincount([ord(letter) % 32 for letter in text.lower()], minlength=32)
+    return _unit(counts)
+
+
+def _unit(rows: NDArray[np.floating] | NDArray[np.integer]) -> Vectors:
+    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
+    return (rows / np.maximum(lengths, 1e-9)).astype(np.float32)
+
+
+def _costs(sets: dict[str, ToolSet]) -> Iterator[tuple[str, list[float]]]:
+    draw = random.Random(5)
+    tools = grown(sets["own"].tools, TOOLS)
+    index = Index.build(map(tool_text, tools))
+    scopes = list(_scopes(tools, index, draw))
+    own = [row["query"] for row in sets["own"].servable]
+    whole = [row["query"] for tools in sets.values() if tools.name != "own" for row in tools.servable]
+    for kind, queries in (("one need, as an agent asks", own), ("a whole task", whole)):
+        if queries:
+            asked = draw.choices(queries, k=QUESTIONS)
+            yield f"{kind}: words", _asked(index, scopes, asked, None)
+            for dimension in (384, 1_536):
+                vectors = _unit(np.random.default_rng(1).standard_normal((len(index), dimension)))
+                yield f"{kind}: words and vectors of {dimension}", _asked(index, scopes, asked, vectors)
+
+
+def _scopes(tools: list[Row], index: Index, draw: random.Random) -> Iterator[VisibleTools]:
+    by_server: dict[str, list[str]] = {}
+    for tool in tools:
+        by_server.setdefault(tool["server"], []).append(tool["name"])
+    for _ in range(SETS):
+        share = draw.choice((0.05, 0.25, 0.5, 0.9))
+        yield index.among({name for names in by_server.values() if draw.random() < share for name in names})
+
+
+def _asked(
+    index: Index, scopes: Sequence[VisibleTools], queries: Sequence[str], vectors: Vectors | None
+) -> list[float]:
+    costs_ms: list[float] = []
+    for number, query in enumerate(queries):
+        start = time.process_time()
+        likeness = None if vectors is None else np.vecdot(vectors, vectors[number])
+        index.search(query, visible=scopes[number % SETS], likeness=likeness)
+        costs_ms.append((time.process_time() - start) * 1e3)
+    return costs_ms
