@@ -1,10 +1,10 @@
 """Document scale: one search among many passages, by words, by vectors and by both, on either store.
 
-Passages of 20 terms and 384 dimensions, drawn at random and written past the ingest, which has a figure of its own. A
-time is what one request waits, on a machine of which nothing else wants much; the ways take turns, and medians are
-shown. `hybrid` is one statement that holds both halves: it may take twice the slower of them. On PostgreSQL ten times
-the passages in a hundred times the spaces may take five times as long within one space; recall is of ten, against all
-passages of the scope compared one by one.
+Passages of 20 terms and 384 dimensions, drawn at random and written past the ingest, which has a figure of its own. On
+SQLite a time is processor time; on PostgreSQL, which is another process, it is what one request waits, so that it only
+tells beside others of the same run. The ways take turns, and medians are shown. `hybrid` is one statement that holds
+both halves: it may take twice the slower of them. Ten times the passages in a hundred times the spaces may take five
+times as long for a scope of the same size; recall is of ten, against all passages of the scope compared one by one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -137,17 +137,22 @@ def fill_postgres(store: SqlDocumentStore, spaces: int, each: int) -> None:
 # ---------------------------------------------------------------- measuring
 
 
-def waits_ms(store: SqlDocumentStore, scopes: dict[str, DocumentScope], rounds: int) -> dict[tuple[str, str], float]:
-    """Return how long one search waits, by scope and mode: the median."""
+def waits_ms(
+    store: SqlDocumentStore,
+    scopes: dict[str, DocumentScope],
+    rounds: int,
+    clock_s: Callable[[], float] = time.perf_counter,
+) -> dict[tuple[str, str], float]:
+    """Return how long one search takes, by scope and mode: the median."""
 
     async def measure() -> dict[tuple[str, str], float]:
         took: dict[tuple[str, str], list[float]] = {(name, mode): [] for name in scopes for mode in MODES}
         for number in range(rounds + 2):
             for name, scope in scopes.items():
                 for mode in MODES:
-                    began = time.perf_counter()
+                    began = clock_s()
                     answer = await store.search(scope, question(number), mode=mode, limit=10)
-                    spent = (time.perf_counter() - began) * 1e3
+                    spent = (clock_s() - began) * 1e3
                     assert answer["mode_used"] == mode, answer
                     assert answer["hits"], (name, mode)
                     if number >= 2:  # the first ones warm up
@@ -212,7 +217,7 @@ def lines(effort: Effort) -> Iterator[str]:
             )
             for count in (1, 10, 20)
         }
-        found = waits_ms(store, scopes, rounds)
+        found = waits_ms(store, scopes, rounds, time.process_time)
         yield from rows_of("SQLite", f"{20 * each:,}", found, [*scopes])
         halves = [(int(name.split(", ")[1].split()[0].replace(",", "")), found[name, "vector"]) for name in scopes]
         per_passage = (halves[2][1] - halves[0][1]) / (halves[2][0] - halves[0][0])
@@ -236,16 +241,16 @@ def lines(effort: Effort) -> Iterator[str]:
                 }
                 found = waits_ms(store, scopes, rounds)
                 yield from rows_of("PostgreSQL", f"{spaces * size:,}", found, [*scopes])
-                wide_name = [*scopes][1]
-                medians[spaces] = found[wide_name, "hybrid"]
-                exact[spaces] = recall(store, scopes[wide_name], 10)
+                narrow, wide = scopes
+                medians[spaces] = found[narrow if spaces == 10 else wide, "hybrid"]
+                exact[spaces] = recall(store, scopes[wide], 10)
                 store.close()
         finally:
             server.cleanup()
     yield ""
     grown = medians[1_000] / medians[10]
     verdict = "PASS" if grown <= 5 else "short"
-    yield f"* PostgreSQL, hybrid, ten spaces: {grown:.2f}× where there are ten times the passages: {verdict} (≤ 5×)"
+    yield f"* PostgreSQL, hybrid of 2,000 passages: {grown:.2f}× with ten times as many elsewhere: {verdict} (≤ 5×)"
     worst = min(exact.values())
     yield f"* PostgreSQL, recall of ten by vectors: {worst:.3f}: {'PASS' if worst >= 0.95 else 'short'} (≥ 0.95)"
     yield f"* SQLite: a search by vectors passes 100 ms at some {passing:,.0f} passages in one scope"

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import random
 import resource
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -145,6 +148,22 @@ async def taken_in(folder: Path, store: SqliteDocumentStore) -> int:
     return space["chunks"]
 
 
+def peak_mib(count: int) -> float:
+    """Return the most memory that `pegboard ingest` of so many files has at once; its children have their own."""
+    with tempfile.TemporaryDirectory() as named:
+        folder = Path(named)
+        (folder / "pages").mkdir()
+        pages(folder / "pages", count)
+        (folder / "pegboard.yaml").write_text("workspace: {store: 'sqlite:documents.db'}\n", encoding="utf-8")
+        program = "import sys; from pegboard.cli import main; sys.exit(main())"
+        words = [sys.executable, "-c", program, "ingest", "pages", "--space", "s1"]
+        process = subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.returncode == 0
+        return usage.ru_maxrss / 1024
+
+
 def lines(effort: Effort) -> Iterator[str]:
     """Yield the tables."""
     found = cranfield()
@@ -181,6 +200,11 @@ def lines(effort: Effort) -> Iterator[str]:
         began = processor_s()
         asyncio.run(taken_in(folder / "pages", store))
         yield f"| once more, nothing changed | {processor_s() - began:.1f} s | |"
+        few, many = effort.times(500), effort.times(4_000)
+        peaks = peak_mib(few), peak_mib(many)
+        verdict = "PASS" if peaks[1] <= 1.25 * peaks[0] else "short"
+        held = f"{peaks[0]:.0f}, {peaks[1]:.0f} MiB | {verdict} (≤ 1.25×)"
+        yield f"| memory of an ingest, {few:,} and {many:,} files | {held} |"
         scope, times = store.operator_scope("s1"), effort.times(200)
         began = processor_s()
         for number in range(times):

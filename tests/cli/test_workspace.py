@@ -39,6 +39,11 @@ def test_bad_files_are_one_line_each_and_end_with_1(run: Run, tmp_path: Path) ->
     assert [bad["path"] for bad in told["bad"]] == ["bad.json"]
 
 
+def test_how_many_passages_a_search_by_vectors_takes_is_told(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "pegboard.yaml").write_text("workspace: {store: 'sqlite:documents.db', embedder: hashing}\n")
+    assert "reads every passage of its spaces: on one core some 20,000 take" in run("workspace", "stats").out
+
+
 def test_what_there_is_is_listed_counted_and_removed(run: Run) -> None:
     run("ingest", "handbook", "--space", "s1", "--source", "book")
     [source] = orjson.loads(run("workspace", "ls", "--json").out)["sources"]
@@ -48,6 +53,7 @@ def test_what_there_is_is_listed_counted_and_removed(run: Run) -> None:
     [space] = orjson.loads(run("workspace", "stats", "--json").out)["spaces"]
     assert (space["documents"], space["rows"], space["sources"]) == (2, 2, 1)
     assert "1 space in" in run("workspace", "stats").out
+    assert "reads every passage" not in run("workspace", "stats").out
     assert run("workspace", "rm", "s1", "book").out == "Removed 'book' from the space 's1', with 2 documents.\n"
     assert orjson.loads(run("workspace", "ls", "--json").out)["sources"] == []
     assert run("workspace", "rm", "s1", "book").code == 1

@@ -19,7 +19,6 @@ from pegboard.workspace.postgres.postgres_store import PostgresDocumentStore
 from pegboard.workspace.sqlite.sqlite_store import SqliteDocumentStore
 from pegboard.workspace.store.document_store import SqlDocumentStore
 from pegboard.workspace.store.writing import prepared
-from pegboard.workspace.tools.toolset import entries
 
 Place = Path | str
 """A folder for a file of SQLite, or the URI of a PostgreSQL database."""
@@ -38,7 +37,7 @@ class Library:
         else:
             self.store = PostgresDocumentStore(place, embedder=embedder)
         self.catalog = Catalog()
-        self.catalog.registry.add(*entries(self.store, sql_s=DEFAULT_BOUNDS.sql_s))
+        self.catalog.use_documents(self.store)
 
     async def add(
         self, space: str, source: str, texts: Mapping[str, str], *, tables: tuple[DocumentTable, ...] = (), **told: Any
@@ -81,6 +80,23 @@ class Library:
         if result.error is not None:
             return {"error": [result.error.kind, result.error.message]}
         return result.structured
+
+    async def read(self, uri: str, ctx: ToolContext) -> Any:
+        """Read a resource; return its text, or its error, and `None` where there is none for this caller."""
+        view = self.catalog.resources.view(ctx)
+        found = await self.catalog.resources.find_resource(uri, view)
+        if found is None:
+            return None
+        result = await view.call(found[0], found[2])
+        if result.error is not None:
+            return {"error": [result.error.kind, result.error.message]}
+        return [getattr(block, "text", None) for block in result.content]
+
+    async def resources(self, ctx: ToolContext) -> list[str]:
+        """Return the URIs that a caller is shown."""
+        [(_, offered)] = self.catalog.resources.resources(self.catalog.resources.view(ctx))
+        assert offered.members is not None
+        return [each.uri for each in await offered.members(ctx)]
 
     async def source_id(self, space: str = "s1", name: str = "handbook") -> str:
         items = (await self.call("list_sources", in_space(space)))["items"]

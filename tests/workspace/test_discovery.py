@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from pegboard import Profile
-from pegboard.workspace.resources import document_resource
 from tests.discovery.calling import say
 from tests.workspace.library import Library, as_bytes, in_space
 
@@ -16,8 +15,6 @@ from tests.workspace.library import Library, as_bytes, in_space
 async def shown(library: Library) -> Library:
     """A library whose tools stand behind two meta tools, with three spaces of which bob has two."""
     library.catalog.profile(Profile(name="all", exposure="two_tool"))
-    library.catalog.registry.change(documents=library.store)
-    library.catalog.registry.add(document_resource(library.store))
     for space in ("alpha", "beta", "gamma"):
         texts = {f"{folder}/deep/{space}.txt": f"lease of {space}" for folder in "abcdef"[: len(space)]}
         await library.add(space, f"files of {space}", {**texts, "top.txt": f"top of {space}"})

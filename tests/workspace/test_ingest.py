@@ -16,7 +16,13 @@ from pegboard.model.error import CallError
 from pegboard.workspace import ingest
 from tests import forking
 from tests.workspace.library import ON_SQLITE_ALONE, Library, files, in_space
+from tests.workspace.test_formats import HOSTILE, pdf
 
+# Names as people write them; composed and decomposed are two names.
+SCRIPTS = (
+    "名前", "مرحبا", "Ünïcode", "U\u0308ni", "Ελλάδα", "Привет", "שלום", "हिन्दी", "தமிழ்", "ไทย", "ქართული", "አማርኛ",
+    "한국어", "\U00020bb7野家", "👩‍👩‍👧 family", "a b\tc'\"%_*?[x]", "-rf",
+)  # fmt: skip
 GOOD = {
     "a.md": "# Leave\n\nThirty days.",
     "policies/b.html": "<h1>Travel</h1><p>Trains</p>",
@@ -70,8 +76,12 @@ async def test_each_bad_file_is_one_line_and_the_others_come_in(library: Library
             "latin.txt": b"caf\xe9",
             "wide.csv": ",".join(f"c{place}" for place in range(2_000)) + "\n",
             "data.bin": b"\x00\x01",
+            "bomb.docx": HOSTILE["bomb.docx"][0],
+            "entities.xlsx": HOSTILE["entities.xlsx"][0],
+            "loop.pdf": pdf("a", kids="2 0 R " * 50),
+            "cut.pdf": HOSTILE["cut.pdf"][0],
             ".hidden.md": "# not taken",
-            "名前 مرحبا Ünïcode.txt": "a name in every script",
+            **{f"{name}.txt": "a name in every script" for name in SCRIPTS},
         },
     )
     (tmp_path / "outside.txt").write_text("canary outside")
@@ -83,7 +93,10 @@ async def test_each_bad_file_is_one_line_and_the_others_come_in(library: Library
     (folder / os.fsdecode(b"bad\xff.txt")).write_text("x")
     report = await library.take_in(folder)
     told = {bad.path: bad.reason for bad in report.bad}
-    assert await names(library) >= {*GOOD, "名前 مرحبا Ünïcode.txt"}
+    assert await names(library) >= {*GOOD, *(f"{name}.txt" for name in SCRIPTS)}
+    for name in ("bomb.docx", "entities.xlsx", "cut.pdf"):
+        assert HOSTILE[name][1] in told.pop(name)
+    assert "\n" not in told.pop("loop.pdf", "")
     assert dict(report.kinds_not_read) == {"bin": 1}
     assert {path: reason for path, reason in told.items() if path != "deep.json"} == {
         "broken.json": "it is no JSON: Expecting value: line 1 column 7 (char 6)",

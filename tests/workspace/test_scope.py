@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import shutil
 from pathlib import Path
@@ -12,9 +13,10 @@ import psycopg
 import pytest
 
 from pegboard import ToolContext
+from pegboard.model.bounds import DOCUMENT_STORE_CONNECTIONS
 from pegboard.model.document import DocumentTable, NewDocument
 from pegboard.model.error import CallError
-from tests.workspace.library import Library, Place, as_bytes, in_space
+from tests.workspace.library import ON_SQLITE_ALONE, Library, Place, as_bytes, in_space
 from tests.workspace.postgres_databases import Databases
 
 SPACES = ("alpha", "beta", "gamma")
@@ -82,6 +84,7 @@ async def without(library: Library, visible: set[str], folder: Path, databases: 
 async def pool_of(library: Library) -> dict[str, list[Any]]:
     """Return what a caller may send, true or guessed: every id, name and cursor of every space."""
     sources, documents, cursors = list[str](), list[str](), list[str]()
+    uris, tables = ["docs://alpha/common/nothing.txt", "docs://nowhere/common/shared/common.txt"], ["nothing"]
     for space in SPACES:
         ctx = in_space(space)
         page = await library.call("list_sources", ctx, limit=1)
@@ -90,6 +93,9 @@ async def pool_of(library: Library) -> dict[str, list[Any]]:
         sources += [each["source_id"] for each in listed["items"]]
         folder = await library.call("list_folder_contents", ctx, source_id=sources[-1], path="/shared", limit=1)
         cursors += [folder["next_cursor"]] * (folder["next_cursor"] is not None)
+        uris += (await library.resources(ctx))[:3]
+        unknown = (await library.call("query_documents", ctx, sql="select * from nothing"))["error"][1]
+        tables += unknown.partition("There are: ")[2].partition(". Ask")[0].split(", ")[:3]
         documents += [each["document_id"] for each in (await library.call("find_by_name", ctx, pattern="*"))["items"]]
     marks = [canary(space) for space in SPACES]
     return {
@@ -97,6 +103,14 @@ async def pool_of(library: Library) -> dict[str, list[Any]]:
         "document_id": [*documents, "doc_0000000000000000", "1"],
         "cursor": cursors,
         "path": ["/", "/shared", *(f"/shared/{mark}-0" for mark in marks), "/shared/common.txt"],
+        "uri": [*uris, *(uri.replace("docs://beta", "docs://alpha") for uri in uris)],
+        "sql": [
+            *(f"select * from {table}" for table in tables),
+            "select name, sql from sqlite_master",
+            "select set_config('pegboard.spaces', 'all', true)",
+            "select * from pegboard.documents",
+            f"select a.* from {tables[-1]} a, {tables[1]} b",
+        ],
         "query": [*WORDS, *marks, "lease notice period", " ".join(marks), "nothingofthekind"],
         "pattern": [*marks, "canary", "lease", "*", "shared/**", "*.txt"],
         "metadata": [{"owner": mark} for mark in marks] + [{"size": 1}, {"size": 3}, {}],
@@ -107,7 +121,7 @@ def drawn(dice: random.Random, pool: dict[str, list[Any]]) -> tuple[str, dict[st
     """Return a call that somebody might try."""
     tool = dice.choice(
         "list_sources list_folder_contents folder_tree search_documents grep_documents find_by_name document_info "
-        "read_document".split()
+        "read_document query_documents resource resources".split()
     )
     pick = {key: dice.choice(values) for key, values in pool.items()}
     filters: dict[str, Any] = {}
@@ -145,8 +159,46 @@ def drawn(dice: random.Random, pool: dict[str, list[Any]]) -> tuple[str, dict[st
         case "document_info":
             by_path = {"source_id": pick["source_id"], "path": f"{pick['path'].strip('/')}/x"}
             return tool, dice.choice([{"document_id": pick["document_id"]}, by_path])
+        case "query_documents":
+            return tool, {"sql": pick["sql"]}
+        case "resource":
+            return tool, {"uri": pick["uri"]}
+        case "resources":
+            return tool, {}
         case _:
             return tool, {"document_id": pick["document_id"], "start": dice.choice([0, 5])}
+
+
+async def asked(library: Library, ctx: ToolContext, tool: str, args: dict[str, Any]) -> Any:
+    """Call a tool, or look at the resources."""
+    if tool == "resources":
+        return await library.resources(ctx)
+    return await (library.read(args["uri"], ctx) if tool == "resource" else library.call(tool, ctx, **args))
+
+
+@ON_SQLITE_ALONE
+async def test_calls_that_are_refused_leave_no_connection_open(library: Library, place: Place) -> None:
+    await library.add("s1", "handbook", {"a.txt": "lease"})
+    gc.disable()
+    try:
+        for _ in range(3 * DOCUMENT_STORE_CONNECTIONS):
+            refused = await library.call("read_document", document_id="doc_x")
+            assert refused["error"][0] == "not_found"
+            assert (await library.call("query_documents", sql="select * from nothing"))["error"]
+        opened = [link for link in map(_target, Path("/proc/self/fd").iterdir()) if link == str(place / "documents.db")]  # type: ignore[operator] - a folder
+        assert 1 <= len(opened) <= DOCUMENT_STORE_CONNECTIONS
+        library.store.close()
+        # What was written stands in the file itself once nobody has it open.
+        assert not Path(f"{place}/documents.db-wal").exists()
+    finally:
+        gc.enable()
+
+
+def _target(descriptor: Path) -> str:
+    try:
+        return str(descriptor.readlink())
+    except OSError:
+        return ""
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(range(2, 40), marks=pytest.mark.soak)])
@@ -164,11 +216,11 @@ async def test_whatever_is_asked_the_answer_is_as_if_the_other_spaces_had_never_
             dice = random.Random(number)
             for _ in range(60):
                 tool, args = drawn(dice, pool)
-                answer = await library.call(tool, ctx, **args)
-                assert as_bytes(answer) == as_bytes(await twin.call(tool, ctx, **args)), (name, tool, args)
-                asked = as_bytes(args)
+                answer = await asked(library, ctx, tool, args)
+                assert as_bytes(answer) == as_bytes(await asked(twin, ctx, tool, args)), (name, tool, args)
+                said = as_bytes(args)
                 shown = as_bytes(answer)
-                assert not [mark for mark in hidden if mark in shown and mark not in asked], (name, tool, args)
+                assert not [mark for mark in hidden if mark in shown and mark not in said], (name, tool, args)
                 seen += any(canary(space).encode() in shown for space in visible)
         # What may be seen was found: an answer that is always empty would pass as well.
         assert bool(seen) == bool(visible)

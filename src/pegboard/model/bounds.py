@@ -435,6 +435,7 @@ TABLE_COLUMNS = 1_000  # of one table ...
 TABLE_ROWS = 1_000_000  # ... and its rows
 UPLOADS_AT_ONCE = 4  # of one server; others wait
 UPLOAD_S = 300.0  # until the file of an upload is there
+VECTOR_SCAN_PASSAGES = 20_000  # of 384 dimensions that SQLite reads in 100 ms: bench/document_scale.py
 INGEST_URL_S = 120.0  # for fetching one address, redirects too
 FEED_ENTRIES = 2_000  # of one feed
 FEED_LEVELS = 100  # of its elements

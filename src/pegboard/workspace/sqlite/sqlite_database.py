@@ -189,10 +189,20 @@ class SqliteDatabase:
             db = self._idle.pop() if self._idle else None
         if db is None:
             db = self._opened()
-        yield db
-        # One that met an error is not used again.
+        is_sound = False
+        try:
+            yield db
+            is_sound = True
+        except CallError:
+            # A refusal of ours; what the database itself failed at may go on failing.
+            is_sound = not db.raw.in_transaction
+            raise
+        finally:
+            self._give_back(db, is_sound=is_sound)
+
+    def _give_back(self, db: SqliteConnection, *, is_sound: bool) -> None:
         with self._lock:
-            if len(self._idle) < DOCUMENT_STORE_CONNECTIONS:
+            if is_sound and len(self._idle) < DOCUMENT_STORE_CONNECTIONS:
                 self._idle.append(db)
                 return
         db.raw.close()
