@@ -265,3 +265,38 @@ async def test_a_secret_leaves_neither_with_the_text_as_it_comes_nor_with_the_an
     assert "".join(heard) == result.output
     assert heard[0] == "it is "
     await catalog.close()
+
+
+@pytest.mark.parametrize(
+    ("written", "kind"),
+    [
+        ('{"company": ', "invalid_arguments"), ("null", "invalid_arguments"), ("[1]", "invalid_arguments"),
+        ('{"company": "a", "company": "b"}', "invalid_arguments"), ('{"company": NaN}', "invalid_arguments"),
+        ('{"company": "\\ud800"}', "invalid_arguments"), ('{"company": "a", "more": 1}', "invalid_arguments"),
+        ("", "invalid_arguments"), ('{"company": "Acme"}', None),
+    ],
+)  # fmt: skip
+async def test_arguments_are_read_as_at_every_other_door_and_bad_ones_are_an_answer(
+    written: str, kind: str | None
+) -> None:
+    seen: dict[str, list[Any]] = {}
+    catalog = catalog_of({"a": [[("crm_lookup", written)], "went on"]}, seen=seen)
+    catalog.agent(agent("a"), tools=[crm_lookup])
+    recorder = Recorder()
+    result = await catalog.agents.run("a", "go", callbacks=recorder)
+    assert (result.status, result.output) == ("completed", "went on")
+    [end] = [event for event in recorder.events if event.type == "on_tool_result"]
+    assert (end.ok, end.payload.get("kind")) == (kind is None, kind or "ok")
+    assert str(returned(seen["a"][-1][0])[0]).startswith(f"Error ({kind})") == (kind is not None)
+    await catalog.close()
+
+
+async def test_an_answer_that_never_fits_its_schema_ends_after_as_many_requests_as_there_may_be() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    for most in (3, 60):
+        catalog = catalog_of({"a": [[("final_answer", {"n": "none"})]]})
+        catalog.agent(agent("a", output_schema=schema, max_iterations=most))
+        result = await catalog.agents.run("a", "go")
+        assert (result.status, result.output, result.stopped_reason) == ("completed", None, "max_iterations")
+        assert result.usage.requests == most
+        await catalog.close()

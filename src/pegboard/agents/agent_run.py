@@ -24,6 +24,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
+from pydantic_ai.usage import UsageLimits
 
 from pegboard.agents.budgets import IterationsOverError, RunBudget
 from pegboard.agents.conversations import ConversationStore, SessionKey
@@ -41,6 +42,8 @@ from pegboard.model.json_types import JSON, JSONValue, is_awaitable
 from pegboard.model.result import call_error
 
 log = logging.getLogger("pegboard")
+# How many requests there may be is ours to say: pydantic-ai would end a run at its fiftieth.
+_UNLIMITED = UsageLimits(request_limit=None)
 Chunk = Callable[[str], Awaitable[None] | None]
 
 
@@ -87,7 +90,9 @@ class Run:
         try:
             value, new_messages = await self._loop(str(query), instructions, history)
         except IterationsOverError:
-            value, new_messages, stopped = "".join(self.said), None, "max_iterations"
+            # What was said beside an answer that has to fit a schema is none.
+            value = "".join(self.said) if spec.output_schema is None else None
+            new_messages, stopped = None, "max_iterations"
         output = await guarded(spec.output_guardrails, replace(asked, value=value), limit_s=bounds.hook_s)
         if self.redactor is not None:
             output = self.redactor.value(output)
@@ -114,6 +119,7 @@ class Run:
                 instructions=instructions or None,
                 message_history=list(history) or None,
                 toolsets=[toolset],
+                usage_limits=_UNLIMITED,
                 event_stream_handler=self._stream,
             )
         except (AgentRunError, UserError) as error:
@@ -222,7 +228,7 @@ def agent_of(spec: AgentSpec, *, taken: Sequence[str]) -> Agent[None, Any]:
 
     Where the answer has a schema, the model gives it by a tool, whose name is none of those that are `taken`.
     """
-    retries = AGENT_ITERATIONS
+    retries = spec.max_iterations or AGENT_ITERATIONS
     schema = spec.output_schema
     if schema is None:
         return Agent(output_type=str, retries=retries, name=spec.name)

@@ -8,15 +8,26 @@ from pydantic_ai import RunContext
 from pydantic_ai.messages import BinaryContent, ToolReturn
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
-from pydantic_core import SchemaValidator, core_schema
 
 from pegboard.agents.budgets import RunBudget
 from pegboard.core.view import View
 from pegboard.model.bounds import AGENT_ITERATIONS
 from pegboard.model.result import AudioContent, ImageContent, ResourceContent, ResourceLink, TextContent, ToolResult
 
-# Arguments are judged by the Executor alone, which says all that is wrong with them.
-_ANY = SchemaValidator(core_schema.any_schema())
+
+class _AsWritten:
+    """Leaves arguments as the model wrote them to the Executor, which reads JSON as it does at every other door."""
+
+    def validate_json(self, input: str | bytes | bytearray, **_: Any) -> Any:  # noqa: A002 - pydantic's word
+        return _json_text(input)
+
+    def validate_python(self, input: Any, **_: Any) -> Any:  # noqa: A002 - as above
+        return input
+
+
+def _json_text(text: Any) -> Any:
+    """Return JSON text as the Executor takes it."""
+    return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
 
 
 class ViewToolset(AbstractToolset[None]):
@@ -41,7 +52,7 @@ class ViewToolset(AbstractToolset[None]):
                     parameters_json_schema=entry.spec.input_schema,
                 ),
                 max_retries=AGENT_ITERATIONS,
-                args_validator=_ANY,
+                args_validator=_AsWritten(),
             )
             for entry in view.tools()
         }
@@ -57,7 +68,7 @@ class ViewToolset(AbstractToolset[None]):
 
     async def call_unknown(self, name: str, arguments: Any) -> None:
         """Have a call of a name that is not in the list refused and recorded, as any other is."""
-        await self._view.call(name, arguments)
+        await self._view.call(name, _json_text(arguments) or None)
 
 
 def _for_the_model(result: ToolResult) -> Any:
