@@ -8,10 +8,13 @@ import runpy
 import sys
 from pathlib import Path
 
+from dbos._registrations import get_func_info
+
 import pegboard.tasks.dbos_engine as dbos_engine
 from pegboard import CallContext, Catalog, Tasks, ToolContext
 
 STEPS = ("fetch", "parse", "check", "load", "report")
+CRASHING = "crashing"  # ends its process in its first step, each time
 OWNER = ToolContext(user_id="ann")
 
 
@@ -28,6 +31,8 @@ def catalog_with(store: str, ledger: Path, *, step_s: float) -> Catalog:
     async def one(ctx: CallContext, name: str, step: str) -> str:
         # One line each, in one write: what was killed in between has written whole lines or none.
         write(ledger, f"begin {name} {step} {ctx.step_key} {os.getpid()}")
+        if name == CRASHING:
+            os._exit(1)
         await asyncio.sleep(step_s)
         write(ledger, f"end {name} {step} {ctx.step_key} {os.getpid()}")
         return f"{step}:{ctx.step_key[:6]}:{os.getpid()}"
@@ -54,8 +59,12 @@ async def main(store: str, ledger: Path, step_s: float, begin: list[str]) -> Non
     await asyncio.Event().wait()
 
 
-def work(store: str, ledger: Path, step_s: float, lease_s: float, begin: list[str]) -> None:
+def work(store: str, ledger: Path, step_s: float, lease_s: float, most_runs: int | None, begin: list[str]) -> None:
     """Be a worker, in a process of its own."""
+    if most_runs is not None:
+        info = get_func_info(dbos_engine._task)
+        assert info is not None
+        info.max_recovery_attempts = most_runs
     dbos_engine.TASK_LEASE_S = lease_s  # type: ignore[misc] - for this process alone
     asyncio.run(main(store, ledger, step_s, begin))
 

@@ -20,13 +20,15 @@ import psycopg
 import pytest
 
 from tests.tasks.databases import database
-from tests.tasks.importing import STEPS, example, work
-from tests.timing import PATIENCE_S
+from tests.tasks.importing import CRASHING, STEPS, example, work
+from tests.timing import PATIENCE_S, is_within
 
 RECOVERED_S = 5.0
 # Each worker is forked from one process that has loaded DBOS already, which takes seconds.
 FORKING = multiprocessing.get_context("forkserver")
-FORKING.set_forkserver_preload(["tests.tasks.importing", "pegboard.tasks.dbos_engine"])
+FORKING.set_forkserver_preload(
+    ["tests.tasks.importing", "pegboard.tasks.dbos_engine", "sqlalchemy.dialects.postgresql.psycopg"]
+)
 STEP_S = 0.1
 EXAMPLE = Path(__file__).parents[2] / "examples/approvals/import_orders.py"
 
@@ -39,9 +41,11 @@ class Workers:
         self.ledger.touch()
         self.living: list[Worker] = []
 
-    def start(self, *begin: str, step_s: float = STEP_S, lease_s: float = PATIENCE_S) -> Worker:
+    def start(
+        self, *begin: str, step_s: float = STEP_S, lease_s: float = PATIENCE_S, most_runs: int | None = None
+    ) -> Worker:
         # The lease of those that are killed never runs out: the end of a process is seen at once.
-        given = (self.store, self.ledger, step_s, lease_s, list(begin))
+        given = (self.store, self.ledger, step_s, lease_s, most_runs, list(begin))
         worker = FORKING.Process(target=work, args=given, daemon=True)
         worker.start()
         self.living.append(worker)
@@ -152,7 +156,9 @@ def killed(workers: Workers, kills: int, moments: random.Random) -> float:
 
 
 @pytest.mark.parametrize(("workers", "kills"), [("sqlite", 20), ("postgres", 3)], indirect=["workers"])
-def test_a_task_goes_on_from_its_last_recorded_step_after_kill_9_at_any_moment(workers: Workers, kills: int) -> None:
+def test_exec_01_a_task_goes_on_from_its_last_recorded_step_after_kill_9_at_any_moment(
+    workers: Workers, kills: int
+) -> None:
     killed(workers, kills, random.Random(20261122))
 
 
@@ -207,6 +213,23 @@ def test_a_worker_that_was_paused_records_nothing_of_what_others_took_over(worke
     paused(workers, processes=2, tasks=2, lease_s=1.0)
 
 
+def test_a_task_that_ends_each_process_that_runs_it_has_failed_after_so_many(workers: Workers) -> None:
+    runs = 0
+    worker = workers.start(CRASHING, most_runs=2)
+    workers.until(1, "begin", CRASHING)
+    while not failed(workers):
+        workers.until_holds(lambda worker=worker: worker.exitcode is not None or failed(workers))
+        if worker.exitcode is not None:
+            runs += 1
+            assert runs < 9
+            worker = workers.start(most_runs=2)
+    assert len(workers.lines("begin", CRASHING)) == runs == 3
+
+
+def failed(workers: Workers) -> bool:
+    return bool(rows_of(workers.store, "select 1 from workflow_status where status like 'MAX_%'"))
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("workers", ["sqlite", "postgres"], indirect=True)
 def test_exec_03_four_workers_that_are_paused_in_turn_run_a_thousand_tasks_once_each(workers: Workers) -> None:
@@ -242,5 +265,5 @@ def test_the_import_of_the_example_is_killed_in_its_middle_and_ends_in_the_next_
 
 @pytest.mark.soak
 @pytest.mark.parametrize("workers", ["sqlite", "postgres"], indirect=True)
-def test_two_hundred_kills_lose_and_repeat_nothing(workers: Workers) -> None:
-    assert killed(workers, 200, random.Random()) < RECOVERED_S
+def test_exec_01_two_hundred_kills_lose_and_repeat_nothing(workers: Workers) -> None:
+    assert is_within(killed(workers, 200, random.Random()), RECOVERED_S)
