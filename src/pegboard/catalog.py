@@ -69,6 +69,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 Names = str | Sequence[str] | Callable[[], Sequence[str]]
 UNNAMED = "pegboard"
 """The name of a catalog that was given none."""
+_EVERYTHING = Selection()
 
 
 class Catalog:
@@ -111,6 +112,7 @@ class Catalog:
         if tasks is not None:
             self.use_tasks(tasks)
         self._default_loaders: list[Callable[[Catalog], object]] = []
+        self._selections: dict[str, tuple[Profile, Selection]] = {}
         _catalogs.add(self)
 
     # ------------------------------------------------------------ parts
@@ -553,28 +555,40 @@ class Catalog:
         if profile is not None and include is not None:
             raise DefinitionError(f"Give include= or profile={profile!r}, not both: a profile has its own groups.")
         found = None if profile is None else self.registry.profile(profile)
-        groups = found.include if found is not None else None if include is None else tuple(as_list(include))
-        if found is None:
+        selection = self._selected_by(found)
+        self._check_policies(selection.policy, ctx.caller.policy)
+        if include is None and not internal and not extra_tools:
+            return View(self.runtime.view_parts, ctx, selection, profile=found)
+        groups = selection.include if include is None else tuple(as_list(include))
+        if include is not None:
             self._check_groups(groups)
-        policy = found.policy if found is not None else OPEN_POLICY
-        self._check_policies(policy, ctx.policy)
         extra = [entry for tool in extra_tools for entry in read_built(tool, None)]
         for entry in extra:
             if entry.spec.task != "forbidden":
                 text = "is a tool of this view alone, which ends with it: it cannot be a task."
                 raise DefinitionError(f"{entry.qualified_id!r} {text}")
-        selection = Selection(
+        selection = replace(
+            selection,
             include=groups,
-            policy=policy,
             internal=frozenset(as_list(internal)),
             extra=frozenset(entry.qualified_id for entry in extra),
-            profile=profile,
-            origin=found.origin if found is not None else "",
         )
         view = View(self.runtime.view_parts, ctx, selection, profile=found, extra=extra)
         if extra:
             self.registry.build(extra)
         return view
+
+    def _selected_by(self, profile: Profile | None) -> Selection:
+        """Return what a profile selects, as one value for all requests; without one, all groups."""
+        if profile is None:
+            return _EVERYTHING
+        known = self._selections.get(profile.name)
+        if known is None or known[0] is not profile:
+            made = Selection(
+                include=profile.include, policy=profile.policy, profile=profile.name, origin=profile.origin
+            )
+            known = self._selections[profile.name] = profile, made
+        return known[1]
 
     async def aview(
         self,

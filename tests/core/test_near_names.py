@@ -78,11 +78,24 @@ def test_few_names_are_compared_each() -> None:
         assert (nearest_one(said, tools) or "List the tools") in view.hint(said)
 
 
+def test_why_tells_of_thousands_what_was_meant_or_the_first_of_them_as_of_few() -> None:
+    tools = names(1_000)
+    view = catalog_of(tools).view(ToolContext(), profile="all")
+    first = ", ".join(sorted(tools)[:20])
+    assert view.why("github__list_isue_issue").reason.endswith("Did you mean 'github__list_issue_issue'?")
+    for said in ("zzzzzzzz", "", "é" * 300):
+        assert view.why(said).reason.endswith(f"Declared: {first}, +{len(tools) - 20} more.")
+    few = catalog_of(["web_search", "read_file"]).view(ToolContext(), profile="all")
+    assert few.why("web_serch").reason.endswith("Did you mean 'web_search'?")
+    assert few.why("zzzzzzzz").reason.endswith("Declared: read_file, web_search.")
+
+
 @pytest.mark.slow
 def test_a_hint_among_thousands_costs_little_beside_comparing_a_tenth_of_them() -> None:
     tools = names(COUNT)
     view = catalog_of(tools).view(ToolContext(), profile="all")
     view.hint("to have it ordered")
+    view.why("to have it ordered")
 
     def best_s(work: Callable[[], object], times: int) -> float:
         seconds = list[float]()
@@ -95,3 +108,4 @@ def test_a_hint_among_thousands_costs_little_beside_comparing_a_tenth_of_them() 
     for said in ("github__creat_issue_page", "github__creat_issue_pages", "zzzzzzzzzzzzzzzz"):
         compared_s = best_s(lambda said=said: difflib.get_close_matches(said, tools[:1_000], n=1), 3)
         assert best_s(lambda said=said: view.hint(said), 30) * 10 < compared_s
+        assert best_s(lambda said=said: view.why(said), 30) * 10 < compared_s

@@ -13,7 +13,6 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from pegboard import Bounds, CallContext, Catalog, ImageContent, ToolSpec, http_app
-from pegboard.server.body_reader import replay
 from pegboard.server.mcp.client_channel import ClientChannel
 from pegboard.server.mcp.fast_path import FastPath
 from pegboard.server.mcp.notifications import LEVELS
@@ -260,8 +259,8 @@ class SdkAlone:
         self._to_sdk = to_sdk
         self._session = Sessions().open(Principal(identity=Identity(), profile="chat"), Client("", {}))
 
-    async def post(self, exchange: Exchange, _message: Any, body: bytes) -> None:
-        await self.answer(exchange._replace(receive=replay(body, exchange.receive)))
+    async def post(self, exchange: Exchange, _message: Any) -> None:
+        await self.answer(exchange._replace(receive=exchange.unread))
 
     async def answer(self, exchange: Exchange) -> None:
         exchange.scope[Principals.SESSION] = self._session

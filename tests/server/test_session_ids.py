@@ -124,7 +124,7 @@ def test_a_session_that_was_forgotten_goes_on_and_one_that_was_ended_does_not() 
     now = [0.0]
     sessions = Sessions(ids(), clock=lambda: now[0])
     idle, busy = sessions.open(ANN, Client(REVISION, {})), sessions.open(ANN, Client(REVISION, {}))
-    with busy.in_use(lambda: now[0]):
+    with busy:
         now[0] = SESSION_IDLE_S + 1
         assert sessions.idle() == [idle]
     sessions.forget(idle)
@@ -140,7 +140,7 @@ def test_a_session_whose_time_is_over_is_forgotten_even_in_use() -> None:
     now = [0.0]
     sessions = Sessions(SessionIds(sealing_with((KEY,), audience="shop"), wall_clock=lambda: now[0]))
     session = sessions.open(ANN, Client(REVISION, {}))
-    with session.in_use():
+    with session:
         assert sessions.idle() == []
         now[0] = SESSION_S
         assert sessions.idle() == [session]
@@ -157,7 +157,7 @@ def test_who_has_many_sessions_goes_on_with_each_of_them_within_the_same_memory(
     # One that has a request open is never forgotten for another.
     with ExitStack() as held:
         for one in here.all():
-            held.enter_context(one.in_use())
+            held.enter_context(one)
         assert here.reopen(mine[0].session_id, ANN) is None
 
 

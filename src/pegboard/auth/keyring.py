@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from pegboard.auth.keys import ApiKey, KeyStore, KeyStoreError, digest_of, id_of
 from pegboard.auth.rejections import BadCredentialError, UnavailableError
@@ -18,6 +20,13 @@ log = logging.getLogger("pegboard.auth")
 _NO_KEY = bytes(32)
 
 _Mark = tuple[tuple[int, int, int, int] | None, ...]
+
+
+class _Held(NamedTuple):
+    """A key, and what it proves: the very same value for as long as the file says so."""
+
+    key: ApiKey
+    credential: Credential
 
 
 class Keyring:
@@ -31,8 +40,8 @@ class Keyring:
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
         self._store, self._clock = KeyStore(path, clock=clock), clock
         # Changes are in the log beside the file until SQLite moves them over.
-        self._files = (path, path.with_name(f"{path.name}-wal"))
-        self._keys: Mapping[str, ApiKey] = {}
+        self._files = (str(path), str(path.with_name(f"{path.name}-wal")))
+        self._keys: Mapping[str, _Held] = {}
         self._known: _Mark | None = None
         self._told: str | None = None
 
@@ -45,18 +54,18 @@ class Keyring:
         """
         keys = await self._current()
         known = keys.get(id_of(key) or "")
-        is_right = hmac.compare_digest(digest_of(key), _NO_KEY if known is None else known.digest)
+        is_right = hmac.compare_digest(digest_of(key), _NO_KEY if known is None else known.key.digest)
         if known is None or not is_right:
             raise BadCredentialError("unknown key")
-        if not known.is_good(self._clock()):
-            raise BadCredentialError(f"{known.state(self._clock())} key")
-        return Credential(owner=f"key:{known.holder}", key=known.name)
+        if not known.key.is_good(self._clock()):
+            raise BadCredentialError(f"{known.key.state(self._clock())} key")
+        return known.credential
 
-    async def _current(self) -> Mapping[str, ApiKey]:
+    async def _current(self) -> Mapping[str, _Held]:
         mark = self._mark()
         if self._known is None or mark != self._known:
             try:
-                self._keys = {key.id: key for key in await asyncio.to_thread(self._store.read)}
+                self._keys = {key.id: _held(key) for key in await asyncio.to_thread(self._store.read)}
             except KeyStoreError as error:
                 self._known = None
                 self._tell(str(error))
@@ -79,9 +88,14 @@ class Keyring:
             self._told = text
 
 
-def _mark_of(path: Path) -> tuple[int, int, int, int] | None:
+def _held(key: ApiKey) -> _Held:
+    return _Held(key, Credential(owner=f"key:{key.holder}", key=key.name))
+
+
+def _mark_of(path: str) -> tuple[int, int, int, int] | None:
+    # By the function, not by a Path: each request asks twice.
     try:
-        status = path.stat()
+        status = os.stat(path)  # noqa: PTH116 - see above
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino, status.st_dev

@@ -9,6 +9,8 @@ from pegboard.auth.rejections import BadCredentialError
 from pegboard.auth.rule_matching import grant_of
 from pegboard.auth.rules import Credential, Grant, IdentityRules
 from pegboard.auth.tokens import TokenReader
+from pegboard.core.bounded_cache import BoundedCache
+from pegboard.model.bounds import GRANTS_REMEMBERED
 
 
 class Verifier:
@@ -19,15 +21,23 @@ class Verifier:
         self._keyring = None if rules.key_store is None else Keyring(rules.key_store)
         tokens = rules.tokens
         self._tokens = None if tokens is None else TokenReader(tokens, KeySet(tokens.jwks_url))
+        self._grants = BoundedCache[int, tuple[Credential, Grant | None]](max_entries=GRANTS_REMEMBERED)
 
     async def grant(self, credential: str) -> Grant | None:
         """Return what a credential is given; `None` when it is good, but no rule has anything for it.
+
+        One that proves the very same as before is given the very same value.
 
         Raises:
             BadCredentialError: it proves nothing; InsufficientScopeError: not enough.
             UnavailableError: nobody can tell at the moment.
         """
-        return grant_of(self._map, await self._verified(credential))
+        proven = await self._verified(credential)
+        known = self._grants.get(id(proven))
+        if known is None or known[0] is not proven:
+            # Kept with what it was made of, so that no other has its identity meanwhile.
+            known = self._grants.remember(id(proven), (proven, grant_of(self._map, proven)))
+        return known[1]
 
     async def _verified(self, credential: str) -> Credential:
         if credential.startswith(PREFIX):

@@ -168,11 +168,11 @@ class Executor:
 
 def _following(view: View, callbacks: tuple[Any, ...]) -> tuple[View, tuple[Any, ...]]:
     """Return the view whose calls, and all below them, the callbacks hear; and those that want this one call alone."""
-    own = tuple([one for one in callbacks if getattr(one, "own_call_only", False) is True])
-    below = tuple([one for one in callbacks if one not in own])
+    below = tuple([one for one in callbacks if getattr(one, "own_call_only", False) is not True])
     ctx = view.ctx
     if not below or (isinstance(ctx, CallContext) and not ctx.is_running()):
         return view, callbacks
+    own = tuple([one for one in callbacks if one not in below])
     request = ctx.request._replace(observers=joined(ctx.request.observers, below))
     return view.renewed(ctx.inside(host=ctx.host, request=request)), own
 
@@ -308,8 +308,8 @@ def _observe_start(call: Call) -> bool:
             observer.started(call.record)
         except BaseException:  # boundary: foreign code; an observer breaks nothing
             log.warning("The beginning of %r could not be recorded.", call.name, exc_info=True)
-    if any(getattr(observer, "times_stages", False) for observer in observers):
-        call.marks = [("begin", call.started)]
+        if getattr(observer, "times_stages", False):
+            call.marks = [("begin", call.started)]
     return call.marks is not None
 
 

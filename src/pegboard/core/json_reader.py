@@ -45,6 +45,10 @@ def quickly_read(raw: bytes) -> JSON | None:
         value = orjson.loads(raw)
     except ValueError:
         return None
+    if orjson.dumps(value) == raw:
+        # It is what writing it gives, so nothing in it stands twice or is a float that was none. Most is written so.
+        is_plain = raw.count(b":") <= _MANY and b"\\u0000" not in raw
+        return value if is_plain and is_object(value) else None
     keys, has_floats = _shape_of(value)
     if keys > _MANY or not _is_unique(raw, keys) or b"\\u0000" in raw or (has_floats and _LONG_NUMBER.search(raw)):
         return None

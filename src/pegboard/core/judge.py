@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from pegboard.core.availability import Availability, States
 from pegboard.core.lifecycle import has_ended
-from pegboard.core.names import matches_folded, nearest
+from pegboard.core.names import listing, matches_folded
 from pegboard.model.context import ToolContext
 from pegboard.model.decision import Code, Decision, Fix
 from pegboard.model.error import AsyncPredicateError
@@ -115,7 +116,10 @@ def _is_opened(entry: ToolEntry, selection: Selection) -> bool:
 
 
 def _in_groups(entry: ToolEntry, include: tuple[str, ...], extra: frozenset[str]) -> bool:
-    return any(group in include for group in entry.spec.groups) or entry.qualified_id in extra
+    for group in entry.spec.groups:
+        if group in include:
+            return True
+    return entry.qualified_id in extra
 
 
 def permits(policy: Policy, entry: ToolEntry) -> bool:
@@ -146,15 +150,18 @@ def decide(name: str, snapshot: Catalogued, ctx: ToolContext, selection: Selecti
     """
     entry = snapshot.find(name)
     if entry is None:
-        return undeclared(name, (), source_states)
+        return undeclared(name, partial(listing, (), label="Declared"), source_states)
     return decide_entry(entry, snapshot, ctx, selection, source_states)
 
 
-def undeclared(name: str, known: Iterable[str], states: States) -> Decision:
-    """Judge a name that no tool has. Of a source that is not up nobody can tell which tools it has."""
+def undeclared(name: str, ending: Callable[[], str], states: States) -> Decision:
+    """Judge a name that no tool has. Of a source that is not up nobody can tell which tools it has.
+
+    `ending` gives the end of what is said: a name that is near to it, or what there is.
+    """
     source = name.partition("__")[0].partition(".")[0]
     if states.get(source, UP).status == "ok":
-        return Decision("unknown", f"No tool named {name!r} is declared.{nearest(name, known, label='Declared')}")
+        return Decision("unknown", f"No tool named {name!r} is declared.{ending()}")
     reason, fix, _ = _explain_source(source, states)
     return Decision("source", f"{name!r} is not known, as {reason}", Fix("source", source, fix))
 

@@ -6,7 +6,7 @@ import difflib
 import fnmatch
 import hashlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import islice
 
@@ -92,8 +92,11 @@ def nearest(name: str, known: Iterable[str], *, label: str) -> str:
     """Return ` Did you mean 'x'?`, or else what there is, as the end of an error text."""
     names = sorted(known)
     near = nearest_one(name, names)
-    if near:
-        return f" Did you mean {near!r}?"
+    return f" Did you mean {near!r}?" if near else listing(names, label=label)
+
+
+def listing(names: Sequence[str], *, label: str) -> str:
+    """Return what there is, sorted, as the end of an error text."""
     more = f", +{len(names) - 20} more" if len(names) > 20 else ""  # not a limit: how many are shown
     listed = ", ".join(names[:20]) + more
     return f" {label}: {listed or 'none'}."

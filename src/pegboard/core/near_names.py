@@ -24,6 +24,7 @@ class NearNames:
         self._by_name = {entry.wire_name: entry for entry in entries}
         self._forward = sorted(self._by_name)
         self._backward = sorted(name[::-1] for name in self._by_name)
+        self.in_order: Sequence[str] = self._forward
         self._letters = sorted({letter for name in self._by_name for letter in name})
 
     def around(self, name: str) -> Iterator[tuple[ToolEntry, bool]]:

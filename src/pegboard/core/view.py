@@ -22,7 +22,7 @@ from pegboard.core.judge import (
     without_builder,
 )
 from pegboard.core.lifecycle import after_end, has_ended
-from pegboard.core.names import nearest_one
+from pegboard.core.names import listing, nearest, nearest_one
 from pegboard.core.near_names import NearNames
 from pegboard.core.registry import Kind, Registry
 from pegboard.core.snapshot import Plan, Snapshot
@@ -314,8 +314,7 @@ class View:
         if bundle is not None:
             decided = self._decide(bundle, snapshot)
             return Decision("unknown", f"{name!r} is a bundle, not a tool.") if decided.visible else decided
-        known = [item.wire_name for item in snapshot.entries]
-        return undeclared(name, known, self._parts.registry.states())
+        return undeclared(name, partial(_declared, name, snapshot), self._parts.registry.states())
 
     def _decide(self, entry: ToolEntry, snapshot: Snapshot) -> Decision:
         return decide_entry(entry, snapshot, self.ctx, self.selection, self._parts.registry.states())
@@ -374,12 +373,7 @@ class View:
         selected = self._selected()
         if len(selected) <= NAMES_COMPARED_EACH:
             return nearest_one(name, (entry.wire_name for entry in self._unbuilt(selected) if name not in entry.names))
-        kept: BoundedCache[int, NearNames] = self.snapshot.cache.setdefault(
-            "near names", BoundedCache(max_entries=NAME_ORDERS)
-        )
-        # It holds the tools themselves, so that their id cannot come to mean others.
-        known = kept.get(id(selected)) or kept.remember(id(selected), NearNames(selected))
-        for entry, is_slip in known.around(name):
+        for entry, is_slip in _near_names(self.snapshot, selected).around(name):
             if name not in entry.names and any(True for _ in self._unbuilt((entry,))):
                 return entry.wire_name if is_slip else nearest_one(name, (entry.wire_name,))
         return None
@@ -507,3 +501,22 @@ class View:
             KeyError: no such tool is available to this caller.
         """
         return self._parts.exporters[target].decode(self, name, args)
+
+
+def _near_names(snapshot: Snapshot, entries: Sequence[ToolEntry]) -> NearNames:
+    """Return some tools of a snapshot in the order of their names, made once."""
+    kept: BoundedCache[int, NearNames] = snapshot.cache.setdefault("near names", BoundedCache(max_entries=NAME_ORDERS))
+    # It holds the tools themselves, so that their id cannot come to mean others.
+    return kept.get(id(entries)) or kept.remember(id(entries), NearNames(entries))
+
+
+def _declared(name: str, snapshot: Snapshot) -> str:
+    """Return the end of what is said of an undeclared name: of few tools the nearest, of many one that stands near."""
+    entries = snapshot.entries
+    if len(entries) <= NAMES_COMPARED_EACH:
+        return nearest(name, [entry.wire_name for entry in entries], label="Declared")
+    known = _near_names(snapshot, entries)
+    likeliest, is_slip = next(known.around(name), (None, False))
+    if likeliest is not None and (is_slip or nearest_one(name, (likeliest.wire_name,))):
+        return f" Did you mean {likeliest.wire_name!r}?"
+    return listing(known.in_order, label="Declared")

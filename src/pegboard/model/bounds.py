@@ -494,6 +494,7 @@ CREDENTIAL_CHARS = 16 * KIB  # of a bearer credential
 IDENTIFY_S = 10.0  # what a host may take to say who sends a request
 ANSWERED_STREAM_S = 1.0  # for a stream to end after its answer, before its id counts as still open
 ENVELOPE_LEVELS = 4  # of JSON that the protocol itself puts around arguments
+GRANTS_REMEMBERED = 1_024  # of credentials, with who was let in by them
 CALLERS_REMEMBERED = 1_024  # principals whose `Caller` is at hand
 HOSTS_REMEMBERED = 256  # pairs of Host and Origin that were let in
 LOGGED_PATH_CHARS = 200  # of a request, in the access log

@@ -204,6 +204,11 @@ def sharing_answers(kind: type[C], origin: ToolContext, **fields: Any) -> C:
     return make(answers_of=origin, **fields)
 
 
+def context_of(kind: type[C], caller: Caller, host: Host, request: Request) -> C:
+    """Return the context that `kind(caller=…, host=…, request=…)` does, without looking for flat fields."""
+    return type.__call__(kind, caller=caller, host=host, request=request)
+
+
 def context_fields(kind: type[ToolContext]) -> frozenset[str]:
     """Return the fields by which a context of this class can be made, flat ones and those that a host added."""
     added = {item.name for item in fields(kind) if item.init} - _VALUES - _ANSWERS

@@ -5,15 +5,15 @@ from __future__ import annotations
 import ipaddress
 import logging
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pegboard.auth.rejections import BadCredentialError, InsufficientScopeError, UnavailableError
 from pegboard.auth.rules import AnonymousRule, Grant, IdentityRules
 from pegboard.catalog import Catalog
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import CALLERS_REMEMBERED, CREDENTIAL_CHARS, IPV6_NETWORK_BITS
+from pegboard.model.bounds import CALLERS_REMEMBERED, CREDENTIAL_CHARS, GRANTS_REMEMBERED, IPV6_NETWORK_BITS
 from pegboard.model.profile import Profile
 from pegboard.server.challenges import Challenges
 from pegboard.server.host_guard import LOOPBACK_HOSTS, HostGuard, Refusal
@@ -46,6 +46,16 @@ class Authenticated:
 
     identity: Identity
     profiles: tuple[str, ...] | None = None
+    through: dict[str | None, Principal] = field(default_factory=dict[str | None, Principal], repr=False, compare=False)
+    """Who asks through each profile, as one value for all requests."""
+
+
+class _Admitted(NamedTuple):
+    """Who was let in with a grant, and when no profile was missing: as long as these are declared."""
+
+    grant: Grant
+    profiles: Mapping[str, Profile]
+    caller: Authenticated
 
 
 _ANYBODY = Authenticated(identity=Identity())
@@ -66,6 +76,7 @@ class Authenticator:
     def __init__(self, catalog: Catalog, *, profile: str | None = None, identify: Identify | None = None) -> None:
         self._registry, self._profile, self._identify = catalog.registry, profile, identify
         self._principals = BoundedCache[tuple[str | None, str], Principal](max_entries=CALLERS_REMEMBERED)
+        self._admitted = BoundedCache[int, _Admitted](max_entries=GRANTS_REMEMBERED)
         self._rules: IdentityRules | None = None
         self._local = HostGuard(LOOPBACK_HOSTS)
 
@@ -100,9 +111,16 @@ class Authenticator:
         profile = self._allowed(caller, named)
         if isinstance(profile, Refusal):
             return profile
+        return self._principal(caller, profile, scope)
+
+    def _principal(self, caller: Authenticated, profile: str | None, scope: Scope) -> Principal:
         who = caller.identity
-        address = network_of(_host_of(scope)) if who.credential == ANONYMOUS else ""
-        return Principal(identity=who, profile=profile, session=who.credential, address=address)
+        if who.credential == ANONYMOUS:
+            return Principal(identity=who, profile=profile, session=who.credential, address=network_of(_host_of(scope)))
+        principal = caller.through.get(profile)
+        if principal is None:
+            principal = caller.through[profile] = Principal(identity=who, profile=profile, session=who.credential)
+        return principal
 
     # -- who
 
@@ -145,11 +163,15 @@ class Authenticator:
         return _NOT_HERE if grant is None else self._granted(grant)
 
     def _granted(self, grant: Grant) -> Authenticated | Refusal:
+        known, profiles = self._admitted.get(id(grant)), self._registry.profiles
+        if known is not None and known.grant is grant and known.profiles is profiles:
+            return known.caller
         if not self._are_declared(grant.profiles):
             log.warning("credential_refused: a rule gives a profile that does not exist, or none")
             return _NOT_HERE
         who = Identity(credential=grant.owner, user=grant.user, space=grant.space, roles=grant.roles)
-        return Authenticated(identity=who, profiles=grant.profiles or None)
+        caller = Authenticated(identity=who, profiles=grant.profiles or None)
+        return self._admitted.remember(id(grant), _Admitted(grant, profiles, caller)).caller
 
     def _known_to_host(self, caller: Identified) -> Authenticated | Refusal:
         if not self._are_declared(caller.profiles):

@@ -117,10 +117,7 @@ class Gateway:
             return result
         if result.task_id is not None and (made := await self._made_task(result.task_id, ctx, channel)) is not None:
             return made
-        schema = None
-        if is_earlier and result.has_structured:
-            entry = await view.afind(name)
-            schema = None if entry is None else entry.spec.output_schema
+        schema = await _promised(view, name) if is_earlier and result.has_structured else None
         shown = mcp_result(result, output_schema=schema, wrap_structured=is_earlier)
         shown.setdefault("isError", False)
         return shown
@@ -182,6 +179,17 @@ class Gateway:
         view = self.catalog.view(self.context(principal), profile=principal.profile)
         entry = await view.afind(name)
         return None if entry is None else entry.spec.input_schema
+
+
+async def _promised(view: View, name: str) -> JSON | None:
+    """Return the output schema of a tool that has just answered: by its name alone, unless it is built for its caller.
+
+    The call has been let in already, and the answer says nothing of the schema but whether a value is wrapped.
+    """
+    entry = view.snapshot.find(name)
+    if entry is None or entry.builder is not None:
+        entry = await view.afind(name)
+    return None if entry is None else entry.spec.output_schema
 
 
 def gateway_of(catalog: Catalog, config: object) -> Gateway:

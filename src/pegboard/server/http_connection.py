@@ -1,16 +1,78 @@
-"""HttpConnection: one HTTP connection that has a deadline and a size for its headers, which uvicorn's own has not."""
+"""HttpConnection: an HTTP connection that has a deadline and a size for its headers, and writes an answer in one go."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Awaitable, Iterable
+from typing import Any, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from pegboard.model.bounds import DEFAULT_BOUNDS, HEADER_BYTES
 from pegboard.server.access_log import log_request
 
 _BAD_REQUEST = 400  # not a limit: a status of HTTP
+
+
+class WrittenTogether:
+    """A transport that writes at once what is written in one go: uvicorn writes head and body of an answer apart.
+
+    Each of the two would be a call of the system and a packet of its own. What nobody flushes goes out with the next
+    turn of the loop.
+    """
+
+    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._waiting: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Write with what else is written in this turn of the loop."""
+        if not self._waiting:
+            self._loop.call_soon(self.flush)
+        self._waiting.append(data)
+
+    def flush(self) -> None:
+        """Write what waits."""
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            self._transport.write(b"".join(waiting))
+
+    def close(self) -> None:
+        """Write what waits, and close."""
+        self.flush()
+        self._transport.close()
+
+
+class Sending:
+    """What an app sends its answer by; one that is whole may go out without ASGI's messages, which cost more than it.
+
+    `whole` is for headers of our own making: nobody looks again whether they are any.
+    """
+
+    __slots__ = ("_connection", "_cycle")
+
+    def __init__(self, connection: HttpConnection, cycle: RequestResponseCycle) -> None:
+        self._connection, self._cycle = connection, cycle
+
+    def __call__(self, message: Any) -> Awaitable[None]:
+        return RequestResponseCycle.send(self._cycle, message)
+
+    def whole(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bool:
+        """Send a whole answer, its length said by us; `False` where it must go the ordinary way."""
+        cycle, connection = self._cycle, self._connection
+        if cycle.response_started or cycle.disconnected or not cycle.keep_alive or connection.flow.write_paused:
+            return False
+        lines = b"".join([b"%b: %b\r\n" % header for header in headers])
+        head = b"%bcontent-length: %d\r\n%b\r\n" % (connection.head(status), len(body), lines)
+        cycle.waiting_for_100_continue = False
+        cycle.response_started = cycle.response_complete = True
+        cycle.transport.write(head + body)
+        cycle.message_event.set()
+        cycle.on_response()
+        return True
 
 
 class HttpConnection(HttpToolsProtocol):
@@ -21,10 +83,18 @@ class HttpConnection(HttpToolsProtocol):
     _head_bytes = 0
     _is_in_head = True
     _is_last = False
+    # One for all connections of a server, made anew when the time of day in it changes.
+    _heads_of: list[tuple[bytes, bytes]] | None = None
+    _heads: dict[int, bytes] = {}  # noqa: RUF012 - replaced whole
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
+        self._written = WrittenTogether(transport, self.loop)
+        super().connection_made(cast("Any", self._written))
         self._expect_head()
+
+    def on_response_complete(self) -> None:
+        self._written.flush()
+        super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget_deadline()
@@ -49,8 +119,22 @@ class HttpConnection(HttpToolsProtocol):
         self._is_in_head = False
         self._forget_deadline()
         super().on_headers_complete()
+        cycle: Any = self.cycle
+        cycle.send = Sending(self, cycle)
         if self._is_last:
             self.end_after_this()
+
+    def head(self, status: int) -> bytes:
+        """Return how an answer with this status begins, with the headers that every answer has."""
+        every = self.server_state.default_headers
+        if self._heads_of is not every:
+            kind = type(self)
+            kind._heads_of, kind._heads = every, {}
+        known = self._heads.get(status)
+        if known is None:
+            lines = b"".join([b"%b: %b\r\n" % header for header in every])
+            known = self._heads[status] = STATUS_LINE[status] + lines
+        return known
 
     @classmethod
     def end_each(cls) -> None:

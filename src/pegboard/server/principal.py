@@ -11,7 +11,7 @@ from pegboard.core.identifiers import new_id
 from pegboard.core.names import nearest
 from pegboard.model.bounds import CALLERS_REMEMBERED
 from pegboard.model.caller import Caller
-from pegboard.model.context import ToolContext
+from pegboard.model.context import ToolContext, context_of
 from pegboard.model.context_ports import ClientBridge
 from pegboard.model.error import DefinitionError
 from pegboard.model.host import NO_HOST, Host
@@ -133,7 +133,7 @@ class HostContexts:
     ) -> ToolContext:
         caller = self._callers.get(principal) or self._callers.remember(principal, _caller_of(principal, self._space))
         request = Request(new_id(), client, budget=CallBudget(), hops=hops)
-        return self._context_type(caller=caller, host=self._host, request=request)
+        return context_of(self._context_type, caller, self._host, request)
 
 
 def _caller_of(principal: Principal, open_space: str | None) -> Caller:

@@ -54,6 +54,6 @@ class Listeners(dict[EventType, tuple[Callable[[Event], Any], ...]]):
         self.observers = observers
 
     def __missing__(self, event_type: EventType) -> tuple[Callable[[Event], Any], ...]:
-        methods = (getattr(observer, event_type, None) for observer in self.observers)
-        listening = self[event_type] = tuple(method for method in methods if method is not None)
+        methods = [getattr(observer, event_type, None) for observer in self.observers]
+        listening = self[event_type] = tuple([method for method in methods if method is not None])
         return listening

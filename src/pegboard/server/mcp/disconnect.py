@@ -10,6 +10,7 @@ from starlette.types import Receive, Send
 from pegboard.core.stepping import Begun, first_step
 from pegboard.model.bounds import STREAM_PING_S, WATCHED_AFTER_S
 from pegboard.server.mcp.fast_path import Answer, Plan
+from pegboard.server.whole_answer import send_whole
 
 SSE_HEADERS = [
     (b"content-type", b"text/event-stream"),
@@ -17,6 +18,7 @@ SSE_HEADERS = [
     (b"connection", b"keep-alive"),
     (b"x-accel-buffering", b"no"),
 ]
+_JSON = (b"content-type", b"application/json")
 _PING = b": ping\r\n\r\n"
 
 
@@ -66,10 +68,7 @@ async def _write(request_id: bytes, done: Answer, stream: EventStream) -> None:
 
 
 async def _write_whole(request_id: bytes, done: Answer, send: Send) -> None:
-    body = done.message(request_id)
-    headers = [(b"content-length", b"%d" % len(body)), (b"content-type", b"application/json")]
-    await send({"type": "http.response.start", "status": done.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await send_whole(send, done.status, done.message(request_id), _JSON)
 
 
 class EventStream:

@@ -158,7 +158,7 @@ class Endpoint:
             message = _with_hops(message, headers.hops)
             body = json_bytes(message)
         if headers.is_earlier:
-            await self._with_sessions.post(Exchange(scope, receive, send, principal, headers), message, body)
+            await self._with_sessions.post(Exchange(scope, receive, send, principal, headers, body), message)
             return
         # What the headers announce is held against the body; whatever is not plain is the SDK's.
         plan = headers.plain and self._fast_path.plan(message, principal, announced=headers.plain)

@@ -191,7 +191,7 @@ class FastPath:
             return None
         names = envelope.keys()
         is_plain = names <= _PLAIN_META
-        is_usual = is_plain or not any(name.startswith(_NOT_FOREIGN) for name in names - _KNOWN_META)
+        is_usual = is_plain or not [name for name in names - _KNOWN_META if name.startswith(_NOT_FOREIGN)]
         if not (is_usual and key in self._accepted):
             is_accepted = is_usual and _is_usual_envelope(envelope)
             if not is_accepted and (self._accepts is None or not self._accepts(envelope)):

@@ -35,6 +35,7 @@ from pegboard.server.mcp.session_streams import SessionStream, SessionStreams
 from pegboard.server.mcp.sessions import Session, Sessions
 from pegboard.server.mcp.shared_sessions import SharedSessions, Wishes, other_keeper_of
 from pegboard.server.principal import Principal
+from pegboard.server.whole_answer import send_whole
 
 ToSdk = Callable[[Scope, Receive, Send, Principal], Awaitable[None]]
 _JSON = (b"content-type", b"application/json")
@@ -55,7 +56,8 @@ class OpenRequest:
 
     call: asyncio.Task[Any] | None = None
     is_cancelled: bool = False
-    answered: asyncio.Event = field(default_factory=asyncio.Event)
+    answered: asyncio.Event | None = None
+    """Set with its answer, where somebody waits for that."""
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -71,6 +73,13 @@ class HttpSession:
     open_requests: dict[str, OpenRequest] = field(default_factory=dict[str, OpenRequest])
     in_sdk: str | None = None
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _asking: tuple[Principal, Principal] | None = None
+
+    def whose(self, principal: Principal) -> Principal:
+        """Return who asks as somebody in this session: the same as for the request before, as a rule."""
+        if self._asking is None or (self._asking[0] is not principal and self._asking[0] != principal):
+            self._asking = principal, principal.in_session(self.session.name)
+        return self._asking[1]
 
     async def tell(self, message: JSON) -> None:
         """Send what belongs to no request, or keep it for a client that takes up its stream again."""
@@ -79,13 +88,19 @@ class HttpSession:
 
 
 class Exchange(NamedTuple):
-    """One request over HTTP: its ASGI parts, who sent it, and what its headers say."""
+    """One request over HTTP: its ASGI parts, who sent it, what its headers say, and its body where that was read."""
 
     scope: Scope
     receive: Receive
     send: Send
     principal: Principal
     headers: RequestHeaders
+    body: bytes | None = None
+
+    @property
+    def unread(self) -> Receive:
+        """What gives the body, once more where it was read."""
+        return self.receive if self.body is None else replay(self.body, self.receive)
 
 
 class SessionEndpoint:
@@ -141,7 +156,7 @@ class SessionEndpoint:
         if found is None:
             await self._to_sdk_or_nowhere(exchange)
             return
-        with found.session.in_use():
+        with found.session:
             if method == "GET" and exchange.headers.accepts_events:
                 await self._follow(exchange, found)
             elif method == "DELETE":
@@ -152,12 +167,11 @@ class SessionEndpoint:
             else:
                 await self._by_sdk(exchange, found)
 
-    async def post(self, exchange: Exchange, message: JSONValue, body: bytes) -> None:
-        """Answer a message; its `body` can be read once more."""
-        request, found = as_object(message), self._find(exchange)
-        exchange = exchange._replace(receive=replay(body, exchange.receive))
-        if len(body) > INITIALIZE_BYTES and request is not None and request.get("method") == "initialize":
-            text = _TOO_LONG.format(len(body), INITIALIZE_BYTES)
+    async def post(self, exchange: Exchange, message: JSONValue) -> None:
+        """Answer a message, which was read from the body."""
+        request, found, length = as_object(message), self._find(exchange), len(exchange.body or b"")
+        if length > INITIALIZE_BYTES and request is not None and request.get("method") == "initialize":
+            text = _TOO_LONG.format(length, INITIALIZE_BYTES)
             await _write(exchange.send, 413, error_message(-32600, text), _JSON)
             return
         if found is None:
@@ -167,7 +181,7 @@ class SessionEndpoint:
             else:
                 await self._to_sdk_or_nowhere(exchange)
             return
-        with found.session.in_use():
+        with found.session:
             if request is None or not exchange.headers.accepts_both:
                 await self._by_sdk(exchange, found)
             elif "method" not in request:
@@ -201,7 +215,7 @@ class SessionEndpoint:
     async def _to_sdk_or_nowhere(self, exchange: Exchange) -> None:
         """Refuse a request of no session: of one that is not there as of another's; the SDK what names none."""
         if exchange.headers.session is None:
-            await self._to_sdk(exchange.scope, exchange.receive, exchange.send, exchange.principal)
+            await self._to_sdk(exchange.scope, exchange.unread, exchange.send, exchange.principal)
         else:
             await _write(exchange.send, 404, error_message(-32600, "Session not found"), _JSON)
 
@@ -215,7 +229,7 @@ class SessionEndpoint:
         elif not self._sessions.has_room():
             await _write(exchange.send, 503, error_message(-32603, "Too many open sessions"), _JSON)
         elif client is None:
-            await self._to_sdk(exchange.scope, exchange.receive, exchange.send, principal)
+            await self._to_sdk(exchange.scope, exchange.unread, exchange.send, principal)
         else:
             opened = self._known(self._sessions.open(principal, client), principal)
             result = Answer((json_bytes(initialization(self._gateway, client.version)),))
@@ -289,8 +303,7 @@ class SessionEndpoint:
         try:
             # What says over which servers it came is the SDK's, as in a `_meta`.
             is_plain = exchange.headers.hops is None
-            whose = exchange.principal.in_session(found.session.name)
-            plan = self._path.plan(request, whose, found.session) if is_plain else None
+            plan = self._path.plan(request, found.whose(exchange.principal), found.session) if is_plain else None
             if plan is None:
                 # One that begins again says anew what it can do.
                 client = introduced(request) if request["method"] == "initialize" else None
@@ -305,7 +318,8 @@ class SessionEndpoint:
                 await self._call(exchange, plan, plan.outlet, found, open_request)
         finally:
             del found.open_requests[name]
-            open_request.answered.set()
+            if open_request.answered is not None:
+                open_request.answered.set()
 
     async def _call(
         self, exchange: Exchange, plan: Plan, outlet: MessageOutlet, found: HttpSession, open_request: OpenRequest
@@ -358,7 +372,7 @@ class SessionEndpoint:
         found = self._over_http.get(session)
         if found is not None and found.streams.are_ours(last):
             headers = RequestHeaders([], {b"last-event-id": last.encode("latin-1", "replace")})
-            with session.in_use():
+            with session:
                 await self._follow(Exchange({}, receive, send, found.principal, headers), found)
 
     def _cancel_named(self, session: Session, name: str) -> None:
@@ -382,7 +396,7 @@ class SessionEndpoint:
                 message["headers"] = _renamed(message["headers"], found.session.session_id)
             await exchange.send(message)
 
-        await self._to_sdk(scope, exchange.receive, send, exchange.principal)
+        await self._to_sdk(scope, exchange.unread, send, exchange.principal)
 
     async def _opened_in_sdk(self, principal: Principal, found: HttpSession) -> str:
         """Open a session of the SDK, which is told what the client has said."""
@@ -447,6 +461,7 @@ async def _is_free(found: HttpSession, name: str) -> bool:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(ANSWERED_STREAM_S):
             while (open_request := found.open_requests.get(name)) is not None:
+                open_request.answered = open_request.answered or asyncio.Event()
                 await open_request.answered.wait()
     return name not in found.open_requests
 
@@ -457,9 +472,7 @@ async def _reply(send: Send, status: int, body: bytes, found: HttpSession) -> No
 
 
 async def _write(send: Send, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
-    length = (b"content-length", b"%d" % len(body))
-    await send({"type": "http.response.start", "status": status, "headers": [length, *headers]})
-    await send({"type": "http.response.body", "body": body})
+    await send_whole(send, status, body, *headers)
 
 
 def _renamed(headers: list[tuple[bytes, bytes]], session_id: str) -> list[tuple[bytes, bytes]]:

@@ -83,7 +83,7 @@ class SessionStream(EventStream):
         super().__init__(_nowhere if send is None else send)
         self._streams, self._is_primed = streams, is_primed
         self.is_attached = send is not None
-        self.left = asyncio.Event()
+        self._left: asyncio.Event | None = None
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         return [*SSE_HEADERS, (b"mcp-session-id", self._streams.session_id.encode())]
@@ -122,8 +122,9 @@ class SessionStream(EventStream):
     def detach(self) -> None:
         """Send nothing more to where it went until now."""
         self.send, self.is_attached = _nowhere, False
-        self.left.set()
-        self.left = asyncio.Event()
+        if self._left is not None:
+            self._left.set()
+            self._left = None
 
     async def resume(self, send: Send, last_event_id: str = "") -> None:
         """Go on over another connection, from the client's last event on."""
@@ -147,7 +148,8 @@ class SessionStream(EventStream):
 
     async def hold(self, receive: Receive, ended: asyncio.Event) -> None:
         """Keep a connection open for as long as the stream goes out on it, its client stays and the session lives."""
-        left, send = self.left, self.send
+        left, send = asyncio.Event(), self.send
+        self._left = left
         waits = [asyncio.ensure_future(wait) for wait in (left.wait(), ended.wait(), _client_leaves(receive))]
         try:
             while True:

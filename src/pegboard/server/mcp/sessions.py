@@ -7,7 +7,7 @@ import contextlib
 import secrets
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from pegboard.model.bounds import SESSION_IDLE_S, SESSION_SUBSCRIPTIONS, SESSION_TELL_S, SESSIONS, SESSIONS_OF_ONE
@@ -33,8 +33,9 @@ def _nothing(_session: Session) -> None:
 class Session:
     """One client: what it said of itself, what it wants to hear, and what it was asked.
 
-    `is_open` from its `initialized` on; `tell` sends it what belongs to none of its requests. `name` stands for its id,
-    which opens it and is nobody else's to know; `ends_at` is when that ends, in seconds since 1970.
+    `with session:` holds it for one request: only one without any is idle. `is_open` from its `initialized` on; `tell`
+    sends it what belongs to none of its requests. `name` stands for its id, which opens it and is nobody else's to
+    know; `ends_at` is when that ends, in seconds since 1970.
     """
 
     session_id: str = field(repr=False)
@@ -52,6 +53,7 @@ class Session:
     tell: Callable[[JSON], Awaitable[None]] = _tell_nobody
     in_flight: int = 0
     used_at: float = 0.0
+    clock: Callable[[], float] = time.monotonic
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     def subscribe(self, uri: str) -> None:
@@ -60,15 +62,12 @@ class Session:
             raise RpcError(INVALID_PARAMS, f"A session may subscribe to {SESSION_SUBSCRIPTIONS} resources.")
         self.uris.add(uri)
 
-    @contextlib.contextmanager
-    def in_use(self, clock: Callable[[], float] = time.monotonic) -> Generator[None]:
-        """Hold the session for one request: only one without any is idle."""
+    def __enter__(self) -> None:
         self.in_flight += 1
-        try:
-            yield
-        finally:
-            self.in_flight -= 1
-            self.used_at = clock()
+
+    def __exit__(self, *_: object) -> None:
+        self.in_flight -= 1
+        self.used_at = self.clock()
 
 
 class Sessions:
@@ -132,7 +131,7 @@ class Sessions:
         session = Session(
             session_id=session_id, owner=principal.owner, whose=principal.shares_as, profile=principal.profile,
             name=name_of(session_id).hex(), version=client.version, capabilities=client.capabilities, ends_at=ends_at,
-            used_at=self._clock(),
+            used_at=self._clock(), clock=self._clock,
             questions=Questions(self.worker, self._refusal, has_others=self._has_others),
         )  # fmt: skip
         self._known[session_id] = self._by_name[session.name] = session
