@@ -146,8 +146,10 @@ e2e: setup $(E2E_READY) $(E2E_CLIENTS)/node_modules/.ready
 soak: setup
 	@PEGBOARD_SOAK=1 $(BIN)/pytest -m "soak or hypothesis" --ignore=tests/shared -o faulthandler_timeout=7200 $(ARGS)
 
+# `make bench` measures all, each part within its time and written when it is over; `make bench PART="http clients"`
+# some of them; `make bench ARGS=calls` prints.
 bench: $(BENCH_READY)
-	@.venv-bench/bin/python -m bench $(ARGS)
+	@.venv-bench/bin/python -m bench $(if $(PART),--write $(PART)) $(ARGS)
 
 # ---- upkeep ----------------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """Run the benches and write what they found into RESULTS.md.
 
-python -m bench                 all of them
-python -m bench calls imports   some, printed and not written
+python -m bench                         all of them, one after the other, each within its time
+python -m bench --write http clients    some; what was written of the others stays
+python -m bench calls imports           some, printed and not written
 """
 
 from __future__ import annotations
@@ -10,7 +11,11 @@ import argparse
 import importlib.util
 import os
 import platform
+import re
+import signal
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import import_module
 from importlib.metadata import distributions, version
@@ -20,8 +25,10 @@ from bench.measure import BRIEF, THOROUGH, Effort, Row, Spread
 
 BENCHES = ("calls", "builtins", "lists", "why", "imports", "stdio", "http")
 # Starts six servers and more, or reads documents that only some have: too much for a test.
-ALONE = ("clients", "proxy", "openapi", "search", "confidence", "documents", "document_scale")
+ALONE = ("clients", "credentials", "proxy", "openapi", "search", "confidence", "documents", "document_scale")
 PACKAGES = ("pegboard", "mcp", "fastmcp", "pydantic", "orjson", "jsonschema-rs", "cyclopts")
+PART_S = 900
+"""The seconds that one bench may take."""
 RESULTS = Path(__file__).with_name("RESULTS.md")
 HEAD = """\
 # What Pegboard costs
@@ -29,12 +36,15 @@ HEAD = """\
 Written by `make bench`. Ratios of processor time within one interleaved run: each line is divided, round by round, by
 the floor it names; median, and quartiles in brackets. `hold` is the ratio that must not be passed, `reach` the one to
 aim for; lines without them stand beside, measured in the same run. `short` means that the figure is not held yet.
+
+Each part says when and how it was measured: `make bench PART=http` measures one anew. `load` is the machine's own
+figure at its begin and end, beside its cores; where it is far above their number others were at work, which makes
+whatever is much code dearer than it is.
 """
 
 
 def machine() -> Iterator[str]:
-    """Yield a line each on date, machine and versions."""
-    yield f"* {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    """Yield a line each on machine and versions."""
     yield f"* {processor()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}"
     yield f"* {platform.python_implementation()} {platform.python_version()}, " + ", ".join(
         f"{package} {version(package)}" for package in PACKAGES if is_installed(package)
@@ -78,17 +88,56 @@ def duration(seconds: float) -> str:
     return f"{seconds / 1e-6:.3g} µs"
 
 
-def measured(name: str, effort: Effort) -> Iterator[str]:
-    """Run one bench and yield its part of the results, which opens with the bench's own words."""
+def measured(name: str, effort: Effort, *, within_s: int = PART_S) -> list[str]:
+    """Run one bench and return its part of the results, which opens with the bench's own words.
+
+    Raises:
+        DidNotRunError: it cannot run here, or takes too long.
+    """
     bench = import_module(f"bench.{name}")
     title, _, words = (bench.__doc__ or name).strip().partition("\n")
-    yield from ("", f"## {title}", "", words.strip(), "")
+    began, before = time.monotonic(), os.getloadavg()[0]
     try:
-        # What is judged by more than a time brings a table of its own.
-        yield from bench.lines(effort) if hasattr(bench, "lines") else table(bench.run(effort))
+        with at_most(within_s):
+            # What is judged by more than a time brings a table of its own.
+            found = list(bench.lines(effort) if hasattr(bench, "lines") else table(bench.run(effort)))
     except (AssertionError, EOFError, OSError, RuntimeError) as error:
-        # One that cannot run takes no figure of the others with it.
-        yield f"Did not run: {type(error).__name__}: {error}"
+        raise DidNotRunError(f"{name}: {type(error).__name__}: {error}") from error
+    took_s, after = time.monotonic() - began, os.getloadavg()[0]
+    at = f"* {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {took_s:.0f} s, load {before:.1f} to {after:.1f}"
+    return ["", f"## {title}", "", words.strip(), "", at, *machine(), "", *found]
+
+
+class DidNotRunError(Exception):
+    """A bench has no figures: what it needs is not there, or it takes too long."""
+
+
+@contextmanager
+def at_most(seconds: int) -> Iterator[None]:
+    """Stop the block after this time, wherever it is; servers that it started end with it."""
+
+    def stop(*_: object) -> None:
+        raise TimeoutError(f"not over after {seconds} s")
+
+    previous = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+def parts_of(results: str) -> dict[str, str]:
+    """Return the parts of a file of results by their first word, in their order."""
+    _, *parts = re.split(r"^## ", results, flags=re.MULTILINE)
+    return {part.partition(":")[0]: f"## {part.rstrip()}\n" for part in parts}
+
+
+def with_part(results: str, lines: Sequence[str]) -> str:
+    """Return a file of results with one part anew: in the place of the one before, or else at the end."""
+    parts = {**parts_of(results), **parts_of("\n".join(lines))}
+    return "\n".join((HEAD, *parts.values()))
 
 
 def main() -> None:
@@ -98,6 +147,10 @@ def main() -> None:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHES + ALONE)}; without any, all")
     parser.add_argument("--brief", action="store_true", help="a few repetitions: to see that it runs, not to measure")
+    parser.add_argument("--write", action="store_true", help="write those that are named into RESULTS.md, too")
+    parser.add_argument(
+        "--within", type=int, default=PART_S, metavar="SECONDS", help=f"the longest that one may take; {PART_S} s"
+    )
     options = parser.parse_args()
     unknown = set(options.names) - set(BENCHES + ALONE)
     if unknown:
@@ -105,16 +158,22 @@ def main() -> None:
             f"no bench {sorted(unknown)}; there are {', '.join(BENCHES + ALONE)}. bench.discovery is run by itself."
         )
     wanted = options.names or [name for name in BENCHES + ALONE if importlib.util.find_spec(f"bench.{name}")]
-    lines = [HEAD, *machine()]
+    missing: list[str] = []
     for name in wanted:
-        for line in measured(name, BRIEF if options.brief else THOROUGH):
-            lines.append(line)
-            print(line, flush=True)
-    if not options.names and not options.brief:
-        RESULTS.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        print("\nWritten to bench/RESULTS.md")
-    if any(line.startswith("Did not run") for line in lines):
-        raise SystemExit(1)
+        try:
+            lines = measured(name, BRIEF if options.brief else THOROUGH, within_s=options.within)
+        except DidNotRunError as error:
+            # It takes no figure of the others with it, nor its own of before.
+            missing.append(f"Did not run: {error}")
+            print(missing[-1], flush=True)
+            continue
+        print("\n".join(lines), flush=True)
+        if not options.brief and (options.write or not options.names):
+            # At once: whatever becomes of those that follow, this one is measured.
+            RESULTS.write_text(with_part(RESULTS.read_text(encoding="utf-8"), lines), encoding="utf-8")
+            print(f"\nWritten to bench/RESULTS.md: {name}")
+    if missing:
+        raise SystemExit("\n".join(missing))
 
 
 if __name__ == "__main__":

@@ -35,13 +35,13 @@ def run(effort: Effort = THOROUGH) -> list[Row]:
     rows: list[Row] = []
     with ExitStack() as stack:
         servers = {name: stack.enter_context(serving(name)) for name in (ECHO, OURS, SDK)}
-        times = {ECHO: 2_000, OURS: 2_000, SDK: 300}
+        times = {ECHO: 400, OURS: 400, SDK: 40}
         for client in clients():
             rows += measured(servers, client, client.call, f"{client.name}: call", effort, times, held=(2.0, 1.35))
             rows += measured(servers, client, client.list, f"{client.name}: list of 10", effort, times)
     with ExitStack() as stack:
         servers = {name: stack.enter_context(serving(name, "1000")) for name in (ECHO, OURS, SDK)}
-        times = {ECHO: 2_000, OURS: 100, SDK: 4}
+        times = {ECHO: 400, OURS: 40, SDK: 2}
         for client in [one for one in clients() if one.name.startswith(("fastmcp", "TypeScript"))]:
             rows += measured(servers, client, client.list, f"{client.name}: list of 1,000", effort, times)
     return rows

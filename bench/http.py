@@ -206,14 +206,14 @@ def serve_echo() -> None:
     serve_app(Starlette(routes=[Route("/mcp", echo, methods=["POST"])]))
 
 
-def bench_catalog(count: int) -> Catalog:
+def bench_catalog(count: int, limit_store: Any = None) -> Catalog:
     """Return a catalog of `count` tools, one of them with every guard that a call may pass."""
     # Here, not at the top: the echo's process must not carry what it does not use.
     from bench.calls import OUTPUT, Silent, add
     from bench.tools import spec
     from pegboard import Catalog, Profile, RateLimit
 
-    catalog = Catalog("bench")
+    catalog = Catalog("bench", limit_store=limit_store)
     catalog.tool(output=OUTPUT, rate_limit=RateLimit(max_calls=10**9, window_s=0.01))(add)
     catalog.before("add")(lambda call: None)
     catalog.after("add")(lambda call, result: None)

@@ -1,13 +1,14 @@
 """The benches run; what they measure is no matter for a test."""
 
 import json
+import re
 from importlib import import_module
 from importlib.util import find_spec
 
 import pytest
 
-from bench import http, imports, path, processes
-from bench.__main__ import BENCHES, table
+from bench import http, imports, path, processes, why
+from bench.__main__ import BENCHES, RESULTS, DidNotRunError, measured, parts_of, table, with_part
 from bench.measure import BRIEF, Row, Spread
 
 # These start dozens of processes.
@@ -60,3 +61,27 @@ async def test_the_path_of_a_warm_request_begins_at_the_app_and_ends_with_its_by
         # After its bytes its place is given back.
         assert any(entry.file == "server/whole_answer.py" for entry in entries[-3:])
         assert next(path.report(name, entries, brief=True)).startswith(f"{name}: {len(entries)} functions entered")
+
+
+def test_a_part_is_written_in_its_place_and_what_was_measured_of_the_others_stays():
+    old = "# What\n\nWords.\n\n## Calls: one.\n\n| a | 1 |\n\n## Lists: two.\n\n| b | 2 |\n"
+    new = with_part(old, ["", "## Calls: one, anew.", "", "| a | 3 |"])
+    assert parts_of(new) == {"Calls": "## Calls: one, anew.\n\n| a | 3 |\n", "Lists": "## Lists: two.\n\n| b | 2 |\n"}
+    assert list(parts_of(with_part(new, ["", "## Why: three.", "", "| c | 4 |"]))) == ["Calls", "Lists", "Why"]
+    assert with_part(new, ["", "## Calls: one, anew.", "", "| a | 3 |"]) == new
+
+
+def test_what_is_written_reads_as_parts_that_each_say_when_they_were_measured():
+    parts = parts_of(RESULTS.read_text(encoding="utf-8"))
+    assert {"Calls", "HTTP"} <= parts.keys()
+    assert all(re.search(r"^\* 20\d\d-\d\d-\d\d", part, re.MULTILINE) for part in parts.values())
+
+
+def test_a_bench_that_takes_too_long_is_ended_and_has_no_figures(monkeypatch):
+    def run(_effort):
+        while True:
+            pass
+
+    monkeypatch.setattr(why, "run", run)
+    with pytest.raises(DidNotRunError, match="why: TimeoutError: not over after 1 s"):
+        measured("why", BRIEF, within_s=1)

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from pegboard.core.json_reader import envelope_of
+from pegboard.core.json_reader import envelope_of, parse_json, quickly_read
+from pegboard.model.error import CallError
 from tests.timing import CPU, within
 
 
@@ -38,3 +39,32 @@ def test_a_refused_message_of_any_size_is_known_at_once() -> None:
         for refused in (b'{"id":1,"result":' + filling, b'{"result":' + filling + b',"id":1}', filling):
             with within(0.05, CPU):
                 envelope_of(refused)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"a":1,"b":[1.5,true,null],"c":{"d":"e"}}',
+        b'{"a": 1, "b": [1.5, true]}',
+        b'{"a":"\xc3\xa9 : {\\n"}',
+        b'{"a":1,"a":1}',
+        b'{"a":{"b":1,"b":1}}',
+        b'{"a":123456789012345678901234567890}',
+        b'{"a":1.0,"b":1e5,"c":-0,"d":18446744073709551615}',
+        b'{"a":"\\u0000"}',
+        b'{"a":"\\ud800"}',
+        b'{"a":NaN}',
+        b"[1,2]",
+        b"7",
+        b"{" + b",".join(b'"k%d":%d' % (n, n) for n in range(1_500)) + b"}",
+        b'{"a":"' + b":" * 2_000 + b'"}',
+    ],
+)
+def test_what_is_read_quickly_is_what_the_careful_reader_reads(raw: bytes) -> None:
+    quick = quickly_read(raw)
+    try:
+        careful = parse_json(raw)
+    except CallError:
+        assert quick is None
+    else:
+        assert quick is None or repr(quick) == repr(careful)

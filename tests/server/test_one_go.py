@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import uvicorn
@@ -80,7 +81,7 @@ async def plain(_request: Request) -> Response:
 
 
 async def parts(_request: Request) -> Response:
-    async def said() -> Any:
+    async def said() -> AsyncGenerator[bytes]:
         yield b"one"
         await asyncio.sleep(0)
         yield b"two"
@@ -113,7 +114,7 @@ async def test_what_a_stream_says_later_is_not_waited_for() -> None:
 
 async def test_a_call_is_answered_in_one_write_with_the_headers_that_every_answer_has() -> None:
     catalog = Catalog("desk")
-    catalog.tool(lambda: "done", name="work")
+    catalog.tool(name="work")(lambda: "done")
     app = http_app(catalog)
     async with app.router.lifespan_context(app):
         connection, wire = connected(app)

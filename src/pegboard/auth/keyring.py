@@ -8,15 +8,18 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
+from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
 from pegboard.auth.keys import ApiKey, KeyStore, KeyStoreError, digest_of, id_of
 from pegboard.auth.rejections import BadCredentialError, UnavailableError
 from pegboard.auth.rules import Credential
-from pegboard.model.bounds import KEY_FILE_SETTLED_S
+from pegboard.core.bounded_cache import BoundedCache
+from pegboard.model.bounds import GRANTS_REMEMBERED, KEY_FILE_SETTLED_S
 
 log = logging.getLogger("pegboard.auth")
+_NAME_BYTES = 32  # not a limit: by which a credential is known
 _NO_KEY = bytes(32)
 
 _Mark = tuple[tuple[int, int, int, int] | None, ...]
@@ -42,6 +45,7 @@ class Keyring:
         # Changes are in the log beside the file until SQLite moves them over.
         self._files = (str(path), str(path.with_name(f"{path.name}-wal")))
         self._keys: Mapping[str, _Held] = {}
+        self._proven = _none_proven()
         self._known: _Mark | None = None
         self._told: str | None = None
 
@@ -53,10 +57,11 @@ class Keyring:
             UnavailableError: the store cannot be read.
         """
         keys = await self._current()
-        known = keys.get(id_of(key) or "")
-        is_right = hmac.compare_digest(digest_of(key), _NO_KEY if known is None else known.key.digest)
-        if known is None or not is_right:
-            raise BadCredentialError("unknown key")
+        # The SHA-256 that the store has costs more than all else here, and is asked once for each key.
+        name = blake2b(key.encode(), digest_size=_NAME_BYTES).digest()
+        known = self._proven.get(name)
+        if known is None:
+            known = self._proven.remember(name, _proven(key, keys))
         if not known.key.is_good(self._clock()):
             raise BadCredentialError(f"{known.key.state(self._clock())} key")
         return known.credential
@@ -70,13 +75,13 @@ class Keyring:
                 self._known = None
                 self._tell(str(error))
                 raise UnavailableError from None
-            self._told = None
+            self._told, self._proven = None, _none_proven()
             # As of before the read: what was written meanwhile is seen at the next request.
             self._known = mark if self._is_settled(mark) else None
         return self._keys
 
     def _mark(self) -> _Mark:
-        return tuple(_mark_of(path) for path in self._files)
+        return tuple([_mark_of(path) for path in self._files])
 
     def _is_settled(self, mark: _Mark) -> bool:
         now = time.time_ns()
@@ -88,14 +93,33 @@ class Keyring:
             self._told = text
 
 
+def _none_proven() -> BoundedCache[bytes, _Held]:
+    return BoundedCache(max_entries=GRANTS_REMEMBERED)
+
+
+def _proven(key: str, keys: Mapping[str, _Held]) -> _Held:
+    """Return what is known of the key of this text.
+
+    Raises:
+        BadCredentialError: it is none of ours.
+    """
+    known = keys.get(id_of(key) or "")
+    is_right = hmac.compare_digest(digest_of(key), _NO_KEY if known is None else known.key.digest)
+    if known is None or not is_right:
+        raise BadCredentialError("unknown key")
+    return known
+
+
 def _held(key: ApiKey) -> _Held:
     return _Held(key, Credential(owner=f"key:{key.holder}", key=key.name))
 
 
 def _mark_of(path: str) -> tuple[int, int, int, int] | None:
-    # By the function, not by a Path: each request asks twice.
+    # Each request asks twice, mostly for a log that is not there: that shall cost no exception.
+    if not os.access(path, os.F_OK):
+        return None
     try:
-        status = os.stat(path)  # noqa: PTH116 - see above
+        status = os.stat(path)  # noqa: PTH116 - a Path costs as much again
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino, status.st_dev

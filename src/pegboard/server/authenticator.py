@@ -90,11 +90,12 @@ class Authenticator:
             return _ANYBODY
         if rules is not self._rules:
             self._adopt(rules)
-        shown = [value for name, value in scope["headers"] if name == b"authorization"]
+        headers = scope["headers"]
+        shown = [value for name, value in headers if name == b"authorization"]
         if not shown:
             return self._anonymous(scope, rules.anonymous)
         # Nothing behind this point ever sees a credential, so nothing can pass it on or write it down.
-        scope["headers"] = [header for header in scope["headers"] if header[0] != b"authorization"]
+        scope["headers"] = [header for header in headers if header[0] != b"authorization"]
         return await self._verified(shown, scope)
 
     async def authenticate(self, scope: Scope, named: str | None = None) -> Principal | Refusal:

@@ -55,10 +55,7 @@ class HeaderReader:
 
     def read(self, raw: Headers) -> RequestHeaders:
         """Return what the headers say."""
-        known = self._known.get(tuple(raw))
-        if known is not None:
-            return known
-        key = tuple(header for header in raw if header[0] not in _PRIVATE)
+        key = tuple([header for header in raw if header[0] not in _PRIVATE])
         known = self._known.get(key)
         if known is not None:
             return known
