@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +199,21 @@ async def test_a_file_that_fails_is_no_reason_to_find_nothing(
         await calls(catalog, who(user), "finance")
     assert await answer(catalog, who("cyd")) == await answer(plain, who("cyd"))
     assert sum("What is used after searches cannot be kept" in record.message for record in caplog.records) == 1
+
+
+async def test_a_file_that_somebody_holds_is_asked_once_and_not_by_every_search(file: Path) -> None:
+    catalog, plain = catalog_of(file), catalog_of()
+    await calls(catalog, who("ann"), "finance")
+    asked: list[str] = []
+    with closing(sqlite3.connect(file, isolation_level=None)) as holder:
+        holder.execute("begin exclusive")
+        use = catalog.discovery.finder.use
+        assert use is not None
+        read = use._store.of_space
+        use._store.of_space = lambda space: (asked.append(space), read(space))[1]  # type: ignore[method-assign]
+        for _ in range(5):
+            assert await answer(catalog, who("cyd"), "count goods") == await answer(plain, who("cyd"), "count goods")
+    assert asked == ["=s1"]
 
 
 def test_each_part_of_the_file_has_its_room(file: Path) -> None:

@@ -140,10 +140,11 @@ class SearchUse:
                 rows = await asyncio.shield(reading)
         except TimeoutError:
             reading.add_done_callback(lambda done: done.cancelled() or done.exception())
-            return () if at_hand is None else at_hand[1]
+            rows = () if at_hand is None else at_hand[1]
         except OSError as error:
             self._say(error)
-            return ()
+            rows = ()
+        # Of a file that fails too: it is not asked again by every search.
         return self._at_hand.remember(space, (self._clock(), rows))[1]
 
     async def written(self) -> None:
