@@ -216,6 +216,28 @@ async def test_another_hooks_rewrite_never_runs_unjudged() -> None:
     async with session(given) as command:
         assert "no longer the last" in await command.use("mcp__files__read", {"path": "a"})
     assert command.ran == []
+    # Nor beside the guard in its own place, nor where the guard hears of some calls only.
+    for change in ({"hooks": [rewrite]}, {"matcher": "mcp__files__.*"}):
+        given = options(catalog)
+        assert given.hooks is not None
+        own = given.hooks["PreToolUse"][-1]
+        own.hooks.extend(change.get("hooks", ()))
+        own.matcher = change.get("matcher")
+        async with session(given) as command:
+            assert "no longer the last" in await command.use("mcp__files__read", {"path": "a"})
+        assert command.ran == []
+
+
+async def test_a_hook_that_answers_in_place_of_a_tool_that_runs_elsewhere_is_a_denial() -> None:
+    catalog, _ = files()
+
+    @catalog.around("files.read")
+    async def answer(call: Any, run: Any) -> str:
+        return "from the hook"
+
+    async with session(options(catalog)) as command:
+        assert "cannot be done here" in await command.use("mcp__files__read", {"path": "a"})
+    assert command.ran == []
 
 
 async def test_a_guard_that_would_not_be_the_last_is_not_installed() -> None:

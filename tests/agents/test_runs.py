@@ -122,6 +122,8 @@ async def test_a_run_that_makes_too_many_requests_ends_with_the_answer_so_far() 
     [
         (AgentBudgets(requests=1), "requests of 1"),
         (AgentBudgets(total_tokens=1), "total_tokens of 1"),
+        (AgentBudgets(input_tokens=1), "input_tokens of 1"),
+        (AgentBudgets(output_tokens=1), "output_tokens of 1"),
         (AgentBudgets(usd=Decimal("0.00000001")), "usd of 1E-8"),
     ],
 )

@@ -257,6 +257,8 @@ async def test_grants_over_http_are_for_the_role_that_may_and_hold_at_once(
     for bad in (
         {},
         {"principal": "bob", "space": "s5"},
+        {"principal": "group:bob", "space": "s5"},
+        {"principal": "user:" + "b" * 1_000, "space": "s5"},
         {**cid, "access": "own"},
         {**cid, "x": 1},
         {**cid, "space": 5},
