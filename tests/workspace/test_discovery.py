@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -81,6 +83,15 @@ async def test_a_workspace_is_a_space_to_the_tools_that_need_one_and_gives_no_mo
     # Who is in a space has that one, whatever else is granted.
     inside = await used(shown, in_space("beta", "bob"), "alpha", "find_by_name", pattern="*")
     assert inside["error"] == 'Workspace "alpha" is not available. Available: default, beta.'
+
+
+async def test_the_word_of_a_call_about_a_space_opens_none_whoever_let_it_through(shown: Library) -> None:
+    for word, spaces in (("gamma", ()), ("delta", ()), ("alpha", ("alpha",))):
+        ctx = replace(BOB, services={"call_intent": SimpleNamespace(narrows_to=word)})
+        scope = await shown.store.scope(ctx)
+        assert (scope.spaces, scope.writable) == (spaces, frozenset())
+        found = await shown.catalog.view(ctx).call("find_by_name", {"pattern": "gamma"})
+        assert "gamma.txt" not in found.text
 
 
 async def test_every_name_makes_a_uri_that_reads_its_document_and_no_other(shown: Library) -> None:
