@@ -217,12 +217,12 @@ async def test_another_hooks_rewrite_never_runs_unjudged() -> None:
         assert "no longer the last" in await command.use("mcp__files__read", {"path": "a"})
     assert command.ran == []
     # Nor beside the guard in its own place, nor where the guard hears of some calls only.
-    for change in ({"hooks": [rewrite]}, {"matcher": "mcp__files__.*"}):
+    for hooks_beside, matcher in (([rewrite], None), ([], "mcp__files__.*")):
         given = options(catalog)
         assert given.hooks is not None
         own = given.hooks["PreToolUse"][-1]
-        own.hooks.extend(change.get("hooks", ()))
-        own.matcher = change.get("matcher")
+        own.hooks.extend(hooks_beside)
+        own.matcher = matcher
         async with session(given) as command:
             assert "no longer the last" in await command.use("mcp__files__read", {"path": "a"})
         assert command.ran == []
