@@ -44,6 +44,8 @@ from pegboard.model.result import call_error
 log = logging.getLogger("pegboard")
 # How many requests there may be is ours to say: pydantic-ai would end a run at its fiftieth.
 _UNLIMITED = UsageLimits(request_limit=None)
+# What the doors call the session of all whom nobody knows, where there are no sessions.
+_OF_ALL_STRANGERS = "anonymous"
 Chunk = Callable[[str], Awaitable[None] | None]
 
 
@@ -149,6 +151,9 @@ class Run:
     def _session(self) -> SessionKey | None:
         ctx = self.view.ctx
         if not self.spec.memory.conversation or ctx.session_id is None:
+            return None
+        if ctx.user_id is None and ctx.session_id == _OF_ALL_STRANGERS:
+            # What one stranger said is not for the next.
             return None
         return SessionKey(self.spec.name, ctx.user_id, ctx.space_id, ctx.session_id)
 

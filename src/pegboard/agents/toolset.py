@@ -12,7 +12,15 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from pegboard.agents.budgets import RunBudget
 from pegboard.core.view import View
 from pegboard.model.bounds import AGENT_ITERATIONS
-from pegboard.model.result import AudioContent, ImageContent, ResourceContent, ResourceLink, TextContent, ToolResult
+from pegboard.model.result import (
+    AudioContent,
+    ImageContent,
+    ResourceContent,
+    ResourceLink,
+    TextContent,
+    ToolResult,
+    call_error,
+)
 
 
 class _AsWritten:
@@ -64,7 +72,14 @@ class ViewToolset(AbstractToolset[None]):
         if result.error is not None and result.error.kind == "budget_exceeded":
             # Of the run itself: then nothing more can be called. A sub-agent's own budget is an answer like others.
             self._budget.spend(default=self._view.snapshot.declared.bounds.calls_per_request, look_only=True)
+        if result.error is not None and result.error.kind == "consent_required" and self._client_calls_again():
+            # The person is asked now, and the call around the run begins again with the answer.
+            raise call_error(result.error)
         return _for_the_model(result)
+
+    def _client_calls_again(self) -> bool:
+        """Tell whether the client brings answers by another call; then a question ends this one."""
+        return getattr(self._view.ctx.request.client, "asks_by_calling_again", False) is True
 
     async def call_unknown(self, name: str, arguments: Any) -> None:
         """Have a call of a name that is not in the list refused and recorded, as any other is."""
