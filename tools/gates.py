@@ -163,6 +163,7 @@ LAZY = {
     "pydantic": "pydantic",
     "docstring_parser": "docstring_parser",
     "tiktoken": "tiktoken",
+    "yaml": "PyYAML",
     "rich.box": "rich",
     "rich.console": "rich",
     "rich.table": "rich",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Group, Parameter
 
 from pegboard.cli.command_error import CommandError
+from pegboard.cli.completers import profile_names
 from pegboard.cli.options import Identity, Options
 from pegboard.cli.terminal import Terminal
 from pegboard.core.names import nearest_one
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pegboard.cli.commands.agents import agents_command
     from pegboard.cli.commands.call import call_command
     from pegboard.cli.commands.check import check_command
+    from pegboard.cli.commands.completion import completion_command
     from pegboard.cli.commands.consent import consent_command
     from pegboard.cli.commands.demo import demo_command
     from pegboard.cli.commands.doctor import doctor_command
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
         agents_command,
         call_command,
         check_command,
+        completion_command,
         consent_command,
         demo_command,
         doctor_command,
@@ -95,9 +98,10 @@ COMMANDS = {
     "consent": "Decide on calls that need a person's yes.",
     "tasks": "List, show, end and resume the calls that outlive their request.",
     "keys": "Make, list, rotate and revoke the API keys of callers over HTTP.",
-    "ingest": "Take a folder of documents into a space.",
+    "ingest": "Take documents into a space: a folder, a file, or a page or feed of the web.",
     "workspace": "Show and remove what is stored of documents, and grant spaces.",
-    "schema": "Print the JSON Schema of the configuration file.",
+    "schema": "Print the JSON Schema of the configuration file, or of the file of an agent.",
+    "completion": "Print the script by which a shell completes words.",
 }
 # What cannot be the name of a module.
 MODULES = {"import": "importing"}
@@ -142,7 +146,7 @@ def build_app(terminal: Terminal) -> App:
         config: Annotated[
             Path | None, Parameter(name=["--config", "-c"], env_var="PEGBOARD_CONFIG", group=_SHARED, help=_CONFIG)
         ] = None,
-        profile: Annotated[str | None, Parameter(group=_SHARED, help=_PROFILE)] = None,
+        profile: Annotated[str | None, Parameter(group=_SHARED, help=_PROFILE, completer=profile_names)] = None,
         identity: Annotated[str | None, Parameter(name="--as", env_var="PEGBOARD_AS", group=_SHARED, help=_AS)] = None,
         json: Annotated[bool, Parameter(group=_SHARED, help="Print one JSON document instead of tables.")] = False,
     ) -> Any:

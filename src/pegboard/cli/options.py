@@ -9,6 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from pegboard.cli.command_error import CommandError
+from pegboard.cli.completers import tool_names
 from pegboard.cli.terminal import Terminal
 from pegboard.core.names import nearest
 
@@ -74,4 +75,4 @@ class Options:
 # SharedOptions to a command by the launcher, never read from its words.
 SharedOptions = Annotated[Options, Parameter(parse=False)]
 Strict = Annotated[bool, Parameter(help="Refuse a config, lock or key store that other users may write.")]
-ToolName = Annotated[str, Parameter(help="Name on the wire, or the qualified id namespace.tool.")]
+ToolName = Annotated[str, Parameter(help="Name on the wire, or the qualified id namespace.tool.", completer=tool_names)]

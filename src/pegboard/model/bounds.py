@@ -590,6 +590,7 @@ RELOAD_RETIRE_S = 60.0  # for calls of a source that a reload took away
 # -- cli
 FOREIGN_FILE_BYTES = 32 * MIB  # of a configuration of another program, or a catalog of servers
 FOREIGN_ENTRIES = 500  # that one import takes
+COMPLETION_FILE_BYTES = 256 * KIB  # of a config or lock whose names a shell completes
 ADD_CONNECT_S = 180.0  # for a server that is added: its package may have to be fetched first
 ADD_SHOWN_TOOLS = 60  # of a server that is added, in words; `--json` has all
 CLI_REF_STEPS = 32  # references that lead to references, in a schema that options are made of

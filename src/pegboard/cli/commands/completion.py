@@ -1,0 +1,27 @@
+"""completion: the script by which a shell completes commands, options, and names of tools and profiles."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from pegboard.cli.app import build_app
+from pegboard.cli.options import SharedOptions
+
+
+def completion_command(
+    shell: Annotated[Literal["bash", "zsh", "fish", "powershell"], Parameter(help="The shell to complete in.")],
+    /,
+    *,
+    options: SharedOptions,
+) -> None:
+    """Print the script by which a shell completes words.
+
+    Names of tools and profiles are read from the configuration and the lock at each use; nothing is started.
+    """
+    script = build_app(options.terminal).generate_completion(prog_name="pegboard", shell=shell)
+    if options.json:
+        options.terminal.json({"shell": shell, "script": script})
+        return
+    options.terminal.say(script.rstrip("\n"))

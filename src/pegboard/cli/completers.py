@@ -1,0 +1,68 @@
+"""Completers: names of tools and profiles for a shell that completes words; read from files, nothing is started."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pegboard.lazy import LazyModule
+from pegboard.model.bounds import COMPLETION_FILE_BYTES
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+
+if TYPE_CHECKING:
+    import yaml
+else:
+    yaml = LazyModule("yaml")
+
+_CONFIG, _LOCK = "pegboard.yaml", "pegboard.lock"
+
+
+def tool_names(context: object = None) -> list[str]:
+    """Return the tools that the config here names, and those that its lock has pinned."""
+    config, folder = _config()
+    tools = config.get("tools")
+    entries = [tool for tool in tools if is_object(tool)] if is_list(tools) else []
+    own = [tool.get("name") for tool in entries if tool.get("type") not in ("mcp", "openapi")]
+    return [*(name for name in own if isinstance(name, str)), *_pinned(folder)]
+
+
+def profile_names(context: object = None) -> list[str]:
+    """Return the profiles of the config here."""
+    profiles = _config()[0].get("profiles")
+    return [name for name in profiles if isinstance(name, str)] if is_object(profiles) else []
+
+
+def _pinned(folder: Path | None) -> Iterator[str]:
+    text = "" if folder is None else _text(folder / _LOCK)
+    try:
+        lock: JSONValue = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return
+    servers = lock.get("servers") if is_object(lock) else None
+    for server, tools in servers.items() if is_object(servers) else ():
+        yield from (f"{server}__{tool}" for tool in tools if is_object(tools))
+
+
+def _config() -> tuple[JSON, Path | None]:
+    """Return what the config here or above says, as far as it can be read, and its folder."""
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        text = _text(folder / _CONFIG)
+        if text:
+            try:
+                value: JSONValue = yaml.safe_load(text)
+            except (yaml.YAMLError, ValueError, RecursionError):
+                return {}, folder
+            return (value if is_object(value) else {}), folder
+    return {}, None
+
+
+def _text(path: Path) -> str:
+    try:
+        if not path.is_file() or path.stat().st_size > COMPLETION_FILE_BYTES:
+            return ""
+        return path.read_bytes().decode("utf-8", "replace")  # raw: the operator's own file, beside which they work
+    except OSError:
+        return ""
