@@ -165,6 +165,7 @@ def build_app(terminal: Terminal) -> App:
             identity=Identity() if identity is None else Identity.parse(identity),
             json=json,
             terminal=terminal,
+            completion_script=lambda shell: app.generate_completion(prog_name="pegboard", shell=shell),
         )
         return command(*bound.args, **bound.kwargs, options=options)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -50,6 +51,9 @@ class Identity:
         return cls(roles=tuple(roles), **words)
 
 
+Shell = Literal["bash", "zsh", "fish", "powershell"]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
     """The global options, read, and the terminal to write to."""
@@ -59,6 +63,8 @@ class Options:
     identity: Identity = Identity()
     json: bool = False
     terminal: Terminal = field(default_factory=Terminal)
+    completion_script: Callable[[Shell], str] = str
+    """Returns the script by which a shell completes the words of the whole command line."""
 
     @property
     def chosen_profile(self) -> str | None:

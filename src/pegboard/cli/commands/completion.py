@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from pegboard.cli.app import build_app
-from pegboard.cli.options import SharedOptions
+from pegboard.cli.options import SharedOptions, Shell
 
 
 def completion_command(
-    shell: Annotated[Literal["bash", "zsh", "fish", "powershell"], Parameter(help="The shell to complete in.")],
+    shell: Annotated[Shell, Parameter(help="The shell to complete in.")],
     /,
     *,
     options: SharedOptions,
@@ -20,7 +19,7 @@ def completion_command(
 
     Names of tools and profiles are read from the configuration and the lock at each use; nothing is started.
     """
-    script = build_app(options.terminal).generate_completion(prog_name="pegboard", shell=shell)
+    script = options.completion_script(shell)
     if options.json:
         options.terminal.json({"shell": shell, "script": script})
         return
