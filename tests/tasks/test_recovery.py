@@ -239,7 +239,7 @@ def failed(workers: Workers) -> bool:
 @pytest.mark.soak
 @pytest.mark.parametrize("workers", ["sqlite", "postgres"], indirect=True)
 def test_exec_03_four_workers_that_are_paused_in_turn_run_each_of_many_tasks_once(workers: Workers) -> None:
-    paused(workers, processes=4, tasks=100, lease_s=3.0)
+    paused(workers, processes=4, tasks=24, lease_s=3.0)
 
 
 @pytest.mark.soak
