@@ -31,7 +31,7 @@ def tool_names(context: object = None) -> list[str]:
 def profile_names(context: object = None) -> list[str]:
     """Return the profiles of the config here."""
     profiles = _config()[0].get("profiles")
-    return [name for name in profiles if isinstance(name, str)] if is_object(profiles) else []
+    return list(map(str, profiles)) if is_object(profiles) else []
 
 
 def _pinned(folder: Path | None) -> Iterator[str]:
