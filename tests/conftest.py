@@ -94,6 +94,12 @@ settings.register_profile(
 settings.load_profile("pegboard")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse names that are others in each process: the workers of one run must agree on them."""
+    if unstable := [item.nodeid for item in items if " at 0x" in item.nodeid]:
+        raise pytest.UsageError(f"These tests need `ids=` without addresses: {unstable}")
+
+
 def pytest_collection_finish() -> None:
     """Keep what was collected, a million objects, from being looked through by every collection of garbage."""
     gc.collect()

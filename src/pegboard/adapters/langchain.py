@@ -52,7 +52,7 @@ def declared(found: Any, *, groups: Sequence[str] = ("core",), **options: Any) -
     """
     listed = found.get_tools() if callable(getattr(found, "get_tools", None)) else found
     is_one = isinstance(listed, BaseTool) or not isinstance(listed, Iterable)
-    every: Iterable[Any] = [listed] if is_one else listed
+    every = cast("Iterable[Any]", [listed] if is_one else listed)
     return [_entry(tool, groups, options) for tool in every]
 
 
