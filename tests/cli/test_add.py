@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pegboard.cli.commands.add import add_command
+from pegboard.cli.declarations.command_words import WAY_OUT
 from pegboard.cli.end_of_options import FLAGS, with_end_of_options
 from pegboard.config import load_catalog
 from tests.cli.conftest import Run
@@ -37,7 +38,10 @@ CANARY = "ghp_c4N4ryc4N4ryc4N4ryc4N4ry0042"
 
 
 @pytest.fixture(autouse=True)
-def _tools(tmp_path: Path) -> None:
+def _tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in WAY_OUT:
+        # What this machine needs on its way to the network is written too, where it is set.
+        monkeypatch.delenv(name, raising=False)
     (tmp_path / "tools.json").write_text(json.dumps(TOOLS))
 
 

@@ -44,5 +44,5 @@ async def serving(
         yield Server(text.partition("Serving MCP on ")[2].partition("/mcp")[0], said, server.pid)
     finally:
         if not ended.done():
-            os.kill(server.pid, signal.SIGTERM)
+            server.send_signal(signal.SIGTERM)
         await asyncio.wait_for(ended, 60)

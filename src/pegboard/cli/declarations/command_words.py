@@ -20,7 +20,7 @@ RUNNERS = frozenset(
 # What fetches a package needs the way out of this machine's network; a server gets no variable that is not named.
 FETCHERS = frozenset("npx uvx bunx pnpx pipx uv pnpm yarn bun dnx deno".split())
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
-_WAY_OUT = (*_PROXIES, "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "SSL_CERT_DIR")
+WAY_OUT = (*_PROXIES, "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _STEPS = frozenset({"run", "dlx", "exec", "tool", "x", "-m"})
 _WITH_VALUE = frozenset({
     "--from", "--with", "--python", "-p", "--package", "--index", "--env", "-e", "-v", "--volume", "--mount", "--name",
@@ -63,7 +63,7 @@ def leading_variables(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 def network_variables(command: str, present: Collection[str]) -> list[str]:
     """Return the variables of this machine that a program needs to fetch a package."""
     is_fetcher = Path(command).name.removesuffix(".cmd").removesuffix(".exe") in FETCHERS
-    return [name for name in _WAY_OUT if name in present] if is_fetcher else []
+    return [name for name in WAY_OUT if name in present] if is_fetcher else []
 
 
 def is_command(words: Sequence[str]) -> bool:
