@@ -13,7 +13,7 @@ from starlette.routing import Route
 from uvicorn.server import ServerState
 
 from pegboard import Catalog, http_app
-from pegboard.server.http_connection import HttpConnection
+from pegboard.server.http_connection import HttpConnection, WrittenTogether
 from tests.server.doors import META
 
 
@@ -126,3 +126,17 @@ async def test_a_call_is_answered_in_one_write_with_the_headers_that_every_answe
         # The one that ends its connection goes by ASGI's messages, and says so; the rest is the same.
         assert sorted(ordinary.replace(b"connection: close\r\n", b"").split(b"\r\n")) == sorted(fast.split(b"\r\n"))
         assert b"connection: close" in ordinary
+
+
+async def test_what_waits_for_a_client_that_has_gone_is_dropped_in_silence() -> None:
+    loop, wire, raised = asyncio.get_running_loop(), Wire(), list[Any]()
+    loop.set_exception_handler(lambda _, context: raised.append(context))
+    try:
+        together = WrittenTogether(wire, loop)
+        together.write(b"HTTP/1.1 200 OK\r\n")
+        wire.closed.set()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    finally:
+        loop.set_exception_handler(None)
+    assert (wire.writes, raised) == ([], [])

@@ -35,10 +35,11 @@ class WrittenTogether:
         self._waiting.append(data)
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write what waits; nothing, where the client has gone in the meantime: uvloop would raise in the loop."""
         if self._waiting:
             waiting, self._waiting = self._waiting, []
-            self._transport.write(b"".join(waiting))
+            if not self._transport.is_closing():
+                self._transport.write(b"".join(waiting))
 
     def close(self) -> None:
         """Write what waits, and close."""
