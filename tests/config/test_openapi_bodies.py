@@ -93,7 +93,7 @@ async def test_a_multipart_body_carries_texts_values_and_files(project: Project)
         ({"Content-Disposition": file.format("file"), kind: "image/png"}, RAW),
         ({"Content-Disposition": file.format("files"), kind: octets}, RAW),
         ({"Content-Disposition": file.format("files"), kind: octets}, b""),
-        ({"Content-Disposition": file.format("typed"), kind: octets}, RAW),
+        ({"Content-Disposition": file.format("typed"), kind: "image/png"}, RAW),
     ]
 
 

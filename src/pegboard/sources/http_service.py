@@ -28,7 +28,7 @@ from pegboard.model.json_types import JSONValue, is_list, is_object
 from pegboard.model.secret import Secret
 
 # These change nothing over there, so that one which failed has certainly done no harm.
-SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "QUERY"})
 _TRY_LATER: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 # What a status says of the service, rather than of this one request.
 _KINDS: Final[Mapping[int, ErrorKind]] = {

@@ -78,7 +78,7 @@ _DESCRIPTION_KEYS = ("openapi", "swagger")
 class ApiForm(Form):
     """An API: where its description is, and which operations are taken."""
 
-    spec: FilledText = Field(description="Its OpenAPI 3.0 or 3.1 description: a URL, or a file relative to this one.")
+    spec: FilledText = Field(description="Its OpenAPI 3.0 to 3.2 description: a URL, or a file relative to this one.")
     operations: Names = Field(
         ("*",), description="Globs over operationIds, or over method and path such as `GET /pets*`: only these."
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
@@ -21,8 +21,9 @@ from pegboard.model.bounds import (
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object, place_in
 
-METHODS: Final = ("get", "head", "options", "post", "put", "patch", "delete")
-_VERSION = re.compile(r"3\.[01](\.\d+)?(-.+)?")
+# Those that are sent. `query` is a word of 3.2.
+METHODS: Final = ("get", "head", "options", "query", "post", "put", "patch", "delete")
+_VERSION = re.compile(r"3\.[012](\.\d+)?(-.+)?")
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
 
 
@@ -36,13 +37,15 @@ class Document:
 
     root: JSON
     is_30: bool
+    # What schemas call themselves, once a reference asks for it.
+    _own_names: dict[str, JSONValue] = field(default_factory=dict[str, JSONValue], compare=False, repr=False)
 
     @classmethod
     def read(cls, value: JSONValue, *, bounds: Bounds) -> Document:
         """Look over a description.
 
         Raises:
-            DefinitionError: it is none of OpenAPI 3.0 or 3.1, or too large to be one.
+            DefinitionError: it is none of OpenAPI 3.0 to 3.2, or too large to be one.
         """
         if not is_object(value):
             raise DefinitionError("is no OpenAPI description: it holds no mapping")
@@ -50,7 +53,7 @@ class Document:
             raise DefinitionError(f"is Swagger {str(value['swagger'])[:20]}; convert it to OpenAPI 3")
         version = value.get("openapi")
         if not isinstance(version, str) or not _VERSION.fullmatch(version):
-            raise DefinitionError(f"is no OpenAPI 3.0 or 3.1: it says `openapi: {str(version)[:20]}`")
+            raise DefinitionError(f"is no OpenAPI 3.0, 3.1 or 3.2: it says `openapi: {str(version)[:20]}`")
         try:
             sizes = {"json_keys": OPENAPI_DOCUMENT_KEYS, "json_values": OPENAPI_DOCUMENT_VALUES}
             check_bounds(value, bounds=replace(bounds, json_depth=OPENAPI_DOCUMENT_LEVELS, **sizes))
@@ -69,8 +72,8 @@ class Document:
         for _ in range(OPENAPI_REF_HOPS):
             if not is_object(value):
                 raise UnfitError(f"{what} is no object")
-            reference = value.get("$ref")
-            if not isinstance(reference, str):
+            reference = reference_of(value)
+            if reference is None:
                 return value
             value = self.target(reference)
         raise UnfitError(f"{what} has a $ref that leads to itself")
@@ -81,10 +84,9 @@ class Document:
         Raises:
             UnfitError: it points outside of the document, or at nothing.
         """
-        if not reference.startswith("#/"):
-            raise UnfitError(f"it refers to {reference[:80]!r}, which lies outside of the document and is not fetched")
-        at: JSONValue = self.root
-        for step in unquote(reference[2:]).split("/"):
+        name, _, pointer = reference.partition("#/")
+        at: JSONValue = self._called(name, reference) if name or not pointer else self.root
+        for step in unquote(pointer).split("/") if pointer else ():
             key = step.replace("~1", "/").replace("~0", "~")
             if is_object(at) and key in at:
                 at = at[key]
@@ -93,6 +95,19 @@ class Document:
             else:
                 raise UnfitError(f"it refers to {reference[:80]!r}, where there is nothing")
         return at
+
+    def _called(self, name: str, reference: str) -> JSONValue:
+        """Return the schema that calls itself so, by `$id`, `$anchor` or `$dynamicAnchor`. Nothing is ever fetched.
+
+        Raises:
+            UnfitError: none does, or several do.
+        """
+        if not self._own_names:
+            self._own_names.update(_names_in(self.root))
+        found = self._own_names.get(name)
+        if not is_object(found):
+            raise UnfitError(f"it refers to {reference[:80]!r}, which lies outside of the document and is not fetched")
+        return found
 
     def operations(self) -> Iterator[tuple[str, str, JSON, JSON]]:
         """Yield (method, path, path item, operation) in the order of the document; what is no object is left out."""
@@ -104,10 +119,42 @@ class Document:
                 item = self.follow(declared, "its path")
             except UnfitError:
                 item = {}
-            for method in METHODS:
-                operation = item.get(method)
+            # What stands beside the reference of a path counts as well.
+            item = {**item, **declared} if is_object(declared) else item
+            more = item.get("additionalOperations")
+            others = {str(name): value for name, value in more.items()} if is_object(more) else {}
+            for method, operation in ((name, item.get(name)) for name in (*METHODS, "trace")):
                 if is_object(operation):
                     yield method, path, item, operation
+            for method, operation in others.items():
+                if is_object(operation):
+                    yield method, path, item, operation
+
+
+def reference_of(schema: JSON) -> str | None:
+    """Return what a schema refers to. `$dynamicRef` is read as the reference that it is where no other scope counts."""
+    for key in ("$ref", "$dynamicRef"):
+        if isinstance(reference := schema.get(key), str):
+            return reference
+    return None
+
+
+def _names_in(root: JSON) -> dict[str, JSONValue]:
+    """Return what the schemas of a document call themselves; a name that several have leads nowhere."""
+    names: dict[str, JSONValue] = {"": None, "#": None}
+    stack: list[JSONValue] = [root]
+    while stack:
+        value = stack.pop()
+        if is_object(value):
+            own = {f"#{value[key]}" for key in ("$anchor", "$dynamicAnchor") if isinstance(value.get(key), str)}
+            if isinstance(value.get("$id"), str):
+                own |= {value["$id"], f"{value['$id']}#"}
+            for name in own:
+                names[name] = None if name in names else value
+            stack.extend(value.values())
+        elif is_list(value):
+            stack.extend(value)
+    return names
 
 
 def server_of(holder: JSON, *, spec_url: str | None) -> str | None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from urllib.parse import quote
 
 from pegboard.core.json_text import json_bytes
 from pegboard.egress.credential_redaction import revealed
 from pegboard.egress.urls import fill_path
-from pegboard.model.json_types import JSON, JSONValue
+from pegboard.model.json_types import JSON, JSONValue, is_object
 from pegboard.model.secret import Secret
-from pegboard.sources.http_service import ServiceRequest, query_of, with_query
+from pegboard.sources.http_service import ServiceRequest, query_of, scalar, with_query
 from pegboard.sources.openapi.operations import Argument, Operation
 from pegboard.sources.openapi.parameter_styles import in_header, in_path, in_query
 from pegboard.sources.openapi.request_bodies import written
@@ -24,7 +25,12 @@ def request_of(operation: Operation, args: JSON, *, base: str, query: Mapping[st
     """
     filled = [(argument, args[argument.name]) for argument in operation.arguments if argument.name in args]
     path = {argument.wire: _in_path(argument, value) for argument, value in filled if argument.where == "path"}
-    pairs = [pair for argument, value in filled if argument.where == "query" for pair in _in_query(argument, value)]
+    pairs = [
+        pair
+        for argument, value in filled
+        if argument.where in ("query", "querystring")
+        for pair in _in_query(argument, value)
+    ]
     pairs += [query_of(revealed(query))] if query else []
     headers = {
         argument.wire: _as_header(argument, value)
@@ -46,10 +52,15 @@ def request_of(operation: Operation, args: JSON, *, base: str, query: Mapping[st
 def _in_path(argument: Argument, value: JSONValue) -> str:
     if argument.as_json:
         return quote(json_bytes(value).decode(), safe="")
-    return in_path(argument.wire, value, style=argument.style, explode=argument.explode)
+    return in_path(
+        argument.wire, value, style=argument.style, explode=argument.explode, is_rest=argument.allow_reserved
+    )
 
 
 def _in_query(argument: Argument, value: JSONValue) -> list[str]:
+    if argument.where == "querystring":
+        text = query_of(value) if is_object(value) and not argument.as_json else quote(scalar(value), safe="")
+        return [text] if text else []
     if argument.as_json:
         return [f"{quote(argument.wire, safe='')}={quote(json_bytes(value).decode(), safe='')}"]
     return in_query(
@@ -62,7 +73,9 @@ def _in_query(argument: Argument, value: JSONValue) -> list[str]:
 
 
 def _as_header(argument: Argument, value: JSONValue) -> str:
-    return json_bytes(value).decode() if argument.as_json else in_header(value, explode=argument.explode)
+    # A header holds ASCII alone, which JSON can say everything in.
+    as_ascii = argument.as_json and json.dumps(value, separators=(",", ":"))
+    return as_ascii or in_header(value, explode=argument.explode)
 
 
 def _body(operation: Operation, args: JSON) -> tuple[bytes | None, str]:

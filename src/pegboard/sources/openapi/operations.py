@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import unquote
@@ -18,7 +18,7 @@ from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.tool import Annotations
 from pegboard.sources.foreign_text import cleaned, has_hidden
-from pegboard.sources.openapi.document import Document, UnfitError
+from pegboard.sources.openapi.document import METHODS, Document, UnfitError
 from pegboard.sources.openapi.parameter_styles import STYLES
 from pegboard.sources.openapi.request_bodies import (
     FORM,
@@ -30,15 +30,18 @@ from pegboard.sources.openapi.request_bodies import (
     fields_of,
     form_of,
     is_text,
+    is_xml,
     media_of,
 )
 from pegboard.sources.openapi.schema_translation import SchemaTranslation, SchemaTranslator
 
-Where = Literal["path", "query", "header", "cookie", "body"]
+Where = Literal["path", "query", "querystring", "header", "cookie", "body"]
 # The header parameters that OpenAPI says to ignore: other parts of an operation declare them.
 _DECLARED_ELSEWHERE = frozenset({"accept", "content-type", "authorization"})
 _WORDED = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _PLACE = re.compile(r"\{([^{}/]+)\}")
+# Not of OpenAPI, but of gateways that export it: a place for the rest of a path, with its slashes.
+_REST = re.compile(r"\{(?:\+([^{}/+*]+)|([^{}/+*]+)[+*])\}")
 _QUERY = re.compile(r"[A-Za-z0-9_.~%=&+-]*")
 # With one of these keywords the properties of an object are not all that it says.
 _COMPOSED = frozenset({
@@ -125,15 +128,23 @@ class OperationReader:
         Raises:
             UnfitError: it cannot be taken.
         """
+        if method not in METHODS:
+            raise UnfitError(f"it is called with {cleaned(method.upper())[:20]!r}, which is not sent")
         _check_path(path)
+        rests = {first or second for first, second in _REST.findall(path)}
+        path = _REST.sub(lambda match: f"{{{match[1] or match[2]}}}", path)
+        places = dict.fromkeys(_PLACE.findall(path.partition("?")[0]))
         collected = _Arguments(SchemaTranslation(self._requests))
         for parameter in self._parameters(item, operation):
-            self._add_parameter(parameter, collected)
+            # One whose place the path does not have could be filled, and would go nowhere.
+            if parameter.get("in") != "path" or parameter.get("name") in places:
+                self._add_parameter(parameter, collected, rests=rests)
         filled = {argument.wire for argument in collected.by_name.values() if argument.where == "path"}
-        for place in dict.fromkeys(_PLACE.findall(path.partition("?")[0])):
+        for place in places:
             if place not in filled:
                 # Often forgotten in descriptions; nothing but a text can stand there.
-                self._add_parameter({"name": place, "in": "path", "schema": {"type": "string"}}, collected)
+                described = {"name": place, "in": "path", "schema": {"type": "string"}}
+                self._add_parameter(described, collected, rests=rests)
         body = self._body(operation, collected)
         schema = self._judged(collected.schema(), collected.translation, most_objects=2 * self.bounds.subschemas)
         return Operation(
@@ -182,11 +193,12 @@ class OperationReader:
                 raise UnfitError("its parameters are no list")
             for value in listed:
                 parameter = self.document.follow(value, "a parameter")
-                by_place[str(parameter.get("name")), str(parameter.get("in"))] = parameter
+                name, where = str(parameter.get("name")), str(parameter.get("in"))
+                by_place[name.lower() if where == "header" else name, where] = parameter
         order = {where: place for place, where in enumerate(STYLES)}
         yield from sorted(by_place.values(), key=lambda parameter: order.get(str(parameter.get("in")), 9))
 
-    def _add_parameter(self, parameter: JSON, collected: _Arguments) -> None:
+    def _add_parameter(self, parameter: JSON, collected: _Arguments, *, rests: Collection[str]) -> None:
         wire, where = parameter.get("name"), parameter.get("in")
         if not isinstance(wire, str) or not wire or has_hidden(wire) or where not in tuple(STYLES):
             raise UnfitError(
@@ -207,8 +219,8 @@ class OperationReader:
             wire=wire,
             where=where,
             style=style,
-            explode=parameter.get("explode", style == "form") is True,
-            allow_reserved=parameter.get("allowReserved") is True,
+            explode=parameter.get("explode", style in ("form", "cookie")) is True,
+            allow_reserved=wire in rests if where == "path" else parameter.get("allowReserved") is True,
             as_json=as_json,
         )
         translated = collected.translation.translate(schema)
@@ -224,7 +236,7 @@ class OperationReader:
         """Return how the body is written, if there is one; its arguments are added to those that are collected."""
         if operation.get("requestBody") is None:
             return None
-        declared = self.document.follow(operation["requestBody"], "its requestBody")
+        declared = self._with_content(self.document.follow(operation["requestBody"], "its requestBody"))
         is_required = declared.get("required") is True
         media, content = content_of(declared)
         if media is None:
@@ -247,12 +259,30 @@ class OperationReader:
         collected.required += translated.get("required", [])
         return Body(media=media, fields=fields)
 
+    def _with_content(self, body: JSON) -> JSON:
+        """Return what is said of a body, with the media types that stand elsewhere in the document."""
+        declared: Any = body.get("content")
+        content: JSON = declared if is_object(declared) else {}
+        return {
+            **body,
+            "content": {
+                media: self.document.follow(value, "its content") if is_object(value) and "$ref" in value else value
+                for media, value in content.items()
+            },
+        }
+
     def _form(self, content: JSON) -> JSON:
-        schema: JSONValue = content.get("schema", {})
-        form = form_of({} if isinstance(schema, bool) else self.document.follow(schema, "its form"), self.document)
+        form = form_of(self._followed(content.get("schema", {})) or {}, self.document)
         if form is None:
             raise UnfitError("its body is a form, and its schema is that of something else than an object")
         return form
+
+    def _followed(self, schema: JSONValue) -> JSON | None:
+        """Return the schema of a body; `None` where nothing is said: its place is left open, and not the tool out."""
+        try:
+            return None if isinstance(schema, bool) else self.document.follow(schema, "the schema of its body")
+        except UnfitError:
+            return None
 
     def _with_files(self, form: JSON, fields: Mapping[str, Field]) -> JSON:
         """Return the schema of a form in which files are texts in base64."""
@@ -272,20 +302,23 @@ class OperationReader:
                 schema = {**schema, "properties": {}}
             fields = fields_of(content, schema["properties"], self.document, media=media)
             schema = self._with_files(schema, fields)
+        elif "schema" not in content and "itemSchema" in content:
+            schema = {"type": "array", "items": content["itemSchema"]}
         is_file = not (is_json(media) or is_text(media) or media in (FORM, MULTIPART))
         name = _free_name("body", "body", collected.by_name)
         argument = Argument(name=name, wire=name, where="body")
         shown = as_base64(schema, self.document) if is_file else schema
         if is_text(media) and not is_object(shown):
             shown = {}
+        if is_xml(media) and (self._followed(schema) or {}).get("type") != "string":
+            shown = {"type": "string", "description": f"The body, as the text of its XML ({media})."}
         collected.add(argument, collected.translation.translate(shown), is_required=is_required)
         return Body(media=media, argument=name, is_file=is_file, fields=fields)
 
     def _members(self, schema: JSONValue, collected: _Arguments, *, is_required: bool) -> JSON | None:
         """Return the schema of a body whose properties may stand among the parameters; `None` for any other."""
-        if isinstance(schema, bool):
+        if (target := self._followed(schema)) is None:
             return None
-        target = self.document.follow(schema, "the schema of its body")
         members: Any = target.get("properties")
         # Many a body with properties forgets to say that it is an object; one that could be anything else has none.
         is_plain = target.get("type", "object") in ("object", ["object"])
@@ -373,7 +406,7 @@ def _is_header(name: str) -> bool:
 
 
 def _hints(method: str) -> Annotations:
-    if method in ("get", "head", "options"):
+    if method in ("get", "head", "options", "query"):
         return Annotations(read_only=True, destructive=False, idempotent=True, open_world=True)
     idempotent = True if method in ("put", "delete") else None
     return Annotations(

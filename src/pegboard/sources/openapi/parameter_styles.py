@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 from urllib.parse import quote
 
-from pegboard.model.json_types import JSONValue, is_list, is_object
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.sources.http_service import scalar
 
 STYLES: Final = {
     "path": ("simple", "label", "matrix"),
     "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
+    "querystring": ("",),
     "header": ("simple",),
-    "cookie": ("form",),
+    "cookie": ("form", "cookie"),
 }
 _DELIMITERS = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
 # Of the characters that `allowReserved` leaves as they are, those that end no parameter.
 _RESERVED = ":/?@!$'()*,;"
+# What a rest of a path (`{rest+}`) keeps besides.
+_IN_PATHS = ":/@!$'()*,;"
+# Of what a cookie may hold as it is, all but letters and digits. `;` would begin another cookie.
+_IN_COOKIES = "!#$%&'()*+-./:<=>?@[]^_`{|}~"
 
 
 def _encoded(value: JSONValue, *, safe: str = "") -> str:
     return quote(scalar(value), safe=safe)
 
 
-def in_path(name: str, value: JSONValue, *, style: str, explode: bool) -> str:
-    """Return what stands for `{name}` in a path, percent-encoded."""
+def in_path(name: str, value: JSONValue, *, style: str, explode: bool, is_rest: bool = False) -> str:
+    """Return what stands for `{name}` in a path, percent-encoded; the rest of a path keeps its slashes."""
+    if is_rest and isinstance(value, str):
+        return _encoded(value, safe=_IN_PATHS)
     prefix, separator = {"label": (".", "."), "matrix": (";", ";")}.get(style, ("", ","))
     named = f"{_encoded(name)}=" if style == "matrix" else ""
     between = separator if explode else ","
@@ -44,10 +51,12 @@ def in_path(name: str, value: JSONValue, *, style: str, explode: bool) -> str:
 
 def in_query(name: str, value: JSONValue, *, style: str, explode: bool, allow_reserved: bool = False) -> list[str]:
     """Return the `name=value` pairs of a query string, percent-encoded; `null` gives none."""
-    safe = _RESERVED if allow_reserved else ""
+    safe = _IN_COOKIES if style == "cookie" else _RESERVED if allow_reserved else ""
     encoded_name = _encoded(name)
     if style == "deepObject" and is_object(value):
         return list(_deep(encoded_name, value, safe))
+    if style == "deepObject" and is_list(value):
+        return list(_deep(encoded_name, _by_place(value), safe))
     if is_list(value):
         items = [_encoded(item, safe=safe) for item in value if item is not None]
         return (
@@ -68,10 +77,17 @@ def _deep(prefix: str, value: JSONValue, safe: str) -> Iterator[str]:
         inner = f"{prefix}%5B{_encoded(key)}%5D"
         if is_object(item):
             yield from _deep(inner, item, safe)
+        elif is_list(item) and any(is_object(each) or is_list(each) for each in item):
+            yield from _deep(inner, _by_place(item), safe)
         elif is_list(item):
             yield from (f"{inner}={_encoded(each, safe=safe)}" for each in item if each is not None)
         elif item is not None:
             yield f"{inner}={_encoded(item, safe=safe)}"
+
+
+def _by_place(items: Sequence[JSONValue]) -> JSON:
+    """Return a list as those who read `deepObject` know it; the specification says nothing of lists there."""
+    return {str(place): item for place, item in enumerate(items)}
 
 
 def in_header(value: JSONValue, *, explode: bool) -> str:

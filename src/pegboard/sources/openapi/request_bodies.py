@@ -27,8 +27,12 @@ _NO_RANK: Final = 9  # not a limit: behind every rank
 _MEDIA = re.compile(r"[\w.+-]+/[\w.+-]+")
 _RANGES: Final = {"*/*": JSON_MEDIA, "application/*": JSON_MEDIA, "*": JSON_MEDIA, "text/*": "text/plain"}
 _TEXTS = re.compile(
-    r"text/.+|.+\+(xml|yaml)|application/(xml|yaml|x-yaml|graphql|sql|javascript|(x-)?ndjson|jsonl|json-seq|xhtml.*)"
+    r"text/.+|.+\+(xml|yaml)|application/(xml|yaml|x-yaml|graphql|sql|javascript|xhtml.*)"
+    r"|application/((x-)?ndjson|(x-)?jsonl|x-jsonlines|json-seq)"
 )
+_XML = re.compile(r"(text|application)/xml|.+\+xml|application/xhtml.*")
+# One JSON value a line, or behind a mark that begins each.
+_SEQUENCES = re.compile(r"application/((x-)?ndjson|(x-)?jsonl|x-jsonlines|json-seq)")
 _ALTERNATIVES = frozenset({"allOf", "anyOf", "oneOf"})
 # As browsers write names into the head of a part, so that none ends it.
 _QUOTED: Final = {'"': "%22", "\r": "%0D", "\n": "%0A"}
@@ -109,6 +113,11 @@ def is_text(media: str) -> bool:
     return _TEXTS.fullmatch(media) is not None
 
 
+def is_xml(media: str) -> bool:
+    """Tell whether a body of this type is XML, which no JSON of an object can stand for."""
+    return _XML.fullmatch(media) is not None
+
+
 def form_of(schema: JSON, document: Document) -> JSON | None:
     """Return the schema of a form as one object whose fields are known; `None` where it can be no object.
 
@@ -161,7 +170,7 @@ def fields_of(content: JSON, members: Mapping[str, Any], document: Document, *, 
             style=style if media == FORM else None,
             explode=how.get("explode", style == "form") is True,
             allow_reserved=how.get("allowReserved") is True,
-            media=first if _MEDIA.fullmatch(first) else None,
+            media=first if _MEDIA.fullmatch(first) else _media_of_file(schema, document) if is_whole_file else None,
             is_file=is_whole_file,
         )
     return {name: how for name, how in fields.items() if how != Field(explode=False)}
@@ -205,6 +214,17 @@ def _is_binary(schema: JSON) -> bool:
     return schema.get("format") == "binary" or is_typed or schema.get("type") == "file"
 
 
+def _media_of_file(schema: JSONValue, document: Document, levels: int = 3) -> str | None:
+    """Return what a file is of, where its schema says it; of several ways the first counts."""
+    target = _file_of(schema, document)
+    media = str(target.get("contentMediaType", ""))
+    if _MEDIA.fullmatch(media) or not levels:
+        return media or None
+    ways = [way for key in sorted(_ALTERNATIVES) if is_list(target.get(key)) for way in target[key]]
+    told = (_media_of_file(way, document, levels - 1) for way in (target.get("items", False), *ways))
+    return next(filter(None, told), None)
+
+
 def as_base64(schema: JSONValue, document: Document) -> JSON:
     """Return the foreign schema of a file, or of several, as that of their bytes in base64."""
     target = _file_of(schema, document)
@@ -215,9 +235,10 @@ def as_base64(schema: JSONValue, document: Document) -> JSON:
     if target.get("type") in ("array", ["array"]):
         return several
     ways = [_file_of(part, document) for key in ("anyOf", "oneOf") if is_list(target.get(key)) for part in target[key]]
-    if any(way.get("type") in ("array", ["array"]) for way in ways):
-        return {"anyOf": [one, several]}
-    return one
+    can_be_several = any(way.get("type") in ("array", ["array"]) for way in ways)
+    can_be_null = any(way.get("type") in ("null", ["null"]) for way in ways)
+    taken = [one, *([several] if can_be_several else ()), *([{"type": "null"}] if can_be_null else ())]
+    return {"anyOf": taken} if len(taken) > 1 else one
 
 
 def _file_of(schema: JSONValue, document: Document) -> JSON:
@@ -245,6 +266,9 @@ def written(body: Body, value: JSONValue) -> tuple[bytes, str]:
     if body.media == FORM and is_object(value):
         pairs = [pair for name, item in value.items() for pair in _pairs(name, item, body.fields.get(name))]
         return "&".join(pairs).encode(), body.media
+    if _SEQUENCES.fullmatch(body.media) and not isinstance(value, str):
+        mark = b"\x1e" if body.media.endswith("json-seq") else b""
+        return b"".join(mark + json_bytes(item) + b"\n" for item in (value if is_list(value) else [value])), body.media
     return scalar(value).encode("utf-8", "replace"), body.media
 
 

@@ -1,4 +1,4 @@
-"""Schema translation: what OpenAPI 3.0 and 3.1 say of values, as JSON Schema 2020-12 that stands by itself.
+"""Schema translation: what OpenAPI 3.0 to 3.2 say of values, as JSON Schema 2020-12 that stands by itself.
 
 What cannot be said there leaves its place open: a reference that leads nowhere or to another file, a word of another
 dialect, levels too deep to judge. The tool is not lost for it, and the API judges what we could not.
@@ -13,7 +13,7 @@ from pegboard.core.names import legal
 from pegboard.model.bounds import Bounds
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.sources.foreign_text import cleaned, has_hidden
-from pegboard.sources.openapi.document import Document, UnfitError
+from pegboard.sources.openapi.document import Document, UnfitError, reference_of
 from pegboard.sources.openapi.schema_words import TAKEN_OVER, UnusableError, usable, with_words_of_30
 
 _ONE = frozenset({
@@ -59,8 +59,8 @@ class SchemaTranslator:
         if not is_object(value) or depth > self._deepest:
             return {}
         translated = with_words_of_30(self._keys(value, met, depth), value)
-        reference = value.get("$ref")
-        if not isinstance(reference, str):
+        reference = reference_of(value)
+        if reference is None:
             return translated
         only = {}
         if self._leads_somewhere(reference):
