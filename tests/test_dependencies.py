@@ -15,6 +15,7 @@ ROOT = Path(__file__).parent.parent
 # Pinned to the version by the distribution behind the name, which is declared.
 COME_WITH = {
     "genai_prices": "pydantic_ai",
+    "loguru": "fastembed",
     "pydantic_core": "pydantic",
     "mcp_types": "mcp",
     "httpcore2": "httpx2",
@@ -49,6 +50,7 @@ OF_EXTRAS: dict[str, set[str]] = {
     },
     "auth": {"auth/tokens.py"},
     "claude": {"adapters/claude_agent_sdk.py"},
+    "embeddings": {"models/embedding/fastembed_model.py"},
     "fastmcp": {"adapters/fastmcp.py"},
     "langchain": {"adapters/langchain.py"},
     "openai-agents": {"adapters/openai_agents.py"},

@@ -193,6 +193,8 @@ LAZY = {
     "pegboard.models.clients.google_client": "pydantic-ai and google-genai",
     "pegboard.models.clients.openai_client": "pydantic-ai and openai",
     "pegboard.models.embedding.cache": "numpy",
+    "pegboard.models.embedding.fastembed_embedder": "numpy",
+    "pegboard.models.embedding.fastembed_model": "fastembed",
     "pegboard.models.embedding.hashing": "numpy",
     "pegboard.models.embedding.openai_embedder": "numpy",
     "pegboard.server.app": "starlette and mcp",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -97,3 +99,30 @@ def test_what_cannot_be_done_says_what_to_write(run: Run, words: list[str], said
 def test_a_config_without_documents_says_what_to_add(run: Run, tmp_path: Path) -> None:
     (tmp_path / "pegboard.yaml").write_text("name: acme\n")
     assert "workspace: {store: 'sqlite:./documents.db'}" in run("ingest", "handbook", "--space", "s1").err
+
+
+def test_the_model_of_an_embedder_is_fetched_by_a_command_alone_which_says_what_is_in_the_way(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "No embedder has `type: fastembed`" in run("workspace", "fetch-model").err
+    config = "workspace: {{store: 'sqlite:documents.db', embedder: {{type: fastembed, {model}}}}}\n"
+    (tmp_path / "pegboard.yaml").write_text(config.format(model="path: here"))
+    assert "there is nothing to fetch" in run("workspace", "fetch-model").out
+    asked: list[str] = []
+
+    def offline(host: str, *_: Any, **__: Any) -> Any:
+        asked.append(host)
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", offline)
+    (tmp_path / "pegboard.yaml").write_text(config.format(model="model: BAAI/bge-small-en-v1.5"))
+    ran = run("workspace", "fetch-model")
+    assert ran.code != 0
+    assert "could not be downloaded" in ran.err
+    assert f"copy '{tmp_path / '.pegboard-models'}' here" in ran.err
+    assert asked
+    # What is taken in is found by its words, and the same is said.
+    asked.clear()
+    ran = run("ingest", "handbook", "--space", "s1")
+    assert "pegboard workspace fetch-model" in ran.err + ran.out
+    assert asked == []

@@ -50,6 +50,14 @@ async def filled(library: Library, space: str = "s1") -> Library:
     return library
 
 
+async def test_a_passage_of_which_the_embedder_knows_nothing_is_found_by_its_words_alone(library: Library) -> None:
+    await library.add("s1", "handbook", {"empty.txt": "Nobody knows what a quux is."})
+    await filled(library)
+    found = await library.call("search_documents", query="quux train")
+    assert found["mode_used"] == "hybrid"
+    assert {each["name"]: each["why"]["vector_rank"] for each in found["hits"]} == {"empty.txt": None, "trains.txt": 1}
+
+
 async def test_a_passage_is_found_by_its_meaning_where_no_word_is_the_same(library: Library) -> None:
     await filled(library)
     found = await library.call("search_documents", query="holiday")

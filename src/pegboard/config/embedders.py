@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from pegboard.config.config import Config, Declared
@@ -15,9 +16,10 @@ from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
 
 if TYPE_CHECKING:
-    from pegboard.models.embedding import cache, hashing, openai_embedder
+    from pegboard.models.embedding import cache, fastembed_embedder, hashing, openai_embedder
 else:
     cache = LazyModule("pegboard.models.embedding.cache")
+    fastembed_embedder = LazyModule("pegboard.models.embedding.fastembed_embedder")
     hashing = LazyModule("pegboard.models.embedding.hashing")
     openai_embedder = LazyModule("pegboard.models.embedding.openai_embedder")
 
@@ -43,6 +45,12 @@ def _made(declared: Declared[EmbedderForm], config: Config, report: Report) -> E
     form = declared.value
     if form.type == "hashing":
         return hashing.HashingEmbedder(dimension=form.dimension) if form.dimension else hashing.HashingEmbedder()
+    if form.type == "fastembed":
+        if find_spec("fastembed") is None:
+            message = "needs the package 'fastembed', which is not installed; install `pegboard[embeddings]`"
+            report.add((declared.at / "type").problem(message))
+            return None
+        return fastembed_of(form, config)
     base_url = form.base_url or _OPENAI
     try:
         only_host_of(base_url)
@@ -55,6 +63,18 @@ def _made(declared: Declared[EmbedderForm], config: Config, report: Report) -> E
         api_key=_key_of(form, config),
         dimension=form.dimension,
         timeout_s=form.timeout_seconds,
+    )
+
+
+def fastembed_of(form: EmbedderForm, config: Config) -> fastembed_embedder.FastembedEmbedder:
+    """Return the embedder of a form of type fastembed; its folders are beside the config."""
+    beside = config.path.absolute().parent
+    return fastembed_embedder.FastembedEmbedder(
+        form.model or "",
+        folder=beside / form.folder,
+        path=None if form.path is None else beside / form.path,
+        pooling=form.pooling,
+        threads=form.threads,
     )
 
 

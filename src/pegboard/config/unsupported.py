@@ -15,8 +15,6 @@ _SECTIONS_OF_MANY = frozenset({"tools", "profiles", "hooks"})
 # A key by its path, or `path=value` for one value of a key; `*` stands for an index or a chosen name.
 # The text says what the piece will bring, so that the reader knows what to do without it.
 UNSUPPORTED: Final[Mapping[str, str]] = {
-    "discovery.embedder.type=fastembed": "it needs a runtime of 150 MB and a model; serve the model (Ollama, "
-    "llama.cpp, text-embeddings-inference) and name it by `type: openai` with its `base_url`",
     "audit": "calls are not recorded; observe them with `catalog.observe`",
     "spec.chain": "an agent calls others by tools of `type: agent`",
     "spec.knowledge": "documents are searched by tools of `type: rag`",

@@ -18,6 +18,7 @@ from pegboard.core.ports import Embedder
 from pegboard.discovery.search.index import Index
 from pegboard.model.bounds import (
     EMBED_BATCH,
+    EMBED_LOAD_S,
     EMBED_MATRICES,
     EMBED_QUERIES,
     EMBED_READ_S,
@@ -26,7 +27,7 @@ from pegboard.model.bounds import (
     LISTED_LINE_CHARS,
 )
 from pegboard.models.embedding.thread import EmbeddingThread
-from pegboard.models.embedding.vectors import Vectors, embedded
+from pegboard.models.embedding.vectors import Loading, Vectors, embedded, loaded
 
 STILL_READING = "the embedder is still reading the tools"
 NO_ANSWER = "the embedder does not answer"
@@ -52,6 +53,7 @@ class Meaning:
     ) -> None:
         self._embedder, self._wait_s, self._rest_s, self._clock = embedder, wait_s, rest_s, clock
         self._thread = EmbeddingThread()
+        self._loads = isinstance(embedder, Loading)
         self._tools: dict[str, Vectors]
         self._requests: BoundedCache[str, Vectors]
         self._matrices: BoundedCache[int, tuple[Index, Vectors]]
@@ -70,8 +72,9 @@ class Meaning:
         """Return for each request the cosine of every tool of the index; or in words, why there is none."""
         if self._has_failed and self._clock() < self._rests_until:
             return NO_ANSWER
-        ends = self._clock() + self._wait_s
         try:
+            await self._load(queries)
+            ends = self._clock() + self._wait_s
             async with asyncio.timeout(self._wait_s):
                 requests = await self._read_requests(queries)
             matrix = await self._matrix(index, max(ends - self._clock(), 0.0))
@@ -107,6 +110,12 @@ class Meaning:
         """Wait until the embedder has read the tools of an index, or has failed at it, for a minute at most."""
         with suppress(Exception):
             await self._matrix(index, EMBED_READ_S)
+
+    async def _load(self, queries: Sequence[str]) -> None:
+        """Wait once for a model of this machine, which is longer in coming than its answers."""
+        if self._loads and any(self._requests.get(query) is None for query in queries):
+            async with asyncio.timeout(EMBED_LOAD_S):
+                await _outcome(self._thread.start(loaded(self._embedder)))
 
     async def _read_requests(self, queries: Sequence[str]) -> list[Vectors]:
         known = {query: row for query in queries if (row := self._requests.get(query)) is not None}

@@ -401,6 +401,11 @@ EMBED_WAIT_S = 1.5  # that a search waits for an embedder, before it goes by wor
 EMBED_QUERIES = 1_000  # requests whose vectors are remembered
 EMBED_MATRICES = 4  # of whole catalogs, at hand
 EMBED_CACHE_BUSY_S = 1.0  # that a search waits for the file, before it does without
+EMBED_LOAD_S = 30.0  # that a search waits once for a model on this machine, before it goes by words alone
+EMBED_TURN_TEXTS = 8  # that a model on this machine reads before it is another caller's turn
+EMBED_FILE_SAMPLES = 32  # of each file of a model, by which it is told from another ...
+EMBED_FILE_SAMPLE_BYTES = 64 * KIB  # ... and of each of them
+EMBED_MODEL_FILES = 1_000  # that are looked at for it
 
 # -- discovery: the search engine
 SEARCH_VISIBLE_SETS = 256  # of callers, remembered for one snapshot

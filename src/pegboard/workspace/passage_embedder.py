@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from pegboard.core.ports import Embedder
-from pegboard.model.bounds import EMBED_READ_S, EMBED_REST_S, EMBED_WAIT_S, LISTED_LINE_CHARS
+from pegboard.model.bounds import EMBED_LOAD_S, EMBED_READ_S, EMBED_REST_S, EMBED_WAIT_S, LISTED_LINE_CHARS
 from pegboard.models.embedding.hashing import HashingEmbedder
 from pegboard.models.embedding.thread import EmbeddingThread
-from pegboard.models.embedding.vectors import Vectors, embedded
+from pegboard.models.embedding.vectors import Loading, Vectors, embedded, loaded
 from pegboard.workspace.analyzer import telling_terms
 
 log = logging.getLogger("pegboard")
@@ -31,6 +31,7 @@ class PassageEmbedder:
         self._thread = EmbeddingThread()
         self._rests_until = -1.0
         self._length: int | None = None
+        self._loads = isinstance(embedder, Loading)
         self._is_hashing = isinstance(embedder, HashingEmbedder)
         self.weight = _OF_HASHING if self._is_hashing else _OF_MODEL
 
@@ -40,6 +41,7 @@ class PassageEmbedder:
         Raises:
             Exception: whatever the embedder raises; TimeoutError.
         """
+        await self._load(EMBED_READ_S)
         length = self._embedder.dimension or self._length
         if length is None:
             # Nobody knows before it has answered.
@@ -51,6 +53,7 @@ class PassageEmbedder:
         if self._clock() < self._rests_until:
             return None
         try:
+            await self._load(EMBED_LOAD_S)
             vectors = await self._asked([text], EMBED_WAIT_S)
         except Exception as error:  # noqa: BLE001 - boundary: an embedder is foreign code, and no reason to find nothing
             self._rests_until = self._clock() + EMBED_REST_S
@@ -71,6 +74,12 @@ class PassageEmbedder:
     def model_id(self) -> str:
         """That of the embedder."""
         return self._embedder.model_id
+
+    async def _load(self, wait_s: float) -> None:
+        # Its name says which model it is once it is loaded; that goes on when nobody waits any longer.
+        if self._loads:
+            async with asyncio.timeout(wait_s):
+                await asyncio.wrap_future(self._thread.start(loaded(self._embedder)))
 
     async def _asked(self, texts: Sequence[str], wait_s: float) -> Vectors:
         if self._is_hashing:

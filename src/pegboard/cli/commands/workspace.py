@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import asyncio
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.document_project import DocumentProject, document_project
 from pegboard.cli.options import Options, SharedOptions
+from pegboard.cli.project import find_config
 from pegboard.cli.terminal import Column
+from pegboard.config import load
+from pegboard.lazy import LazyModule
 from pegboard.model.bounds import VECTOR_SCAN_PASSAGES
 from pegboard.model.document import Access
 from pegboard.model.error import CallError
 
-Action = Literal["ls", "rm", "stats", "embed", "grant", "revoke"]
+if TYPE_CHECKING:
+    from pegboard.models.embedding import fastembed_model
+else:
+    fastembed_model = LazyModule("pegboard.models.embedding.fastembed_model")
+
+Action = Literal["ls", "rm", "stats", "embed", "fetch-model", "grant", "revoke"]
 _ACTION = (
     "ls: the sources of every space, or of one; rm SPACE SOURCE: remove a source with its documents; stats: what each "
-    "space holds; embed: have the embedder read what it has not read; grant WHO SPACE [read|write] and revoke "
-    "WHO SPACE: who may use a space, as user:NAME or role:NAME."
+    "space holds; embed: have the embedder read what it has not read; fetch-model: download the models of `type: "
+    "fastembed`; grant WHO SPACE [read|write] and revoke WHO SPACE: who may use a space, as user:NAME or role:NAME."
 )
 _SOURCES = (Column(head="Space", style="bold"), Column(head="Source"), Column(head="Type"), Column(head="Documents"),
             Column(head="State"), Column(head="Updated"))  # fmt: skip
@@ -30,6 +42,7 @@ _USAGE = {
     "rm": "pegboard workspace rm SPACE SOURCE",
     "stats": "pegboard workspace stats",
     "embed": "pegboard workspace embed",
+    "fetch-model": "pegboard workspace fetch-model",
     "grant": "pegboard workspace grant user:ann SPACE [read|write]",
     "revoke": "pegboard workspace revoke user:ann SPACE",
 }
@@ -42,6 +55,9 @@ async def workspace_command(
     options: SharedOptions,
 ) -> None:
     """Show and remove what is stored of documents, and grant spaces."""
+    if action == "fetch-model" and not words:
+        await _fetch_models(options)
+        return
     project = document_project(options)
     try:
         match action, words:
@@ -114,6 +130,33 @@ async def _embed(project: DocumentProject, options: Options) -> None:
         options.terminal.json({"embedded": count})
     else:
         options.terminal.say(f"{count} passage{'' if count == 1 else 's'} embedded.")
+
+
+async def _fetch_models(options: Options) -> None:
+    config = load(find_config(options.config, start=Path.cwd()), env=os.environ)
+    declared = (config.embedder, config.passage_embedder)
+    forms = [each.value for each in declared if each is not None and each.value.type == "fastembed"]
+    if not forms:
+        text = "No embedder has `type: fastembed`. Name one: workspace: {embedder: {type: fastembed, model: NAME}}."
+        raise CommandError(text, kind="no_model")
+    if find_spec("fastembed") is None:
+        raise CommandError("The package 'fastembed' is not installed; install `pegboard[embeddings]`.", kind="missing")
+    fetched: dict[str, str] = {}
+    for form in forms:
+        if form.model is None or form.path is not None or form.model in fetched:
+            continue
+        folder = config.path.absolute().parent / form.folder
+        options.terminal.note(f"Fetching {form.model!r} into {str(folder)!r}.")
+        try:
+            fetched[form.model] = str(await asyncio.to_thread(fastembed_model.fetch, form.model, folder))
+        except (LookupError, ConnectionError, OSError) as error:
+            raise CommandError(str(error), kind="not_fetched", code=Exit.REFUSED) from None
+    if options.json:
+        options.terminal.json({"models": fetched})
+    elif fetched:
+        options.terminal.say("\n".join(f"{name} is in {where!r}." for name, where in fetched.items()))
+    else:
+        options.terminal.say("The models are in folders that the config names by `path`; there is nothing to fetch.")
 
 
 async def _statistics(project: DocumentProject, options: Options) -> None:

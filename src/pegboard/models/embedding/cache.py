@@ -14,7 +14,7 @@ import numpy as np
 
 from pegboard.core.ports import Embedder
 from pegboard.model.bounds import EMBED_CACHE_BUSY_S, EMBED_CACHE_ROWS
-from pegboard.models.embedding.vectors import Vectors, embedded
+from pegboard.models.embedding.vectors import Vectors, embedded, loaded
 
 log = logging.getLogger("pegboard")
 
@@ -45,12 +45,21 @@ class CachedEmbedder:
         """That of the embedder behind it."""
         return self._embedder.dimension
 
+    async def load(self) -> None:
+        """Wait until the embedder behind it has its model; the name by which rows are kept says which it is.
+
+        Raises:
+            Exception: whatever the embedder raises.
+        """
+        await loaded(self._embedder)
+
     async def embed(self, texts: Sequence[str]) -> Vectors:
         """Return one row of length 1 a text; the embedder is asked for those that are not known, once each.
 
         Raises:
             Exception: whatever the embedder raises.
         """
+        await self.load()
         model = self.model_id.encode()
         marks = {text: hashlib.sha256(model + b"\0" + text.encode(errors="replace")).digest() for text in texts}
         rows = await asyncio.to_thread(self._read, marks)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from inspect import isawaitable
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,23 @@ async def embedded(texts: Sequence[str], embedder: Embedder, *, dimension: int |
     if isawaitable(rows):
         rows = await rows
     return unit_rows(rows, count=len(texts), dimension=dimension or embedder.dimension, model_id=embedder.model_id)
+
+
+async def loaded(embedder: Embedder) -> None:
+    """Wait until an embedder that has a model to load from this machine has done so.
+
+    Raises:
+        Exception: whatever the embedder raises.
+    """
+    if isinstance(embedder, Loading):
+        await embedder.load()
+
+
+@runtime_checkable
+class Loading(Protocol):
+    """An embedder that loads a model before its first answer, which takes longer than a search may wait each time."""
+
+    async def load(self) -> None: ...
 
 
 def unit_rows(rows: object, *, count: int, dimension: int | None, model_id: str) -> Vectors:

@@ -88,7 +88,9 @@ _DIALECT = Dialect(
     " where told.key = ? and told.value is json_extract(?, '$[0]'))",
     lock="",
     # Of rows of length 1; a passage of which the embedder knows nothing has none.
-    likeness="coalesce(1.0 - pow(vec_distance_l2(vectors.vector, {vector}), 2) / 2, 0.0)",
+    # A passage of which the embedder knows nothing has none, which sqlite-vec refuses to read.
+    likeness="case when vectors.vector is null then 0.0 "
+    "else 1.0 - pow(vec_distance_l2(vectors.vector, {vector}), 2) / 2 end",
     vector_value="?",
 )
 
