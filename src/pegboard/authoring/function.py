@@ -10,7 +10,7 @@ from typing import Any, cast
 from pegboard.authoring import signature
 from pegboard.authoring.aliases import declared, published, resolve
 from pegboard.authoring.field import MISSING
-from pegboard.authoring.json_schema import output_schema, output_writer
+from pegboard.authoring.json_schema import output_reader, output_schema, output_writer
 from pegboard.authoring.options import ToolOptions
 from pegboard.authoring.signature import origin_of, underlying
 from pegboard.core.names import snake_case
@@ -46,7 +46,13 @@ def function_entry(fn: Callable[..., Any], options: ToolOptions) -> ToolEntry:
     writer = output_writer(returns)
     if writer is not None:
         handler = _writing_async(handler, writer) if is_async else _writing(handler, writer)
-    return ToolEntry(spec=spec, handler=handler, runs=runs, needs_context=reading.context is not None)
+    return ToolEntry(
+        spec=spec,
+        handler=handler,
+        runs=runs,
+        needs_context=reading.context is not None,
+        reread=output_reader(returns),
+    )
 
 
 def _refuse_what_is_no_function(fn: Any, where: str) -> None:

@@ -364,6 +364,23 @@ def output_writer(annotation: Any) -> Callable[[Any], Any] | None:
     return write
 
 
+def output_reader(annotation: Any) -> Callable[[object], object] | None:
+    """Return what reads a result as its annotation means it, and writes it so; `None` where nothing is promised.
+
+    It is asked where the result misses its promise, so what it needs is made then.
+    """
+    inner = None if isinstance(annotation, dict) else returned_type(annotation)
+    if inner is None:
+        return None
+
+    def reread(value: object) -> object:
+        adapter = _result_adapter(modern(inner))
+        read = adapter.validate_python(value)
+        return adapter.dump_python(read, mode="json", by_alias=True, warnings=False, fallback=plain_form)
+
+    return reread
+
+
 def _result_adapter(annotation: Any) -> pydantic.TypeAdapter[Any]:
     """Return what describes and writes a result: also one of a plain class, by its fields."""
     try:

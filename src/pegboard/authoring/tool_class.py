@@ -11,7 +11,7 @@ from pegboard.authoring import class_hooks
 from pegboard.authoring.class_fields import ClassFields, read_class
 from pegboard.authoring.class_results import Rendered, Rendering
 from pegboard.authoring.field import Field
-from pegboard.authoring.json_schema import output_schema, output_writer
+from pegboard.authoring.json_schema import output_reader, output_schema, output_writer
 from pegboard.authoring.options import ToolKeywords, ToolOptions
 from pegboard.authoring.signature import docstring
 from pegboard.core.names import check_tool_name, snake_case
@@ -148,6 +148,7 @@ def class_entry(cls: type[Tool], *, where: str) -> ToolEntry:
         handler=class_hooks.perform_handler(cls, instances, write=write, where=where),
         hooks=class_hooks.class_hooks(cls, Tool, instances, where=where),
         runs=class_hooks.runs_of(cls.perform, inline=options["inline"]),
+        reread=None if output is None else output_reader(output),
     )
 
 

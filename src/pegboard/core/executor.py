@@ -236,7 +236,7 @@ async def _guarded(call: Call) -> ToolResult:
     if is_timed:
         call.enter("output")
     call.is_by_hand = type(value) is ToolResult
-    result = checked(call, normalise(value))
+    result = checked(call, normalise(value), value)
     if call.hooks.after:
         result = await ask_after(call, result)
     if call.warnings is not None:

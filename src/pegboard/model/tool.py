@@ -150,6 +150,7 @@ class ToolEntry:
     that come from outside, `is_toolset` namespaces that a policy may name as a whole. `offer` is what it is where it
     is no tool: a resource, prompt or completion, which are judged and run alike. `agent` is the agent that a tool runs.
     `exact_output` is what results were said to be where less is demanded of them (`output_check="warn"`).
+    `reread` makes of a result that misses its promise what the annotation means by it, and raises where it is nothing.
     """
 
     spec: ToolSpec
@@ -164,6 +165,7 @@ class ToolEntry:
     offer: Offer | None = None
     agent: str | None = None
     exact_output: JSON | None = None
+    reread: Callable[[object], object] | None = None
     fingerprint: str = ""
     wire_name: str = ""
 

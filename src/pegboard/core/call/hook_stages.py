@@ -92,7 +92,7 @@ async def ask_after(call: Call, result: ToolResult) -> ToolResult:
             result = result._replace(structured=copied(unchanged))
         if changed is not None:
             call.is_by_hand = type(changed) is ToolResult
-            result = checked(call, normalise(changed))
+            result = checked(call, normalise(changed), changed)
             unchanged = copied(result.structured)
     return result
 

@@ -4,29 +4,37 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 from typing import Any
 
 from pegboard.core.call.record import Call
 from pegboard.core.digests import canonical_json
 from pegboard.core.json_text import json_bytes
+from pegboard.core.normalise import structured
 from pegboard.core.redaction import Redactor
-from pegboard.core.schema import NO_ARGUMENT, ArgumentProblem, Compiled
+from pegboard.core.schema import NO_ARGUMENT, ArgumentProblem, Compiled, json_path
 from pegboard.model.bounds import SHOWN_MISFITS
 from pegboard.model.error import CallError, ToolError
-from pegboard.model.json_types import JSONValue
+from pegboard.model.json_types import JSONValue, is_list, is_object
 from pegboard.model.result import Content, TextContent, ToolResult
 
 log = logging.getLogger("pegboard")
 
 
-def checked(call: Call, result: ToolResult) -> ToolResult:
-    """Hold a result against the output schema. A tool that promises structure must give it."""
+def checked(call: Call, result: ToolResult, given: object) -> ToolResult:
+    """Hold a result against the output schema. A tool that promises structure must give it.
+
+    `given` is what the result was made of: where that misses its promise, it is read once more as the code's annotation
+    means it. The tool ran, and `True` is an int to Python.
+    """
     promise = call.plan.output
     if promise is None or result.is_error:
         return result
     if not result.has_structured:
         text = result.text
         if len(result.content) != 1 or not promise.is_valid(text):
+            if (reread := _reread(call, promise, given)) is not None:
+                return reread
             raise CallError(
                 "output_invalid",
                 f"{call.name!r} ran, but gave no structured result as it promises.",
@@ -39,11 +47,43 @@ def checked(call: Call, result: ToolResult) -> ToolResult:
     except CallError as error:
         # It ran: what takes too long to judge is given all the same, and says so.
         return _with_warning(result, [{"path": "$", "rule": error.error.kind, "message": error.error.message}])
-    problems = _problems(promise, result)
+    if (reread := _reread(call, promise, given)) is not None:
+        return reread
+    odd_numbers = _odd_numbers(given)
+    problems = [
+        problem._replace(message=odd_numbers.get(problem.path, problem.message))
+        for problem in _problems(promise, result)
+    ]
     listed = "; ".join(f"{problem.path}: {problem.message}" for problem in problems[:5])
     details = {"problems": [problem._asdict() for problem in problems]}
     text = f"{call.name!r} ran, but its result breaks its own output schema: {listed}."
     raise CallError("output_invalid", text, outcome_unknown=True, details=details)
+
+
+def _reread(call: Call, promise: Compiled, given: object) -> ToolResult | None:
+    """Return the result as its annotation means it; `None` where it is nothing of the kind."""
+    if call.entry.reread is None or isinstance(given, ToolResult):
+        return None
+    try:
+        result = structured(call.entry.reread(given))
+        return result if promise.is_valid(result.structured) else None
+    except (CallError, ValueError, TypeError):
+        return None
+
+
+def _odd_numbers(given: object) -> dict[str, str]:
+    """Return what is to be said of each float that JSON has no number for, by its path."""
+    said: dict[str, str] = {}
+    stack: list[tuple[tuple[str | int, ...], object]] = [((), given)]
+    while stack:
+        path, value = stack.pop()
+        if isinstance(value, float) and not math.isfinite(value):
+            said[json_path(list(path))] = f"{value} is no number in JSON; `float | None` gives it as null"
+        elif is_object(value):
+            stack += [((*path, str(key)), item) for key, item in value.items()]
+        elif is_list(value) or isinstance(value, tuple):
+            stack += [((*path, place), item) for place, item in enumerate(value)]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - any
+    return said
 
 
 def _warned(call: Call, exact: Compiled, result: ToolResult) -> ToolResult:
