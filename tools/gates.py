@@ -174,6 +174,7 @@ LAZY = {
     "pegboard.agents.postgres_conversations": "psycopg",
     "pegboard.agents.runtime": "pydantic-ai",
     "pegboard.agents.template_analysis": "jinja2",
+    "pegboard.auth.present_rights": "apsw",
     "pegboard.auth.verifier": "jwt and apsw",
     "pegboard.config": "ruamel.yaml",
     "pegboard.config.yaml.plain_reader": "PyYAML",

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+import orjson
 
 from pegboard.auth.claim_templates import MissingClaimError
 from pegboard.auth.rules import ANY, Credential, Grant, MapRule
 from pegboard.core.digests import digest
 
 _WORDS_CLAIM = "scope"
+_SCOPES: Final = ("scope", "scp")
+ANONYMOUS_PROOF: Final = '{"anonymous":true}'
+"""`Grant.proof` of one who showed no credential, where the rules let such in."""
 
 
-def grant_of(rules: Iterable[MapRule], credential: Credential) -> Grant | None:
+def grant_of(rules: Sequence[MapRule], credential: Credential) -> Grant | None:
     """Return what the first matching rule gives; `None` when none matches, or the credential lacks a claim it needs.
 
     A rule that matches and cannot be filled in ends the search: a credential that is short of a claim must not be taken
@@ -20,11 +25,28 @@ def grant_of(rules: Iterable[MapRule], credential: Credential) -> Grant | None:
     """
     for rule in rules:
         if _matches(rule, credential):
-            return _granted(rule, credential)
+            return _granted(rule, credential, rules)
     return None
 
 
-def _granted(rule: MapRule, credential: Credential) -> Grant | None:
+def claims_read(rules: Sequence[MapRule]) -> frozenset[str]:
+    """Return the names of the claims on which it hangs what a token is given."""
+    names = {"iss", *_SCOPES}
+    for rule in rules:
+        names.update(rule.claims or ())
+        for template in (rule.user, rule.space, *rule.roles, *rule.profiles):
+            names.update(() if template is None else template.claims)
+    return frozenset(names)
+
+
+def scopes_of(claims: Mapping[str, Any]) -> frozenset[str]:
+    """Return the scopes that a token has."""
+    scope: Any = next((claims[name] for name in _SCOPES if claims.get(name) is not None), "")
+    words = scope.split() if isinstance(scope, str) else cast("list[Any]", scope) if isinstance(scope, list) else []
+    return frozenset(word for word in words if isinstance(word, str))
+
+
+def _granted(rule: MapRule, credential: Credential, rules: Sequence[MapRule]) -> Grant | None:
     claims = credential.claims
     try:
         user = None if rule.user is None else rule.user.one(claims)
@@ -37,7 +59,16 @@ def _granted(rule: MapRule, credential: Credential) -> Grant | None:
         return None
     # The rights are part of it: what was begun with more of them must not be taken up with fewer.
     owner = digest([credential.owner, user, space, roles, profiles])
-    return Grant(owner=owner, user=user, space=space, roles=roles, profiles=profiles)
+    proof = _proof_of(rules, credential, user, space)
+    return Grant(owner=owner, user=user, space=space, roles=roles, profiles=profiles, proof=proof)
+
+
+def _proof_of(rules: Sequence[MapRule], credential: Credential, user: str | None, space: str | None) -> str:
+    """Return what is kept of a credential: no secret, and of a token what these rules read of it, nothing for none."""
+    kept: dict[str, Any] = {"owner": credential.owner, "user": user, "space": space}
+    if credential.key is None:
+        kept["claims"] = {name: credential.claims.get(name) for name in sorted(claims_read(rules))}
+    return orjson.dumps(kept).decode()
 
 
 def _matches(rule: MapRule, credential: Credential) -> bool:

@@ -76,10 +76,14 @@ class Credential:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Grant:
-    """What a credential is given. `owner` is the same for the same person with the same rights, and for nobody else."""
+    """What a credential is given. `owner` is the same for the same person with the same rights, and for nobody else.
+
+    `proof` is what is kept of the credential, so that its rights can be asked for again when it is not there any more.
+    """
 
     owner: str
     user: str | None
     space: str | None
     roles: tuple[str, ...]
     profiles: tuple[str, ...]
+    proof: str = ""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import jwt
 import orjson
 
 from pegboard.auth.jwks import KeySet
 from pegboard.auth.rejections import BadCredentialError, InsufficientScopeError
+from pegboard.auth.rule_matching import scopes_of
 from pegboard.auth.rules import ALGORITHMS, Credential, TokenRules
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.digests import digest
@@ -105,7 +106,7 @@ class TokenReader:
         return self._public_keys.remember(name, jwt.PyJWK.from_dict(key, algorithm))
 
     def _credential(self, claims: JSON) -> Credential:
-        scopes = _scopes(claims)
+        scopes = scopes_of(claims)
         if not scopes.issuperset(self._rules.scopes):
             raise InsufficientScopeError("scope")
         if not claims["sub"]:
@@ -132,9 +133,3 @@ def _head(token: str) -> tuple[str, str | None]:
 
 def _key_type(algorithm: str) -> str:
     return "OKP" if algorithm == "EdDSA" else "EC" if algorithm.startswith("ES") else "RSA"
-
-
-def _scopes(claims: JSON) -> set[str]:
-    scope: Any = claims.get("scope", claims.get("scp", ""))
-    words = scope.split() if isinstance(scope, str) else cast("list[Any]", scope) if isinstance(scope, list) else []
-    return {word for word in words if isinstance(word, str)}

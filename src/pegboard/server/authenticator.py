@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pegboard.auth.rejections import BadCredentialError, InsufficientScopeError, UnavailableError
+from pegboard.auth.rule_matching import ANONYMOUS_PROOF
 from pegboard.auth.rules import AnonymousRule, Grant, IdentityRules
 from pegboard.catalog import Catalog
 from pegboard.core.bounded_cache import BoundedCache
@@ -133,7 +134,7 @@ class Authenticator:
     def _anonymous(self, scope: Scope, rule: AnonymousRule | None) -> Authenticated | Refusal:
         if rule is None or not (rule.is_anywhere or self.is_local(scope)):
             return self._challenges.missing(scope)
-        return Authenticated(identity=Identity(), profiles=rule.profiles or None)
+        return Authenticated(identity=Identity(proof=ANONYMOUS_PROOF), profiles=rule.profiles or None)
 
     def is_local(self, scope: Scope) -> bool:
         """Tell whether a request comes from this machine, and not through a proxy that runs on it."""
@@ -170,7 +171,7 @@ class Authenticator:
         if not self._are_declared(grant.profiles):
             log.warning("credential_refused: a rule gives a profile that does not exist, or none")
             return _NOT_HERE
-        who = Identity(credential=grant.owner, user=grant.user, space=grant.space, roles=grant.roles)
+        who = Identity(credential=grant.owner, user=grant.user, space=grant.space, roles=grant.roles, proof=grant.proof)
         caller = Authenticated(identity=who, profiles=grant.profiles or None)
         return self._admitted.remember(id(grant), _Admitted(grant, profiles, caller)).caller
 

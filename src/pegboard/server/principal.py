@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
 from pegboard.core.bounded_cache import BoundedCache
@@ -29,7 +29,8 @@ _WORDS = ("user", "space", "roles", "session", "profile")
 class Identity:
     """Who asks, as a verified credential or the host says; never taken from a request's own words.
 
-    `credential` names what was verified: sessions, cursors and sealed states belong to it.
+    `credential` names what was verified: sessions, cursors and sealed states belong to it. `proof` is what is kept of
+    it, see `Caller`.
     """
 
     credential: str = ANONYMOUS
@@ -37,6 +38,7 @@ class Identity:
     space: str | None = None
     roles: tuple[str, ...] = ()
     session: str | None = None
+    proof: str = field(default="", repr=False)
 
     @classmethod
     def of(cls, source: object) -> Identity:
@@ -147,6 +149,7 @@ def _caller_of(principal: Principal, open_space: str | None) -> Caller:
         credential=who.credential,
         address=principal.address,
         is_session_brief=principal.is_session_brief,
+        proof=who.proof,
     )
 
 

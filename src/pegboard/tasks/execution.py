@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from functools import partial
+from typing import Final, Protocol
 
 from pegboard.core.executor import Executor
 from pegboard.core.identifiers import new_id
 from pegboard.core.schema import copied
 from pegboard.core.view import View
+from pegboard.model.caller import Caller
 from pegboard.model.consent import ConsentAnswer, ConsentRequest
 from pegboard.model.context import ToolContext
-from pegboard.model.error import CallError, DefinitionError, ToolError
+from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSONValue
 from pegboard.model.request import CallBudget, Request
 from pegboard.model.task import Agreement, Outcome, TaskCall
+from pegboard.model.tool import ToolEntry
 from pegboard.tasks.engine import Journal
 from pegboard.tasks.steps import TaskSteps
 
@@ -26,6 +29,8 @@ _INTERRUPTIONS: Final = frozenset({"shutting_down", "cancelled"})
 
 ContextFor = Callable[[TaskCall], ToolContext | None]
 """Makes the context that a task runs with, of what was kept of its caller; `None` where that one is gone."""
+CallerNow = Callable[[TaskCall], Awaitable[Caller | None]]
+"""Tells what the caller of a task may do now; `None` where that is nothing any more."""
 
 
 class MakeView(Protocol):
@@ -87,32 +92,27 @@ class Execution:
         executor: runs the call.
         make_view: `Catalog.view`.
         context_for: makes the context.
+        caller_now: tells what a caller may do now.
     """
 
-    def __init__(self, executor: Executor, make_view: MakeView, context_for: ContextFor) -> None:
+    def __init__(self, executor: Executor, make_view: MakeView, context_for: ContextFor, caller_now: CallerNow) -> None:
         self._executor, self._make_view, self._context_for = executor, make_view, context_for
+        self._caller_now = caller_now
         self.running: dict[str, str] = {}
         """The call that runs each task here."""
 
     async def run(self, call: TaskCall, journal: Journal) -> Outcome:
         """Run a task to its end."""
         guards = self._executor.guards
-        made = self._context_for(call)
-        if made is None:
-            return _failed("not_found", "The caller of this task is not known any more.")
-        view = self._view(made, call)
-        if view is None:
-            return _failed("not_found", "What this caller was given is not declared any more.")
-        entry = await view.afind(call.tool)
-        if entry is None:
-            return _failed("not_found", view.absence(call.tool))
-        if entry.fingerprint != call.definition_hash:
-            text = f"The definition of {call.tool!r} changed while the task waited: review it, then call it again."
-            return _failed("needs_review", text)
-        call_id = new_id()
+        try:
+            view, entry = await self._permitted(call)
+        except CallError as refused:
+            return Outcome(None, refused.error)
+        made, call_id = view.ctx, new_id()
         steps = TaskSteps(
-            call.task_id, call_id, journal, timeout_s=entry.spec.timeout_s, redactor=guards.redactor(made)
-        )
+            call.task_id, call_id, journal, timeout_s=entry.spec.timeout_s, redactor=guards.redactor(made),
+            look_again=partial(self._look_again, call, made.caller.roles),
+        )  # fmt: skip
         left_s = call.expires_at - guards.wall_clock()
         request = Request(
             call.request_id or new_id(), TaskClient(steps, call.agreed), deadline=guards.clock() + left_s,
@@ -127,9 +127,43 @@ class Execution:
         if guards.closing and result.error is not None and result.error.kind in _INTERRUPTIONS:
             # It has not ended, its process does: somebody else goes on with it.
             raise asyncio.CancelledError
+        if steps.refusal is not None:
+            # Whatever the tool made of it.
+            return Outcome(None, steps.refusal.error)
         if result.error is not None and result.error.kind in _FAILURES:
             return Outcome(None, result.error)
         return Outcome(result)
+
+    async def _permitted(self, call: TaskCall) -> tuple[View, ToolEntry]:
+        """Return the tool, and a view that shows it, as everything is now.
+
+        Raises:
+            CallError: `not_found`, for a caller, a selection or a tool that is not there any more; `needs_review`.
+        """
+        caller = await self._caller_now(call)
+        made = None if caller is None else self._context_for(replace(call, caller=caller))
+        if made is None:
+            raise CallError("not_found", "The caller of this task may do nothing here any more.")
+        view = self._view(made, call)
+        if view is None:
+            raise CallError("not_found", "What this caller was given is not declared any more.")
+        entry = await view.afind(call.tool)
+        if entry is None:
+            raise CallError("not_found", view.absence(call.tool))
+        if entry.fingerprint != call.definition_hash:
+            text = f"The definition of {call.tool!r} changed while the task waited: review it, then call it again."
+            raise CallError("needs_review", text)
+        return view, entry
+
+    async def _look_again(self, call: TaskCall, roles: frozenset[str]) -> None:
+        """Judge anew whether a task that began with these roles may go on.
+
+        Raises:
+            CallError: as `_permitted`; `not_found` where a role was taken away.
+        """
+        view, _ = await self._permitted(call)
+        if lost := sorted(roles - view.ctx.caller.roles):
+            raise CallError("not_found", f"The caller of this task is not {lost[0]!r} any more.")
 
     def _view(self, ctx: ToolContext, call: TaskCall) -> View | None:
         try:
@@ -138,11 +172,3 @@ class Execution:
             return self._make_view(ctx, include=call.include, internal=call.internal)
         except DefinitionError:
             return None
-
-
-def _failed(kind: str, text: str) -> Outcome:
-    return Outcome(None, _error(kind, text))
-
-
-def _error(kind: Any, text: str) -> ToolError:
-    return CallError(kind, text).error

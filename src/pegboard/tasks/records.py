@@ -30,6 +30,7 @@ def call_to_json(call: TaskCall) -> JSON:
         "caller": {
             **{name: getattr(call.caller, name) for name in _CALLER},
             "roles": sorted(call.caller.roles),
+            "proof": call.caller.proof,
             "policy": _policy_to_json(call.caller.policy),
         },
     }
@@ -41,6 +42,8 @@ def call_of_json(kept: JSON) -> TaskCall:
     who = Caller(
         **{name: caller[name] for name in _CALLER},
         roles=frozenset(caller["roles"]),
+        # Those that were written before it was kept have none.
+        proof=caller.get("proof", ""),
         policy=_policy_of_json(caller["policy"]) or Policy(),
     )
     return TaskCall(

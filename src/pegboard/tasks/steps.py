@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -30,15 +30,20 @@ class TaskSteps:
         journal: where results are recorded.
         timeout_s: for each try of a step that says none.
         redactor: what knows the secrets that must not be stored.
+        look_again: judges anew whether the task may go on; raises `CallError` where it may not.
     """
 
     def __init__(
-        self, task_id: str, call_id: str, journal: Journal, *, timeout_s: float | None, redactor: Redactor | None
-    ) -> None:
+        self, task_id: str, call_id: str, journal: Journal, *, timeout_s: float | None, redactor: Redactor | None,
+        look_again: Callable[[], Awaitable[None]],
+    ) -> None:  # fmt: skip
         self.task_id, self.call_id = task_id, call_id
         self._journal, self._timeout_s, self._redactor = journal, timeout_s, redactor
+        self._look_again = look_again
         self._names: set[str] = set()
         self._asked = 0
+        self.refusal: CallError | None = None
+        """Why the task may not go on: what its tool does with that does not matter."""
 
     async def step(
         self,
@@ -50,6 +55,7 @@ class TaskSteps:
         timeout_s: float | None,
     ) -> object:
         """Return the recorded result of a step; run it where there is none."""
+        await self._judge_anew()
         if name in self._names:
             raise CallError("tool_error", f"Two steps are called {name!r}: each needs a name of its own.")
         self._names.add(name)
@@ -103,11 +109,14 @@ class TaskSteps:
 
     async def ask(self, question: str, schema: JSONValue) -> JSONValue:
         """Ask the person behind the task, and return what they answered."""
+        await self._judge_anew()
         self._asked += 1
         message = question if self._redactor is None else self._redactor.text(question)
         form, is_single = form_of(schema)
         asked = Question(message=message, form=form, is_single=is_single)
         answer = await self._journal.answer(f"question-{self._asked}", asked)
+        # Days may have passed.
+        await self._judge_anew()
         action = answer.get("action")
         content: JSON | None = answer.get("content")
         if action == "decline":
@@ -115,6 +124,16 @@ class TaskSteps:
         if action != "accept" or content is None:
             raise CallError("consent_required", f"The person closed the question without an answer: {message}")
         return content["answer"] if is_single else content
+
+    async def _judge_anew(self) -> None:
+        """Raise what ends the task: what it was allowed when it began may be taken away since."""
+        try:
+            if self.refusal is None:
+                await self._look_again()
+        except CallError as refusal:
+            self.refusal = refusal
+        if self.refusal is not None:
+            raise self.refusal
 
     def progress(self, fraction: float, message: str) -> None:
         """Note how far the task is."""

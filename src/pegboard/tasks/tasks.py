@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pegboard.auth.rejections import UnavailableError
 from pegboard.core.call.record import Call
 from pegboard.core.digests import canonical_json, digest
 from pegboard.core.executor import Executor
@@ -28,8 +29,10 @@ from pegboard.tasks.execution import ContextFor, Execution, MakeView
 from pegboard.tasks.in_process import InProcessEngine
 
 if TYPE_CHECKING:
+    from pegboard.auth import present_rights
     from pegboard.tasks import dbos_engine
 else:
+    present_rights = LazyModule("pegboard.auth.present_rights")
     dbos_engine = LazyModule("pegboard.tasks.dbos_engine")
 
 log = logging.getLogger("pegboard")
@@ -107,12 +110,27 @@ class Tasks:
             raise DefinitionError("These Tasks are those of another catalog: each has its own.")
         self._executor = executor
         self._registry = executor.guards.registry
-        self._execution = Execution(executor, make_view, self._context)
+        self._execution = Execution(executor, make_view, self._context, self._caller_now)
         self._registry.has_tasks = True
 
     def _context(self, call: TaskCall) -> ToolContext | None:
         make = self.context_for
         return self._registry.context_type(caller=call.caller) if make is None else make(call)
+
+    async def _caller_now(self, call: TaskCall) -> Caller | None:
+        """Return the caller of a task with the rights of now; wait where nobody can tell what those are."""
+        if not call.caller.proof:
+            return call.caller
+        clock, is_told = self._executor.guards.wall_clock, False
+        while True:
+            rules = self._registry.declarations.identity
+            try:
+                return await present_rights.present_caller(rules, call.caller, call.profile, wall_clock=clock)
+            except UnavailableError as error:
+                if not is_told:
+                    log.warning("Task %s waits until it can be told what its caller may do: %s", call.task_id, error)
+                is_told = True
+                await asyncio.sleep(TASK_LOOK_S)
 
     # -- the engine
 
