@@ -31,11 +31,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # compile the package and what it imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test lint types types-src contracts gates package unit coverage format test-shared soak e2e bench lock clean
+.PHONY: help setup demo test lint types types-src contracts gates package unit coverage format test-shared oldest soak e2e bench lock clean
 
 help:
 	@sed -n '2,3s/^# //p' $(firstword $(MAKEFILE_LIST))
-	@echo "  make setup lint types contracts gates package unit coverage format test-shared soak e2e bench lock clean"
+	@echo "  make setup lint types contracts gates package unit coverage format test-shared oldest soak e2e bench lock clean"
 
 # ---- environments ----------------------------------------------------------------------------------------------------
 
@@ -143,6 +143,15 @@ $(E2E_READY): requirements/e2e.txt $(READY)
 e2e: setup $(E2E_READY) $(E2E_CLIENTS)/node_modules/.ready
 	@$(BIN)/pytest -m e2e tests/e2e $(ARGS)
 
+# The adapters with the oldest frameworks that pyproject.toml allows, and with the oldest of all that Pegboard itself needs.
+OLDEST_READY := .venv-oldest/.ready
+$(OLDEST_READY): requirements/oldest.txt pyproject.toml $(READY)
+	$(BIN)/python -m venv --clear .venv-oldest
+	tools/install .venv-oldest requirements/oldest.txt
+	@touch $@
+oldest: $(OLDEST_READY)
+	@.venv-oldest/bin/python -m pytest tests/adapters $(ARGS)
+
 soak: setup
 	@PEGBOARD_SOAK=1 $(BIN)/pytest -m "soak or hypothesis" --ignore=tests/shared -o faulthandler_timeout=7200 $(ARGS)
 
@@ -158,12 +167,14 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 	  --no-emit-find-links --no-annotate --custom-compile-command "make lock" $(ARGS)
 # Of plain Python; its wheels hold a program of 380 MB besides, which no test runs.
 FROM_SOURCE = --no-binary claude-agent-sdk --emit-build-options
+OF_ADAPTERS := agents claude fastmcp langchain openai-agents pydantic-ai
 lock: $(READY)
 	$(COMPILE) pyproject.toml -o requirements/run.txt
 	$(COMPILE) pyproject.toml --all-extras --group dev $(FROM_SOURCE) -c requirements/run.txt -o requirements/dev.txt
 	$(COMPILE) pyproject.toml requirements/bench.in -c requirements/run.txt -o requirements/bench.txt
 	$(COMPILE) requirements/e2e.in -o requirements/e2e.txt
+	$(COMPILE) pyproject.toml $(OF_ADAPTERS:%=--extra %) --group dev --resolution lowest-direct $(FROM_SOURCE) -o requirements/oldest.txt
 	cd tools/node && npm install --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund
 
 clean:
-	rm -rf .venv .venv-bench .venv-run build .hypothesis .pytest_cache .ruff_cache tools/node/node_modules tests/*/node_modules
+	rm -rf .venv .venv-bench .venv-oldest .venv-run build .hypothesis .pytest_cache .ruff_cache tools/node/node_modules tests/*/node_modules

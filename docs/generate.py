@@ -171,7 +171,7 @@ def errors_page() -> Iterator[str]:
 def config_page() -> Iterator[str]:
     """Yield the lines of config.md."""
     yield from _opening("Configuration", "You will be able to look up every key of `pegboard.yaml`.")
-    yield "`pegboard schema` prints the same as JSON Schema, for completion in your editor."
+    yield "`pegboard schema` prints the same as JSON Schema, and [your editor](../howto/editor.md) completes and checks with it."
     yield "`${NAME}` and `${NAME:-default}` in a value come from the environment, `${file:/run/secrets/key}` from a file (without the end of its last line; a path that is not absolute begins beside the config); `$${` is the plain text `${`.\n"
     schema = json_schema()
     yield "## The file\n"

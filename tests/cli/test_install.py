@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from pegboard.cli import jsonc
+from pegboard.cli.command_error import CommandError
 from pegboard.cli.mcp_clients import CLIENTS
+from pegboard.cli.operator_file import write_operator_file
 from tests.cli.conftest import Run
 
 PEGBOARD = Path(sys.executable).with_name("pegboard")
@@ -154,3 +156,52 @@ def test_what_is_written_starts_a_server_that_answers(run: Run, tmp_path: Path) 
         [entry["command"], *entry["args"]], input=message + "\n", capture_output=True, text=True, timeout=60, cwd="/"
     )
     assert json.loads(server.stdout.splitlines()[0])["result"]["protocolVersion"] == "2025-06-18"
+
+
+@pytest.mark.parametrize("client", ["cursor", "codex"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_the_mark_of_its_encoding_and_the_ends_of_its_lines_stay(
+    run: Run, tmp_path: Path, client: str, mark: str
+) -> None:
+    text = TOML if CLIENTS[client].is_toml else COMMENTED.replace("SECTION", "mcpServers")
+    before = (mark + text.replace("\n", "\r\n")).encode()
+    path = tmp_path / "settings"
+    path.write_bytes(before)
+    assert run("install", client, "--file", str(path)).code == 0
+    during = path.read_bytes().decode()
+    assert during.count("\n") == during.count("\r\n") > before.count(b"\n")
+    assert "pegboard" in read(client, during.removeprefix("\ufeff"))[CLIENTS[client].section]
+    assert run("install", client, "--file", str(path), "--remove").code == 0
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\n\n", "\n\n\n"])
+@pytest.mark.parametrize("tail", ["", "[tui]\ntheme = 'dark'\n"])
+def test_a_table_that_goes_leaves_no_empty_line_wherever_it_stood(
+    run: Run, tmp_path: Path, end: str, tail: str
+) -> None:
+    path = tmp_path / "settings"
+    path.write_text(before := f"[mcp_servers.other]\ncommand = 'x'{end}")
+    for _ in range(3):
+        assert run("install", "codex", "--file", str(path)).code == 0
+    if tail:  # as the client itself adds what is new
+        path.write_text(f"{path.read_text()}\n{tail}")
+    assert run("install", "codex", "--file", str(path), "--remove").code == 0
+    assert path.read_text() == f"{before if end else before + chr(10)}{chr(10) + tail if tail else ''}"
+
+
+def test_a_protected_file_and_one_that_changes_meanwhile_are_left_as_they_are(run: Run, tmp_path: Path) -> None:
+    path, shown = tmp_path / "settings.json", tmp_path / "link.json"
+    path.write_text('{"a": 1}')
+    shown.symlink_to(path)
+    path.chmod(0o444)
+    refused = run("install", "cursor", "--file", str(shown))
+    assert (refused.code, path.read_text()) == (2, '{"a": 1}')
+    assert "is write-protected" in refused.err
+    path.chmod(0o644)
+    assert run("install", "cursor", "--file", str(shown)).code == 0
+    assert shown.is_symlink()
+    assert "pegboard" in path.read_text()
+    with pytest.raises(CommandError, match="has changed meanwhile"):
+        write_operator_file(shown, "mine", expected='{"a": 1}')
+    assert sorted(os.listdir(tmp_path)) == ["link.json", "pegboard.yaml", "settings.json"]

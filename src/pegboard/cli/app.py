@@ -100,7 +100,7 @@ COMMANDS = {
     "keys": "Make, list, rotate and revoke the API keys of callers over HTTP.",
     "ingest": "Take documents into a space: a folder, a file, or a page or feed of the web.",
     "workspace": "Show and remove what is stored of documents, and grant spaces.",
-    "schema": "Print the JSON Schema of the configuration file, or of the file of an agent.",
+    "schema": "Print the JSON Schema of the configuration file, of the file of an agent, or for an editor.",
     "completion": "Print the script by which a shell completes words.",
 }
 # What cannot be the name of a module.

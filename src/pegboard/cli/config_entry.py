@@ -44,7 +44,7 @@ class ConfigFile:
         """
         text = self.text
         if not text:
-            text = "# yaml-language-server: $schema=./pegboard.schema.json\n"
+            text = "# `pegboard schema --editor --write` has your editor complete and check this file.\n"
         sections: Mapping[str, Sequence[str | JSON]] = {
             "python": proposal.python, "files": proposal.globs, "tools": proposal.tools
         }  # fmt: skip

@@ -52,7 +52,8 @@ class McpClient(NamedTuple):
         entry = self.entry(command)
         if self.is_toml:
             kept = _without_table(text, self.section, name)
-            gap = "" if not kept or kept.endswith("\n\n") else "\n" if kept.endswith("\n") else "\n\n"
+            # One empty line, whatever stands before it: taking the table out takes that, too.
+            gap = "" if not kept else "\n" if kept.endswith("\n") else "\n\n"
             return f"{kept}{gap}{_table(self.section, name, entry)}"
         return jsonc.with_member(text, self.section, name, entry)
 
@@ -100,17 +101,22 @@ def _table(section: str, name: str, entry: JSON) -> str:
 
 
 def _without_table(text: str, section: str, name: str) -> str:
-    """Return the text without a table and those below it; comments before the next table stay with that."""
+    """Return the text without a table, those below it, and one empty line before; comments before the next stay."""
     kept: list[str] = []
     pending: list[str] = []
     is_inside = False
     for line in text.splitlines(keepends=True):
         header = re.match(r"\s*\[+\s*(.*?)\s*\]+\s*(?:#.*)?$", line)
         if header is not None:
-            is_inside = any(
-                header[1] == prefix or header[1].startswith(f"{prefix}.")
-                for prefix in (f"{section}.{name}", f'{section}."{name}"')
+            was_inside, is_inside = (
+                is_inside,
+                any(
+                    header[1] == prefix or header[1].startswith(f"{prefix}.")
+                    for prefix in (f"{section}.{name}", f'{section}."{name}"')
+                ),
             )
+            if is_inside and not was_inside and kept and not kept[-1].strip():
+                kept.pop()
             if not is_inside:
                 kept += pending
             pending = []

@@ -34,7 +34,7 @@ def write_operator_file(path: Path, text: str, *, expected: str | None = None) -
     """Write a file whole or not at all. With `expected` it is left alone if that is no longer its text.
 
     Raises:
-        CommandError: it cannot be written, or has changed.
+        CommandError: it cannot be written, is write-protected, or has changed.
     """
     # A link, as people keep their settings elsewhere, stays one.
     path = path.resolve()
@@ -42,11 +42,20 @@ def write_operator_file(path: Path, text: str, *, expected: str | None = None) -
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
-        if expected is not None and read_operator_file(path) != expected:
-            raise CommandError(f"{str(path)!r} has changed meanwhile; nothing was written. Try again.", kind="changed")
+        # Another file takes its place, which the folder's owner may always do; what is protected is meant to stay.
+        if not mode & 0o222 or (path.exists() and not os.access(path, os.W_OK)):
+            text = f"{str(path)!r} is write-protected; nothing was written. Make it writable if it is meant."
+            raise CommandError(text, kind="not_written")
         temporary.touch(mode=0o600, exist_ok=False)
-        temporary.write_bytes(text.encode())  # raw: the operator's own file, named on the command line
-        temporary.chmod(mode)
-        temporary.replace(path)
+        try:
+            temporary.write_bytes(text.encode())  # raw: the operator's own file, named on the command line
+            temporary.chmod(mode)
+            # As late as can be: who writes it besides us, such as a client that runs, holds no lock.
+            if expected is not None and read_operator_file(path) != expected:
+                text = f"{str(path)!r} has changed meanwhile; nothing was written. Try again."
+                raise CommandError(text, kind="changed")
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
     except OSError as error:
         raise CommandError(f"{str(path)!r} cannot be written: {error.strerror}.", kind="not_written") from error

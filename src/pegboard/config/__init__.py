@@ -3,6 +3,7 @@
 from pegboard.config.build import build, load_catalog
 from pegboard.config.config import Config
 from pegboard.config.config_warnings import warnings
+from pegboard.config.editor_dialect import editor_schema
 from pegboard.config.editor_schema import agent_schema, json_schema
 from pegboard.config.init_template import INIT_TEMPLATE, init_files
 from pegboard.config.load import load
@@ -16,6 +17,7 @@ __all__ = [
     "block_text",
     "build",
     "context_for",
+    "editor_schema",
     "init_files",
     "json_schema",
     "load",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic.json_schema import models_json_schema
@@ -15,16 +16,16 @@ from pegboard.config.forms.agent_form import (
     SharedToolForm,
 )
 from pegboard.config.forms.main_file import HookForm, MainFile
-from pegboard.config.kinds import KINDS
+from pegboard.config.kinds import KINDS, Kind
 from pegboard.model.json_types import JSON, is_list, is_object
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 TITLE = "pegboard.yaml"
 AGENT_TITLE = "An agent of Pegboard"
 _TITLES = frozenset({TITLE, AGENT_TITLE})
-_AGENT_FILES = (AgentFile, AstromeshFile)
-_AGENT_SPECS = (AgentSpecForm, AstromeshSpecForm)
-_FROM_ENVIRONMENT: JSON = {
+AGENT_FILES = (AgentFile, AstromeshFile)
+AGENT_SPECS = (AgentSpecForm, AstromeshSpecForm)
+FROM_ENVIRONMENT: JSON = {
     "type": "string",
     "pattern": r"\$\{([A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?|file:[^{}]+)\}",
     "description": "A value from the environment: ${NAME}, or ${NAME:-default}; or a file's: ${file:PATH}.",
@@ -33,59 +34,64 @@ _FROM_ENVIRONMENT: JSON = {
 _TYPED = frozenset({"integer", "number", "boolean"})
 
 
-def json_schema() -> JSON:
-    """Return the JSON Schema 2020-12 of pegboard.yaml, with every key described."""
-    forms = [MainFile, HookForm, *(kind.form for kind in KINDS.values())]
+def json_schema(kinds: Mapping[str, Kind[Any]] = KINDS) -> JSON:
+    """Return the JSON Schema 2020-12 of pegboard.yaml, with every key described.
+
+    `kinds` are the types of tools that it may have: also those of its plugins, if it names some.
+    """
+    forms = [MainFile, HookForm, *(kind.form for kind in kinds.values())]
     drawn, whole = models_json_schema([(form, "validation") for form in forms], ref_template="#/$defs/{model}")
     definitions: JSON = whole["$defs"]
     main = definitions.pop(MainFile.__name__)
-    tools = [_of_type(name, drawn[kind.form, "validation"]) for name, kind in KINDS.items()]
+    tools = [_of_type(name, drawn[kind.form, "validation"]) for name, kind in kinds.items()]
     main["properties"]["tools"]["items"] = {"oneOf": tools}
     main["properties"]["hooks"]["items"] = drawn[HookForm, "validation"]
-    definitions["FromEnvironment"] = _FROM_ENVIRONMENT
+    definitions["FromEnvironment"] = FROM_ENVIRONMENT
     schema = {"$schema": DIALECT, "title": TITLE, **main, "$defs": definitions}
-    return _polished(schema)
+    return polished(schema)
 
 
-def agent_schema() -> JSON:
+def agent_schema(kinds: Mapping[str, Kind[Any]] = KINDS) -> JSON:
     """Return the JSON Schema 2020-12 of the file of an agent, of either `apiVersion`, with every key described."""
-    forms = [*_AGENT_FILES, GroupForm, SharedToolForm, *(kind.form for kind in KINDS.values())]
+    forms = [*AGENT_FILES, GroupForm, SharedToolForm, *(kind.form for kind in kinds.values())]
     drawn, whole = models_json_schema([(form, "validation") for form in forms], ref_template="#/$defs/{model}")
     definitions: JSON = whole["$defs"]
-    tools = [_of_type(name, drawn[kind.form, "validation"]) for name, kind in KINDS.items()]
+    tools = [_of_type(name, drawn[kind.form, "validation"]) for name, kind in kinds.items()]
     tools += [drawn[GroupForm, "validation"], drawn[SharedToolForm, "validation"]]
-    for form in _AGENT_SPECS:
+    for form in AGENT_SPECS:
         definitions[form.__name__]["properties"]["tools"]["items"] = {"oneOf": tools}
-    definitions["FromEnvironment"] = _FROM_ENVIRONMENT
-    whole_file = {"oneOf": [drawn[form, "validation"] for form in _AGENT_FILES]}
-    return _polished({"$schema": DIALECT, "title": AGENT_TITLE, **whole_file, "$defs": definitions})
+    definitions["FromEnvironment"] = FROM_ENVIRONMENT
+    whole_file = {"oneOf": [drawn[form, "validation"] for form in AGENT_FILES]}
+    return polished({"$schema": DIALECT, "title": AGENT_TITLE, **whole_file, "$defs": definitions})
 
 
 def _of_type(name: str, reference: JSON) -> JSON:
     return {"properties": {"type": {"const": name}}, **reference}
 
 
-def _polished(schema: Any) -> Any:
+def polished(schema: Any) -> Any:
     """Return a part of the schema without made-up titles, and with the environment allowed where values are typed."""
     if is_list(schema):
-        return [_polished(item) for item in schema]
+        return [polished(item) for item in schema]
     if not is_object(schema):
         return schema
-    polished = {key: _polished_key(key, value) for key, value in schema.items() if key != "title" or value in _TITLES}
-    if "patternProperties" in polished:
-        polished.setdefault("additionalProperties", False)
-    if polished.get("default", ...) is None:
-        polished = _without_null(polished)
-    if polished.get("type") not in _TYPED:
-        return polished
-    words = {key: polished.pop(key) for key in ("description", "default") if key in polished}
-    return {"anyOf": [polished, {"$ref": "#/$defs/FromEnvironment"}], **words}
+    shown = {key: _polished_key(key, value) for key, value in schema.items() if key != "title" or value in _TITLES}
+    if "patternProperties" in shown:
+        shown.setdefault("additionalProperties", False)
+    if shown.get("default", ...) is None:
+        shown = _without_null(shown)
+    is_choice = shown.get("type") == "string" and shown.keys() & {"enum", "pattern"}
+    if shown == FROM_ENVIRONMENT or not (is_choice or shown.get("type") in _TYPED):
+        return shown
+    words = {key: shown.pop(key) for key in ("description", "default") if key in shown}
+    return {"anyOf": [shown, {"$ref": "#/$defs/FromEnvironment"}], **words}
 
 
 def _polished_key(key: str, value: Any) -> Any:
-    if key in ("properties", "$defs"):
-        return {name: _polished(inner) for name, inner in value.items()}
-    return _polished(value)
+    if key in ("properties", "$defs", "definitions"):
+        return {name: polished(inner) for name, inner in value.items()}
+    # Keys do not come from the environment.
+    return value if key == "propertyNames" else polished(value)
 
 
 def _without_null(schema: JSON) -> JSON:

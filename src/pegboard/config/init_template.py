@@ -10,8 +10,7 @@ INIT_TEMPLATE: Final = """\
 #   pegboard list           what does a profile see?
 #   pegboard call word_count text="to be or not to be"
 #   pegboard serve          serve it over MCP
-# `pegboard schema > pegboard.schema.json` completes this file in your editor:
-# yaml-language-server: $schema=./pegboard.schema.json
+# `pegboard schema --editor --write` has your editor complete and check this file.
 
 name: my-tools
 

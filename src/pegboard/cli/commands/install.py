@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -43,12 +45,12 @@ def install_command(
         raise CommandError(f"There is no client {client!r}.{nearest(client, CLIENTS, label='Clients')}")
     path = (file or known.path(Path())).expanduser()
     before = read_operator_file(path)
-    after = _changed(known, before, name, None if remove else _command(options))
+    after = _as_before(before, partial(_changed, known, name=name, command=None if remove else _command(options)))
     if print_only:
         options.terminal.say(after.rstrip("\n"))
         return
     if after != before:
-        write_operator_file(path, after)
+        write_operator_file(path, after, expected=before)
     done = "unchanged" if after == before else "removed" if remove else "installed"
     if options.json:
         options.terminal.json({"client": client, "file": str(path), "name": name, "outcome": done})
@@ -69,7 +71,17 @@ def _command(options: SharedOptions) -> list[str]:
     return [*program, "--config", str(config), *profile, "serve", "--stdio"]
 
 
-def _changed(client: McpClient, before: str, name: str, command: list[str] | None) -> str:
+def _as_before(text: str, change: Callable[[str], str]) -> str:
+    """Return a text changed, with the mark of its encoding and the ends of its lines as they were."""
+    mark = "\ufeff" if text.startswith("\ufeff") else ""
+    plain = text.removeprefix(mark)
+    unix = plain.replace("\r\n", "\n")
+    if unix == plain or unix.count("\n") != plain.count("\r\n"):
+        return mark + change(plain)
+    return mark + change(unix).replace("\n", "\r\n")
+
+
+def _changed(client: McpClient, before: str, *, name: str, command: list[str] | None) -> str:
     """Return the new text, once it says what was meant and nothing else has changed."""
     said = client.read(before)
     present = said.get(client.section, {})
