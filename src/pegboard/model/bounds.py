@@ -555,6 +555,7 @@ RECONNECT_MS = 500  # that a client shall wait before it takes up a stream again
 HEADER_SETS_REMEMBERED = 2_048  # that were let in ...
 HEADERS_REMEMBERED = 24  # ... of no more headers than this
 MCP_LISTENING_STREAMS_OF_ONE = 100  # caller
+MCP_LISTENING_TASKS = 100  # that one such stream tells of
 META_REMEMBERED = KIB  # forms of `_meta` that were accepted
 META_REMEMBERED_BYTES = 4_096  # of such a form
 MCP_PAGE_RESOURCES = 1_000  # of one page

@@ -357,18 +357,19 @@ class DbosEngine:
 
     async def read(self, task_id: str) -> TaskRecord | None:
         """Return a task as it is now."""
-        found = await self._read([task_id])
+        found = await self.read_several([task_id])
         return found[0] if found else None
 
     async def read_all(self, owner: str | None = None) -> Sequence[TaskRecord]:
         """Return those of one owner, or all; the newest first."""
         ids = await _away(lambda: self._tables.of_owner(owner, most=TASK_LIST))
-        return sorted(await self._read(ids), key=lambda record: -record.created_at)
+        return sorted(await self.read_several(ids), key=lambda record: -record.created_at)
 
-    async def _read(self, ids: Sequence[str]) -> list[TaskRecord]:
+    async def read_several(self, task_ids: Sequence[str]) -> Sequence[TaskRecord]:
+        """Return those of these tasks that are known."""
         try:
             async with asyncio.timeout(TASK_STORE_S):
-                return await _away(self._records, ids)
+                return await _away(self._records, task_ids)
         except (SQLAlchemyError, TimeoutError) as error:
             raise OSError(f"The database of tasks does not answer: {error}") from error
 

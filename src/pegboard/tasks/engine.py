@@ -48,6 +48,10 @@ class Engine(Protocol):
 
     async def read(self, task_id: str) -> TaskRecord | None: ...
 
+    async def read_several(self, task_ids: Sequence[str]) -> Sequence[TaskRecord]:
+        """Return those of these tasks that are known."""
+        ...
+
     async def read_all(self, owner: str | None = None) -> Sequence[TaskRecord]:
         """Return those of one owner, or all; the newest first."""
         ...

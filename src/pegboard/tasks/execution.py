@@ -29,8 +29,8 @@ _INTERRUPTIONS: Final = frozenset({"shutting_down", "cancelled"})
 
 ContextFor = Callable[[TaskCall], ToolContext | None]
 """Makes the context that a task runs with, of what was kept of its caller; `None` where that one is gone."""
-CallerNow = Callable[[TaskCall], Awaitable[Caller | None]]
-"""Tells what the caller of a task may do now; `None` where that is nothing any more."""
+CallerNow = Callable[[Caller, str | None], Awaitable[Caller | None]]
+"""Gives a caller, who looks through a profile, the rights of now; `None` where they have none any more."""
 
 
 class MakeView(Protocol):
@@ -140,7 +140,7 @@ class Execution:
         Raises:
             CallError: `not_found`, for a caller, a selection or a tool that is not there any more; `needs_review`.
         """
-        caller = await self._caller_now(call)
+        caller = await self._caller_now(call.caller, call.profile)
         made = None if caller is None else self._context_for(replace(call, caller=caller))
         if made is None:
             raise CallError("not_found", "The caller of this task may do nothing here any more.")

@@ -80,6 +80,10 @@ class InProcessEngine:
         kept = self._kept.get(task_id)
         return None if kept is None else kept.record
 
+    async def read_several(self, task_ids: Sequence[str]) -> Sequence[TaskRecord]:
+        """Return those of these tasks that are known."""
+        return [self._kept[task_id].record for task_id in task_ids if task_id in self._kept]
+
     async def read_all(self, owner: str | None = None) -> Sequence[TaskRecord]:
         """Return those of one owner, or all; the newest first."""
         records = [kept.record for kept in self._kept.values() if owner is None or kept.record.owner == owner]

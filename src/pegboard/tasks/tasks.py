@@ -110,25 +110,28 @@ class Tasks:
             raise DefinitionError("These Tasks are those of another catalog: each has its own.")
         self._executor = executor
         self._registry = executor.guards.registry
-        self._execution = Execution(executor, make_view, self._context, self._caller_now)
+        self._execution = Execution(executor, make_view, self._context, self.caller_now)
         self._registry.has_tasks = True
 
     def _context(self, call: TaskCall) -> ToolContext | None:
         make = self.context_for
         return self._registry.context_type(caller=call.caller) if make is None else make(call)
 
-    async def _caller_now(self, call: TaskCall) -> Caller | None:
-        """Return the caller of a task with the rights of now; wait where nobody can tell what those are."""
-        if not call.caller.proof:
-            return call.caller
+    async def caller_now(self, caller: Caller, profile: str | None) -> Caller | None:
+        """Return a caller with the rights of now; `None` where they have none any more.
+
+        It waits as long as nobody can tell.
+        """
+        if not caller.proof:
+            return caller
         clock, is_told = self._executor.guards.wall_clock, False
         while True:
             rules = self._registry.declarations.identity
             try:
-                return await present_rights.present_caller(rules, call.caller, call.profile, wall_clock=clock)
+                return await present_rights.present_caller(rules, caller, profile, wall_clock=clock)
             except UnavailableError as error:
                 if not is_told:
-                    log.warning("Task %s waits until it can be told what its caller may do: %s", call.task_id, error)
+                    log.warning("Tasks wait until it can be told what their caller may do: %s", error)
                 is_told = True
                 await asyncio.sleep(TASK_LOOK_S)
 
@@ -267,6 +270,17 @@ class Tasks:
         """
         return (await self._found(task_id, ctx))[1]
 
+    async def several(self, task_ids: Sequence[str], ctx: Asking) -> Sequence[TaskRecord]:
+        """Return those of these tasks that are this caller's, in this order.
+
+        Raises:
+            CallError: `storage_unavailable`.
+        """
+        with _available():
+            records = await (await self._opened()).read_several(task_ids)
+        shown = {record.task_id: record for record in records if self._is_shown(record, ctx)}
+        return [shown[task_id] for task_id in task_ids if task_id in shown]
+
     async def list(self, ctx: Asking) -> Sequence[TaskRecord]:
         """Return the tasks of this caller, the newest first; none of one whom nobody vouches for."""
         owner = None if isinstance(ctx, _Operator) else owner_of(ctx.caller)
@@ -350,14 +364,28 @@ class Tasks:
         """Return when a task is not any more as this record says, or after a while."""
         await (await self._opened()).changed(record, timeout_s=timeout_s)
 
+    async def one_changed(self, records: Sequence[TaskRecord], *, timeout_s: float) -> None:
+        """Return when one of several tasks is not any more as its record says, or after a while."""
+        waiting = [asyncio.ensure_future(self.changed(record, timeout_s=timeout_s)) for record in records]
+        try:
+            if waiting:
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waiting:
+                one.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+
     async def _found(self, task_id: str, ctx: Asking) -> tuple[Engine, TaskRecord]:
         with _available():
             engine = await self._opened()
             record = await engine.read(task_id)
-        is_expired = record is not None and record.created_at + record.ttl_s <= self._executor.guards.wall_clock()
-        if record is None or is_expired or not _may_see(record, ctx):
+        if record is None or not self._is_shown(record, ctx):
             raise CallError("not_found", f"No task {task_id[:100]!r} of yours is known.")
         return engine, record
+
+    def _is_shown(self, record: TaskRecord, ctx: Asking) -> bool:
+        """Tell whether who asks is told of a task: it is theirs, and its time is not over."""
+        return record.created_at + record.ttl_s > self._executor.guards.wall_clock() and _may_see(record, ctx)
 
 
 @contextlib.contextmanager

@@ -27,6 +27,7 @@ from pegboard.model.context import ToolContext
 from pegboard.model.policy import OPEN_POLICY
 from pegboard.server.gateway import Gateway
 from pegboard.server.mcp.sessions import Sessions
+from pegboard.server.mcp.task_notifications import TaskNotifications
 from pegboard.server.principal import Principal
 
 Ctx = ServerRequestContext[Any, Any]
@@ -44,6 +45,7 @@ class ListChanges:
     def __init__(self, gateway: Gateway, sessions: Sessions, principal_of: Callable[[Ctx], Principal]) -> None:
         self._gateway, self._sessions, self._principal_of = gateway, sessions, principal_of
         self._catalog, self._resources = gateway.catalog, gateway.resources
+        self._tasks = TaskNotifications(gateway)
         self._buses: dict[str | None, InMemorySubscriptionBus] = {}
         self._streams: dict[str | None, ListenHandler] = {}
         self._shown: dict[tuple[str | None, str], object] = {}
@@ -54,7 +56,7 @@ class ListChanges:
         self._ends: list[Callable[[], None]] = []
 
     async def listen(self, ctx: Ctx, params: types.SubscriptionsListenRequestParams) -> types.SubscriptionsListenResult:
-        """Handle subscriptions/listen: a stream that hears of its own profile only.
+        """Handle subscriptions/listen: a stream that hears of its own profile, and of its caller's tasks, only.
 
         Of the resources that it names, those that its caller may not have are left out like those that do not exist.
         """
@@ -70,7 +72,8 @@ class ListChanges:
             stream = self._streams[principal.profile] = ListenHandler(bus)
         self._listening[whose] += 1
         try:
-            return await stream(ctx, await self._permitted(principal, params))
+            async with self._tasks.followed(ctx, principal, params) as ctx_of_stream:
+                return await stream(ctx_of_stream, await self._permitted(principal, params))
         finally:
             self._listening[whose] -= 1
             if not self._listening[whose]:
