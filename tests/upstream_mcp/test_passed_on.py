@@ -43,7 +43,8 @@ RESULT: dict[str, Any] = {
     "content": [
         {"type": "text", "text": "noon", "annotations": {"audience": ["user"], "priority": 0.5, "x": 1},
          "_meta": {"example.com/kind": "time", "mcp.dev/x": 1}},
-        {"type": "resource_link", "uri": "note://today", "name": "today"},
+        {"type": "resource_link", "uri": "note://today", "name": "today",
+         "icons": [ICON, {"src": "javascript:1"}], "size": 5},
         {"type": "resource_link", "uri": "https://example.com/x", "name": "page"},
         {"type": "resource", "resource": {"uri": "note://today", "text": "t", "_meta": {"example.com/v": 2}}},
     ],
@@ -55,7 +56,7 @@ TOLD: dict[str, Any] = {
     "tools": [TOOL],
     "resources": [
         {"uri": UI, "name": "app", "mimeType": "text/html", "icons": [ICON], "_meta": {"ui": {"prefersBorder": True}}},
-        {"uri": "note://today", "name": "today"},
+        {"uri": "note://today", "name": "today", "size": 5, "annotations": {"priority": 0.25, "x": 1}},
     ],
     "result": RESULT,
     "contents": [CONTENTS],
@@ -96,7 +97,9 @@ async def test_what_a_tool_says_beside_its_text_arrives_without_what_speaks_in_o
         (part,) = (await client.read_resource(here)).contents
         assert isinstance(part, TextResourceContents)
         assert (part.uri, part.text, part.meta) == (here, "<b>now</b>", {"ui": {"csp": {}}})
-        app = (await client.list_resources()).resources[0]
+        app, note = (await client.list_resources()).resources
+        assert note.annotations is not None
+        assert (note.size, note.annotations.model_dump(exclude_none=True)) == (5, {"priority": 0.25})
         assert (app.uri, app.meta, len(app.icons or ())) == (here, {"ui": {"prefersBorder": True}}, 1)
 
 
@@ -136,6 +139,31 @@ async def test_what_a_result_says_beside_its_text_arrives_and_its_links_can_be_r
             "pegboard://up/note://today", "https://example.com/x", "pegboard://up/note://today",
         )  # fmt: skip
         assert (await client.read_resource(link.uri)).contents
+        assert ([icon.src for icon in link.icons or ()], link.size, page.icons) == ([ICON["src"]], 5, None)
+
+
+@pytest.mark.parametrize(
+    ("content", "structured"),
+    [
+        ([{"type": "text", "text": '{"n": 1}', "_meta": {"example.com/k": 1}}], {"n": 1}),
+        ([{"type": "text", "text": '{"n": "one"}'}], None),
+        ([{"type": "text", "text": "one"}], None),
+        ([{"type": "text", "text": '{"n": 1, "n": 2}'}], None),
+        ([{"type": "text", "text": '{"n": 1}'}, {"type": "text", "text": "x"}], None),
+    ],
+)
+async def test_a_structure_that_a_server_promised_and_sent_as_text_is_given_as_structure(
+    tmp_path: Path, content: list[dict[str, Any]], structured: Any
+) -> None:
+    promise = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    told = TOLD | {"tools": [TOOL | {"_meta": {}, "outputSchema": promise}], "result": {"content": content}}
+    async with reached(telling(tmp_path, told)) as (client, catalog, _):
+        result = await view_of(catalog).call("up__clock", {})
+        assert result.structured == structured
+        assert (result.error is None) is (structured is not None)
+        if structured is not None:
+            seen = await client.call_tool("up__clock", {})
+            assert (seen.structured_content, seen.content[0].meta) == (structured, {"example.com/k": 1})
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from pegboard.providers.mcp import mcp_result, mcp_tool_before_2026
 from pegboard.sources.mcp.definitions import UnfitError, checked_definition, declared_spec
 from pegboard.sources.mcp.results import read_result
 from pegboard.sources.mcp.server_settings import ServerSettings
+from pegboard.sources.mcp.text_structure import structure_in_text
 
 # ---- a FastMCP server as a source
 
@@ -119,7 +120,15 @@ class FastMCPSource:
             result = await self._client.call_tool_mcp(theirs, args, progress_handler=tell)
             return read_result(result, tool=spec.name, server=self.name)
 
-        return ToolEntry(spec=spec, handler=handle, runs="async", source=self.name, is_foreign=True, is_toolset=True)
+        return ToolEntry(
+            spec=spec,
+            handler=handle,
+            runs="async",
+            source=self.name,
+            is_foreign=True,
+            is_toolset=True,
+            reread=structure_in_text,
+        )
 
 
 class _Changes(MessageHandler):

@@ -374,6 +374,8 @@ def output_reader(annotation: Any) -> Callable[[object], object] | None:
         return None
 
     def reread(value: object) -> object:
+        if isinstance(value, ToolResult):
+            raise TypeError("a result made by hand is what it is")
         adapter = _result_adapter(modern(inner))
         read = adapter.validate_python(value)
         return adapter.dump_python(read, mode="json", by_alias=True, warnings=False, fallback=plain_form)

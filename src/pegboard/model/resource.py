@@ -26,6 +26,8 @@ class ResourceSpec:
     title: str | None = None
     description: str = ""
     mime_type: str | None = None
+    size: int | None = None
+    annotations: Mapping[str, Any] | None = None
     icons: tuple[JSON, ...] = ()
     meta: Mapping[str, Any] | None = None
     way: tuple[str, ...] = ()

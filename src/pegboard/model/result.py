@@ -59,6 +59,8 @@ class ResourceLink(NamedTuple):
     title: str | None = None
     annotations: Mapping[str, Any] | None = None
     meta: Mapping[str, Any] | None = None
+    icons: tuple[Mapping[str, Any], ...] | None = None
+    size: int | None = None
 
 
 Content: TypeAlias = TextContent | ImageContent | AudioContent | ResourceContent | ResourceLink

@@ -127,6 +127,7 @@ def _content(block: Content) -> JSON:
             if blob is not None:
                 inner["blob"] = base64.b64encode(blob).decode()
             return {"type": "resource", "resource": {key: value for key, value in inner.items() if value is not None}}
-        case ResourceLink(uri, name, mime_type, description, title):
+        case ResourceLink(uri, name, mime_type, description, title, icons=icons, size=size):
             link = {"uri": uri, "name": name, "mimeType": mime_type, "description": description, "title": title}
+            link |= {"icons": [dict(icon) for icon in icons or ()] or None, "size": size}
             return {"type": "resource_link", **{key: value for key, value in link.items() if value is not None}}

@@ -62,10 +62,11 @@ def checked(call: Call, result: ToolResult, given: object) -> ToolResult:
 
 def _reread(call: Call, promise: Compiled, given: object) -> ToolResult | None:
     """Return the result as its annotation means it; `None` where it is nothing of the kind."""
-    if call.entry.reread is None or isinstance(given, ToolResult):
+    if call.entry.reread is None:
         return None
     try:
-        result = structured(call.entry.reread(given))
+        read = call.entry.reread(given)
+        result = read if isinstance(read, ToolResult) else structured(read)
         return result if promise.is_valid(result.structured) else None
     except (CallError, ValueError, TypeError):
         return None
@@ -134,8 +135,10 @@ def _clean_block(block: Content, redactor: Redactor) -> Content:
             clean[name] = redactor.text(value)
         elif isinstance(value, bytes):
             clean[name] = _clean_bytes(value, redactor)
+        elif isinstance(value, tuple):
+            clean[name] = tuple(redactor.value(list(value)))
         elif value is not None:
-            clean[name] = redactor.value(dict(value))
+            clean[name] = value if isinstance(value, int) else redactor.value(dict(value))
     return block._replace(**clean)
 
 

@@ -253,7 +253,8 @@ def page_of(
 
 def _resource(spec: ResourceSpec, uri_key: str) -> JSON:
     shown = {"name": spec.name, "title": spec.title, "description": spec.description, "mimeType": spec.mime_type}
-    return _without_empty({uri_key: spec.uri, **shown, "icons": list(spec.icons), "_meta": spec.meta})
+    beside = {"size": spec.size, "annotations": spec.annotations, "icons": list(spec.icons), "_meta": spec.meta}
+    return _without_empty({uri_key: spec.uri, **shown, **beside})
 
 
 def _skill(skill: Skill) -> JSON:

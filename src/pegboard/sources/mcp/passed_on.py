@@ -121,6 +121,11 @@ def shown_hints(annotations: Mapping[str, Any]) -> JSON:
     return {key: annotations[key] for key in _HINTS if isinstance(annotations.get(key), bool)}
 
 
+def kept_size(size: object) -> int | None:
+    """Return the bytes that a resource is said to have."""
+    return size if isinstance(size, int) and not isinstance(size, bool) and 0 <= size < 1 << 53 else None
+
+
 def kept_annotations(annotations: object) -> JSON:
     """Return for whom a block is, how much it matters and how old it is; what else stands there is dropped."""
     said: Any = annotations

@@ -22,7 +22,7 @@ from pegboard.model.result import (
     TextContent,
     ToolResult,
 )
-from pegboard.sources.mcp.passed_on import kept_annotations, kept_meta, meta_here, uri_here
+from pegboard.sources.mcp.passed_on import kept_annotations, kept_icons, kept_meta, kept_size, meta_here, uri_here
 
 _OF_ARGUMENTS = "The arguments were refused unread: "
 
@@ -101,7 +101,9 @@ def _block(block: Any, tool: str, server: str) -> Content:
         case types.ResourceLink(uri=uri, name=name, mime_type=mime_type, description=description, title=title):
             # A page on the web is for the client to fetch; anything else is for the server to read.
             here = uri if uri.startswith(("https://", "http://")) else uri_here(server, uri)
-            return ResourceLink(here, name, mime_type=mime_type, description=description, title=title)
+            listed = [icon.model_dump(mode="json", by_alias=True, exclude_none=True) for icon in block.icons or ()]
+            icons, size = kept_icons(listed) or None, kept_size(block.size)
+            return ResourceLink(here, name, mime_type, description, title, icons=icons, size=size)
         case _:
             return TextContent(f"[a block of type {getattr(block, 'type', '?')!r}, which cannot be shown here]")
 

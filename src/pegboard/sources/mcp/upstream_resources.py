@@ -16,7 +16,7 @@ from pegboard.model.resource import CompletionSpec, Offer, PromptArgument, Promp
 from pegboard.model.result import ToolResult
 from pegboard.model.tool import Annotations, ToolEntry, ToolSpec
 from pegboard.sources.foreign_text import cleaned, has_hidden
-from pegboard.sources.mcp.passed_on import kept_icons, kept_meta, meta_here, uri_here
+from pegboard.sources.mcp.passed_on import kept_annotations, kept_icons, kept_meta, kept_size, meta_here, uri_here
 from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.tool_names import own_names
 
@@ -116,7 +116,13 @@ def _entries_of(
         variables = required = [variable for _, variable in _VARIABLE.findall(uri)] if kind == "template" else []
         mime_type = each.get("mimeType")
         here = uri_here(settings.name, uri)
-        offer = ResourceSpec(**words, uri=here, mime_type=_clean(mime_type, settings) or None)
+        offer = ResourceSpec(
+            **words,
+            uri=here,
+            mime_type=_clean(mime_type, settings) or None,
+            size=kept_size(each.get("size")),
+            annotations=kept_annotations(each.get("annotations")) or None,
+        )
         request, target = ResourceRequest(what="read", named=uri), {"resource": here}
 
     async def handle(ctx: CallContext, args: JSON, /) -> ToolResult:
