@@ -31,6 +31,8 @@ _OWN_PREFIX: Final = "pegboard"
 _KEY = re.compile(r"[A-Za-z0-9._/-]{1,200}")
 _MIME = re.compile(r"[\w.+/-]{1,100}")
 _SIZES = re.compile(r"any|\d{1,5}x\d{1,5}")
+# Beyond it readers of JSON differ.
+_LARGEST_SIZE: Final = 2**53 - 1  # not a limit: what every reader of JSON knows exactly
 _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
 
@@ -123,7 +125,7 @@ def shown_hints(annotations: Mapping[str, Any]) -> JSON:
 
 def kept_size(size: object) -> int | None:
     """Return the bytes that a resource is said to have."""
-    return size if isinstance(size, int) and not isinstance(size, bool) and 0 <= size < 1 << 53 else None
+    return size if isinstance(size, int) and not isinstance(size, bool) and 0 <= size <= _LARGEST_SIZE else None
 
 
 def kept_annotations(annotations: object) -> JSON:
