@@ -135,8 +135,8 @@ def _clean_block(block: Content, redactor: Redactor) -> Content:
             clean[name] = redactor.text(value)
         elif isinstance(value, bytes):
             clean[name] = _clean_bytes(value, redactor)
-        elif isinstance(value, tuple):
-            clean[name] = tuple(redactor.value(list(value)))
+        elif isinstance(value, tuple | list):
+            clean[name] = tuple(redactor.value([*value]))  # pyright: ignore[reportUnknownArgumentType] - JSON
         elif value is not None:
             clean[name] = value if isinstance(value, int) else redactor.value(dict(value))
     return block._replace(**clean)
