@@ -25,7 +25,17 @@ from bench.measure import BRIEF, THOROUGH, Effort, Row, Spread
 
 BENCHES = ("calls", "builtins", "lists", "why", "imports", "stdio", "http")
 # Starts six servers and more, or reads documents that only some have: too much for a test.
-ALONE = ("clients", "credentials", "proxy", "openapi", "search", "confidence", "documents", "document_scale")
+ALONE = (
+    "clients",
+    "credentials",
+    "capacity",
+    "proxy",
+    "openapi",
+    "search",
+    "confidence",
+    "documents",
+    "document_scale",
+)
 PACKAGES = ("pegboard", "mcp", "fastmcp", "pydantic", "orjson", "jsonschema-rs", "cyclopts")
 PART_S = 900
 """The seconds that one bench may take."""

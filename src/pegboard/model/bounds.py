@@ -530,6 +530,8 @@ STREAM_EVENTS = 1_000  # that wait for one listener; the oldest go
 STREAM_BYTES = 4 * MIB  # of them
 CONNECTIONS_ENDED = 100  # and as many as are left, before what they took is given back to the system ...
 GIVING_BACK_S = 5.0  # ... after this, in which their calls and streams have ended, too
+COLLECTOR_PAUSE_S = 0.025  # a full collection that held the loop for longer sets aside what it found alive ...
+COLLECTOR_ASIDE_S = 60.0  # ... and after this, another one looks at all of it
 
 # -- server: the HTTP API
 QUERY_FIELDS = 20  # of one URL

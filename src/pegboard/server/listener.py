@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import gc
 import logging
 import socket  # noqa: TID251 - listens, and calls nobody
 import ssl
@@ -36,7 +35,7 @@ from pegboard.server.event_loop import run
 from pegboard.server.front import NO_FRONT, Front
 from pegboard.server.http_connection import HttpConnection
 from pegboard.server.process_exit import leave, leave_if_held
-from pegboard.server.process_memory import give_back
+from pegboard.server.process_memory import Collector
 from pegboard.server.workers import Worker
 
 log = logging.getLogger("pegboard.serve")
@@ -138,14 +137,13 @@ class Listener(uvicorn.Server):
         self._connection_type = cast("type[HttpConnection]", config.http)
         self._on_ready, self._drain, self._worker = on_ready, drain, worker
         self._most_connections = 0
+        self._collector = Collector()
         self._giving_back: asyncio.TimerHandle | None = None
 
     async def startup(self, sockets: list[Any] | None = None) -> None:
         await super().startup([self._listening] if self._worker is None else [])
         if self.started:
-            # What is loaded by now stays: the collector need not look at it again and again.
-            gc.collect()
-            gc.freeze()
+            self._collector.begin()
             self._on_ready(address_of(self._listening, self._front))
             if self._worker is not None:
                 self._acceptor = Acceptor(self._listening, self._connection, self._is_ahead, self.config.ssl)
@@ -168,7 +166,7 @@ class Listener(uvicorn.Server):
     def _give_back(self) -> None:
         """Give back what many connections took that have ended: their streams are circles that nobody comes by."""
         self._giving_back, self._most_connections = None, len(self.server_state.connections)
-        give_back()
+        self._collector.give_back()
 
     def _connection(self) -> asyncio.Protocol:
         return self._connection_type(self.config, self.server_state, self.lifespan.state)
@@ -186,6 +184,7 @@ class Listener(uvicorn.Server):
         draining = asyncio.ensure_future(self._drain())
         await super().shutdown([self._listening])
         await draining
+        self._collector.end()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from starlette.types import Receive, Send
@@ -131,8 +132,7 @@ class DisconnectWatcher:
             task.cancel()
 
     async def _wait_for_leaving(self, call: asyncio.Task[Any]) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
+        await _client_leaves(self._receive)
         self.client_left = True
         call.cancel()
 
@@ -141,3 +141,62 @@ class DisconnectWatcher:
         while True:
             await self._stream.ping()
             await asyncio.sleep(STREAM_PING_S)
+
+
+class HeldConnection:
+    """A connection that is kept open and warm for what will be said on it, until its client leaves or it is let go.
+
+    It takes no task and no event of its own: of these, there are thousands at a time.
+    """
+
+    def __init__(self, ping: Callable[[], Awaitable[None]]) -> None:
+        self._ping = ping
+        self._holder: asyncio.Task[Any] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._pinging: asyncio.Task[None] | None = None
+        self._is_let_go = False
+
+    async def until_over(self, receive: Receive) -> None:
+        """Wait until it is over."""
+        holder = self._holder = asyncio.current_task()
+        assert holder is not None
+        self._ping_later()
+        try:
+            await _client_leaves(receive)
+        except asyncio.CancelledError:
+            # It was let go, and nobody but us wants its task to end.
+            if not (self._is_let_go and holder.uncancel() == 0):
+                raise
+        finally:
+            self._holder = None
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._pinging is not None:
+                self._pinging.cancel()
+
+    def let_go(self) -> None:
+        """End it."""
+        if self._holder is not None and not self._is_let_go:
+            self._is_let_go = True
+            self._holder.cancel()
+
+    def _ping_later(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(STREAM_PING_S, self._ping_now)
+
+    def _ping_now(self) -> None:
+        # One at a time: a client that reads nothing leaves the one before waiting.
+        if self._pinging is None or self._pinging.done():
+            self._pinging = asyncio.ensure_future(self._pinged())
+        self._ping_later()
+
+    async def _pinged(self) -> None:
+        try:
+            await self._ping()
+        except OSError:
+            # The connection is gone; not every server tells whoever waits to receive.
+            self.let_go()
+
+
+async def _client_leaves(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -145,8 +145,8 @@ class SessionEndpoint:
 
     def end_streams(self) -> None:
         """End every stream that waits for something to be said; a server that shuts down would wait for them."""
-        for session in self._sessions.all():
-            session.ended.set()
+        for found in self._over_http.values():
+            found.streams.end()
 
     # -- one request
 
@@ -237,6 +237,7 @@ class SessionEndpoint:
 
     def _forget(self, session: Session) -> None:
         found = self._over_http.pop(session)
+        found.streams.end()
         for open_request in found.open_requests.values():
             _cancel(open_request)
         if found.in_sdk is not None:
@@ -358,7 +359,7 @@ class SessionEndpoint:
             return
         await stream.resume(exchange.send, last)
         if stream.is_attached:
-            await stream.hold(exchange.receive, found.session.ended)
+            await stream.hold(exchange.receive)
 
     async def _follow_elsewhere(self, exchange: Exchange, found: HttpSession, worker: str, last: str) -> bool:
         """Let a client go on with a stream of another worker; `False` where that is gone, and the stream with it."""

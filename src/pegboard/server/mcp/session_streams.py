@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import NamedTuple
 
 from starlette.types import Receive, Send
 
-from pegboard.model.bounds import RECONNECT_MS, SESSION_BYTES, SESSION_MESSAGES, STREAM_PING_S
-from pegboard.server.mcp.disconnect import SSE_HEADERS, EventStream
+from pegboard.model.bounds import RECONNECT_MS, SESSION_BYTES, SESSION_MESSAGES
+from pegboard.server.mcp.disconnect import SSE_HEADERS, EventStream, HeldConnection
 
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _OURS = "p"
@@ -36,8 +35,16 @@ class SessionStreams:
         self._prefix = f"{_OURS}{worker}-" if worker else _OURS
         self._head = f"id: {self._prefix}".encode()
         self.own: SessionStream | None = None
+        self.held: list[HeldConnection] = []
+        self.is_over = False
         self._events: dict[int, KeptEvent] = {}
         self._next = self._bytes = 0
+
+    def end(self) -> None:
+        """End the connections that are kept open for its streams, and those that begin after."""
+        self.is_over = True
+        for held in self.held:
+            held.let_go()
 
     def keep(self, stream: SessionStream, head: bytes, data: bytes) -> bytes:
         """Return an event with an id of its own, and keep it for those who lose it."""
@@ -83,7 +90,7 @@ class SessionStream(EventStream):
         super().__init__(_nowhere if send is None else send)
         self._streams, self._is_primed = streams, is_primed
         self.is_attached = send is not None
-        self._left: asyncio.Event | None = None
+        self._held: HeldConnection | None = None
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         return [*SSE_HEADERS, (b"mcp-session-id", self._streams.session_id.encode())]
@@ -122,9 +129,9 @@ class SessionStream(EventStream):
     def detach(self) -> None:
         """Send nothing more to where it went until now."""
         self.send, self.is_attached = _nowhere, False
-        if self._left is not None:
-            self._left.set()
-            self._left = None
+        if self._held is not None:
+            self._held.let_go()
+            self._held = None
 
     async def resume(self, send: Send, last_event_id: str = "") -> None:
         """Go on over another connection, from the client's last event on."""
@@ -146,20 +153,17 @@ class SessionStream(EventStream):
         if self._is_primed:
             await send({"type": "http.response.body", "body": self._priming(), "more_body": True})
 
-    async def hold(self, receive: Receive, ended: asyncio.Event) -> None:
+    async def hold(self, receive: Receive) -> None:
         """Keep a connection open for as long as the stream goes out on it, its client stays and the session lives."""
-        left, send = asyncio.Event(), self.send
-        self._left = left
-        waits = [asyncio.ensure_future(wait) for wait in (left.wait(), ended.wait(), _client_leaves(receive))]
+        held, send = HeldConnection(self.ping), self.send
+        self._held = held
+        self._streams.held.append(held)
         try:
-            while True:
-                done, _ = await asyncio.wait(waits, timeout=STREAM_PING_S, return_when=asyncio.FIRST_COMPLETED)
-                if done:
-                    break
-                await self.ping()
+            # It may have ended while the connection was written to.
+            if not self._streams.is_over:
+                await held.until_over(receive)
         finally:
-            for wait in waits:
-                wait.cancel()
+            self._streams.held.remove(held)
         if self.send is send:
             self.detach()
             if not self.is_ended:
@@ -168,8 +172,3 @@ class SessionStream(EventStream):
 
 async def _nowhere(_message: object) -> None:
     """Stand for a connection that is gone."""
-
-
-async def _client_leaves(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -54,7 +54,6 @@ class Session:
     in_flight: int = 0
     used_at: float = 0.0
     clock: Callable[[], float] = time.monotonic
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     def subscribe(self, uri: str) -> None:
         """Remember that the client wants to hear of a resource."""
@@ -171,7 +170,6 @@ class Sessions:
             del self._of_one[session.whose]
         self.on_forget(session)
         session.questions.end()
-        session.ended.set()
 
     def idle(self) -> list[Session]:
         """Return the sessions without a request for long, or whose id is good no more."""
@@ -181,10 +179,6 @@ class Sessions:
             for one in self._known.values()
             if (not one.in_flight and one.used_at < before) or (ids is not None and ids.is_over(one.ends_at))
         ]
-
-    def all(self) -> list[Session]:
-        """Return every session."""
-        return list(self._known.values())
 
     # -- what all of them are told
 
