@@ -15,7 +15,11 @@ from pegboard import CallContext, Catalog, Tasks, ToolContext
 
 STEPS = ("fetch", "parse", "check", "load", "report")
 CRASHING = "crashing"  # ends its process in its first step, each time
-OWNER = ToolContext(user_id="ann")
+
+
+def owner() -> ToolContext:
+    """Return a request of whoever imports."""
+    return ToolContext(user_id="ann")
 
 
 def catalog_with(store: str, ledger: Path, *, step_s: float) -> Catalog:
@@ -50,9 +54,9 @@ async def main(store: str, ledger: Path, step_s: float, begin: list[str]) -> Non
     """Work until killed; begin the imports that are named."""
     catalog = catalog_with(store, ledger, step_s=step_s)
     catalog.tasks.wake_soon()
-    view = catalog.view(OWNER)
     for name in begin:
-        while not (result := await view.call("import_orders", {"name": name})).task_id:
+        # A request of its own for each, as one may make so many calls and no more.
+        while not (result := await catalog.view(owner()).call("import_orders", {"name": name})).task_id:
             # A file that many write at once may be busy for longer than anybody waits.
             assert result.error is not None
             assert result.error.kind == "storage_unavailable"

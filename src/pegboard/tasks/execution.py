@@ -21,6 +21,7 @@ from pegboard.model.request import CallBudget, Request
 from pegboard.model.task import Agreement, Outcome, TaskCall
 from pegboard.model.tool import ToolEntry
 from pegboard.tasks.engine import Journal
+from pegboard.tasks.places import Place, Places
 from pegboard.tasks.steps import TaskSteps
 
 # What says that a call could not be run, and not how the tool fared.
@@ -100,9 +101,18 @@ class Execution:
         self._caller_now = caller_now
         self.running: dict[str, str] = {}
         """The call that runs each task here."""
+        self._places = Places(executor.guards.registry.bounds.calls_in_flight)
+
+    def begin_anew(self) -> None:
+        """Run on another event loop from now on, with nothing running."""
+        self._places = Places(self._executor.guards.registry.bounds.calls_in_flight)
 
     async def run(self, call: TaskCall, journal: Journal) -> Outcome:
-        """Run a task to its end."""
+        """Run a task to its end, once there is a place for it."""
+        async with self._places.taken(call.owner) as place:
+            return await self._run(call, journal, place)
+
+    async def _run(self, call: TaskCall, journal: Journal, place: Place) -> Outcome:
         guards = self._executor.guards
         try:
             view, entry = await self._permitted(call)
@@ -111,7 +121,7 @@ class Execution:
         made, call_id = view.ctx, new_id()
         steps = TaskSteps(
             call.task_id, call_id, journal, timeout_s=entry.spec.timeout_s, redactor=guards.redactor(made),
-            look_again=partial(self._look_again, call, made.caller.roles),
+            look_again=partial(self._look_again, call, made.caller.roles), place=place,
         )  # fmt: skip
         left_s = call.expires_at - guards.wall_clock()
         request = Request(
@@ -120,9 +130,11 @@ class Execution:
         )  # fmt: skip
         view = view.renewed(replace(made, request=request))
         self.running[call.task_id] = call_id
+        guards.task_runs += 1
         try:
             result = await self._executor.call(view, call.tool, copied(call.arguments), call_id=call_id)
         finally:
+            guards.task_runs -= 1
             del self.running[call.task_id]
         if guards.closing and result.error is not None and result.error.kind in _INTERRUPTIONS:
             # It has not ended, its process does: somebody else goes on with it.

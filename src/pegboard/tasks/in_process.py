@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pegboard.model.bounds import TASKS_IN_MEMORY
+from pegboard.model.bounds import TASKS_IN_MEMORY, share_of_one
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.model.task import Outcome, Question, TaskCall, TaskRecord
@@ -30,12 +30,13 @@ class InProcessEngine:
 
     Args:
         clock: seconds since 1970.
+        is_shared: tells whether callers come who know nothing of each other; then one never has all the room.
     """
 
     is_durable = False
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+    def __init__(self, clock: Callable[[], float], *, is_shared: Callable[[], bool]) -> None:
+        self._clock, self._is_shared = clock, is_shared
         self._kept: dict[str, _Kept] = {}
         self._run: Run | None = None
 
@@ -47,10 +48,13 @@ class InProcessEngine:
         """Keep a task, then begin it.
 
         Raises:
-            CallError: `busy`; there is no room.
+            CallError: `busy`; there is no room, or none but for others.
         """
         if len(self._kept) >= TASKS_IN_MEMORY:
             raise CallError("busy", f"{TASKS_IN_MEMORY} tasks are kept already. Try again later.")
+        share, others = share_of_one(TASKS_IN_MEMORY), (kept.call.owner for kept in self._kept.values())
+        if self._is_shared() and len(self._kept) >= share and list(others).count(call.owner) >= share:
+            raise CallError("busy", f"This caller has {share} tasks, which is its share. Try again later.")
         record = TaskRecord(
             task_id=call.task_id, tool=call.tool, owner=call.owner, state="working", created_at=call.created_at,
             updated_at=call.created_at, ttl_s=call.ttl_s, is_durable=False,

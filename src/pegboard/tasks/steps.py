@@ -16,6 +16,7 @@ from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.task import Question
 from pegboard.tasks.engine import Journal
+from pegboard.tasks.places import Place
 from pegboard.tasks.records import error_of_json, error_to_json
 
 log = logging.getLogger("pegboard")
@@ -31,15 +32,16 @@ class TaskSteps:
         timeout_s: for each try of a step that says none.
         redactor: what knows the secrets that must not be stored.
         look_again: judges anew whether the task may go on; raises `CallError` where it may not.
+        place: where it runs, which it leaves while it waits for a person.
     """
 
     def __init__(
         self, task_id: str, call_id: str, journal: Journal, *, timeout_s: float | None, redactor: Redactor | None,
-        look_again: Callable[[], Awaitable[None]],
+        look_again: Callable[[], Awaitable[None]], place: Place,
     ) -> None:  # fmt: skip
         self.task_id, self.call_id = task_id, call_id
         self._journal, self._timeout_s, self._redactor = journal, timeout_s, redactor
-        self._look_again = look_again
+        self._look_again, self._place = look_again, place
         self._names: set[str] = set()
         self._asked = 0
         self.refusal: CallError | None = None
@@ -114,7 +116,7 @@ class TaskSteps:
         message = question if self._redactor is None else self._redactor.text(question)
         form, is_single = form_of(schema)
         asked = Question(message=message, form=form, is_single=is_single)
-        answer = await self._journal.answer(f"question-{self._asked}", asked)
+        answer = await self._place.free_for(self._journal.answer(f"question-{self._asked}", asked))
         # Days may have passed.
         await self._judge_anew()
         action = answer.get("action")

@@ -177,11 +177,13 @@ class Tasks:
             if self._is_closed:
                 raise CallError("shutting_down", "The server is shutting down. Try again in a moment.")
             if self._engine is None:
-                clock = self._executor.guards.wall_clock
-                engine: Engine = InProcessEngine(clock)
+                guards = self._executor.guards
+                clock = guards.wall_clock
+                engine: Engine = InProcessEngine(clock, is_shared=lambda: guards.is_shared)
                 if self.is_durable:
                     # In a thread: DBOS takes seconds to load.
                     engine = await asyncio.to_thread(self._durable_engine, clock)
+                self._execution.begin_anew()
                 await engine.wake(self._execution.run)
                 self._engine = engine
                 self._sweeping = asyncio.create_task(self._sweep(engine))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pegboard.core.call.limit_keys import owner_of
 from pegboard.core.call.record import Asked, Call
+from pegboard.core.call.task_split import is_of_task
 from pegboard.model.bounds import BUSY_RETRY_S, share_of_one
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
@@ -31,12 +32,9 @@ def check_start(call: Asked, *, others: int | None = None) -> None:
     if request.depth > bounds.agent_depth:
         text = f"Agents are nested {request.depth} deep; {bounds.agent_depth} is the limit. Answer without calling on."
         raise CallError("recursion_limit", text)
-    running = len(guards.in_flight) - 1 if others is None else others
-    if running >= bounds.calls_in_flight:
-        text = f"{bounds.calls_in_flight} calls are running already. Try again in a moment."
-        raise CallError("busy", text, retry_after_s=BUSY_RETRY_S)
+    running = (len(guards.in_flight) - 1 if others is None else others) - guards.task_runs
     if running and running >= share_of_one(bounds.calls_in_flight):
-        _check_share(call, running, beside_itself=others is None)
+        _check_places(call, running, beside_itself=others is None)
     if request.deadline is not None and request.deadline <= guards.clock():
         raise CallError("timeout", "The time for this request is over. Start a new one.", retryable=False)
     if not guards.flood.is_quiet and (wait_s := guards.flood.wait_s(ctx)) > 0.0:
@@ -44,11 +42,20 @@ def check_start(call: Asked, *, others: int | None = None) -> None:
         raise CallError("rate_limited", text, retry_after_s=wait_s)
 
 
-def _check_share(call: Asked, running: int, *, beside_itself: bool) -> None:
-    """Keep the last quarter of the places for others, where there are or may be others. Asked only when it is full."""
-    guards, owner = call.guards, owner_of(call.view.ctx)
-    of_one = sum(owner_of(each.view.ctx) == owner for each in guards.in_flight.values()) - beside_itself
-    share = share_of_one(call.bounds.calls_in_flight)
+def _check_places(call: Asked, running: int, *, beside_itself: bool) -> None:
+    """Refuse where all places are taken, and leave the last quarter of them to others, where there are or may be such.
+
+    Runs of tasks take none: they wait for weeks, and a refusal would be their end.
+    """
+    if isinstance(call, Call) and is_of_task(call):
+        return
+    guards, places = call.guards, call.bounds.calls_in_flight
+    if running >= places:
+        text = f"{places} calls are running already. Try again in a moment."
+        raise CallError("busy", text, retry_after_s=BUSY_RETRY_S)
+    owner, share = owner_of(call.view.ctx), share_of_one(places)
+    others = (each for each in guards.in_flight.values() if not is_of_task(each))
+    of_one = sum(owner_of(each.view.ctx) == owner for each in others) - beside_itself
     if of_one >= share and (guards.is_shared or of_one < running):
         text = f"This caller has {of_one} calls running; {share} are its share. Try again in a moment."
         raise CallError("busy", text, retry_after_s=BUSY_RETRY_S)

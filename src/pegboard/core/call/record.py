@@ -108,6 +108,8 @@ class Guards:
     listeners: Listeners = field(default_factory=Listeners)
     call_observers: tuple[CallObserver, ...] = ()
     in_flight: dict[str, Call] = field(default_factory=dict[str, "Call"])
+    task_runs: int = 0
+    """How many of those in flight are runs of tasks, which wait for places of their own."""
     workers: WorkerPool = field(default_factory=WorkerPool)
     checkers: WorkerPool = field(default_factory=lambda: WorkerPool(name="pegboard-check"))
     """Threads of predicates and hooks that have held the loop; those of tools may all be taken for long."""

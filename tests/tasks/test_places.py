@@ -1,0 +1,115 @@
+"""Tasks that wait keep nobody else from calling, and a task that finds no place waits for one: it does not fail."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from pegboard import Bounds, CallContext, Catalog, Tasks, ToolContext
+from tests.tasks.test_behaviour import MANY, YES
+from tests.timing import PATIENCE_S
+
+ANN, BOB = (ToolContext(user_id=who, budget=MANY) for who in ("ann", "bob"))
+PLACES = 4
+
+
+class Waiting:
+    """A catalog with few places, tasks that wait for a person and tasks that work."""
+
+    def __init__(self, store: str) -> None:
+        self.catalog = catalog = Catalog("waiting", tasks=Tasks(store), bounds=Bounds(calls_in_flight=PLACES))
+        self.working, self.most, self.goes_on = 0, Counter[str](), asyncio.Event()
+
+        @catalog.tool(task="required")
+        async def ask(ctx: CallContext) -> object:
+            """Wait for a person."""
+            return await ctx.ask("Go on?", schema={"type": "boolean"})
+
+        @catalog.tool(task="required")
+        async def work(ctx: CallContext) -> str:
+            """Work for a while."""
+            who = ctx.user_id or ""
+            self.working += 1
+            self.most[who] = max(self.most[who], self.working)
+            await self.goes_on.wait()
+            self.working -= 1
+            return who
+
+        @catalog.tool
+        async def plain() -> str:
+            """Answer at once."""
+            return "plain"
+
+    async def begun(self, name: str, ctx: ToolContext, count: int) -> list[str]:
+        results = [await self.catalog.view(ctx).call(name, {}) for _ in range(count)]
+        assert [result.error for result in results] == [None] * count
+        return [result.task_id or "" for result in results]
+
+    async def until(self, count: int, state: str, ctx: ToolContext) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while Counter(record.state for record in await self.catalog.tasks.list(ctx))[state] < count:
+                await asyncio.sleep(0)
+
+
+async def test_tasks_that_wait_for_people_take_no_place_from_anybody() -> None:
+    waiting = Waiting("memory")
+    waiting.catalog.guards.is_shared = True
+    ids = await waiting.begun("ask", ANN, 5 * PLACES)
+    await waiting.until(5 * PLACES, "input_required", ANN)
+    for ctx in (ANN, BOB):
+        assert (await waiting.catalog.view(ctx).call("plain", {})).text == "plain"
+    waiting.goes_on.set()
+    [of_bob] = await waiting.begun("work", BOB, 1)
+    assert (await waiting.catalog.tasks.result(of_bob, BOB, timeout_s=PATIENCE_S)).is_error is False
+    for task_id in ids:
+        [key] = (await waiting.catalog.tasks.get(task_id, ANN)).questions
+        await waiting.catalog.tasks.answer(task_id, ANN, {key: YES})
+    await waiting.until(5 * PLACES, "completed", ANN)
+    await waiting.catalog.close()
+
+
+async def test_tasks_beyond_the_places_wait_for_one_and_leave_some_to_others() -> None:
+    waiting = Waiting("memory")
+    hers = await waiting.begun("work", ANN, 5 * PLACES)
+    [his] = await waiting.begun("work", BOB, 1)
+    async with asyncio.timeout(PATIENCE_S):
+        while waiting.most["bob"] == 0:
+            await asyncio.sleep(0)
+    assert (waiting.most["ann"], waiting.most["bob"]) == (3, 4)
+    # Those that wait are ended as any other.
+    await waiting.catalog.tasks.cancel(hers[-1], ANN)
+    assert (await waiting.catalog.view(BOB).call("plain", {})).is_error is False
+    waiting.goes_on.set()
+    for task_id, ctx in ((his, BOB), *((one, ANN) for one in hers[:-1])):
+        result = await waiting.catalog.tasks.result(task_id, ctx, timeout_s=PATIENCE_S)
+        assert (result.is_error, result.text) == (False, ctx.user_id)
+    assert (await waiting.catalog.tasks.get(hers[-1], ANN)).state == "cancelled"
+    assert waiting.working == 0
+    await waiting.catalog.close()
+
+
+async def test_a_process_goes_on_with_more_tasks_than_it_has_places_for(tmp_path: Path) -> None:
+    first = Waiting(f"sqlite:{tmp_path}/tasks.db")
+    ids = await first.begun("work", ANN, 3 * PLACES)
+    await first.catalog.close()
+    second = Waiting(f"sqlite:{tmp_path}/tasks.db")
+    second.goes_on.set()
+    await second.catalog.tasks.wake()
+    for task_id in ids:
+        assert (await second.catalog.tasks.result(task_id, ANN, timeout_s=PATIENCE_S)).text == "ann"
+    await second.catalog.close()
+
+
+async def test_one_caller_does_not_fill_the_memory_for_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pegboard.tasks.in_process.TASKS_IN_MEMORY", 8)
+    waiting = Waiting("memory")
+    waiting.catalog.guards.is_shared = True
+    await waiting.begun("ask", ANN, 6)
+    refused = await waiting.catalog.view(ANN).call("ask", {})
+    assert refused.error is not None
+    assert refused.error.kind == "busy"
+    await waiting.begun("ask", BOB, 2)
+    await waiting.catalog.close()
