@@ -58,10 +58,12 @@ if TYPE_CHECKING:
     from pegboard.resources import skill_reader
     from pegboard.tasks.tasks import Tasks
     from pegboard.workspace import resources as document_resources
+    from pegboard.workspace import upload as uploading
     from pegboard.workspace.tools import toolset
     from pegboard.workspace.tools.lent_model import ModelOf
 else:
     document_resources = LazyModule("pegboard.workspace.resources")
+    uploading = LazyModule("pegboard.workspace.upload")
     toolset = LazyModule("pegboard.workspace.tools.toolset")
     skill_reader = LazyModule("pegboard.resources.skill_reader")
 
@@ -196,6 +198,7 @@ class Catalog:
                 analysis_s=self.registry.bounds.agent_timeout_s,
             ),
             document_resources.document_resource(store),
+            uploading.upload_entry(store, [*toolset.GROUPS]),
         )
         self.registry.change(documents=store)
 

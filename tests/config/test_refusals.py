@@ -6,7 +6,6 @@ import pytest
 
 from pegboard import DefinitionError
 from pegboard.config import load, load_catalog
-from pegboard.config.forms.main_file import UNUSED_BOUNDS
 from pegboard.config.unsupported import UNSUPPORTED
 from pegboard.model.bounds import PROBLEM_LINES, Bounds
 from tests.config.project import Project
@@ -115,10 +114,6 @@ def test_names_declared_in_two_files_are_refused_with_both_places(project: Proje
 def test_keys_of_the_main_file_are_refused_in_the_others(project: Project) -> None:
     project.write("files: [b.yaml]").file("b.yaml", "limits: {hook_s: 2}\n")
     assert project.said()[0].startswith("b.yaml:1:1: limits: unknown key 'limits'. Keys: groups, hooks, ")
-
-
-def test_every_bound_that_no_config_may_set_is_refused_by_name() -> None:
-    assert {f"limits.{name}" for name in UNUSED_BOUNDS} <= set(UNSUPPORTED)
 
 
 @pytest.mark.parametrize("spot", sorted(UNSUPPORTED))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -19,8 +20,10 @@ from tests.workspace.library import files
 
 CONFIG = """\
 name: acme
+limits: {upload_bytes: 2000000}
 workspace: {store: "sqlite:./documents.db"}
 tools: [{name: rag_query, type: builtin, config: {collection: handbook}}]
+hooks: [{on: before, match: docs.upload_document, use: "python:guard:no_secrets"}]
 profiles: {default: {}, without: {deny: ["docs.*"]}}
 identity:
   api_keys: {store: "sqlite:./keys.db"}
@@ -30,6 +33,16 @@ identity:
     - {when: {key: eve}, user: eve, space: s3, profiles: [default]}
     - {when: {key: kim}, user: kim, space: s4, profiles: [default, without]}
     - {when: {key: root}, user: root, roles: [document_administrator], profiles: [default]}
+"""
+GUARD = """\
+from pegboard import Verdict
+
+
+def no_secrets(call):
+    told = call.args
+    assert set(told) == {"space", "source", "path", "size_bytes", "checksum"}, told
+    if "secret" in told["path"] or told["size_bytes"] > 1_000_000:
+        return Verdict.deny(f"{told['path']} with {told['size_bytes']} bytes is not for agents.")
 """
 CALLERS = ("ann", "bob", "eve", "kim", "root")
 HANDBOOK = {
@@ -45,6 +58,7 @@ async def door(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[s
     """A client for each of the callers, of one server."""
     folder = tmp_path_factory.mktemp("acme")
     (folder / "pegboard.yaml").write_text(CONFIG)
+    (folder / "guard.py").write_text(GUARD)
     files(folder / "handbook", HANDBOOK)
     files(folder / "secret", {"plans.md": "# Plans\n\nThe canary two sings of holiday.\n"})
     for words in (
@@ -209,6 +223,7 @@ async def test_a_file_that_is_sent_over_http_is_found_and_stands_for_the_one_bef
     ("name", "content", "query", "status", "kind"),
     [
         ("kim", b"x", {"path": "a.exe"}, 422, "invalid_arguments"),
+        ("kim", b"x" * 2_000_001, {"path": "a.txt"}, 413, "body_too_large"),
         ("kim", b"x", {"path": "../a.txt"}, 422, "invalid_arguments"),
         ("kim", b"x", {"path": ""}, 422, "invalid_arguments"),
         ("kim", b"caf\xe9", {"path": "a.txt"}, 422, "invalid_arguments"),
@@ -230,6 +245,47 @@ async def test_what_may_not_be_sent_is_refused_and_leaves_nothing(
     said, answer = await sent(door[name], content, **query)
     assert (said, answer["kind"]) == (status, kind), answer
     assert await told(door[name], "find_by_name", pattern="*") == before
+
+
+async def test_a_file_that_is_sent_passes_the_hooks_like_any_call_and_no_list_shows_what_takes_it(
+    door: dict[str, httpx2.AsyncClient],
+) -> None:
+    kim = door["kim"]
+    status, answer = await sent(kim, b"x" * 7, path="my/secret.txt")
+    assert (status, answer["kind"]) == (403, "hook_refused")
+    assert answer["detail"] == "my/secret.txt with 7 bytes is not for agents."
+    assert (await told(kim, "find_by_name", pattern="secret"))["items"] == []
+    assert "upload_document" not in str(await rpc(kim, "tools/list"))
+    assert "upload_document" not in str(await rpc(kim, "resources/list"))
+    assert "upload_document" not in str(await rpc(kim, "resources/templates/list"))
+    refused = await call(kim, "upload_document", {"space": "s4", "source": "a", "path": "b.txt"})
+    assert "No tool named 'upload_document'" in refused["error"]["message"]
+
+
+async def test_one_caller_who_sends_slowly_leaves_others_a_place(door: dict[str, httpx2.AsyncClient]) -> None:
+    goes_on, begun = asyncio.Event(), list[str]()
+
+    async def slow(name: str) -> AsyncIterator[bytes]:
+        yield b"one "
+        begun.append(name)
+        await goes_on.wait()
+        yield b"two"
+
+    async def send(name: str) -> int:
+        url = door["kim"].base_url.join("/v1/documents")
+        async with httpx2.AsyncClient(headers=door["kim"].headers, trust_env=False, timeout=None) as client:
+            answer = await client.post(url, params={"path": f"{name}.txt"}, content=slow(name))
+            return answer.status_code
+
+    sending = [asyncio.create_task(send(f"slow{n}")) for n in range(6)]
+    while len(begun) < len(sending):
+        await asyncio.sleep(0)
+    # Each is being sent, and nobody else waits for them.
+    for n in range(3):
+        assert (await sent(door["eve"], b"quick", path=f"quick{n}.txt"))[0] == 201
+    assert not any(task.done() for task in sending)
+    goes_on.set()
+    assert await asyncio.gather(*sending) == [201] * 6
 
 
 async def test_a_form_is_told_how_a_file_is_sent(door: dict[str, httpx2.AsyncClient]) -> None:

@@ -35,7 +35,6 @@ UNSUPPORTED: Final[Mapping[str, str]] = {
     "spec.orchestration.pattern=pipeline": "the pattern is `react`",
     "spec.orchestration.pattern=supervisor": "the pattern is `react`; agents are tools of `type: agent`",
     "spec.orchestration.pattern=swarm": "the pattern is `react`; agents are tools of `type: agent`",
-    "limits.upload_bytes": "nothing can be uploaded",
     "profiles.*.limits": "limits hold for the process, under the top-level `limits:`",
     "hooks.*.use=https": "name a function: `python:module:function`",
 }

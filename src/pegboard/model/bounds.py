@@ -438,7 +438,8 @@ PDF_PAGES = 10_000  # of one PDF
 TABLE_CELL_CHARS = 1_000_000  # of one cell
 TABLE_COLUMNS = 1_000  # of one table ...
 TABLE_ROWS = 1_000_000  # ... and its rows
-UPLOADS_AT_ONCE = 4  # of one server; others wait
+UPLOADS_AT_ONCE = 4  # of one server, three of them for one caller; others wait ...
+UPLOAD_WAIT_S = 60.0  # ... at most so long
 UPLOAD_S = 300.0  # until the file of an upload is there
 VECTOR_SCAN_PASSAGES = 20_000  # of 384 dimensions that SQLite reads in 100 ms: bench/document_scale.py
 INGEST_URL_S = 120.0  # for fetching one address, redirects too
@@ -451,6 +452,13 @@ INGEST_BATCH_DOCUMENTS = 100  # stored in one transaction ...
 INGEST_BATCH_CHARS = 4_000_000  # ... or of text
 
 # -- workspace: the store
+VECTOR_EXACT_PASSAGES = 20_000  # of one space that are all compared on PostgreSQL; above it an index may find them
+NEAR_INDEX_CANDIDATES = 400  # that such an index looks at
+NEAR_INDEX_RECALL = 0.95  # of the ten nearest that it has to find to be used ...
+NEAR_INDEX_PROBES = 20  # ... measured by so many questions
+NEAR_INDEX_GROWTH = 2  # times the passages, until one that found too few is tried again
+NEAR_INDEX_DIMENSIONS = 2_000  # that it takes: pgvector's own limit
+NEAR_INDEX_MEMORY_MIB = 256  # of the server, while one is made
 DOCUMENT_STORE_BUSY_S = 30.0  # that a writer waits for another ...
 DOCUMENT_STORE_READ_BUSY_S = 2.0  # ... and a reader
 DOCUMENT_STORE_CONNECTIONS = 8  # kept open for readers

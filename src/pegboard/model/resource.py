@@ -87,7 +87,14 @@ class CompletionSpec:
         return argument == self.argument and named in (self.prompt, self.resource)
 
 
-Offer = ResourceSpec | PromptSpec | CompletionSpec
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UploadSpec:
+    """What takes in a file that a caller sends to a door. No list shows it, and no model calls it."""
+
+    name: str
+
+
+Offer = ResourceSpec | PromptSpec | CompletionSpec | UploadSpec
 """What a catalog offers beside tools."""
 
 

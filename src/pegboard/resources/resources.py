@@ -14,7 +14,7 @@ from pegboard.core.view import CallRunner, View, ViewParts
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError
 from pegboard.model.policy import OPEN_POLICY
-from pegboard.model.resource import CompletionSpec, Offer, PromptArgument, PromptSpec, ResourceSpec
+from pegboard.model.resource import CompletionSpec, Offer, PromptArgument, PromptSpec, ResourceSpec, UploadSpec
 from pegboard.model.tool import ToolEntry
 from pegboard.resources.apps import APP_MIME_TYPE, APP_SCHEME, with_content_security
 from pegboard.resources.prompt_messages import with_messages
@@ -181,6 +181,10 @@ class Resources:
     def prompts(self, view: View) -> list[tuple[ToolEntry, PromptSpec]]:
         """Return the visible prompts."""
         return [(entry, entry.offer) for entry in view.tools() if isinstance(entry.offer, PromptSpec)]
+
+    def upload(self, view: View) -> ToolEntry | None:
+        """Return what takes in files of this caller; `None` where nothing does."""
+        return next((entry for entry in view.tools() if isinstance(entry.offer, UploadSpec)), None)
 
     def resources_of(self, uri: str) -> list[tuple[str, ResourceSpec, dict[str, str]]]:
         """Return (qualified id, spec, values of its variables) of every resource that a URI means, whoever may have it.

@@ -242,6 +242,7 @@ async def embed_into(
 
     try:
         await store.embed_missing(scope, space, on_progress=count)
+        await store.index_vectors()
     except CallError:
         raise
     except Exception as error:  # noqa: BLE001 - boundary: an embedder is foreign code

@@ -2,12 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import Final
+
 from pegboard.core.ports import DocumentStore
+from pegboard.model.bounds import UPLOAD_S
+from pegboard.model.call_context import CallContext
 from pegboard.model.document import DocumentScope
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
+from pegboard.model.resource import UploadSpec
+from pegboard.model.tool import Annotations, ToolEntry, ToolSpec
 from pegboard.workspace.file_reader import FileReader
 from pegboard.workspace.parsing.formats import FORMATS, format_of
+
+sent: Final = ContextVar[bytes]("sent")
+"""The file that the present call brings: bytes, which no argument can be."""
+
+
+def upload_entry(store: DocumentStore, groups: Sequence[str]) -> ToolEntry:
+    """Return what takes in files that callers send, to be declared beside the tools: as guarded as any call.
+
+    It is there for whoever sees one of the groups. Hooks and records see where a file goes, how long it is and its
+    checksum, and not its content.
+    """
+
+    async def take(ctx: CallContext, args: JSON) -> JSON:
+        scope = await store.scope(ctx)
+        return await upload(store, scope, sent.get(), space=args["space"], source=args["source"], path=args["path"])
+
+    texts: JSON = {name: {"type": "string"} for name in ("space", "source", "path", "checksum")}
+    properties: JSON = {**texts, "size_bytes": {"type": "integer"}}
+    spec = ToolSpec(
+        name="upload_document",
+        namespace="docs",
+        description="Takes a file into a source of a space; it stands in the place of what had its path.",
+        input_schema={"type": "object", "properties": properties, "required": [*properties]},
+        groups=tuple(groups),
+        annotations=Annotations(read_only=False, destructive=False, idempotent=True, open_world=False),
+        timeout_s=UPLOAD_S,
+        origin=__name__,
+    )
+    return ToolEntry(spec=spec, handler=take, offer=UploadSpec(name="documents"))
 
 
 async def upload(

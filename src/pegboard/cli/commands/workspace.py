@@ -126,10 +126,14 @@ async def _embed(project: DocumentProject, options: Options) -> None:
         except Exception as error:  # noqa: BLE001 - boundary: an embedder is foreign code
             why = f"{type(error).__name__}: {error}"
             raise CommandError(f"The embedder failed: {why}", kind="embedder_failed", code=Exit.REFUSED) from None
+    indexes = await project.store.index_vectors()
     if options.json:
-        options.terminal.json({"embedded": count})
-    else:
-        options.terminal.say(f"{count} passage{'' if count == 1 else 's'} embedded.")
+        options.terminal.json({"embedded": count, "indexes": [each.as_json() for each in indexes]})
+        return
+    options.terminal.say(f"{count} passage{'' if count == 1 else 's'} embedded.")
+    for each in indexes:
+        found = f"{each.passages:,} passages of a large space have an index that finds {each.recall:.1%} of the nearest"
+        options.terminal.say(f"{found}{'' if each.is_used else ': too few, so all are compared'}.")
 
 
 async def _fetch_models(options: Options) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, create_model, model_validator
 
@@ -39,9 +39,6 @@ from pegboard.config.forms.workspace_form import WorkspaceForm
 from pegboard.model.bounds import Bounds
 from pegboard.model.hook import HookKind
 from pegboard.model.lint_rule import LintRule
-
-# Bounds that nothing obeys in this version; `unsupported` says why a config may not set them.
-UNUSED_BOUNDS: Final = frozenset({"upload_bytes"})
 
 
 class HookForm(Form):
@@ -114,8 +111,6 @@ def _limits() -> type[Form]:
     defaults = Bounds()
     keys: dict[str, Any] = {}
     for item in fields(Bounds):
-        if item.name in UNUSED_BOUNDS:
-            continue
         value: int | float = getattr(defaults, item.name)
         words = item.name.removesuffix("_s").removesuffix("_bytes").replace("_", " ")
         unit = " in seconds" if item.name.endswith("_s") else " in bytes" if item.name.endswith("_bytes") else ""

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+import hashlib
+from collections.abc import AsyncGenerator, Awaitable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from pegboard.core.ports import DocumentGrants, DocumentStore
+from pegboard.core.view import View
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import UPLOAD_S, UPLOADS_AT_ONCE
-from pegboard.model.context import ToolContext
+from pegboard.model.bounds import UPLOAD_S, UPLOAD_WAIT_S, UPLOADS_AT_ONCE
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
+from pegboard.model.tool import ToolEntry
 from pegboard.server.http_api.api_app import Api, ApiRequest
-from pegboard.server.http_api.problem_details import STATUS_OF_KIND, ProblemError, not_found
+from pegboard.server.http_api.problem_details import STATUS_OF_KIND, ProblemError, not_found, problem_of
 from pegboard.server.http_api.responses import Reply, json_reply
+from pegboard.server.open_requests import OpenRequests
 
 if TYPE_CHECKING:
     from pegboard.workspace import upload as uploading
@@ -25,6 +29,7 @@ T = TypeVar("T")
 ADMINISTRATOR = "document_administrator"
 """The role that says who may see which space of documents."""
 _SOURCE = "uploads"
+_NO_PLACE = "Too many files are being sent to this server just now, by you or by others. Send this one again later."
 _NO_DOCUMENTS = "This server has no documents for this caller."
 
 
@@ -33,16 +38,16 @@ class DocumentRoutes:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._places = asyncio.Semaphore(UPLOADS_AT_ONCE)
+        self._places, self._freed = OpenRequests(UPLOADS_AT_ONCE), asyncio.Condition()
 
     async def upload(self, request: ApiRequest) -> Reply:
         """Take the body in as a file: its path tells how it is read, and stands for what was there."""
-        store, ctx = await self._whose(request)
-        space = request.query.get("space", ctx.space_id)
+        store, view, entry = await self._whose(request)
+        space = request.query.get("space", view.ctx.space_id)
         if space is None:
             raise ProblemError(422, "invalid_arguments", "Name the space that the document is for: ?space=NAME.")
-        scope = await _answered(store.scope(ctx))
-        # Before the work: whoever may not write here costs nothing.
+        scope = await _answered(store.scope(view.ctx))
+        # Before the body is read, and again in the call: whoever may not write here costs nothing.
         if space not in scope.spaces:
             raise ProblemError(404, "not_found", f"There is no space {space[:100]!r} here.")
         if space not in scope.writable:
@@ -51,15 +56,39 @@ class DocumentRoutes:
         if request.headers.get(b"content-type", b"").lower().startswith(b"multipart/"):
             text = "Send the file itself as the body, as `curl --data-binary @FILE` does, and its name as ?path=."
             raise ProblemError(415, "unsupported_media_type", text)
-        async with self._places:
+        async with self._place(request):
             payload = await self._api.file(request, timeout_s=UPLOAD_S)
-            stored = await _answered(
-                uploading.upload(
-                    store, scope, payload, space=space, source=request.query.get("source", _SOURCE),
-                    path=request.query.get("path", ""),
-                )
-            )  # fmt: skip
+            arguments: JSON = {
+                "space": space, "source": request.query.get("source", _SOURCE), "path": request.query.get("path", ""),
+                "size_bytes": len(payload), "checksum": await asyncio.to_thread(_checksum, payload),
+            }  # fmt: skip
+            uploading.sent.set(payload)
+            result = await view.call(entry.qualified_id, arguments)
+        if result.is_error:
+            raise problem_of(result, "")
+        stored: JSON = result.structured
         return json_reply(stored, status=201 if stored["status"] == "added" else 200)
+
+    @asynccontextmanager
+    async def _place(self, request: ApiRequest) -> AsyncGenerator[None]:
+        """Wait for a place to read a file in. One caller never has all of them, however slowly they send.
+
+        Raises:
+            ProblemError: busy, when none became free in time.
+        """
+        async with self._freed:
+            try:
+                async with asyncio.timeout(UPLOAD_WAIT_S):
+                    await self._freed.wait_for(lambda: self._places.enter(request.principal))
+            except TimeoutError:
+                headers = {"retry-after": str(int(UPLOAD_WAIT_S))}
+                raise ProblemError(STATUS_OF_KIND["busy"], "busy", _NO_PLACE, headers=headers) from None
+        try:
+            yield
+        finally:
+            self._places.leave(request.principal)
+            async with self._freed:
+                self._freed.notify_all()
 
     async def grants(self, request: ApiRequest) -> Reply:
         """Return who may see which space."""
@@ -87,15 +116,15 @@ class DocumentRoutes:
         revoked: JSON = {"principal": principal, "space": space}
         return json_reply({"revoked": revoked})
 
-    async def _whose(self, request: ApiRequest) -> tuple[DocumentStore, ToolContext]:
-        """Return the store, for a caller who sees a tool for documents; to others there are none."""
-        store = self._api.gateway.catalog.registry.declarations.documents
-        if store is None:
+    async def _whose(self, request: ApiRequest) -> tuple[DocumentStore, View, ToolEntry]:
+        """Return the store, and what takes files in, for a caller who may have it; to others there are none."""
+        gateway = self._api.gateway
+        store = gateway.catalog.registry.declarations.documents
+        view = await gateway.resource_view(request.principal).prepare()
+        entry = gateway.resources.upload(view)
+        if store is None or entry is None:
             raise not_found(_NO_DOCUMENTS)
-        view = await self._api.gateway.view(request.principal)
-        if not any(tool.spec.namespace == "docs" for tool in view.tools()):
-            raise not_found(_NO_DOCUMENTS)
-        return store, self._api.gateway.context(request.principal)
+        return store, view, entry
 
     def _granting(self, request: ApiRequest) -> DocumentGrants:
         """Return what keeps the grants, for a caller who may change them; to others there is no such thing."""
@@ -106,6 +135,10 @@ class DocumentRoutes:
         ):
             raise not_found("Not found")
         return store
+
+
+def _checksum(payload: bytes) -> str:
+    return hashlib.sha256(payload).hexdigest()
 
 
 async def _answered(asked: Awaitable[T]) -> T:

@@ -24,12 +24,19 @@ from psycopg.raw_cursor import RawServerCursor
 
 from pegboard.core.after_fork import leave_to_parent, renew_after_fork
 from pegboard.core.call.workers import WorkerPool
-from pegboard.model.bounds import DOCUMENT_STORE_BUSY_S, DOCUMENT_STORE_CONNECTIONS, POSTGRES_CONNECT_S
+from pegboard.model.bounds import (
+    DOCUMENT_STORE_BUSY_S,
+    DOCUMENT_STORE_CONNECTIONS,
+    POSTGRES_CONNECT_S,
+    VECTOR_EXACT_PASSAGES,
+)
 from pegboard.model.document import DocumentScope
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.secret import Secret
+from pegboard.workspace.postgres.near_index import build_near_indexes, near_settings
 from pegboard.workspace.store.connection import Connection, Dialect, Rows
 from pegboard.workspace.store.document_tables import StoredTable
+from pegboard.workspace.store.near import NearIndex
 from pegboard.workspace.store.querying import Copy, cells_of, created
 from pegboard.workspace.store.within import Within
 
@@ -123,6 +130,7 @@ _DIALECT: Final = Dialect(
     # Rows have length 1; a passage of which the embedder knows nothing has none.
     likeness="coalesce(-(vectors.vector <#> {vector}), 0.0)",
     vector_value="cast(? as vector)",
+    near_settings="select " + ", ".join(f"set_config('{name}', '{value}', true)" for name, value in near_settings()),
 )
 
 
@@ -194,17 +202,18 @@ class PostgresDatabase:
 
     Args:
         uri: `postgresql://…`; its user must be able to make a schema and the extension `vector`, or find them made.
+        exact_passages: up to so many of one space all are compared by a search; above it an index may find them.
 
     Raises:
         DefinitionError: the URI cannot be used.
     """
 
-    def __init__(self, uri: Secret) -> None:
+    def __init__(self, uri: Secret, *, exact_passages: int = VECTOR_EXACT_PASSAGES) -> None:
         try:
             conninfo_to_dict(uri.reveal())
         except psycopg.Error as error:
             raise DefinitionError(f"the URI of the store cannot be used: {type(error).__name__}") from None
-        self._uri = uri
+        self._uri, self._exact_passages = uri, exact_passages
         self._workers = WorkerPool(name="pegboard-documents")
         self._idle: list[PostgresConnection] = []
         self._lock = threading.Lock()
@@ -231,6 +240,23 @@ class PostgresDatabase:
             CallError: storage_unavailable; busy.
         """
         return await self._run(work, "begin", caller, None)
+
+    async def index_vectors(self) -> list[NearIndex]:
+        """Make an index for each space that is too large to be compared, where it has none; return those looked at.
+
+        Raises:
+            CallError: storage_unavailable; busy.
+        """
+
+        def build() -> list[NearIndex]:
+            with _explained():
+                db = self._opened()
+                try:
+                    return list(build_near_indexes(db, exact_passages=self._exact_passages))
+                finally:
+                    db.raw.close()
+
+        return await self._workers.run(build, caller=None)
 
     async def _run(
         self, work: Callable[[Connection], T], begin: str, caller: Hashable, spaces: tuple[str, ...] | None

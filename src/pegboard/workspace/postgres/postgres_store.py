@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pegboard.core.ports import Embedder
+from pegboard.model.bounds import VECTOR_EXACT_PASSAGES
 from pegboard.model.secret import Secret
 from pegboard.workspace.passage_embedder import PassageEmbedder
 from pegboard.workspace.postgres.postgres_database import PostgresDatabase
@@ -15,12 +16,19 @@ class PostgresDocumentStore(SqlDocumentStore):
     Args:
         uri: `postgresql://…`.
         embedder: makes vectors of passages and questions; without one, words alone find them.
+        exact_passages: up to so many of one space all are compared by a search; above it an index may find them.
 
     Raises:
         DefinitionError: the URI cannot be used.
     """
 
-    def __init__(self, uri: str | Secret, *, embedder: Embedder | None = None) -> None:
-        database = PostgresDatabase(uri if isinstance(uri, Secret) else Secret(uri))
+    def __init__(
+        self,
+        uri: str | Secret,
+        *,
+        embedder: Embedder | None = None,
+        exact_passages: int = VECTOR_EXACT_PASSAGES,
+    ) -> None:
+        database = PostgresDatabase(uri if isinstance(uri, Secret) else Secret(uri), exact_passages=exact_passages)
         super().__init__(database, embedder=None if embedder is None else PassageEmbedder(embedder))
         self.place = "the PostgreSQL database"

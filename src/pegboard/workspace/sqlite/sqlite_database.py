@@ -25,6 +25,7 @@ from pegboard.model.document import DocumentScope
 from pegboard.model.error import CallError
 from pegboard.workspace.store.connection import Connection, Dialect, Rows
 from pegboard.workspace.store.document_tables import StoredTable
+from pegboard.workspace.store.near import NearIndex
 from pegboard.workspace.store.querying import Copy, cells_of, created
 from pegboard.workspace.store.within import Within
 
@@ -236,6 +237,10 @@ class SqliteDatabase:
         if version != _VERSION:
             text = f"The documents in {self.path.name!r} were stored by another version of Pegboard ({version})."
             raise CallError("storage_unavailable", f"{text} The operator must ingest them into a new file.")
+
+    async def index_vectors(self) -> list[NearIndex]:
+        """Return nothing: all passages of a scope are compared."""
+        return []
 
     def copying(self, db: Connection, within: Within) -> Copy:
         """Return what copies tables of a scope into another database: the engine does it, from the file."""

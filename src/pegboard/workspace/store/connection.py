@@ -31,6 +31,7 @@ class Dialect:
     `first_name` is the first name of the path `{path}`. `has_metadata` says that a document has, by a name, the only
     value of a JSON array: two placeholders. `lock` ends a SELECT of a row that only one writer may use at a time.
     `likeness` is the cosine of `vectors.vector` and `{vector}`, and `vector_value` a placeholder for a vector.
+    `near_settings` is what a transaction says before it asks an index of vectors; empty where there are none.
     """
 
     first_name: str
@@ -38,6 +39,7 @@ class Dialect:
     lock: str
     likeness: str
     vector_value: str
+    near_settings: str = ""
 
 
 class Connection(Protocol):

@@ -36,6 +36,7 @@ from pegboard.workspace.store import (
 )
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.embedding import BarePassage
+from pegboard.workspace.store.near import NearIndex
 from pegboard.workspace.store.within import Within
 from pegboard.workspace.store.writing import PreparedDocument, Stored
 
@@ -56,6 +57,14 @@ class Database(Protocol):
 
     async def write(self, work: Callable[[Connection], T], *, caller: Hashable) -> T:
         """Run work that changes something, all of it or nothing.
+
+        Raises:
+            CallError: storage_unavailable; busy.
+        """
+        ...
+
+    async def index_vectors(self) -> list[NearIndex]:
+        """Make an index for each space that is too large to be compared, where it has none; return those looked at.
 
         Raises:
             CallError: storage_unavailable; busy.
@@ -343,6 +352,16 @@ class SqlDocumentStore:
             count += len(passages)
             on_progress(count)
         return count
+
+    async def index_vectors(self) -> list[NearIndex]:
+        """Make what finds the nearest vectors of large spaces without comparing all; return what was looked at.
+
+        It may take a minute for a space, in which documents can be written and searched.
+
+        Raises:
+            CallError: storage_unavailable; busy.
+        """
+        return [] if self._embedder is None else await self._database.index_vectors()
 
     async def _bare_passages(self, scope: DocumentScope, mark: str) -> list[BarePassage]:
         return await self._within(

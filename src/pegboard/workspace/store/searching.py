@@ -20,6 +20,7 @@ from pegboard.workspace.analyzer import question_terms
 from pegboard.workspace.paging import fitting_count
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.embedding import embedder_of
+from pegboard.workspace.store.near import near_indexes
 from pegboard.workspace.store.scoring import PART_OF_SCORE, best_score, idf
 from pegboard.workspace.store.within import Within
 
@@ -195,6 +196,7 @@ def _by_both(
         scored, asked = words.scored(within)
     likeness = _ROUNDED.format(score=db.dialect.likeness.format(vector="(select vector from question)"))
     vector = db.as_vector(question.vector)
+    near, likened = _near(db, within, likeness, mark=question.mark, is_whole=is_whole)
     return db.execute(
         f"""
         with question (vector) as materialized (select {db.dialect.vector_value}),
@@ -205,7 +207,7 @@ def _by_both(
             from ({scored}) as found {_OF_DOCUMENT}
             where {condition} order by keyword_rank limit {SEARCH_FUSED_PASSAGES}
         ), near as materialized (
-            select vectors.chunk_n as n, {likeness} as likeness from vectors where {within.of("vectors")}
+            {near}
         ), alike as materialized (
             select found.n, row_number() over (order by found.likeness desc, {_THEN}) as vector_rank
             from near as found {_OF_DOCUMENT}
@@ -216,12 +218,14 @@ def _by_both(
                 select n, keyword_rank, null as vector_rank from keyword
                 union all select n, null, vector_rank from alike
             ) as either group by n
+        ), likened (n, likeness) as (
+            {likened}
         ), found as materialized (
             select ranked.n, keyword_rank, vector_rank,
                 round(cast(coalesce(1.0 / ({_K} + keyword_rank), 0.0) +
                     coalesce(cast(? as double precision) / ({_K} + vector_rank), 0.0) as numeric), 9) as fused,
-                case when near.likeness > 0 then near.likeness else 0.0 end as score
-            from ranked left join near on near.n = ranked.n
+                case when likened.likeness > 0 then likened.likeness else 0.0 end as score
+            from ranked left join likened on likened.n = ranked.n
         ), first as materialized (
             select found.n, keyword_rank, vector_rank, score,
                 row_number() over (order by fused desc, {_THEN}) as place
@@ -231,6 +235,30 @@ def _by_both(
         """,  # noqa: S608 - conditions of ours
         (vector, *asked, *values, *values, question.vector_weight, min_score, limit),
     ).fetchall()
+
+
+def _near(db: Connection, within: Within, likeness: str, *, mark: str, is_whole: bool) -> tuple[str, str]:
+    """Return the statements that give passages by their likeness, and the likeness of those that are ranked.
+
+    All passages of the scope are compared but those of spaces whose index gives their nearest. With a filter all are,
+    as the nearest of a space may all be outside of it.
+    """
+    indexes = [] if not (is_whole and db.dialect.near_settings) else [
+        each for each in near_indexes(db, [*within.spaces]).values() if each.is_used and each.mark == mark
+    ]  # fmt: skip
+    if not indexes:
+        compared = f"select vectors.chunk_n as n, {likeness} as likeness from vectors where {within.of('vectors')}"  # noqa: S608 - numbers of ours
+        return compared, "select n, likeness from near"
+    db.execute(db.dialect.near_settings)
+    left = within.without(each.space_n for each in indexes)
+    parts = [f"select vectors.chunk_n as n, {likeness} as likeness from vectors where {left.of('vectors')}"]  # noqa: S608 - numbers of ours
+    rounded = _ROUNDED.format(score="likeness")
+    parts += [f"select n, {rounded} as likeness from ({each.nearest()}) as of_{each.space_n}" for each in indexes]  # noqa: S608 - numbers of ours
+    likened = (
+        f"select ranked.n, {likeness} from ranked join vectors on vectors.chunk_n = ranked.n "  # noqa: S608 - numbers of ours
+        f"where {within.of('vectors')}"
+    )
+    return " union all ".join(parts), likened
 
 
 def _has_any(db: Connection, within: Within, table: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,11 @@ class Within:
     def of(self, table: str) -> str:
         """Return the condition that a row of a table is of one of the spaces. The numbers are our own."""
         return f"{table}.space_n in ({','.join(map(str, self.spaces)) or 'null'})"
+
+    def without(self, spaces: Iterable[int]) -> Within:
+        """Return what is left of it without some spaces."""
+        gone = set(spaces)
+        return Within(spaces={n: name for n, name in self.spaces.items() if n not in gone})
 
     def source_n(self, db: Connection, source_id: str) -> int:
         """Return the number of a source.
