@@ -2,6 +2,7 @@
 
 import io
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,26 @@ def test_a_server_is_written_beside_comments_grouped_guarded_and_pinned(run: Run
     assert (again.code, (tmp_path / "pegboard.yaml").read_text()) == (2, text)
     assert "an entry 'Things'" in again.err
     assert not list(tmp_path.glob(".pegboard*"))
+
+
+def test_a_runner_gets_the_way_out_of_this_machine_and_nothing_where_another_has_none(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = tmp_path / "uvx"
+    runner.write_text(f'#!/bin/sh\nenv > {shlex.quote(str(tmp_path / "env"))}\nexec {shlex.join(SERVER)}\n')
+    runner.chmod(0o755)
+    monkeypatch.setenv("SSL_CERT_FILE", "/etc/ours.pem")
+    monkeypatch.setenv("NO_PROXY", "localhost")
+    assert run("add", "--yes", "--name", "things", "./uvx").code == 0
+    assert "SSL_CERT_FILE=/etc/ours.pem" in (tmp_path / "env").read_text()
+    monkeypatch.delenv("SSL_CERT_FILE")
+    monkeypatch.setenv("NO_PROXY", "")
+    (tmp_path / "env").unlink()
+    assert run("check").code == 0
+    assert json.loads(run("list", "--json", "--all").out)["tools"]
+    assert not {"SSL_CERT_FILE", "NO_PROXY"} & {
+        line.partition("=")[0] for line in (tmp_path / "env").read_text().splitlines()
+    }
 
 
 def test_text_that_nobody_sees_is_shown_and_held_back(run: Run, tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def proposal_of(words: AddedWords) -> Proposal:
         not rest
         and not re.search(r"\s", first)
         and _is_file(path)
-        and path.suffix.lower() in (".json", ".yaml", ".yml", "")
+        and (path.suffix.lower() in _SUFFIXES or (not path.suffix and not os.access(path, os.X_OK)))
     ):
         return _of_file(words, path)
     variables, command = leading_variables(split_words(words.what))
@@ -119,7 +119,8 @@ def with_network(mcp: JSON) -> JSON:
     """Return the entry of a program with what it needs to fetch its package from here."""
     present = {name for name, value in os.environ.items() if value}
     needed = network_variables(str(mcp.get("command", "")), present)
-    added = {name: f"${{{name}}}" for name in needed if name not in mcp.get("env", {})}
+    # On another machine it may not be set, and is left out there.
+    added = {name: f"${{{name}:-}}" for name in needed if name not in mcp.get("env", {})}
     return {**mcp, "env": {**mcp.get("env", {}), **added}} if added else mcp
 
 

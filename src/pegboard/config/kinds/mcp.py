@@ -18,6 +18,7 @@ from pegboard.config.yaml.tree import At
 from pegboard.model.bounds import PATH_CHARS
 from pegboard.model.call_intent import FilledName
 from pegboard.model.error import DefinitionError, Problem
+from pegboard.model.secret import Secret
 from pegboard.model.tool import ToolSpec
 from pegboard.platforms import platform
 from pegboard.sources.mcp.lock_file import LockFile
@@ -73,7 +74,8 @@ class ServerForm(Form):
     command: Maybe[FilledText] = Field(None, description="The program to start (stdio). No shell reads it.")
     args: tuple[Text, ...] = Field((), description="The arguments of the program (stdio).")
     env: Mapping[FilledText, ConcealedText] = Field(
-        default_factory=dict[str, Any], description="What its environment has beside PATH, HOME, LANG and TERM (stdio)."
+        default_factory=dict[str, Any], description="What its environment has beside PATH, HOME, LANG and TERM (stdio). What comes out of "
+        "`${NAME:-}` empty is not set there."
     )
     cwd: Maybe[FilledText] = Field(
         None,
@@ -133,7 +135,7 @@ def _settings(tool: Declared[McpForm], build: BuildContext) -> ServerSettings:
         transport=server.transport,
         command=server.command or "",
         args=server.args,
-        env=server.env,
+        env={name: value for name, value in server.env.items() if not _is_unset(value)},
         cwd=str(folder / server.cwd) if server.cwd else None,
         url=server.url or "",
         headers=server.headers,
@@ -153,6 +155,11 @@ def _settings(tool: Declared[McpForm], build: BuildContext) -> ServerSettings:
         origin=tool.at.origin,
         bounds=build.config.bounds,
     )
+
+
+def _is_unset(value: object) -> bool:
+    """Tell whether a value is a variable that is not set here: `${NAME:-}`. Many programs take an empty one for one."""
+    return isinstance(value, Secret) and not value.reveal()
 
 
 def _lock(build: BuildContext) -> LockFile:
