@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pegboard import CallContext, Catalog, ImageContent, Profile, ToolContext
@@ -96,6 +96,14 @@ def open_shop() -> Shop:
         return str(ctx.user_id)
 
     @catalog.tool(groups="clerks", read_only=True)
+    async def bake(ctx: CallContext) -> str:
+        """Bake bread."""
+        shop.ran.append(("bake", None))
+        await ctx.progress(0.25, "mixed")
+        await ctx.progress(0.75, "in the oven")
+        return "bread"
+
+    @catalog.tool(groups="clerks", read_only=True)
     def photo() -> ImageContent:
         """Show the shop."""
         return ImageContent(PICTURE)
@@ -113,28 +121,52 @@ def open_shop() -> Shop:
     return shop
 
 
+class _RecordingRunner:
+    """Writes down the calls of a view, and of every view that is made of it; the door itself runs them."""
+
+    def __init__(self, door: Any, calls: list[Any]) -> None:
+        self._door, self._calls = door, calls
+
+    def call(self, view: View, name: str, args: object = None, **options: Any) -> Coroutine[Any, Any, ToolResult]:
+        self._calls.append((name, args))
+        return self._door.call(view, name, args, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._door, name)
+
+
 class RecordingView(View):
-    """A View that writes down each question and each call that reaches it."""
+    """A View that writes down each question and each call that reaches it, or a view that an adapter makes of it.
 
-    __slots__ = ("calls", "lists", "plain")
+    `calls` are the calls, `lists` what was asked for all tools, `questions` the names that were asked for.
+    """
 
-    def __init__(self, plain: View, calls: list[Any] | None = None, lists: list[str] | None = None) -> None:
+    __slots__ = ("calls", "lists", "plain", "questions")
+
+    def __init__(self, plain: View, of: "RecordingView | None" = None) -> None:
         extra: Any = plain._extra
-        super().__init__(plain._parts, plain.ctx, plain.selection, profile=plain.profile, extra=extra)
+        self.calls: list[Any] = [] if of is None else of.calls
+        self.lists: list[str] = [] if of is None else of.lists
+        self.questions: list[str] = [] if of is None else of.questions
+        runner: Any = _RecordingRunner(plain._parts.runner, self.calls)
+        parts = replace(plain._parts, runner=runner)
+        super().__init__(parts, plain.ctx, plain.selection, profile=plain.profile, extra=extra)
         self.plain = plain
-        self.calls: list[tuple[str, object]] = [] if calls is None else calls
-        self.lists: list[str] = [] if lists is None else lists
 
     def renewed(self, ctx: AnyContext | None = None) -> View:
-        return RecordingView(self.plain.renewed(ctx), self.calls, self.lists)
+        return RecordingView(self.plain.renewed(ctx), self)
 
     def export(self, target: str) -> list[dict[str, Any]]:
         self.lists.append(target)
         return super().export(target)
 
-    def call(self, name: str, args: object = None, **options: Any) -> Coroutine[Any, Any, ToolResult]:
-        self.calls.append((name, args))
-        return super().call(name, args, **options)
+    def tools(self, **options: Any) -> Any:
+        self.lists.append("tools")
+        return super().tools(**options)
+
+    async def afind(self, name: str) -> Any:
+        self.questions.append(name)
+        return await super().afind(name)
 
 
 def arguments_of(calls: Sequence[tuple[str, Any]], name: str) -> list[Mapping[str, Any]]:

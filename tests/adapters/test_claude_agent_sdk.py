@@ -315,7 +315,21 @@ async def test_a_view_is_a_server_of_the_sdk_whose_calls_go_through_the_door_onc
     assert "$.itm" in wrong["content"][0]["text"]
     assert "No tool named 'raid'" in hidden["content"][0]["text"]
     assert shop.ran == [("price", ("tea", 1))]
-    assert [name for name, _ in view.calls] == ["price", "price", "raid"]
+    assert [name for name, _ in view.calls] == ["mcp__pegboard__x__price", "price", "price", "raid"]
+
+
+async def test_each_call_that_the_guard_is_asked_about_reaches_the_view_once_and_as_it_was_made() -> None:
+    catalog, _ = files()
+    view = RecordingView(catalog.view(ToolContext(user_id="ann"), profile="safe"))
+    plain = ClaudeAgentOptions(mcp_servers={"files": {"command": "files"}}, setting_sources=[])
+    asked = [
+        ("mcp__files__read", {"path": "a"}), ("mcp__files__read", {"path": 1}), ("mcp__files__wipe", {"path": "/"}),
+        ("mcp__other__read", {"path": "a"}), ("Bash", {"command": "ls"}),
+    ]  # fmt: skip
+    async with session(guarded(plain, view)) as command:
+        told = [await command.use(name, given) for name, given in [*asked, ("Glob", {})]]
+    assert view.calls == asked
+    assert [text == "ran" for text in told] == [True, False, False, False, False, True]
 
 
 def test_the_names_of_two_hundred_tools_of_a_mirrored_server_cost_less_than_a_millisecond() -> None:

@@ -76,12 +76,16 @@ def test_a_runner_gets_the_way_out_of_this_machine_and_nothing_where_another_has
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runner = tmp_path / "uvx"
-    runner.write_text(f'#!/bin/sh\nenv > {shlex.quote(str(tmp_path / "env"))}\nexec {shlex.join(SERVER)}\n')
+    runner.write_text(f"#!/bin/sh\nenv > {shlex.quote(str(tmp_path / 'env'))}\nexec {shlex.join(SERVER)}\n")
     runner.chmod(0o755)
     monkeypatch.setenv("SSL_CERT_FILE", "/etc/ours.pem")
     monkeypatch.setenv("NO_PROXY", "localhost")
     assert run("add", "--yes", "--name", "things", "./uvx").code == 0
     assert "SSL_CERT_FILE=/etc/ours.pem" in (tmp_path / "env").read_text()
+    # What a config may not name is not written into it.
+    (tmp_path / "strict.yaml").write_text("env: [NO_*]\n")
+    assert run("--config", "strict.yaml", "add", "--yes", "--offline", "--name", "things", "./uvx").code == 0
+    assert set(load_catalog(tmp_path / "strict.yaml", env={})[1].tools[0].value.mcp.env) == {"NO_PROXY"}
     monkeypatch.delenv("SSL_CERT_FILE")
     monkeypatch.setenv("NO_PROXY", "")
     (tmp_path / "env").unlink()

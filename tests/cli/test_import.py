@@ -8,8 +8,16 @@ from typing import Any
 
 import pytest
 
+from pegboard.cli.declarations.command_words import WAY_OUT
 from pegboard.config import load_catalog
 from tests.cli.conftest import Run
+
+
+@pytest.fixture(autouse=True)
+def _no_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in WAY_OUT:
+        monkeypatch.delenv(name, raising=False)
+
 
 CANARY = "ghp_c4N4ryc4N4ryc4N4ryc4N4ry0042"
 
@@ -57,6 +65,16 @@ def test_the_servers_of_a_client_are_entries_whose_secrets_are_variables(run: Ru
     ]  # fmt: skip
     assert told["exports"] == ["ACME_TOKEN", "FAR_TOKEN"]
     assert told["left_out"] == []
+
+
+def test_a_program_that_fetches_its_package_gets_the_way_out_that_its_client_had(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example:3128")
+    told = imported(run, written(tmp_path / "mcp.json", {"mcpServers": {"a": PROGRAM, "b": {"command": "true"}}}))
+    assert [tool["mcp"].get("env") for tool in told["tools"]] == [
+        {"ACME_TOKEN": "${ACME_TOKEN}", "HTTPS_PROXY": "${HTTPS_PROXY:-}"}, None,
+    ]  # fmt: skip
 
 
 def test_what_is_not_carried_over_is_named_one_by_one(run: Run, tmp_path: Path) -> None:

@@ -9,14 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, ResultMessage
+from claude_agent_sdk import (
+    ClaudeAgentOptions,
+    ClaudeSDKClient,
+    ResultMessage,
+    StreamEvent,
+    ToolResultBlock,
+    ToolUseBlock,
+)
 
 from pegboard import Catalog, Profile, ToolContext
-from pegboard.adapters.claude_agent_sdk import guarded
+from pegboard.adapters.claude_agent_sdk import allowed_tools, guarded, mcp_server
 from pegboard.model.policy import Policy
 from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.mcp.supervised_source import McpSource
 from pegboard.testing import CallsTool, ModelRequest, ModelServer
+from tests.adapters.shop import open_shop
 from tests.timing import PATIENCE_S
 
 CLIENTS = Path(__file__).parent / "clients"
@@ -43,6 +51,14 @@ def command(hits: Path) -> dict[str, Any]:
 
 def hits_of(path: Path) -> list[Any]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def isolated(folder: Path, model: ModelServer) -> dict[str, Any]:
+    """Return the options of a session that knows nothing of this machine, and asks the scripted model."""
+    env = {"HOME": str(folder), "ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "sk-x",
+           "ENABLE_TOOL_SEARCH": "false", "DISABLE_AUTOUPDATER": "1",
+           "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}  # fmt: skip
+    return {"cli_path": program(), "cwd": folder, "env": env, "setting_sources": [], "strict_mcp_config": True}
 
 
 class Session:
@@ -87,11 +103,8 @@ class Session:
         await self.catalog.start()
         await self.source.settled()
         with ModelServer(answer) as model:
-            env = {"HOME": str(self.folder), "ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "sk-x",
-                   "ENABLE_TOOL_SEARCH": "false", "DISABLE_AUTOUPDATER": "1",
-                   "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}  # fmt: skip
             plain = ClaudeAgentOptions(
-                cli_path=program(), cwd=self.folder, env=env, setting_sources=[], strict_mcp_config=True,
+                **isolated(self.folder, model),
                 mcp_servers={"files": command(self.files), "other": command(self.other)},  # type: ignore[dict-item] - as the SDK takes it
                 allowed_tools=["mcp__files", "mcp__other", "Bash", "Task", "Agent"],
             )  # fmt: skip
@@ -143,3 +156,44 @@ async def test_a_restricted_tool_runs_by_no_spelling_and_what_is_allowed_runs_wi
     hidden = "not_found"
     assert session.ends == ["ok", *[hidden] * 3, "invalid_arguments", hidden, "ok", hidden]
     assert "CANARY" not in "".join(text for name, text in told.items() if name != "mcp__files__read")
+
+
+async def test_a_session_streams_each_call_of_the_views_own_tools(tmp_path: Path) -> None:
+    shop = open_shop()
+    view = shop.view()
+    script = [
+        CallsTool("mcp__pegboard__bake", {}), CallsTool("mcp__pegboard__price", {"item": 7}),
+        CallsTool("mcp__pegboard__raid", {"amount": 1}), CallsTool("mcp__pegboard__refund", {"order": "A1"}), "done",
+    ]  # fmt: skip
+    streamed, seen = list[str](), list[Any]()
+
+    def answer(request: ModelRequest) -> Any:
+        return script[request.turns] if request.tools else "a title"
+
+    with ModelServer(answer) as model:
+        plain = ClaudeAgentOptions(
+            **isolated(tmp_path, model),
+            mcp_servers={"pegboard": mcp_server(view)},
+            allowed_tools=allowed_tools(view),
+            include_partial_messages=True,
+        )
+        async with ClaudeSDKClient(guarded(plain, view)) as client:
+            await client.query("Go.")
+            async for message in client.receive_response():
+                if isinstance(message, StreamEvent):
+                    streamed.append(message.event["type"])
+                content = getattr(message, "content", None)
+                seen += content if isinstance(content, list) else []
+        own = [name for name in model.requests[-1].tools if name.startswith("mcp__pegboard__")]
+    assert sorted(own) == sorted(allowed_tools(view))
+    assert {"content_block_start", "content_block_delta", "message_stop"} <= set(streamed)
+    calls = [block for block in seen if isinstance(block, ToolUseBlock | ToolResultBlock)]
+    kinds = [type(block) for block in calls]
+    assert kinds == [ToolUseBlock, ToolResultBlock] * 4
+    told = [str(block.content) for block in calls if isinstance(block, ToolResultBlock)]
+    assert "bread" in told[0]
+    assert "$.item" in told[1]
+    assert "raid" in told[2]
+    assert "CANARY" not in told[2]
+    assert "a person must agree first" in told[3]
+    assert shop.names_run() == ["bake"]

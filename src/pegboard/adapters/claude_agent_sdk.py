@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from claude_agent_sdk import ClaudeAgentOptions, HookMatcher, McpSdkServerConfig
 from mcp import types
-from mcp.server import Server
+from mcp.server import Server, ServerRequestContext
 
 from pegboard.adapters.elsewhere_view import ElsewhereView
 from pegboard.adapters.result_parts import error_text
@@ -21,6 +21,7 @@ from pegboard.model.bounds import GUARD_HOOK_S
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON
 from pegboard.providers.mcp import mcp_result, mcp_tool_before_2026
+from pegboard.providers.mcp_progress import Progress
 
 log = logging.getLogger("pegboard")
 _DOOR = "claude_agent_sdk"
@@ -34,7 +35,8 @@ class ViewServer(Server[Any]):
 def mcp_server(view: View, name: str = "pegboard") -> McpSdkServerConfig:
     """Return the tools of a View as a server for `ClaudeAgentOptions(mcp_servers={name: …})`.
 
-    It lists what the View lists at that moment. `allowed_tools(view, name)` is the allow-list that goes with it.
+    It lists what the View lists at that moment, and tells how far a call is where that is asked for.
+    `allowed_tools(view, name)` is the allow-list that goes with it.
     """
     server = ViewServer(name)
 
@@ -42,8 +44,9 @@ def mcp_server(view: View, name: str = "pegboard") -> McpSdkServerConfig:
         own = await view.renewed().prepare()
         return types.ListToolsResult.model_validate({"tools": [mcp_tool_before_2026(entry) for entry in own.tools()]})
 
-    async def call_tool(ctx: object, params: types.CallToolRequestParams) -> types.CallToolResult:
-        result = await _of_this_call(view).call(params.name, params.arguments or {})
+    async def call_tool(ctx: ServerRequestContext[Any], params: types.CallToolRequestParams) -> types.CallToolResult:
+        progress = Progress(ctx.session.report_progress)
+        result = await _of_this_call(view).call(params.name, params.arguments or {}, callbacks=progress)
         return types.CallToolResult.model_validate(mcp_result(result, wrap_structured=True))
 
     server.add_request_handler("tools/list", types.PaginatedRequestParams, list_tools)

@@ -24,6 +24,7 @@ from pegboard.model.json_types import JSON
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry
 from pegboard.providers.mcp import mcp_result, mcp_tool_before_2026
+from pegboard.providers.mcp_progress import Progress
 from pegboard.sources.mcp.definitions import UnfitError, checked_definition, declared_spec
 from pegboard.sources.mcp.results import read_result
 from pegboard.sources.mcp.server_settings import ServerSettings
@@ -153,7 +154,7 @@ class ViewProvider(Provider):
     """The tools of a View for a FastMCP server: `FastMCP("shop", providers=[ViewProvider(view)])`.
 
     `source` is a View, or a function that makes one of FastMCP's context of the request, which knows who is asking. A
-    tool that needs a yes asks through the client, where that can ask its user.
+    tool that needs a yes asks through the client, where that can ask its user; the client hears how far a call is.
     """
 
     def __init__(self, source: View | ViewFactory) -> None:
@@ -193,7 +194,10 @@ class _ViewTool(Tool):
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         view, _ = for_one_call(self._view, ask=_elicited)
-        shown = CallToolResult.model_validate(mcp_result(await view.call(self.name, arguments), wrap_structured=True))
+        context = _context()
+        progress = None if context is None else Progress(context.report_progress)
+        result = await view.call(self.name, arguments, callbacks=progress)
+        shown = CallToolResult.model_validate(mcp_result(result, wrap_structured=True))
         return ToolResult(
             content=shown.content,
             structured_content=shown.structured_content,

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
 from sys import stderr
 
 from pegboard.catalog import Catalog
 from pegboard.cli.command_error import CommandError
+from pegboard.cli.declarations.command_words import with_way_out
 from pegboard.cli.declarations.proposal import Export, Proposal
 from pegboard.cli.operator_file import read_operator_file, write_operator_file
 from pegboard.cli.options import Options
@@ -31,10 +33,21 @@ class ConfigFile:
     path: Path
     text: str
     taken: frozenset[str]
+    env: tuple[str, ...] | None = None
+    """Globs over the variables that it may name; `None` where it may name all."""
 
     @property
     def folder(self) -> Path:
         return self.path.absolute().parent
+
+    def with_way_out(self, proposal: Proposal) -> Proposal:
+        """Return a proposal whose programs can fetch their packages from here, as far as this config may say how."""
+        present = {
+            name
+            for name, value in os.environ.items()
+            if value and (self.env is None or any(fnmatchcase(name, glob) for glob in self.env))
+        }
+        return replace(proposal, tools=tuple(with_way_out(tool, present) for tool in proposal.tools))
 
     def with_proposal(self, proposal: Proposal) -> str:
         """Return the text of the config with all entries of a proposal in it.
@@ -71,7 +84,7 @@ def open_config(options: Options) -> ConfigFile:
         # What is wrong with it is told when it is tried with more in it.
         config, _ = read(path, env=os.environ)
     names = chain.from_iterable((tool.value.called, tool.value.name) for tool in config.tools)
-    return ConfigFile(path=path, text=text, taken=frozenset(map(fold, names)))
+    return ConfigFile(path=path, text=text, taken=frozenset(map(fold, names)), env=config.env)
 
 
 @contextmanager

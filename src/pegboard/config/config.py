@@ -70,6 +70,7 @@ class Config:
     """One pegboard.yaml with the files that it names. Made by `load`; `build` makes a catalog of it.
 
     `files` are all files that were read, the main one first, and `globs` what leads to the others: those to watch.
+    `env` are globs over the variables that it may name, `None` for all of them.
     `kinds` are the types of tools that it may have, its plugins' too.
     `secrets` has every environment variable that was used and is not empty, `defaulted` each whose default was taken,
     with the place. `imports` says which Python it may name. `warnings` are no reason to refuse it, nor
@@ -79,6 +80,7 @@ class Config:
     path: Path
     files: tuple[Path, ...]
     globs: tuple[str, ...] = ()
+    env: tuple[str, ...] | None = None
     name: str = "pegboard"
     python: tuple[Declared[str], ...] = ()
     settings: Mapping[str, JSONValue] = field(default_factory=dict[str, JSONValue])

@@ -414,6 +414,7 @@ class _Load:
         return Config(
             path=self.path,
             files=tuple(self.files),
+            env=main.env,
             globs=main.files,
             name=main.name,
             python=tuple(self.python),

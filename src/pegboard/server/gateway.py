@@ -16,12 +16,12 @@ from pegboard.model.json_types import JSON
 from pegboard.model.result import TextContent, ToolResult
 from pegboard.model.tool import ToolEntry
 from pegboard.providers.mcp import mcp_result
+from pegboard.providers.mcp_progress import Progress
 from pegboard.resources import Resources
 from pegboard.server.event_hub import EventHub
 from pegboard.server.mcp.client_channel import ClientChannel
 from pegboard.server.mcp.earlier_channel import EarlierChannel
 from pegboard.server.mcp.input_required import InputRequiredChannel
-from pegboard.server.mcp.progress import Progress
 from pegboard.server.mcp.task_wire import declares_tasks, task, task_before_2026
 from pegboard.server.principal import ContextMaker, Principal, context_maker
 
@@ -140,7 +140,7 @@ class Gateway:
         Raises:
             RpcError: nothing of that name for this caller (`absent`, when given); a client that lacks what is needed.
         """
-        callbacks = Progress(channel) if channel.wants_progress else None
+        callbacks = Progress(channel.progress) if channel.wants_progress else None
         # A server without tasks serves such a request as any other. Source: MCP 2025-11-25, tasks.
         as_task = channel.wants_task and self.catalog.guards.tasks is not None
         result = await view.call(name, arguments, callbacks=callbacks, as_task=as_task)

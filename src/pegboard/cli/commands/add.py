@@ -105,7 +105,7 @@ async def add_command(
         what=what, name=name, env=env, headers=header, base_url=base_url, kind=kind, only=only, skip=skip,
         folder=file.folder, here=Path.cwd(),
     )  # fmt: skip
-    proposal = proposal_of(words)
+    proposal = file.with_way_out(proposal_of(words))
     entry = proposal.tools[0]
     if fold(str(entry["name"])) in file.taken:
         raise CommandError(

@@ -39,7 +39,7 @@ async def importing_command(
     ${VARIABLE}, with the line to export, and are not printed.
     """
     file = open_config(options)
-    proposal = imported_proposal(what, folder=file.folder, taken=set(file.taken))
+    proposal = file.with_way_out(imported_proposal(what, folder=file.folder, taken=set(file.taken)))
     if consent != "never":
         proposal = replace(proposal, tools=tuple({**tool, "consent": consent} for tool in proposal.tools))
     if proposal.tools or proposal.files:

@@ -16,7 +16,6 @@ from pegboard.cli.declarations.command_words import (
     is_command,
     leading_variables,
     name_of_command,
-    network_variables,
     server_entry,
     split_words,
 )
@@ -112,16 +111,7 @@ def _of_command(words: AddedWords, command: list[str], variables: Mapping[str, s
     mcp = server_entry(
         command, {**variables, **_pairs(words.env)}, writer, at="args", cwd=words.here, folder=words.folder
     )
-    return writer.proposal(_mcp_entry(words, name, with_network(mcp)))
-
-
-def with_network(mcp: JSON) -> JSON:
-    """Return the entry of a program with what it needs to fetch its package from here."""
-    present = {name for name, value in os.environ.items() if value}
-    needed = network_variables(str(mcp.get("command", "")), present)
-    # On another machine it may not be set, and is left out there.
-    added = {name: f"${{{name}:-}}" for name in needed if name not in mcp.get("env", {})}
-    return {**mcp, "env": {**mcp.get("env", {}), **added}} if added else mcp
+    return writer.proposal(_mcp_entry(words, name, mcp))
 
 
 def _mcp_entry(words: AddedWords, name: str, mcp: JSON) -> JSON:
@@ -204,7 +194,7 @@ def _of_file(words: AddedWords, path: Path) -> Proposal:
         _refuse(words, "an entry of the registry", headers=True, base_url=True, openapi=True, env=True)
         proposal = registry_proposal(document, file=path.name, name=words.name, folder=words.folder)
         [entry] = proposal.tools
-        chosen = _mcp_entry(words, entry["name"], with_network(entry["mcp"]))
+        chosen = _mcp_entry(words, entry["name"], entry["mcp"])
         return Proposal(tools=(chosen,), exports=proposal.exports, left_out=proposal.left_out)
     if (
         is_object(document)

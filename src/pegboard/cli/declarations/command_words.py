@@ -60,10 +60,15 @@ def leading_variables(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     return env, []
 
 
-def network_variables(command: str, present: Collection[str]) -> list[str]:
-    """Return the variables of this machine that a program needs to fetch a package."""
-    is_fetcher = Path(command).name.removesuffix(".cmd").removesuffix(".exe") in FETCHERS
-    return [name for name in WAY_OUT if name in present] if is_fetcher else []
+def with_way_out(tool: JSON, present: Collection[str]) -> JSON:
+    """Return an entry with what its program needs to fetch a package from here: the variables that are present."""
+    mcp: JSON = tool.get("mcp", {})
+    if Path(str(mcp.get("command", ""))).name.removesuffix(".cmd").removesuffix(".exe") not in FETCHERS:
+        return tool
+    env: JSON = mcp.get("env", {})
+    # On another machine they may not be set, and are left out there.
+    added = {name: f"${{{name}:-}}" for name in WAY_OUT if name in present and name not in env}
+    return {**tool, "mcp": {**mcp, "env": {**env, **added}}} if added else tool
 
 
 def is_command(words: Sequence[str]) -> bool:

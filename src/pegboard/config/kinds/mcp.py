@@ -74,8 +74,9 @@ class ServerForm(Form):
     command: Maybe[FilledText] = Field(None, description="The program to start (stdio). No shell reads it.")
     args: tuple[Text, ...] = Field((), description="The arguments of the program (stdio).")
     env: Mapping[FilledText, ConcealedText] = Field(
-        default_factory=dict[str, Any], description="What its environment has beside PATH, HOME, LANG and TERM (stdio). What comes out of "
-        "`${NAME:-}` empty is not set there."
+        default_factory=dict[str, Any],
+        description="What its environment has beside PATH, HOME, LANG and TERM (stdio). What `${NAME:-}` leaves empty "
+        "is not set there.",
     )
     cwd: Maybe[FilledText] = Field(
         None,

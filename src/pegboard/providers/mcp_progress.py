@@ -1,16 +1,20 @@
-"""Progress: pass on what a tool says of its progress, and what happens below it, to the client that asked for it."""
+"""MCP progress: pass on what a tool says of its progress, and what happens below it, to the client that asked."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 from pegboard.model.bounds import PROGRESS_MESSAGE_CHARS
 from pegboard.model.event import Event
-from pegboard.server.mcp.client_channel import ClientChannel
+
+Tell: TypeAlias = "Callable[[float, float | None, str], Awaitable[None]]"
+"""Sends a client how far a call is, of how much, and a word about it."""
 
 
 class Progress:
-    """An observer of one call. What does not go up is left out, as the protocol wants.
+    """An observer of one call, over whatever speaks MCP. What does not go up is left out, as the protocol wants.
 
     Each event of a sub-agent is one step further, with what happened as its message; of its answer that is the text.
     """
@@ -18,8 +22,8 @@ class Progress:
     own_call_only = True
     part_of_answer = True
 
-    def __init__(self, channel: ClientChannel) -> None:
-        self._channel = channel
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
         self._last = -1.0
 
     async def on_progress(self, event: Event) -> None:
@@ -32,7 +36,7 @@ class Progress:
             return
         self._last = done
         message = payload.get("message")
-        await self._channel.progress(
+        await self._tell(
             done, total if isinstance(total, int | float) else None, message if isinstance(message, str) else ""
         )
 
@@ -60,7 +64,7 @@ class Progress:
     async def _step(self, message: str) -> None:
         # Beyond 1, where no fraction that a tool tells can come back to.
         self._last = math.floor(max(self._last, 0.0)) + 1.0
-        await self._channel.progress(self._last, None, message[:PROGRESS_MESSAGE_CHARS])
+        await self._tell(self._last, None, message[:PROGRESS_MESSAGE_CHARS])
 
 
 def _indent(event: Event) -> str:
