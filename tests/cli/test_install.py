@@ -54,16 +54,35 @@ def read(client: str, text: str) -> Any:
     return tomllib.loads(text) if CLIENTS[client].is_toml else jsonc.read(text)
 
 
-# As each client's own documentation writes a server on standard input and output.
+# A server on standard input and output as each client has it, and who says so: its own documentation, read again in
+# November 2026, or the client itself, which lists what was written in the test that is named.
 DOCUMENTED = {
-    "claude-code": {"mcpServers": {"pegboard": {"type": "stdio", "command": "COMMAND", "args": []}}},
-    "claude-desktop": {"mcpServers": {"pegboard": {"command": "COMMAND", "args": []}}},
-    "cursor": {"mcpServers": {"pegboard": {"command": "COMMAND", "args": []}}},
-    "vscode": {"servers": {"pegboard": {"type": "stdio", "command": "COMMAND", "args": []}}},
-    "codex": {"mcp_servers": {"pegboard": {"command": "COMMAND", "args": []}}},
-    "gemini": {"mcpServers": {"pegboard": {"command": "COMMAND", "args": []}}},
-    "windsurf": {"mcpServers": {"pegboard": {"command": "COMMAND", "args": []}}},
-    "zed": {"context_servers": {"pegboard": {"command": "COMMAND", "args": []}}},
+    "claude-code": (
+        {"mcpServers": {"pegboard": {"type": "stdio", "command": "COMMAND", "args": []}}},
+        "tests/e2e/test_client_lists.py",
+    ),
+    "gemini": (
+        {"mcpServers": {"pegboard": {"command": "COMMAND", "args": []}}},
+        "https://geminicli.com/docs/tools/mcp-server, and tests/e2e/test_client_lists.py",
+    ),
+    "codex": (
+        {"mcp_servers": {"pegboard": {"command": "COMMAND", "args": []}}},
+        "tests/e2e/test_client_lists.py",
+    ),
+    "claude-desktop": (
+        {"mcpServers": {"pegboard": {"command": "COMMAND", "args": []}}},
+        "https://modelcontextprotocol.io/quickstart/user",
+    ),
+    "cursor": ({"mcpServers": {"pegboard": {"command": "COMMAND", "args": []}}}, "https://cursor.com/docs/mcp"),
+    "vscode": (
+        {"servers": {"pegboard": {"type": "stdio", "command": "COMMAND", "args": []}}},
+        "https://code.visualstudio.com/docs/copilot/reference/mcp-configuration",
+    ),
+    "windsurf": (
+        {"mcpServers": {"pegboard": {"command": "COMMAND", "args": []}}},
+        "https://docs.windsurf.com/windsurf/cascade/mcp",
+    ),
+    "zed": ({"context_servers": {"pegboard": {"command": "COMMAND", "args": []}}}, "https://zed.dev/docs/ai/mcp"),
 }
 FILES = {
     "claude-code": ".mcp.json", "vscode": ".vscode/mcp.json", "cursor": "home/.cursor/mcp.json",
@@ -85,7 +104,8 @@ def test_a_client_gets_a_server_in_its_documented_form_and_loses_it_again(
     [[section, servers]] = written.items()
     command, args = servers["pegboard"]["command"], servers["pegboard"]["args"]
     servers["pegboard"].update(command="COMMAND", args=[])
-    assert {section: servers} == DOCUMENTED[client]
+    form, _ = DOCUMENTED[client]
+    assert {section: servers} == form
     assert Path(command) == PEGBOARD
     assert args == ["--config", str(tmp_path / "pegboard.yaml"), "--profile", "chat", "serve", "--stdio"]
     assert json.loads(run("install", client, "--profile", "chat", "--json").out)["outcome"] == "unchanged"
