@@ -210,6 +210,38 @@ def test_a_table_that_goes_leaves_no_empty_line_wherever_it_stood(
     assert path.read_text() == f"{before if end else before + chr(10)}{chr(10) + tail if tail else ''}"
 
 
+@pytest.mark.parametrize("client", ["codex", "cursor"])
+@pytest.mark.parametrize("name", ["Zoë's", "🧰 tools", 'a"b\\c', "x.y", "a]b # c", "[z]"])
+def test_a_server_of_any_name_in_a_folder_of_any_name_comes_and_goes(
+    run: Run, tmp_path: Path, client: str, name: str
+) -> None:
+    folder = tmp_path / "Werkzeug 🧰 für Zoë"
+    folder.mkdir()
+    (folder / "pegboard.yaml").write_text("tools: []\n")
+    path = folder / "settings"
+    path.write_text(before := TOML if client == "codex" else COMMENTED.replace("SECTION", "mcpServers"))
+    for _ in range(2):
+        words = ("--config", str(folder / "pegboard.yaml"), "install", client, "--name", name, "--file", str(path))
+        assert run(*words).code == 0
+    entry = read(client, path.read_text())[CLIENTS[client].section][name]
+    assert entry["args"][1] == str(folder / "pegboard.yaml")
+    assert run(*words, "--remove").code == 0
+    assert path.read_text() == before
+
+
+def test_a_table_that_somebody_quoted_otherwise_is_taken_out_and_one_in_a_line_is_left(
+    run: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "settings"
+    path.write_text("[mcp_servers.'pegboard']\ncommand = 'x'\n[ mcp_servers . pegboard.env ]\nA = '1'\n[b]\n")
+    assert run("install", "codex", "--file", str(path), "--remove").code == 0
+    assert path.read_text() == "[b]\n"
+    path.write_text(before := '[mcp_servers]\npegboard = {command = "x"}\n')
+    for words in ((), ("--remove",)):
+        assert run("install", "codex", "--file", str(path), *words).code == 2
+    assert path.read_text() == before
+
+
 def test_a_protected_file_and_one_that_changes_meanwhile_are_left_as_they_are(run: Run, tmp_path: Path) -> None:
     path, shown = tmp_path / "settings.json", tmp_path / "link.json"
     path.write_text('{"a": 1}')

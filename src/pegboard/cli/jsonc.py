@@ -133,7 +133,7 @@ def _removed(text: str, holder: _Object, key: str) -> str:
 
 
 def _pair(key: str, value: JSONValue, indent: str) -> str:
-    return f"{json.dumps(key)}: {_written(value, indent)}"
+    return f"{json.dumps(key, ensure_ascii=False)}: {_written(value, indent)}"
 
 
 def _written(value: JSONValue, indent: str) -> str:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from pegboard.cli import jsonc
 from pegboard.cli.command_error import CommandError
-from pegboard.model.json_types import JSON, JSONValue, is_object
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -96,7 +96,8 @@ CLIENTS: Mapping[str, McpClient] = {
 
 def _table(section: str, name: str, entry: JSON) -> str:
     # Texts and lists of texts are written alike in JSON and TOML.
-    lines = [f"{key} = {json.dumps(value)}" for key, value in entry.items()]
+    # A character that JSON would write as two escapes is none in TOML.
+    lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items()]
     return "\n".join([f"[{section}.{_key(name)}]", *lines]) + "\n"
 
 
@@ -106,15 +107,9 @@ def _without_table(text: str, section: str, name: str) -> str:
     pending: list[str] = []
     is_inside = False
     for line in text.splitlines(keepends=True):
-        header = re.match(r"\s*\[+\s*(.*?)\s*\]+\s*(?:#.*)?$", line)
-        if header is not None:
-            was_inside, is_inside = (
-                is_inside,
-                any(
-                    header[1] == prefix or header[1].startswith(f"{prefix}.")
-                    for prefix in (f"{section}.{name}", f'{section}."{name}"')
-                ),
-            )
+        header = _header(line)
+        if header:
+            was_inside, is_inside = is_inside, header[:2] == (section, name)
             if is_inside and not was_inside and kept and not kept[-1].strip():
                 kept.pop()
             if not is_inside:
@@ -129,5 +124,23 @@ def _without_table(text: str, section: str, name: str) -> str:
     return "".join(kept + (pending if any(line.strip() for line in pending) else []))
 
 
+def _header(line: str) -> tuple[str, ...]:
+    """Return the keys of a line that begins a table, however they are quoted; none of any other line."""
+    if not line.lstrip().startswith("["):
+        return ()
+    try:
+        inner: JSONValue = tomllib.loads(line.strip())
+    except ValueError:
+        return ()
+    keys: list[str] = []
+    while inner:
+        if is_object(inner):
+            [(key, inner)] = inner.items()
+            keys.append(key)
+        else:
+            inner = inner[0] if is_list(inner) else None
+    return tuple(keys)
+
+
 def _key(name: str) -> str:
-    return name if _BARE_KEY.fullmatch(name) else json.dumps(name)
+    return name if _BARE_KEY.fullmatch(name) else json.dumps(name, ensure_ascii=False)
