@@ -220,8 +220,8 @@ def test_a_server_of_any_name_in_a_folder_of_any_name_comes_and_goes(
     (folder / "pegboard.yaml").write_text("tools: []\n")
     path = folder / "settings"
     path.write_text(before := TOML if client == "codex" else COMMENTED.replace("SECTION", "mcpServers"))
+    words = ("--config", str(folder / "pegboard.yaml"), "install", client, "--name", name, "--file", str(path))
     for _ in range(2):
-        words = ("--config", str(folder / "pegboard.yaml"), "install", client, "--name", name, "--file", str(path))
         assert run(*words).code == 0
     entry = read(client, path.read_text())[CLIENTS[client].section][name]
     assert entry["args"][1] == str(folder / "pegboard.yaml")
