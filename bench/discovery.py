@@ -2,7 +2,7 @@
 
     python -m bench.discovery [--engine pegboard] [--set livemcp]
 
-Our own small set (`bench/requests`) always runs; the shared ones when the folder that PEGBOARD_SHARED names, or
+Our own small sets (`bench/requests`) always run; the shared ones when the folder that PEGBOARD_SHARED names, or
 ../shared, is there; a peer when it can be imported. recall@k is the share of a request's right tools among the first k,
 averaged over requests; a tool that a request lists in `equiv` counts for its twin. Times are processor time of a call.
 `no:` is the share of requests answered with nothing: of those that a tool serves, where it should be 0, and of
@@ -76,6 +76,13 @@ def tool_sets() -> Iterator[ToolSet]:
     own = read_rows(HERE / "requests" / "tools.jsonl")
     servable = read_rows(HERE / "requests" / "servable.jsonl")
     yield ToolSet(name="own", tools=own, servable=servable, unservable=not_served_by("own"))
+    asked = read_rows(HERE / "requests" / "example_requests.jsonl")
+    yield ToolSet(
+        name="examples",
+        tools=read_rows(HERE / "requests" / "example_tools.jsonl"),
+        servable=[row for row in asked if row["relevant"]],
+        unservable=[row["query"] for row in asked if not row["relevant"]],
+    )
     shared = shared_folder()
     for folder in sorted(shared.iterdir()) if shared else ():
         requests = [row for path in sorted(folder.glob("queries.*.jsonl")) for row in read_rows(path)]

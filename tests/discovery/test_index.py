@@ -169,6 +169,27 @@ def test_requests_that_no_tool_serves_are_hardly_ever_strong_and_servable_ones_h
     assert None not in servable
 
 
+def test_among_few_tools_what_none_of_them_serves_is_hardly_ever_strong() -> None:
+    """Of the examples' tools, for which nothing was fitted: up to ten, the right ones not among them."""
+    tools, asked = rows("example_tools.jsonl"), rows("example_requests.jsonl")
+    index = Index.build(map(tool_text, tools))
+    draw = random.Random(4)
+    strong: list[bool] = []
+    first: list[str | None] = []
+    for row in asked:
+        others = [tool["name"] for tool in tools if tool["name"] not in row["relevant"]]
+        for size in (2, 5, 10):
+            few = draw.sample(others, size)
+            strong.append(level(row["query"], index, visible=few) == "strong")
+            if row["relevant"]:
+                hits = index.search(row["query"], visible=[*few[1:], *row["relevant"]]).hits
+                first += [hit.confidence for hit in hits[:1] if hit.id in row["relevant"]]
+    assert len(strong) == 360
+    assert strong.count(True) <= 18  # 5 %
+    assert len(first) >= 120
+    assert share(first, "weak") <= 0.1
+
+
 def test_requests_whose_tools_are_hidden_are_hardly_ever_strong() -> None:
     """The same requests, and every namespace that serves them out of sight."""
     hidden: list[str | None] = []
@@ -351,3 +372,42 @@ def test_changed_text_replaces_the_old_one_in_the_new_index_only() -> None:
 def test_two_tools_with_one_id_are_refused() -> None:
     with pytest.raises(ValueError, match="Two tools have the id 'a'"):
         Index.build([ToolText(id="a", name="a"), ToolText(id="a", name="b")])
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("git", "github__createIssue"),
+        ("git_", "github__createIssue"),
+        ("GitHub", "github__createIssue"),
+        ("create_is", "github__createIssue"),
+        ("createIs", "github__createIssue"),
+        ("github__crea", "github__createIssue"),
+        ("github.create_iss", "github__createIssue"),
+        ("spreads", "tables__read_spreadsheet"),
+    ],
+)
+def test_the_beginning_of_a_name_finds_it(typed: str, found: str) -> None:
+    hits = INDEX.search(typed).hits
+    assert found in [hit.id for hit in hits[:5]]
+    assert hits[0].confidence != "weak"
+
+
+def test_the_beginning_of_a_hidden_name_finds_what_an_index_without_it_finds() -> None:
+    others = [text for text in TEXTS if text.namespace != "github"]
+    without = Index.build(others).search("gith")
+    assert INDEX.search("gith", visible=[text.id for text in others]) == without
+    assert "github" not in str(without)
+
+
+def test_a_word_that_a_tool_has_comes_before_names_that_only_begin_so() -> None:
+    texts = [
+        ToolText(id="a", name="push", description="Send commits to a git server.", namespace="vcs"),
+        ToolText(id="b", name="list_stars", description="Who likes a project.", namespace="github"),
+    ]
+    assert [hit.id for hit in Index.build(texts).search("git").hits] == ["a", "b"]
+
+
+@pytest.mark.parametrize("typed", ["g", "_", "...", "zzz", "x" * 5_000, "\ud800", "g i t"])
+def test_what_begins_no_name_is_no_beginning(typed: str) -> None:
+    assert not any(hit.confidence == "strong" for hit in INDEX.search(typed).hits)

@@ -96,6 +96,8 @@ def _explained(answer: JSON) -> Iterator[str]:
         yield f"  words {parts['by_words']:.2f} of the best, its namespace {parts['namespace']:.2f}"
         for field, words in parts["fields"].items():
             yield f"  {field}: {', '.join(f'{word} {weight:.2f}' for word, weight in words.items())}"
+        if parts["begun"]:
+            yield f"  begins like it: {parts['begun']:.2f}"
         if parts["likeness"] is not None:
             yield f"  likeness: {parts['likeness']:.2f} deviations beyond chance"
         if parts["use"]:
@@ -107,7 +109,7 @@ def _chance(whole: JSON) -> str:
     by_words = f"{whole['chance_by_words']:.2f}"
     if whole["evidence"] is None:
         return f"{by_words}, as none matches"
-    return f"{by_words} (evidence {whole['evidence']:.2f}, {whole['tools']} tools, the fifth fits {whole['fifth']:.2f})"
+    return f"{by_words} (evidence {whole['evidence']:.2f}, {whole['tools']} tools, a rival fits {whole['rival']:.2f})"
 
 
 async def _write_examples(options: SharedOptions, words: Sequence[str]) -> Exit:

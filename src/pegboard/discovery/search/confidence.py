@@ -3,13 +3,14 @@
 A word weighs what it tells: 1.0 when one tool has it, near 0 when all do. Chance matches are scattered, one word in one
 tool and another in the next; a tool that serves has words that stand together in the request, in a namespace that has
 the rest, or that is about one of them: most of its tools bear it. What grows with the length of a request alone is
-divided by that. The more tools there are, the better the best chance match; and where the fifth tool fits as well as
-the first, words do not tell them apart.
+divided by that. The more tools there are, the better the best chance match; and where a later tool fits as well as the
+first, words do not tell them apart. That is the fifth where there are many; of a handful the fifth is the last one,
+which hardly ever fits, so it is the second there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from math import exp, log
 from typing import Literal
@@ -35,14 +36,30 @@ _GUESS_SHARE = 0.5
 _BORNE = 0.85  # a match of a name or of a short description
 _TELLING = 0.4
 
-# Logistic, fitted where as many requests can be served as cannot; each part can only help or only harm.
-WEIGHTS = (2.3, -0.44, -1.9)
-OUTSET = -1.8
+# Logistic, fitted where as many requests can be served as cannot, in catalogs of 5 to 2,000 tools; each part can only
+# help or only harm. One for each of `Signs`.
+WEIGHTS = (2.0, -0.55, -1.7)
+OUTSET = -0.75
 _OTHERS = 10  # without them one tool of three would count as told apart from thousands
-_FIFTH = 5
 
-_STRONG_FROM = 0.8
-_WEAK_BELOW = 0.2
+# Of requests and tools that nobody fitted on the chance is wrong by some hundredths. `strong` promises 0.8 and `weak`
+# less than 0.4: both keep off what they promise.
+_STRONG_FROM = 0.83
+_WEAK_BELOW = 0.25
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Signs:
+    """What the chance is judged by; `rival` is what a later tool has of the first one's score."""
+
+    evidence: float
+    log_tools: float
+    rival: float
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """The signs in the order of `WEIGHTS`."""
+        return self.evidence, self.log_tools, self.rival
 
 
 def confidence_of(score: float) -> Confidence:
@@ -50,16 +67,28 @@ def confidence_of(score: float) -> Confidence:
     return "strong" if score >= _STRONG_FROM else "weak" if score < _WEAK_BELOW else "fair"
 
 
-def chance_of(signs: Sequence[float]) -> float:
+def chance_of(signs: Signs) -> float:
     """Return the chance that a right tool is among the first five, were half of all requests served by none."""
-    return 1 / (1 + exp(-sum((weight * sign for weight, sign in zip(WEIGHTS, signs, strict=True)), start=OUTSET)))
+    return 1 / (
+        1 + exp(-sum((weight * sign for weight, sign in zip(WEIGHTS, signs.values, strict=True)), start=OUTSET))
+    )
 
 
-def signs_of(request: ParsedQuery, ranking: Ranking, scope: Scope) -> tuple[float, float, float]:
-    """Return what the chance is judged by: evidence, the logarithm of how many tools there are, the fifth's share."""
-    place = min(_FIFTH, len(ranking.scores))
-    fifth = float(np.partition(ranking.scores, -place)[-place])
-    return evidence_of(request, ranking, scope), log(scope.count + _OTHERS), fifth
+def signs_of(request: ParsedQuery, ranking: Ranking, scope: Scope) -> Signs:
+    """Return what the chance is judged by."""
+    return Signs(
+        evidence=evidence_of(request, ranking, scope),
+        log_tools=log(scope.count + _OTHERS),
+        rival=_rival(ranking.scores),
+    )
+
+
+def _rival(scores: Vector) -> float:
+    """Return the score of the second of ten tools, a later one for each ten more, the fifth of 40; 0 of one alone."""
+    if len(scores) == 1:
+        return 0.0
+    place = min(max(2, round(len(scores) / 10) + 1), 5)
+    return float(np.partition(scores, -place)[-place])
 
 
 def evidence_of(request: ParsedQuery, ranking: Ranking, scope: Scope) -> float:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pegboard.discovery.search.confidence import Signs
 from pegboard.discovery.search.likeness import beyond_chance
 from pegboard.discovery.search.query import ParsedQuery, TermGroup
 from pegboard.discovery.search.ranking import Ranking, Vector
@@ -23,8 +24,9 @@ class Judged:
 
     request: ParsedQuery
     ranking: Ranking | None
-    signs: tuple[float, float, float] | None
+    signs: Signs | None
     by_words: tuple[Vector, float]
+    begun: Vector | None
     likeness: Vector | None
     use: Vector | None
     scores: Vector
@@ -50,14 +52,16 @@ class HitParts:
     """What the score of one hit was made of.
 
     `words`: for each word of the request that the tool has, how well, 0 … 1. `fields`: for each such word and field
-    what it weighs there. `by_words`: its share of the best score by words; `namespace` what its namespace has of the
-    request, of the best one's. `likeness`: deviations beyond chance. `use`: 0 … 1. `share`: of the best score, of all.
+    what it weighs there. `by_words`: its share of the best score by words; `namespace` what its namespace has of
+    the request, of the best one's. `begun`: how well its name begins like a request of one word, 0 … 1. `likeness`:
+    deviations beyond chance. `use`: 0 … 1. `share`: of the best score, of all.
     """
 
     words: dict[str, float]
     fields: dict[str, dict[str, float]]
     by_words: float
     namespace: float
+    begun: float | None
     likeness: float | None
     use: float | None
     share: float
@@ -65,12 +69,12 @@ class HitParts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
-    """How an answer came about. `evidence`, `tools` and `fifth` are what the chance by words was judged by."""
+    """How an answer came about. From `evidence` to `rival`: what the chance by words was judged by."""
 
     asked: tuple[AskedWord, ...]
     evidence: float | None
     tools: int
-    fifth: float | None
+    rival: float | None
     chance_by_words: float
     chance: float
     hits: tuple[HitParts, ...]
@@ -89,9 +93,9 @@ def explained(judged: Judged, best: Sequence[int], texts: Sequence[ToolText], st
             )
             for group, told in zip(groups, rarity, strict=True)
         ),
-        evidence=None if signs is None else round(signs[0], 3),
+        evidence=None if signs is None else round(signs.evidence, 3),
         tools=len(judged.scores),
-        fifth=None if signs is None else round(signs[2], 3),
+        rival=None if signs is None else round(signs.rival, 3),
         chance_by_words=round(judged.by_words[1], 4),
         chance=round(judged.chance, 4),
         hits=tuple(
@@ -100,6 +104,7 @@ def explained(judged: Judged, best: Sequence[int], texts: Sequence[ToolText], st
                 fields=_fields(groups, text),
                 by_words=round(float(judged.by_words[0][place]), 4),
                 namespace=0.0 if ranking is None else _of_namespace(ranking, starts, place),
+                begun=None if judged.begun is None else round(float(judged.begun[place]), 3),
                 likeness=None if beyond is None else round(float(beyond[place]), 3),
                 use=None if judged.use is None else round(float(judged.use[place]), 3),
                 share=round(float(judged.scores[place]), 4),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +12,11 @@ from numpy.typing import NDArray
 from pegboard.discovery.search.confidence import Confidence, chance_of, confidence_of, signs_of
 from pegboard.discovery.search.explanation import Explanation, Judged, explained
 from pegboard.discovery.search.likeness import fused
+from pegboard.discovery.search.name_beginnings import NameBeginnings, completed
 from pegboard.discovery.search.postings import Postings, post, trigrams_of
 from pegboard.discovery.search.query import Vocabulary, parse_query
 from pegboard.discovery.search.ranking import Scope, Vector, rank, scope_of
-from pegboard.discovery.search.terms import LANGUAGES, Languages
+from pegboard.discovery.search.terms import LANGUAGES, Languages, stem
 from pegboard.discovery.search.tool_text import Entry, ToolText, read_tool
 from pegboard.discovery.search.use_lift import lifted
 from pegboard.model.bounds import SEARCH_NEAR_NAMESPACES, SEARCH_QUERY_CHARS, SEARCH_USUAL_HITS
@@ -196,6 +198,10 @@ class Index:
         chance = chance_of(signs) if signs is not None else 0.0
         scores = ranking.scores if ranking is not None else np.zeros(tools.scope.count, dtype=np.float32)
         by_words = scores, chance
+        begun = self._beginnings.found(query, len(self._ids))
+        if begun is not None and (begun := begun[tools.seen]).any():
+            known = tools.vocabulary().known
+            scores, chance = completed(scores, chance, begun, is_word=known(stem(query.strip().lower())))
         alike = None if likeness is None else likeness[tools.seen]
         if alike is not None:
             scores, chance = fused(scores, chance, alike)
@@ -207,11 +213,16 @@ class Index:
             ranking=ranking,
             signs=signs,
             by_words=by_words,
+            begun=begun,
             likeness=alike,
             use=used,
             scores=scores,
             chance=chance,
         )
+
+    @cached_property
+    def _beginnings(self) -> NameBeginnings:
+        return NameBeginnings(entry.text for entry in self._entries.values())
 
     def _used(self, use: Mapping[str, float], tools: VisibleTools) -> Vector | None:
         used = np.zeros(tools.scope.count, dtype=np.float32)
