@@ -118,4 +118,5 @@ def written(seed: int) -> tuple[Any, list[Any]]:
     """Return a schema and arguments to judge by it."""
     draw = random.Random(seed)
     schema = SchemaWriter(draw, draw.choice([10, 60, 300])).schema()
-    return json.loads(json.dumps(schema)), [{"x": value(draw), "y": value(draw)} for _ in range(4)]
+    attacks = [{"x": value(draw), "y": value(draw)} for _ in range(4)]
+    return json.loads(json.dumps(schema)), [*attacks, {"x": [1.5, 10**20], "y": "a"}]

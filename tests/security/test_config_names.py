@@ -98,6 +98,7 @@ PYTHONS_OWN = [
     "python:mine:own.__class__.__base__.__subclasses__",
     "python:mine:__loader__.load_module",
     "python:acme_parts:outside.__call__",
+    "python:__main__:main",
 ]
 
 
@@ -239,7 +240,11 @@ def test_files_stay_below_the_folder_of_the_config(project: Project, outside: Pa
 )
 def test_nothing_is_quoted_of_a_file_that_is_no_config(project: Project, run: Run, content: str) -> None:
     (project.folder / "notes").write_text(content)
-    for text in ("files: [notes]", "tools: [{name: a, type: openapi, openapi: {spec: notes}}]"):
+    for text in (
+        "files: [notes]",
+        "tools: [{name: a, type: openapi, openapi: {spec: notes}}]",
+        "discovery: {examples: {file: notes}}",
+    ):
         project.write(text)
         code, said = run("check")
         assert (code, "notes" in said, "canary" in said) == (2, True, False), said
@@ -282,6 +287,8 @@ def guarded(project: Project) -> Project:
     ran = project.folder / "ran"
     project.file("acting.py", f"open({str(ran)!r}, 'a').close()\n")
     project.file("tools/more.yaml", "groups: {a: ''}")
+    project.file("parts/__init__.py", "")
+    project.file("parts/inside/deep.py", "")
     project.file("pegboard.lock", '{"version": 1, "servers": {}}')
     project.file("keys.db", "")
     return project.write(
@@ -294,7 +301,20 @@ def guarded(project: Project) -> Project:
 
 
 @pytest.mark.parametrize(
-    "name", ["pegboard.yaml", "tools/more.yaml", "pegboard.lock", "keys.db", "acting.py", ".", "tools", "real.yaml"]
+    "name",
+    [
+        "pegboard.yaml",
+        "tools/more.yaml",
+        "pegboard.lock",
+        "keys.db",
+        "acting.py",
+        ".",
+        "tools",
+        "real.yaml",
+        "parts/__init__.py",
+        "parts/inside/deep.py",
+        "parts/inside",
+    ],
 )
 def test_what_others_may_write_is_refused_when_strict_and_warned_of_otherwise(
     guarded: Project, run: Run, name: str

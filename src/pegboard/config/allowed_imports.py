@@ -39,7 +39,7 @@ class AllowedImports:
         if any(_fits(glob, name) for glob in self.globs or ()):
             return None
         if _is_guarded(name):
-            owner = "Pegboard" if name.partition(".")[0] == _OWN else "Python"
+            owner = "Pegboard" if name.partition(".")[0] in (_OWN, "__main__") else "Python"
             return (
                 f"{name!r} is a module of {owner} itself, and such code runs only where it is named in words: "
                 f"write a function of your own around it, or add `{name}` to `allow_imports:`"
@@ -68,7 +68,8 @@ def _fits(glob: str, name: str) -> bool:
 def _is_guarded(name: str) -> bool:
     """Tell whether a module is of Pegboard or of the standard library, of which a few are not on Python's own list."""
     top = name.partition(".")[0]
-    if top == _OWN or top in sys.stdlib_module_names:
+    # The program that runs is Pegboard's, whatever its module is called.
+    if top in (_OWN, "__main__") or top in sys.stdlib_module_names:
         return True
     try:
         spec = importlib.util.find_spec(top)

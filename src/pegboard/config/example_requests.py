@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 
 from pegboard.config.forms.validation import validated
 from pegboard.config.forms.value_types import FilledText, Form, Maybe, Text
-from pegboard.config.yaml.config_files import read_text
+from pegboard.config.yaml.config_files import has_top_level_key, read_text
 from pegboard.config.yaml.parser import parse
 from pegboard.config.yaml.plain_reader import PlainReader
 from pegboard.config.yaml.problems import Report
@@ -25,6 +25,7 @@ from pegboard.model.bounds import (
     EXAMPLE_REQUESTS,
 )
 from pegboard.model.error import DefinitionError, Problem
+from pegboard.model.json_types import is_object
 
 _HEAD = """\
 # What people ask for, tool by tool: the search of tools reads it beside what the tools say of themselves.
@@ -32,6 +33,7 @@ _HEAD = """\
 # the tool was then: once it changes, its requests are stale, count for nothing, and the next run writes them anew.
 # Requests without it are yours; they stay as they are, whatever becomes of the tool. No other comment is kept.
 """
+_NO_REQUESTS = "this is no file of example requests: no line begins with `tools:`"
 
 
 class RequestsForm(Form):
@@ -59,7 +61,12 @@ def read_requests(path: Path, report: Report) -> Mapping[str, ExampleRequests]:
         # No variables: part of it was written by a model, which may not name secrets.
         plain = PlainReader(bounds=DEFAULT_BOUNDS, most_values=EXAMPLE_FILE_VALUES).read(text)
     except DefinitionError as error:
-        report.add(Problem(where=str(path), message=str(error)))
+        # Nothing that stands there, unless it is what it should be: the name may be that of any file.
+        is_meant = has_top_level_key(text, RequestsFile.model_fields)
+        report.add(Problem(where=str(path), message=str(error) if is_meant else _NO_REQUESTS))
+        return {}
+    if plain is not None and not (is_object(plain) and "tools" in plain):
+        report.add(Problem(where=str(path), message=_NO_REQUESTS))
         return {}
     try:
         file = RequestsFile.model_validate(plain)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
+from pegboard.model.bounds import PYTHON_FILES
 from pegboard.model.error import Problem
 from pegboard.platforms import platform
 
@@ -32,6 +34,14 @@ def permission_faults(paths: Iterable[Path]) -> Iterator[Problem]:
                 if each not in seen:
                     seen.add(each)
                     yield from _faults_of(each, is_beside=each == place.parent)
+
+
+def python_beside(folder: Path) -> Iterator[Path]:
+    """Yield the Python files that a config in this folder may name: modules, and packages with all that is in them."""
+    yield from folder.glob("*.py")
+    packages = {path.parent for path in folder.glob("*/*.py") if path.parent.name.isidentifier()}
+    for package in sorted(packages):
+        yield from islice(package.rglob("*.py"), PYTHON_FILES)
 
 
 def _faults_of(path: Path, *, is_beside: bool) -> Iterator[Problem]:

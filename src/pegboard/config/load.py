@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pegboard.config.allowed_imports import AllowedImports
 from pegboard.config.config import AgentDeclaration, Config, Declared, ExampleFile, Refused
 from pegboard.config.example_requests import read_requests
-from pegboard.config.file_permissions import permission_faults
+from pegboard.config.file_permissions import permission_faults, python_beside
 from pegboard.config.forms.agent_form import (
     ASTROMESH,
     KEY_VARIABLES,
@@ -399,7 +399,7 @@ class _Load:
         folder = self.path.absolute().parent
         keys = None if main.identity is None else key_store_of(main.identity, self.path)
         examples = self._examples(main, at)
-        beside = (folder / LOCK_NAME, *folder.glob("*.py"), *(() if keys is None else (keys,)))
+        beside = (folder / LOCK_NAME, *python_beside(folder), *(() if keys is None else (keys,)))
         self.check_permissions([*self.files, *(path for path in beside if path.exists())])
         skills = (
             {}

@@ -16,10 +16,19 @@ import jsonschema_rs
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.digests import digest
 from pegboard.core.names import MAX_NAME_CHARS, fold, nearest_one
-from pegboard.core.schema_cost import ALTERNATIVE_RULES, COSTLY_RULES, MULTIPLYING_RULES, SchemaCost, size_of
+from pegboard.core.schema_cost import (
+    ALTERNATIVE_RULES,
+    BOUND_RULES,
+    COSTLY_RULES,
+    MULTIPLYING_RULES,
+    SchemaCost,
+    is_whole_number,
+    size_of,
+)
 from pegboard.model.bounds import (
     COPIED_VALUES,
     DEFAULT_BOUNDS,
+    LONG_DIGITS,
     NAMES_MEANT,
     PATTERN_STEPS,
     PROBLEMS,
@@ -40,6 +49,7 @@ _BACKTRACKING = jsonschema_rs.FancyRegexOptions(backtrack_limit=PATTERN_STEPS, s
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What CPython compares fastest.
 _LEAST, _MOST = -(1 << 30) + 1, (1 << 30) - 1  # not a limit: what CPython compares fastest
+_BEYOND, _BEYOND_DIGITS = 1 << 63, 20  # not a limit: what the engine reckons with exactly
 _SHORT = frozenset({int, bool})
 _SHARED = frozenset({str, int, bool, float, type(None)})
 NO_ARGUMENT = "is not an argument here"
@@ -78,8 +88,14 @@ class Compiled:
         )
 
     def _first_valid(self, value: JSONValue) -> bool:
-        self.is_valid = self._validator.is_valid if self._cost_told().is_light else self._bounded_valid
+        cost = self._cost_told()
+        light = self._numbers_valid if cost.digits_ns else self._validator.is_valid
+        self.is_valid = light if cost.is_light else self._bounded_valid
         return self.is_valid(value)
+
+    def _numbers_valid(self, value: JSONValue) -> bool:
+        self._cost_told().hold_numbers(value)
+        return self._validator.is_valid(value)
 
     def _bounded_valid(self, value: JSONValue) -> bool:
         self._cost_told().hold(value)
@@ -190,6 +206,8 @@ def check_schema_size(schema: JSONValue, *, bounds: Bounds) -> frozenset[str]:
             count += 1
             if not COSTLY_RULES.isdisjoint(value):
                 rules |= COSTLY_RULES & value.keys()
+            if not BOUND_RULES.isdisjoint(value):
+                rules |= {rule for rule in BOUND_RULES & value.keys() if not is_whole_number(value[rule])}
             # A subschema of an object stands two JSON levels down: `properties`, then the name.
             if depth > 2 * bounds.schema_depth:
                 raise CallError("schema_too_complex", f"The schema is more than {bounds.schema_depth} levels deep.")
@@ -216,7 +234,7 @@ def check_bounds(value: JSONValue, *, bounds: Bounds = DEFAULT_BOUNDS) -> int:
     """
     if is_object(value) and is_small(value):
         return len(value)
-    keys = values = 0
+    keys = values = long_digits = 0
     stack: list[tuple[JSONValue, int]] = [(value, 1)]
     while stack:
         item, depth = stack.pop()
@@ -236,12 +254,18 @@ def check_bounds(value: JSONValue, *, bounds: Bounds = DEFAULT_BOUNDS) -> int:
             # A digit is a little more than 3.32 bits: below that no power need be taken.
             if item.bit_length() > bounds.integer_digits * 3.32 and abs(item) >= 10**bounds.integer_digits:
                 raise _refused(f"an integer has more than {bounds.integer_digits} digits")
+            if not -_BEYOND < item < _BEYOND:
+                long_digits += item.bit_length() // 3
         elif kind is float:
             if not math.isfinite(item):
                 raise _refused(f"{item!r} is no JSON number")
+            if not -_BEYOND < item < _BEYOND:
+                long_digits += _BEYOND_DIGITS
         elif not (kind is str or kind is bool or item is None):
             # Exact types only: the validator knows no subclass of str or int.
             raise _refused(f"a {kind.__name__} is no JSON value")
+        if long_digits > LONG_DIGITS:
+            raise _refused(f"their numbers beyond 64 bits have more than {LONG_DIGITS} digits in all")
     return keys
 
 

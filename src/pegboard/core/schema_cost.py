@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import chain
+from math import frexp, isfinite
 from typing import Any, NamedTuple
-from urllib.parse import unquote
 
 from pegboard.core.pattern_cost import PatternCost, pattern_cost
+from pegboard.core.schema_references import SchemaReferences
 from pegboard.model.bounds import (
     JUDGED_VALUES,
     JUDGING_NS,
@@ -25,19 +26,24 @@ from pegboard.model.bounds import (
     TELLING_NS,
 )
 from pegboard.model.error import CallError
-from pegboard.model.json_types import JSON, JSONValue, is_list, is_object, place_in
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
 # What the engine takes, measured and rounded up; nanoseconds.
 _VISIT, _RULE, _REQUIRED, _OPTION = 30, 20, 60, 22  # not a limit: measured
 _CONTAINER_OPTION, _OPTION_PART, _UNIQUE = 2_000, 300, 250  # not a limit: measured
 _LENGTH_CHAR, _FORMAT_CHAR, _SLOW_FORMAT_CHAR = 4, 20, 150  # not a limit: measured
-_NUMBER_DIGIT, _COMPARED_CHAR = 60, 1  # not a limit: measured
+_COMPARED_CHAR, _FRACTION = 1, 300  # not a limit: measured
+# The engine reckons exactly with what is no integer of the machine, by the digit.
+_WHOLE_DIGIT, _FRACTION_DIGIT, _MULTIPLE_DIGIT, _OPTION_DIGIT = 55, 70, 150, 130  # not a limit: measured
+_UNIQUE_DIGIT, _UNIQUE_PAIR, _UNIQUE_PAIR_DIGIT = 1_000, 600, 25  # not a limit: measured
+_FLOAT_DIGITS, _BITS_A_DIGIT = 20, 3  # not a limit: measured
 _ERROR, _COPIED_VALUE, _COPIED_CHAR, _ERROR_LEVEL = 6_000, 800, 3, 400  # not a limit: measured
 _COMPILE_NODE, _COMPILE_AGAIN, _META_SCHEMA = 5_000, 25_000, 200_000  # not a limit: measured
 _ENDLESS = 1 << 60  # not a limit: where counting stops
 _WORD = 1 << 63  # not a limit: integers of the machine
 _LEVELS_AHEAD = 64  # not a limit: how far a schema without an end is followed to see that it costs little
 _UNRANKED, _BEING_RANKED = -1, -2
+_FEW_ITEMS = 16  # not a limit: so many are compared each with each
 _SLOW_FORMATS = frozenset({"regex", "idn-hostname"})
 # Rules that cost nothing worth counting, wherever they stand, and lead nowhere.
 _ONLY_WORDS = frozenset({
@@ -50,6 +56,8 @@ COSTLY_RULES = frozenset({
     "unevaluatedProperties", "unevaluatedItems", "patternProperties", "propertyNames", "contains", "uniqueItems",
     "pattern", "format", "const", "enum", "multipleOf", "dependentRequired", "minLength", "maxLength",
 })  # fmt: skip
+# And one with these, where the bound is a fraction.
+BOUND_RULES = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
 # One that has none of these has errors that hold no others, and no pattern, which is slower in telling than in judging.
 ALTERNATIVE_RULES = COSTLY_RULES - {
     "$ref", "allOf", "uniqueItems", "format", "minLength", "maxLength", "multipleOf", "enum", "const",
@@ -62,18 +70,24 @@ MULTIPLYING_RULES = frozenset({
 
 
 class Size(NamedTuple):
-    """How large a value is: its scalars and containers, the characters of its texts and keys, its levels."""
+    """How large a value is: its scalars and containers, the characters of its texts and keys, its levels.
+
+    `digits` are those of the numbers that the engine reckons with exactly, `long_integers` those beyond its own.
+    """
 
     values: int
     chars: int
     levels: int
+    digits: int = 0
+    long_integers: int = 0
 
 
 class _Node:
     """One subschema: what its rules cost at a place, and where they lead."""
 
     __slots__ = (
-        "additional", "char_ns", "compared_ns", "each", "error_ns", "fixed", "flat_char_ns", "flat_ns", "in_place",
+        "additional", "char_ns", "compared_ns", "digit_ns", "each", "error_ns", "fixed", "flat_char_ns",
+        "flat_digit_ns", "flat_ns", "in_place",
         "index", "is_unevaluated", "item_ns", "items", "key_char_ns", "kinds", "names", "place_ns", "prefix",
         "properties", "rank", "required", "rest", "rules",
     )  # fmt: skip
@@ -94,8 +108,9 @@ class _Node:
         self.rules, self.rank = 0, _UNRANKED
         self.is_unevaluated = False
         self.place_ns, self.char_ns, self.key_char_ns, self.compared_ns, self.item_ns = _VISIT, 0, 0, 0, 0
-        # What a place costs with all that is tried there with it, for any value and for each character.
-        self.error_ns = self.flat_ns = self.flat_char_ns = 0
+        self.digit_ns = 0
+        # What a place costs with all that is tried there with it, for any value, each character and each digit.
+        self.error_ns = self.flat_ns = self.flat_char_ns = self.flat_digit_ns = 0
 
 
 Counts = dict[_Node, int]
@@ -116,9 +131,12 @@ class SchemaCost:
         # Nanoseconds at one place and for one character, at most, so many levels below the root.
         self._place_ns: list[int] = []
         self._char_ns: list[int] = []
+        self._digit_ns: list[int] = []
         self._ahead: Counts | None = {self._graph.root: 1}
         self._inherited_ns = 0
         self.is_light = self._is_light()
+        # Of numbers alone, where the rest costs little.
+        self.digits_ns = max(self._digit_ns)
 
     def hold(self, value: JSONValue) -> None:
         """Do nothing if judging the value holds nobody for long.
@@ -134,6 +152,20 @@ class SchemaCost:
                 f"The schema is too complex to judge this value by: at least {size.values} values and {size.chars} "
                 "characters. Send less at once, or have the schema made simpler (fewer nested "
                 "alternatives, references and regular expressions).",
+            )
+
+    def hold_numbers(self, value: JSONValue) -> None:
+        """Do as `hold` does, where a schema is light but for numbers that are no integers of the machine.
+
+        Raises:
+            CallError: `schema_too_complex`.
+        """
+        digits = size_of(value).digits
+        if digits * self.digits_ns > JUDGING_NS:
+            raise CallError(
+                "schema_too_complex",
+                f"The value has too many long or fractional numbers to compare them all: {digits} digits. "
+                "Send less at once.",
             )
 
     # -- beforehand
@@ -154,19 +186,25 @@ class SchemaCost:
         self._look_ahead(size.levels)
         # Keys and texts are counted as if each were looked at by whatever looks at most of them.
         place_ns = max(self._place_ns[1 : size.levels + 1], default=0)
-        return self._place_ns[0] + size.values * place_ns + size.chars * max(self._char_ns[: size.levels + 1])
+        numbers_ns = size.digits * max(self._digit_ns[: size.levels + 1])
+        if self._inherited_ns:
+            numbers_ns += self._inherited_ns // _UNIQUE * _unique_ns(size, _UNIQUE_DIGIT)
+        texts_ns = size.chars * max(self._char_ns[: size.levels + 1])
+        return self._place_ns[0] + size.values * place_ns + texts_ns + numbers_ns
 
     def _look_ahead(self, levels: int) -> None:
         """Count what may be tried at one place, down to so many levels below the root."""
         if not self._place_ns:
             self._place_ns.append(self._graph.root.flat_ns)
             self._char_ns.append(self._graph.root.flat_char_ns)
+            self._digit_ns.append(self._graph.root.flat_digit_ns)
         while len(self._place_ns) <= levels:
             if self._ahead is None or self._place_ns[-1] >= JUDGING_NS:
                 self._place_ns.append(self._place_ns[-1] if self._ahead is None else _ENDLESS)
                 self._char_ns.append(self._char_ns[-1])
+                self._digit_ns.append(self._digit_ns[-1])
                 continue
-            property_ns = item_ns = property_char_ns = item_char_ns = key_char_ns = 0
+            property_ns = item_ns = property_char_ns = item_char_ns = key_char_ns = digit_ns = 0
             of_properties: Counts = {}
             of_items: Counts = {}
             for node, count, _ in tried(self._ahead):
@@ -177,6 +215,7 @@ class SchemaCost:
                 item_ns += count * _place_ns(one_item, node.items)
                 property_char_ns += count * _char_ns(one, node.each)
                 item_char_ns += count * _char_ns(one_item, node.items)
+                digit_ns += count * max(_digit_ns(one, node.each), _digit_ns(one_item, node.items))
                 key_char_ns += count * (node.key_char_ns + sum(name.flat_char_ns for name in node.names))
                 self._inherited_ns = min(self._inherited_ns + count * node.item_ns, _ENDLESS)
                 for child in chain({*one}, node.each):
@@ -185,6 +224,7 @@ class SchemaCost:
                     of_items[child] = of_items.get(child, 0) + count
             self._place_ns.append(min(max(property_ns, item_ns) + self._inherited_ns, _ENDLESS))
             self._char_ns.append(min(max(property_char_ns, item_char_ns, key_char_ns), _ENDLESS))
+            self._digit_ns.append(min(digit_ns, _ENDLESS))
             for child, count in of_items.items():
                 of_properties[child] = max(of_properties.get(child, 0), count)
             is_steady = not of_properties or (of_properties == self._ahead and not self._inherited_ns)
@@ -219,7 +259,8 @@ class SchemaCost:
             item, counts = places.pop()
             size = size_of(item)
             steps += size.values
-            error_ns = _ERROR + size.values * _COPIED_VALUE + size.chars * _COPIED_CHAR + self._levels * _ERROR_LEVEL
+            error_ns = _ERROR + size.values * _COPIED_VALUE + self._levels * _ERROR_LEVEL
+            error_ns += (size.chars + size.digits) * _COPIED_CHAR
             going: list[tuple[_Node, int]] = []
             for node, count, _ in tried(counts):
                 steps += 1
@@ -295,8 +336,21 @@ def _at(node: _Node, value: JSONValue) -> int:
             keys_ns += name.flat_ns * len(value) + name.flat_char_ns * sum(map(len, value))
         return node.place_ns + node.compared_ns + keys_ns + _RULE * len(value)
     if is_list(value):
-        return node.place_ns + node.compared_ns + (node.item_ns * size_of(value).values if node.item_ns else 0)
-    return node.place_ns + node.char_ns * _chars(value)
+        unique_ns = 0
+        if node.item_ns:
+            size = size_of(value)
+            unique_ns = size.values * node.item_ns
+            unique_ns += (
+                node.item_ns // _UNIQUE * _unique_ns(size, _UNIQUE_DIGIT if len(value) <= _FEW_ITEMS else _OPTION_DIGIT)
+            )
+        return node.place_ns + node.compared_ns + unique_ns
+    return node.place_ns + node.digit_ns * _digits(value)
+
+
+def _unique_ns(size: Size, digit_ns: int) -> int:
+    """Return what telling numbers apart takes: few items are compared each with each, and so are all long integers."""
+    pairs_ns = size.long_integers * (size.long_integers * _UNIQUE_PAIR + size.digits * _UNIQUE_PAIR_DIGIT)
+    return size.digits * digit_ns + pairs_ns
 
 
 def _below(value: JSONValue, going: list[tuple[_Node, int]]) -> Iterator[tuple[JSONValue, Counts]]:
@@ -342,6 +396,10 @@ def _place_ns(one: list[_Node], each: list[_Node]) -> int:
     return _RULE + max((node.flat_ns for node in one), default=0) + sum(node.flat_ns for node in each)
 
 
+def _digit_ns(one: list[_Node], each: list[_Node]) -> int:
+    return max((node.flat_digit_ns for node in one), default=0) + sum(node.flat_digit_ns for node in each)
+
+
 def _char_ns(one: list[_Node], each: list[_Node]) -> int:
     return max((node.flat_char_ns for node in one), default=0) + sum(node.flat_char_ns for node in each)
 
@@ -352,7 +410,7 @@ def _char_ns(one: list[_Node], each: list[_Node]) -> int:
 def size_of(value: JSONValue, *, at_most: int = _ENDLESS) -> Size:
     """Return how large a value is, walking without recursion; past `at_most` values it is counted no further."""
     row: list[Any] = [value]
-    values = chars = level = 0
+    values = chars = level = digits = long_integers = 0
     while row:
         values += len(row)
         if values > at_most:
@@ -362,7 +420,11 @@ def size_of(value: JSONValue, *, at_most: int = _ENDLESS) -> Size:
         if str in kinds:
             chars += sum([len(item) for item in row if type(item) is str])
         if int in kinds:
-            chars += sum([item.bit_length() // 3 for item in row if type(item) is int and not -_WORD < item < _WORD])
+            long = [item for item in row if type(item) is int and not -_WORD < item < _WORD]
+            long_integers += len(long)
+            digits += sum([_digits(item) for item in long])
+        if float in kinds:
+            digits += sum([_digits(item) for item in row if type(item) is float])
         if dict in kinds:
             for item in row:
                 if item and is_object(item):
@@ -374,12 +436,17 @@ def size_of(value: JSONValue, *, at_most: int = _ENDLESS) -> Size:
                     below += item
         row = below
         level += 1
-    return Size(values, chars, level - 1)
+    return Size(values, chars, level - 1, digits, long_integers)
 
 
-def _chars(value: JSONValue) -> int:
-    """Return the digits of a number too long for the machine."""
-    return value.bit_length() // 3 if isinstance(value, int) and not -_WORD < value < _WORD else 0
+def _digits(value: JSONValue) -> int:
+    """Return how many digits the engine has to reckon with: none of an integer of the machine, or of what is none."""
+    if isinstance(value, float):
+        # Written out, as the engine takes it: 1e-300 has three hundred.
+        return _FLOAT_DIGITS + (abs(frexp(value)[1]) // _BITS_A_DIGIT if isfinite(value) else 0)
+    if not isinstance(value, int) or -_WORD < value < _WORD:
+        return 0
+    return _FLOAT_DIGITS + value.bit_length() // _BITS_A_DIGIT
 
 
 # ---------------------------------------------------------------- the schema
@@ -424,6 +491,7 @@ def _check_each(nodes: list[_Node], compile_ns: int) -> None:
         node.flat_ns = node.place_ns + node.compared_ns + sum(child.flat_ns for child in node.in_place)
         node.flat_ns = min(node.flat_ns + again * node.is_unevaluated, _ENDLESS)
         node.flat_char_ns = min(node.char_ns + times * sum(child.flat_char_ns for child in node.in_place), _ENDLESS)
+        node.flat_digit_ns = min(node.digit_ns + times * sum(child.flat_digit_ns for child in node.in_place), _ENDLESS)
         collected[node] = min(again, _ENDLESS)
         if node.flat_ns > JUDGING_NS:
             raise CallError(
@@ -448,13 +516,13 @@ class _Graph:
         self.compile_ns = 0
         self._whole = schema
         self._known: dict[int, _Node] = {}
-        self._waiting: list[tuple[JSON, _Node, JSON]] = []
+        self._waiting: list[tuple[JSON, _Node]] = []
         self._patterns: dict[str, PatternCost] = {}
-        self._named: dict[str, list[JSON]] | None = None
+        self._references: SchemaReferences | None = None
         self._never = self._new()
         self._never.rules = 1
         self._foreign: _Node | None = None
-        self.root = self._node(schema, schema)
+        self.root = self._node(schema)
         while self._waiting:
             self._read(*self._waiting.pop())
         self.compile_ns += len(self.nodes) * _COMPILE_NODE
@@ -464,28 +532,28 @@ class _Graph:
         self.nodes.append(node)
         return node
 
-    def _node(self, schema: JSONValue, resource: JSON) -> _Node:
-        """Return the subschema at an object, which is read later; `resource` is what its references begin at."""
+    def _node(self, schema: JSONValue) -> _Node:
+        """Return the subschema at an object, which is read later."""
         if not is_object(schema):
             return self._never
         node = self._known.get(id(schema))
         if node is None:
             node = self._known[id(schema)] = self._new()
-            self._waiting.append((schema, node, schema if "$id" in schema else resource))
+            self._waiting.append((schema, node))
         return node
 
-    def _nodes(self, schemas: JSONValue, resource: JSON) -> list[_Node]:
+    def _nodes(self, schemas: JSONValue) -> list[_Node]:
         parts = schemas.values() if is_object(schemas) else schemas if is_list(schemas) else (schemas,)
-        return [self._node(part, resource) for part in parts if part is not True and not is_strings(part)]
+        return [self._node(part) for part in parts if part is not True and not is_strings(part)]
 
-    def _read(self, schema: JSON, node: _Node, resource: JSON) -> None:
+    def _read(self, schema: JSON, node: _Node) -> None:
         for rule, value in schema.items():
             if rule in _ONLY_WORDS:
                 continue
             node.place_ns += _RULE
             reader = _READERS.get(rule)
             if reader is not None:
-                reader(self, node, value, resource)
+                reader(self, node, value, schema)
             elif rule != "type":
                 node.rules += 1
         kinds = schema.get("type")
@@ -494,70 +562,75 @@ class _Graph:
 
     # -- one function a rule
 
-    def in_place(self, node: _Node, value: JSONValue, resource: JSON) -> None:
-        node.in_place += self._nodes(value, resource)
+    def in_place(self, node: _Node, value: JSONValue, schema: JSON) -> None:
+        node.in_place += self._nodes(value)
         node.rules += 1
 
-    def one_in_place(self, node: _Node, value: JSONValue, resource: JSON) -> None:
-        node.in_place += self._nodes([value], resource)
+    def one_in_place(self, node: _Node, value: JSONValue, schema: JSON) -> None:
+        node.in_place += self._nodes([value])
         node.rules += 1
 
-    def reference(self, node: _Node, value: JSONValue, resource: JSON) -> None:
-        node.in_place += self._referred(str(value), resource)
+    def reference(self, node: _Node, value: JSONValue, schema: JSON) -> None:
+        node.in_place += self._referred(self._references_told().targets(str(value), schema))
 
-    def properties(self, node: _Node, value: JSONValue, resource: JSON) -> None:
+    def recursive_reference(self, node: _Node, value: JSONValue, schema: JSON) -> None:
+        node.in_place += self._referred(self._references_told().recursive_targets(str(value), schema))
+
+    def properties(self, node: _Node, value: JSONValue, schema: JSON) -> None:
         if is_object(value):
-            node.properties = {name: self._node(part, resource) for name, part in value.items() if part is not True}
+            node.properties = {name: self._node(part) for name, part in value.items() if part is not True}
 
-    def pattern_properties(self, node: _Node, value: JSONValue, resource: JSON) -> None:
-        node.each += self._nodes(value, resource)
+    def pattern_properties(self, node: _Node, value: JSONValue, schema: JSON) -> None:
+        node.each += self._nodes(value)
         for pattern in value if is_object(value) else ():
             cost = self._pattern_cost(pattern)
             node.place_ns += cost.text_ns
             # Once for its own subschema, and once more for `additionalProperties`.
             node.key_char_ns += 2 * cost.char_ns
 
-    def additional_properties(self, node: _Node, value: JSONValue, resource: JSON) -> None:
+    def additional_properties(self, node: _Node, value: JSONValue, schema: JSON) -> None:
         node.rules += 1
         if is_object(value):
-            node.additional = self._node(value, resource)
+            node.additional = self._node(value)
 
-    def unevaluated(self, node: _Node, value: JSONValue, resource: JSON) -> None:
+    def unevaluated(self, node: _Node, value: JSONValue, schema: JSON) -> None:
         node.is_unevaluated = True
         node.rules += 1
         if is_object(value):
-            node.each.append(self._node(value, resource))
-            node.items.append(self._node(value, resource))
+            node.each.append(self._node(value))
+            node.items.append(self._node(value))
 
-    def items(self, node: _Node, value: JSONValue, resource: JSON) -> None:
-        if value is not True:
-            node.rest = self._node(value, resource)
-
-    def prefix_items(self, node: _Node, value: JSONValue, resource: JSON) -> None:
+    def items(self, node: _Node, value: JSONValue, schema: JSON) -> None:
         if is_list(value):
-            node.prefix += [self._node(part, resource) for part in value]
+            self.prefix_items(node, value, schema)
+        elif value is not True:
+            node.rest = self._node(value)
 
-    def contains(self, node: _Node, value: JSONValue, resource: JSON) -> None:
+    def prefix_items(self, node: _Node, value: JSONValue, schema: JSON) -> None:
+        if is_list(value):
+            node.prefix += [self._node(part) for part in value]
+
+    def contains(self, node: _Node, value: JSONValue, schema: JSON) -> None:
         node.rules += 1
-        node.items += self._nodes([value], resource)
+        node.items += self._nodes([value])
 
-    def names(self, node: _Node, value: JSONValue, resource: JSON) -> None:
-        node.names += self._nodes([value], resource)
+    def names(self, node: _Node, value: JSONValue, schema: JSON) -> None:
+        node.names += self._nodes([value])
 
-    def required(self, node: _Node, value: JSONValue, resource: JSON) -> None:
+    def required(self, node: _Node, value: JSONValue, schema: JSON) -> None:
         node.required = tuple(name for name in value if isinstance(name, str)) if is_list(value) else ()
         node.place_ns += len(node.required)
 
-    def dependent_required(self, node: _Node, value: JSONValue, resource: JSON) -> None:
+    def dependent_required(self, node: _Node, value: JSONValue, schema: JSON) -> None:
         names = sum(len(part) for part in value.values() if is_list(part)) if is_object(value) else 0
         node.rules += names
         node.place_ns += names * _REQUIRED
 
-    def options(self, node: _Node, value: JSONValue, resource: JSON) -> None:
+    def options(self, node: _Node, value: JSONValue, schema: JSON) -> None:
         node.fixed = value if is_list(value) else []
         self._compared(node, node.fixed)
 
-    def constant(self, node: _Node, value: JSONValue, resource: JSON) -> None:
+    def constant(self, node: _Node, value: JSONValue, schema: JSON) -> None:
         node.fixed = [value]
         self._compared(node, node.fixed)
 
@@ -570,29 +643,44 @@ class _Graph:
         node.char_ns += _COMPARED_CHAR
         if any(is_object(option) or is_list(option) for option in options):
             node.compared_ns += len(options) * _CONTAINER_OPTION + size.values * _OPTION_PART + size.chars
-        node.error_ns += size.values * _COPIED_VALUE + size.chars * _COPIED_CHAR
+        node.error_ns += size.values * _COPIED_VALUE + (size.chars + size.digits) * _COPIED_CHAR
+        # A number is compared with each of the numbers, or with one in each of the containers.
+        of_kinds = [type(option) for option in options]
+        containers = sum(kind is dict or kind is list for kind in of_kinds)
+        numbers = sum(kind is int or kind is float for kind in of_kinds)
+        node.digit_ns += _OPTION_DIGIT * max(numbers, containers)
+        node.place_ns += _OPTION_DIGIT * size.digits
 
-    def pattern(self, node: _Node, value: JSONValue, resource: JSON) -> None:
+    def pattern(self, node: _Node, value: JSONValue, schema: JSON) -> None:
         cost = self._pattern_cost(str(value))
         node.rules += 1
         node.place_ns += cost.text_ns
         node.char_ns += cost.char_ns
 
-    def format(self, node: _Node, value: JSONValue, resource: JSON) -> None:
+    def format(self, node: _Node, value: JSONValue, schema: JSON) -> None:
         node.rules += 1
         node.char_ns += _SLOW_FORMAT_CHAR if value in _SLOW_FORMATS else _FORMAT_CHAR
 
-    def length(self, node: _Node, value: JSONValue, resource: JSON) -> None:
+    def length(self, node: _Node, value: JSONValue, schema: JSON) -> None:
         node.rules += 1
         node.char_ns += _LENGTH_CHAR
 
-    def unique(self, node: _Node, value: JSONValue, resource: JSON) -> None:
+    def unique(self, node: _Node, value: JSONValue, schema: JSON) -> None:
         node.rules += 1
         node.item_ns += _UNIQUE
 
-    def number(self, node: _Node, value: JSONValue, resource: JSON) -> None:
+    def bound(self, node: _Node, value: JSONValue, schema: JSON) -> None:
         node.rules += 1
-        node.char_ns += _NUMBER_DIGIT
+        is_whole = is_whole_number(value)
+        node.digit_ns += _WHOLE_DIGIT if is_whole else _FRACTION_DIGIT
+        node.place_ns += 0 if is_whole else _FRACTION + _FRACTION_DIGIT * (_digits(value) - _FLOAT_DIGITS)
+
+    def multiple(self, node: _Node, value: JSONValue, schema: JSON) -> None:
+        node.rules += 1
+        is_whole = is_whole_number(value)
+        node.digit_ns += _WHOLE_DIGIT if is_whole else _MULTIPLE_DIGIT
+        node.place_ns += _FRACTION
+        node.place_ns += 0 if is_whole else _MULTIPLE_DIGIT * (_digits(value) - _FLOAT_DIGITS)
 
     # -- references and patterns
 
@@ -603,44 +691,17 @@ class _Graph:
             self.compile_ns += cost.compile_ns
         return cost
 
-    def _referred(self, reference: str, resource: JSON) -> list[_Node]:
-        """Return the subschemas that a reference may mean; more than one where names are given twice."""
-        uri, _, fragment = reference.partition("#")
-        resources = [resource]
-        if uri:
-            own = str(resource.get("$id", "")).partition("#")[0]
-            resources = [resource] if uri == own else self._resources(uri)
-        if not fragment:
-            targets: list[JSONValue] = [*resources]
-        elif fragment.startswith("/"):
-            targets = [part for base in resources for part in _pointed(base, fragment)]
-        else:
-            targets = [*self._names_given().get("#" + fragment, [])]
+    def _references_told(self) -> SchemaReferences:
+        if self._references is None:
+            self._references = SchemaReferences(self._whole)
+        return self._references
+
+    def _referred(self, targets: list[JSONValue]) -> list[_Node]:
+        """Return the subschemas that a reference may mean; without any it is one that the engine has of its own."""
         if not targets:
             return [self._from_elsewhere()]
-        return [self._node(target, resource) for target in targets if target is not True]
-
-    def _resources(self, uri: str) -> list[JSON]:
-        return [
-            schema
-            for name, schemas in self._names_given().items()
-            for schema in schemas
-            if not name.startswith("#") and (name == uri or name.endswith("/" + uri.rpartition("/")[2]))
-        ]
-
-    def _names_given(self) -> dict[str, list[JSON]]:
-        """Return all parts that have an `$id` or an anchor, by it."""
-        if self._named is None:
-            self._named = {}
-            waiting: list[JSONValue] = [self._whole]
-            while waiting:
-                part = waiting.pop()
-                if is_object(part):
-                    for rule, mark in (("$id", ""), ("$anchor", "#"), ("$dynamicAnchor", "#")):
-                        if isinstance(part.get(rule), str):
-                            self._named.setdefault(f"{mark}{part[rule]}".rstrip("#"), []).append(part)
-                waiting.extend(part.values() if is_object(part) else part if is_list(part) else ())
-        return self._named
+        # One part may be meant under several names.
+        return [*dict.fromkeys(self._node(target) for target in targets if target is not True)]
 
     def _from_elsewhere(self) -> _Node:
         """Return what stands for a schema that the engine has of its own: those of the schema language."""
@@ -651,23 +712,14 @@ class _Graph:
         return self._foreign
 
 
+def is_whole_number(value: JSONValue) -> bool:
+    """Tell whether numbers are compared with this one at once: it is no fraction."""
+    return not isinstance(value, float) or value.is_integer()
+
+
 def is_strings(value: JSONValue) -> bool:
     """Tell whether a value is a list: of names, in `dependencies` of earlier drafts."""
     return is_list(value)
-
-
-def _pointed(base: JSON, fragment: str) -> list[JSONValue]:
-    """Return what a JSON Pointer leads to, or nothing."""
-    part: JSONValue = base
-    for step in unquote(fragment).split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
-        if is_object(part) and name in part:
-            part = part[name]
-        elif is_list(part) and (place := place_in(part, name)) is not None:
-            part = part[place]
-        else:
-            return []
-    return [part]
 
 
 _READERS: Mapping[str, Callable[[_Graph, _Node, JSONValue, JSON], None]] = {
@@ -675,14 +727,14 @@ _READERS: Mapping[str, Callable[[_Graph, _Node, JSONValue, JSON], None]] = {
     "dependentSchemas": _Graph.in_place, "dependencies": _Graph.in_place,
     "not": _Graph.one_in_place, "if": _Graph.one_in_place, "then": _Graph.one_in_place,
     "else": _Graph.one_in_place,
-    "$ref": _Graph.reference, "$dynamicRef": _Graph.reference, "$recursiveRef": _Graph.reference,
+    "$ref": _Graph.reference, "$dynamicRef": _Graph.reference, "$recursiveRef": _Graph.recursive_reference,
     "properties": _Graph.properties, "patternProperties": _Graph.pattern_properties,
     "additionalProperties": _Graph.additional_properties, "propertyNames": _Graph.names,
     "unevaluatedProperties": _Graph.unevaluated, "unevaluatedItems": _Graph.unevaluated,
-    "items": _Graph.items, "prefixItems": _Graph.prefix_items,
+    "items": _Graph.items, "additionalItems": _Graph.items, "prefixItems": _Graph.prefix_items,
     "contains": _Graph.contains, "required": _Graph.required, "dependentRequired": _Graph.dependent_required,
     "enum": _Graph.options, "const": _Graph.constant, "pattern": _Graph.pattern, "format": _Graph.format,
     "minLength": _Graph.length, "maxLength": _Graph.length, "uniqueItems": _Graph.unique,
-    "multipleOf": _Graph.number, "minimum": _Graph.number, "maximum": _Graph.number,
-    "exclusiveMinimum": _Graph.number, "exclusiveMaximum": _Graph.number,
+    "multipleOf": _Graph.multiple, "minimum": _Graph.bound, "maximum": _Graph.bound,
+    "exclusiveMinimum": _Graph.bound, "exclusiveMaximum": _Graph.bound,
 }  # fmt: skip
