@@ -645,9 +645,8 @@ class _Graph:
             node.compared_ns += len(options) * _CONTAINER_OPTION + size.values * _OPTION_PART + size.chars
         node.error_ns += size.values * _COPIED_VALUE + (size.chars + size.digits) * _COPIED_CHAR
         # A number is compared with each of the numbers, or with one in each of the containers.
-        of_kinds = [type(option) for option in options]
-        containers = sum(kind is dict or kind is list for kind in of_kinds)
-        numbers = sum(kind is int or kind is float for kind in of_kinds)
+        containers = sum(is_object(option) or is_list(option) for option in options)
+        numbers = sum(isinstance(option, int | float) and not isinstance(option, bool) for option in options)
         node.digit_ns += _OPTION_DIGIT * max(numbers, containers)
         node.place_ns += _OPTION_DIGIT * size.digits
 
