@@ -87,10 +87,10 @@ class ElsewhereView(View):
 
     def plan(self, entry: ToolEntry, snapshot: Snapshot) -> Plan:
         """Return what a call needs: of an SDK's own tool no schema is known."""
-        hooks = hooks_of(entry, snapshot.declared.hooks)._replace(after=())
+        hooks = replace(hooks_of(entry, snapshot.declared.hooks), after=())
         if entry.source is None:
             return Plan(entry, compile_schema(_ANY_OBJECT), None, hooks)
-        return snapshot.plan(entry)._replace(hooks=hooks)
+        return replace(snapshot.plan(entry), hooks=hooks)
 
     async def _answer_for(self, name: str) -> None:
         snapshot = self.snapshot

@@ -100,13 +100,15 @@ _EXTRA_TYPES: dict[Any, str] = {str: "string", int: "integer", float: "number", 
 def _handler(fn: Callable[..., Any], reading: signature.FunctionSignature) -> Handler:
     """Return the handler: arguments by name, coerced where the annotation means more, the context injected."""
     values: Callable[[JSON], JSON] | None = None if reading.parameters.is_plain else reading.parameters.values
+    # Most types that JSON does not know are `int`, for which JSON Schema takes 3.0: looked for in one go.
+    is_of_floats_alone: bool = reading.parameters.coerces_integers_alone
     name, wants_call = reading.context, reading.wants_call
     reserved: frozenset[str] = reading.reserved if reading.extra is not MISSING else frozenset()
 
     def handler(ctx: CallContext, args: JSON) -> Any:
         if reserved and not reserved.isdisjoint(args):
             raise _not_an_argument(sorted(reserved & set(args)))
-        if values is not None:
+        if values is not None and not (is_of_floats_alone and float not in map(type, args.values())):
             args = values(args)
         if name is None:
             return fn(**args)

@@ -117,6 +117,12 @@ class ParameterSchema:
         """Whether `values` changes nothing."""
         return not self.coerce and not self.make_defaults and not self.python_names
 
+    @property
+    def coerces_integers_alone(self) -> bool:
+        """Whether `values` changes nothing but a float that stands for an integer."""
+        is_more = self.make_defaults or self.python_names
+        return not is_more and all(coerce is to_int for coerce in self.coerce.values())
+
 
 def parameter(name: str, annotation: Any, *, default: Any = MISSING, description: str = "") -> Parameter:
     """Return a parameter; reads our `Field`, pydantic's, and plain text in `Annotated[…]` or as the default.

@@ -76,25 +76,17 @@ class Executor:
             CallError: the result is an error and `raise_errors` is set; its cause is what the tool raised.
         """
         guards = self.guards
-        if callbacks is not None:
-            view, callbacks = _following(view, as_observers(callbacks))
-        listeners, observers = guards.listeners, view.ctx.request.observers
-        if observers is not None and isinstance(view.ctx, CallContext) and not view.ctx.is_running():
-            # It will be refused; those who follow the call that is over hear nothing of this one.
-            observers = None
-        if observers is not None or callbacks:
-            # Those of a sub-agent go to the call around it alone, which tells all others.
-            general = () if type(observers) is SubAgentObservers else listeners.observers
-            listeners = Listeners((*general, *as_observers(observers), *(callbacks or ())))
-        call = Call(view, name, args, call_id or new_id(), guards, listeners)
-        if as_task:
-            call.as_task = True
-        guards.in_flight[call.call_id] = call
+        listeners = guards.listeners
+        if callbacks is not None or view.ctx.request.observers is not None:
+            view, listeners = _heard(view, callbacks, listeners)
+        call_id = call_id or new_id()
+        call = guards.in_flight[call_id] = Call(view, name, args, call_id, guards, listeners)
+        call.as_task = as_task
         cause: BaseException | None = None
         try:
             result = await _guarded(call)
-        except asyncio.CancelledError as error:
-            if is_stop(error):
+        except asyncio.CancelledError as stopped:
+            if is_stop(stopped):
                 result = _failed(call, InterruptedWaitError(call.reason or "cancelled"))
                 if call.asked is not None:
                     await settle_consent(call, call.asked, result)
@@ -102,16 +94,17 @@ class Executor:
                 _finish(call, result)
                 raise
             result = _failed(call, CallError("cancelled", f"{name!r} cancelled itself.", outcome_unknown=call.ran))
-        except BaseException as error:
+        except BaseException as raised:
             if call.is_left:
                 _finish(call, _failed(call, InterruptedWaitError(call.reason or "cancelled")))
                 raise
-            result = _failed(call, error)
-            cause = error if raise_errors else None
+            result = _failed(call, raised)
+            cause = raised if raise_errors else None
         finally:
-            guards.in_flight.pop(call.call_id, None)
-        if call.ran and (result.error is not None or guards.repeats.rows):
-            guards.repeats.note(call.view.ctx, call.entry, call.args, result.error, call_id=call.call_id)
+            guards.in_flight.pop(call_id, None)
+        error = result.error
+        if call.ran and (error is not None or guards.repeats.rows):
+            guards.repeats.note(call.view.ctx, call.entry, call.args, error, call_id=call_id)
         if call.asked is not None:
             await settle_consent(call, call.asked, result)
         if call.hooks.on_complete or call.hooks.on_error:
@@ -119,8 +112,8 @@ class Executor:
         delivered = _finish(call, result)
         if delivered is not DELIVERED:
             await delivered
-        if raise_errors and result.error is not None:
-            raise call_error(result.error) from _told_cause(cause, call.redactor)
+        if raise_errors and error is not None:
+            raise call_error(error) from _told_cause(cause, call.redactor)
         return result
 
     # -- looking ahead
@@ -166,6 +159,21 @@ class Executor:
         guards.checkers.close()
 
 
+def _heard(view: View, callbacks: Any, listeners: Listeners) -> tuple[View, Listeners]:
+    """Return the view and those who hear its call: of every call, of the request's, and of this one."""
+    if callbacks is not None:
+        view, callbacks = _following(view, as_observers(callbacks))
+    observers = view.ctx.request.observers
+    if observers is not None and isinstance(view.ctx, CallContext) and not view.ctx.is_running():
+        # It will be refused; those who follow the call that is over hear nothing of this one.
+        observers = None
+    if observers is None and not callbacks:
+        return view, listeners
+    # Those of a sub-agent go to the call around it alone, which tells all others.
+    general = () if type(observers) is SubAgentObservers else listeners.observers
+    return view, Listeners((*general, *as_observers(observers), *(callbacks or ())))
+
+
 def _following(view: View, callbacks: tuple[Any, ...]) -> tuple[View, tuple[Any, ...]]:
     """Return the view whose calls, and all below them, the callbacks hear; and those that want this one call alone."""
     below = tuple([one for one in callbacks if getattr(one, "own_call_only", False) is not True])
@@ -186,13 +194,12 @@ async def _name(call: Call) -> None:
 
 async def _guarded(call: Call) -> ToolResult:
     """The ten stages but the last, in order. Each refuses by raising."""
+    guards = call.guards
     if call.listeners["on_tool_call"]:
-        if not call.view.snapshot.has_wire_name(call.name):
+        if call.name not in call.view.snapshot.by_wire_name:
             await _name(call)
         call.tell("on_tool_call", {"arguments": seen_arguments(call)})
-    is_timed = False
-    if call.guards.call_observers:
-        is_timed = _observe_start(call)
+    is_timed = _observe_start(call) if guards.call_observers else False
     begin(call)
     if is_timed:
         call.enter("resolve")
@@ -202,18 +209,18 @@ async def _guarded(call: Call) -> ToolResult:
         await resolve_awaiting(call)
     if is_timed:
         call.enter("arguments")
-    if call.as_task or call.entry.spec.task != "forbidden":
+    spec = call.entry.spec
+    if call.as_task or spec.task != "forbidden":
         call.as_task = goes_on_as_task(call)
     check_arguments(call)
     if call.hooks.before:
         if is_timed:
             call.enter("before_hooks")
         await ask_before(call)
-    if call.guards.repeats.rows:
-        call.guards.repeats.check(call.view.ctx, call.entry, call.args, name=call.name)
+    if guards.repeats.rows:
+        guards.repeats.check(call.view.ctx, call.entry, call.args, name=call.name)
     limits = limits_of(call)
-    reason = consent_reason(call)
-    if reason is not None:
+    if (call.question is not None or spec.consent != "never") and (reason := consent_reason(call)) is not None:
         if limits and (asked := pass_limits(call, limits, charge=False)) is not None:
             await asked
         if is_timed:
@@ -228,8 +235,8 @@ async def _guarded(call: Call) -> ToolResult:
         call.charged = limits
     if is_timed:
         call.enter("run")
-    if call.as_task and call.guards.tasks is not None:
-        return await call.guards.tasks.start(call)
+    if call.as_task and guards.tasks is not None:
+        return await guards.tasks.start(call)
     value = start(call)
     if type(value) is Pending:
         value = await finish(call, value)
@@ -280,16 +287,17 @@ def _finish(call: Call, result: ToolResult) -> Delivered:
     """
     # The context holds the call, to send its events; a ring of both would keep arguments until the next collection.
     call.made_ctx = None
-    kind = "ok" if result.error is None else result.error.kind
     duration_s = call.guards.clock() - call.started
     if call.record is not None:
         _observe_end(call, call.record, result, duration_s)
     if not call.listeners["on_tool_result"]:
         call.is_over = True
         return call.delivered()
-    if result.structured is not None:
+    error, structured = result.error, result.structured
+    if structured is not None:
         # What an observer writes into its event must not reach the caller.
-        result = result.with_structured(copied(result.structured))
+        result = result.with_structured(copied(structured))
+    kind = "ok" if error is None else error.kind
     told = call.tell("on_tool_result", {"result": result, "kind": kind, "duration_s": duration_s}, not result.is_error)
     call.is_over = True
     return told

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from pegboard.core.names import matches_folded
 from pegboard.model.hook import Hook, HookKind
 from pegboard.model.tool import ToolEntry
 
 
-class ToolHooks(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ToolHooks:
     """The hooks of one tool, in the order in which they run; catalog-wide ones outside those of its class."""
 
     before: tuple[Hook, ...] = ()

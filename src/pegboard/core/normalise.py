@@ -22,7 +22,6 @@ from pegboard.model.error import CallError
 from pegboard.model.json_types import JSONValue, is_object
 from pegboard.model.result import (
     CONTENT_TYPES,
-    PLAIN_BLOCK,
     AudioContent,
     Content,
     ImageContent,
@@ -72,8 +71,11 @@ def structured(value: object) -> ToolResult:
     """
     try:
         try:
-            text = orjson.dumps(value, _jsonable, orjson.OPT_NON_STR_KEYS)
-            plain = value if _is_flat(value) else orjson.loads(text)
+            if _is_flat(value):
+                text, plain = orjson.dumps(value), value
+            else:
+                text = orjson.dumps(value, _jsonable, _ANY_KEYS)
+                plain = orjson.loads(text)
         except TypeError as error:
             if "64-bit" not in f"{error} {error.__cause__}":
                 raise
@@ -82,8 +84,8 @@ def structured(value: object) -> ToolResult:
     except (TypeError, ValueError, RecursionError) as error:
         message = f"The tool gave something that is no JSON ({error.__cause__ or error})."
         raise CallError("output_invalid", message, outcome_unknown=True) from error
-    blocks = (new_tuple(TextContent, (text.decode(), *PLAIN_BLOCK)),)
-    return new_tuple(ToolResult, (blocks, plain, False, None, NO_META, True, None))
+    block = new_tuple(TextContent, (text.decode(), None, None))
+    return new_tuple(ToolResult, ((block,), plain, False, None, NO_META, True, None))
 
 
 _ANY_KEYS = orjson.OPT_NON_STR_KEYS

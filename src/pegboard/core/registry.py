@@ -57,6 +57,8 @@ class Registry:
         self._on_defined: tuple[Callable[[ToolEntry], object], ...] = ()
         self._subscribers: tuple[Callable[[], object], ...] = ()
         self._snapshots: dict[Kind, Snapshot] = {}
+        self.newest: Mapping[Kind, Snapshot] = {}
+        """Those that `snapshot` would return, as far as it can be told without asking it: every call looks here."""
         self._outdated: dict[Kind, Snapshot] = {}
         """The newest that a change has outdated: the next one is made from it."""
         self._inventories: dict[Kind, Inventory] = {}
@@ -333,6 +335,8 @@ class Registry:
                 newest = self.build(kind=kind)
                 newest.check(has_tasks=self.has_tasks)
                 self._snapshots[kind] = newest
+                if not self.declarations.named_later:
+                    self.newest = {**self._snapshots}
                 self._outdated.pop(kind, None)
             return newest
 
@@ -388,7 +392,7 @@ class Registry:
 
     def _outdate(self) -> None:
         self._outdated |= self._snapshots
-        self._snapshots, self._inventories = {}, {}
+        self._snapshots, self.newest, self._inventories = {}, {}, {}
 
     def _entries(self, kind: Kind) -> dict[str, ToolEntry]:
         declared = self.declarations

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from functools import cached_property
 from itertools import compress
 from typing import NamedTuple
 
@@ -15,35 +16,53 @@ from pegboard.model.tool import ToolEntry
 
 _AS_DIGITS = bytes.maketrans(b"\0\1", b"01")
 _FROM_DIGITS = bytes.maketrans(b"01", b"\0\1")
-# How an entry may be hidden beside groups and policy: not at all, by how its source is alone, by more.
-_NEVER, _BY_SOURCE, _BY_MORE = range(3)
+
+
+class KeptTools(tuple[ToolEntry, ...]):
+    """Tools of a snapshot that many callers have: one tuple for all of them, so that what is made of it can be kept."""
+
+    chosen: bytes
+    """A byte for each entry of the snapshot, 1 where it is among them."""
+
+
+class Alike(NamedTuple):
+    """The entries that hang on the same: whoever judges one of them knows of all, but where a source is quarantined.
+
+    `places` are those in the snapshot.
+    """
+
+    entry: ToolEntry
+    places: tuple[int, ...]
 
 
 class Selected(NamedTuple):
-    """The entries that are left. `chosen` has a byte for each entry of the snapshot, 1 where it is left.
+    """The entries that are left, and of those that something may hide: the ones alike, and the places of built ones."""
 
-    `by_source` has for each source the places, in `entries`, of those that hang on nothing but how it is;
-    `conditional` the places of all others that something may hide.
-    """
+    entries: KeptTools
+    alike: tuple[Alike, ...]
+    built: tuple[int, ...]
 
-    entries: tuple[ToolEntry, ...]
-    chosen: bytes
-    conditional: tuple[int, ...]
-    by_source: tuple[tuple[str, tuple[int, ...]], ...]
+    @property
+    def conditional(self) -> tuple[ToolEntry, ...]:
+        """One entry for each condition: who asks these has asked for all but the built ones."""
+        return tuple([alike.entry for alike in self.alike])
 
 
 class Selections:
     """What was selected of the entries of one snapshot, by who asked: selection and own policy.
 
-    The last ones are kept whole. Of many more a bit for each entry is kept, from which they are made again in a
-    hundredth of the time that judging takes.
+    Those for whom the same is left share it, whatever their policies say. The last ones are kept whole. Of many more a
+    bit for each entry is kept, from which they are made again in a hundredth of the time that judging takes.
     """
 
     def __init__(self, entries: Sequence[ToolEntry]) -> None:
         self._entries = entries
-        self._hidden_by = bytes(map(_hidden_by, entries))
         self._whole = BoundedCache[tuple[Selection, Policy], Selected](max_entries=SELECTIONS_REMEMBERED)
         self._bits = BoundedCache[tuple[Selection, Policy], int](max_entries=SELECTIONS_KEPT)
+        self._by_chosen = BoundedCache[bytes, Selected](max_entries=SELECTIONS_REMEMBERED)
+        self._left = BoundedCache[tuple[int, tuple[int, ...], tuple[int, ...]], tuple[Selected, Selected]](
+            max_entries=SELECTIONS_REMEMBERED
+        )
 
     def get(self, key: tuple[Selection, Policy]) -> Selected | None:
         """Return what was selected for this one; `None` where it must be judged."""
@@ -61,25 +80,39 @@ class Selections:
         self._bits.remember(key, int(chosen.translate(_AS_DIGITS) or b"0", 2))
         return self._whole.remember(key, self._selected(bytes(chosen)))
 
+    def without(self, selected: Selected, hidden: Sequence[int], places: Sequence[int]) -> Selected:
+        """Return what is selected without what is hidden: some of those alike, by number, and some single places."""
+        # The selection stands beside it, so that the id cannot come to mean another.
+        key = (id(selected.entries), tuple(hidden), tuple(places))
+        known = self._left.get(key)
+        if known is None:
+            chosen = bytearray(selected.entries.chosen)
+            for place in (*places, *[place for number in hidden for place in selected.alike[number].places]):
+                chosen[place] = 0
+            known = self._left.remember(key, (selected, self._selected(bytes(chosen))))
+        return known[1]
+
     def _selected(self, chosen: bytes) -> Selected:
-        entries = tuple(compress(self._entries, chosen))
-        hidden_by = bytes(compress(self._hidden_by, chosen))
-        by_source: defaultdict[str, list[int]] = defaultdict(list)
-        for place in _places(hidden_by, _BY_SOURCE):
-            by_source[entries[place].source or ""].append(place)
-        return Selected(
-            entries,
-            chosen,
-            tuple(_places(hidden_by, _BY_MORE)),
-            tuple((source, tuple(places)) for source, places in by_source.items()),
-        )
+        known = self._by_chosen.get(chosen)
+        if known is not None:
+            return known
+        entries = KeptTools(compress(self._entries, chosen))
+        entries.chosen = chosen
+        alike, built = self._conditions
+        if 0 in chosen:
+            left = [tuple([place for place in places if chosen[place]]) for _, places in alike]
+            alike = tuple([Alike(self._entries[places[0]], places) for places in left if places])
+            built = tuple([place for place in built if chosen[place]])
+        return self._by_chosen.remember(chosen, Selected(entries, alike, built))
 
-
-def _hidden_by(entry: ToolEntry) -> int:
-    if not entry.is_conditional:
-        return _NEVER
-    return _BY_SOURCE if entry.hangs_on_source_alone else _BY_MORE
-
-
-def _places(marks: bytes, mark: int) -> Iterable[int]:
-    return [place for place, each in enumerate(marks) if each == mark] if mark in marks else ()
+    @cached_property
+    def _conditions(self) -> tuple[tuple[Alike, ...], tuple[int, ...]]:
+        """All entries that something may hide: those alike together, and the places of those that are built."""
+        by_condition: defaultdict[Hashable, list[int]] = defaultdict(list)
+        built: list[int] = []
+        for place, entry in enumerate(self._entries):
+            if entry.builder is not None:
+                built.append(place)
+            elif (condition := entry.condition) is not None:
+                by_condition[condition].append(place)
+        return tuple([Alike(self._entries[each[0]], tuple(each)) for each in by_condition.values()]), tuple(built)

@@ -7,10 +7,10 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from pegboard.core.availability import Availability, compile_availability
 from pegboard.core.declarations import Declarations
@@ -38,7 +38,8 @@ _MARKS = re.compile(r"(?=(__|\.))")
 ReadBuilt = Callable[[object, ToolEntry], Sequence[ToolEntry]]
 
 
-class Plan(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Plan:
     """What a call of one tool needs, looked up once: judges of arguments and results, and its hooks.
 
     `exact_output` only warns of results that `output` takes.
@@ -85,15 +86,17 @@ class Snapshot:
         )
         # A bundle is no tool itself: only what it builds is called by name.
         self.bundles = self._at(inventory.bundles)
-        self._by_wire_name = {entry.wire_name: entry for entry in self.entries}
+        self.by_wire_name = {entry.wire_name: entry for entry in self.entries}
+        """The tools by what they are called on the wire: read it, and ask `find` of what is not in it."""
         for entry in self.bundles:
-            del self._by_wire_name[entry.wire_name]
+            del self.by_wire_name[entry.wire_name]
         self._renamed: dict[str, ToolEntry] = {}
         for entry in self._at(inventory.renamed):
             for old in entry.spec.renamed_from:
                 self._renamed.setdefault(old, entry)
         self._availability = {} if before is None else self._compiled_before(before)
-        self._plans: dict[str, Plan] = {}
+        self.plans: dict[str, Plan] = {}
+        """What `plan` has worked out so far, by wire name; good for the very entry that it is of."""
         self._questions: dict[int, Question] = {}
         self._selections = Selections(self.entries)
 
@@ -119,11 +122,7 @@ class Snapshot:
 
     def find(self, name: str) -> ToolEntry | None:
         """Return the tool with this wire name, `namespace.name`, `namespace__name` or former name, spelled so."""
-        return self._by_wire_name.get(name) or self._with_id(name) or self._renamed.get(name) or self._spelled_out(name)
-
-    def has_wire_name(self, name: str) -> bool:
-        """Tell whether a tool is called just so on the wire."""
-        return name in self._by_wire_name
+        return self.by_wire_name.get(name) or self._with_id(name) or self._renamed.get(name) or self._spelled_out(name)
 
     def _spelled_out(self, name: str) -> ToolEntry | None:
         """Return the tool that is not called so on the wire, but whose namespace and name, or former name, these are.
@@ -170,19 +169,23 @@ class Snapshot:
 
     def plan(self, entry: ToolEntry) -> Plan:
         """Return what a call of this tool needs; kept for the entries of this snapshot."""
-        known = self._plans.get(entry.qualified_id)
+        known = self.plans.get(entry.wire_name)
         if known is not None and known.entry is entry:
             return known
         arguments, output, exact = judges(entry, self.declared.bounds)
         plan = Plan(entry, arguments, output, hooks_of(entry, self.declared.hooks), exact)
         # What a builder made belongs to one context: keeping it here would grow without end.
         if self.owns(entry):
-            self._plans[entry.qualified_id] = plan
+            self.plans[entry.wire_name] = plan
         return plan
 
     def selected(self, selection: Selection, own: Policy) -> tuple[ToolEntry, ...]:
         """Return the entries that no static code hides, without those that are for interfaces alone."""
         return self.judged(selection, own).entries
+
+    def without(self, selected: Selected, hidden: Sequence[int], places: Sequence[int]) -> Selected:
+        """Return what is selected without some of those alike, by number, and some single places."""
+        return self._selections.without(selected, hidden, places)
 
     @cached_property
     def for_apps(self) -> tuple[ToolEntry, ...]:
@@ -190,7 +193,7 @@ class Snapshot:
         return tuple([entry for entry in self.entries if entry.is_for_apps_alone])
 
     def judged(self, selection: Selection, own: Policy) -> Selected:
-        """Return them with the places of the conditional ones; kept, as callers of one profile ask the same."""
+        """Return them with what may hide some of them; kept, as callers of one profile ask the same."""
         key = (selection, own)
         known = self._selections.get(key)
         if known is not None:

@@ -41,13 +41,14 @@ class InterruptedWaitError(Exception):
 class CancelScope:
     """What somebody may interrupt: the wait that runs now, or the next one. `reason` is why it was told to stop."""
 
-    reason: Reason | None = None
-    is_left = False
-    """Whether what is around it gave it up: nothing can be waited for any more."""
-    _stop: Callable[[], None] | None = None
+    __slots__ = ("_stop", "is_left", "name", "reason")
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.reason: Reason | None = None
+        self.is_left = False
+        """Whether what is around it gave it up: nothing can be waited for any more."""
+        self._stop: Callable[[], None] | None = None
 
     @property
     def runs_on_loop(self) -> bool:

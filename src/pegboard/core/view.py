@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from pegboard.core.availability import Availability, States
 from pegboard.core.bounded_cache import BoundedCache
@@ -25,9 +24,10 @@ from pegboard.core.lifecycle import after_end, has_ended
 from pegboard.core.names import listing, nearest, nearest_one
 from pegboard.core.near_names import NearNames
 from pegboard.core.registry import Kind, Registry
+from pegboard.core.selections import Selected
 from pegboard.core.snapshot import Plan, Snapshot
 from pegboard.model.agent import AgentEntry
-from pegboard.model.bounds import NAME_ORDERS, NAMES_COMPARED_EACH
+from pegboard.model.bounds import NAME_LISTS, NAME_ORDERS, NAMES_COMPARED_EACH
 from pegboard.model.context import ToolContext
 from pegboard.model.decision import Blocked, Decision
 from pegboard.model.error import AsyncPredicateError, DefinitionError
@@ -130,7 +130,8 @@ class View:
     @property
     def snapshot(self) -> Snapshot:
         """The newest snapshot, with this view's extra tools."""
-        newest = self._parts.registry.snapshot(self._parts.kind)
+        parts = self._parts
+        newest = parts.registry.newest.get(parts.kind) or parts.registry.snapshot(parts.kind)
         if not self._extra:
             return newest
         if isinstance(self._extra, AgentTools):
@@ -164,26 +165,41 @@ class View:
 
         `within`: the newest snapshot, where the asker has it already.
         """
-        snapshot, states = within or self.snapshot, self._parts.registry.states()
-        selected, _, conditional, by_source = snapshot.judged(self.selection, self.ctx.caller.policy)
-        # Most tools hang on nothing that could change, or on how their source is, which is asked once for all of them:
-        # only what hides or is built makes another list.
-        unsure = [places for source, places in by_source if not hides_nothing(states.get(source))]
-        others: dict[int, Iterable[ToolEntry]] = {}
-        for place in chain(conditional, *unsure):
-            entry = selected[place]
-            if dynamic_code(entry, snapshot, self.ctx, states) is not None:
-                others[place] = ()
-            elif entry.builder is not None:
-                made = self._as_built(entry, snapshot)
-                others[place] = [item for item in made if not item.is_for_apps_alone]
-        if not others:
-            return selected
-        shown = [made for place, entry in enumerate(selected) for made in others.get(place, (entry,))]
+        snapshot = within or self.snapshot
+        left, states = self._left(snapshot), self._parts.registry.states()
+        if not left.built:
+            return left.entries
+        made: dict[str, Sequence[ToolEntry]] = {}
+        for entry in [snapshot.entries[place] for place in left.built]:
+            is_hidden = dynamic_code(entry, snapshot, self.ctx, states) is not None
+            built = () if is_hidden else self._as_built(entry, snapshot)
+            made[entry.qualified_id] = [item for item in built if not item.is_for_apps_alone]
+        shown = [one for entry in left.entries for one in (made[entry.qualified_id] if entry.builder else (entry,))]
         if not snapshot.bundles:
             return tuple(shown)
         # Two bundles may build one name: the first has it, here as in `find`.
         return tuple({entry.wire_name: entry for entry in reversed(shown)}.values())[::-1]
+
+    def _left(self, snapshot: Snapshot) -> Selected:
+        """Return what is selected without what is hidden now; built tools are not looked at.
+
+        Tools that hang on the same are judged together, by one of them: a caller pays for conditions and not for tools.
+        """
+        selected, states = snapshot.judged(self.selection, self.ctx.caller.policy), self._parts.registry.states()
+        hidden: list[int] = []
+        places: list[int] = []
+        for number, (entry, alike) in enumerate(selected.alike):
+            if entry.source is not None:
+                state = states.get(entry.source)
+                if entry.hangs_on_source_alone and hides_nothing(state):
+                    continue
+                if state.quarantined:
+                    each = [(place, snapshot.entries[place]) for place in alike]
+                    places += [at for at, one in each if dynamic_code(one, snapshot, self.ctx, states) is not None]
+                    continue
+            if dynamic_code(entry, snapshot, self.ctx, states) is not None:
+                hidden.append(number)
+        return snapshot.without(selected, hidden, places) if hidden or places else selected
 
     def app_tools(self) -> tuple[ToolEntry, ...]:
         """Return the tools that this caller's user interfaces may use, and models are not shown."""
@@ -196,9 +212,19 @@ class View:
 
         No builder runs. Mirrored names are among them, `full_names` replaces a tool's own.
         """
+        snapshot = self.snapshot
+        left = self._left(snapshot)
+        kept: BoundedCache[int, _Named] = snapshot.cache.setdefault("names", BoundedCache(max_entries=NAME_LISTS))
+        # It holds the tools themselves, so that their id cannot come to mean others.
+        named = kept.get(id(left.entries)) or kept.remember(id(left.entries), _named(left))
+        if named.are_all and not self._mirrors():
+            return [*named.names] if server is None else [f"mcp__{server}__{name}" for name in named.names]
+        built = [snapshot.entries[place] for place in left.built]
+        there = {entry.qualified_id for entry in self._unbuilt(built)}
         names: list[str] = []
-        for entry in self._unbuilt(self._selected()):
-            names.extend(self._full_names(entry.spec.full_names, entry.wire_name, server))
+        for entry in left.entries:
+            if entry.builder is None or entry.qualified_id in there:
+                names.extend(self._full_names(entry.spec.full_names, entry.wire_name, server))
         return list(dict.fromkeys([*names, *self._mirrored_names()]))
 
     def _mirrored_names(self) -> Iterator[str]:
@@ -267,7 +293,7 @@ class View:
         a predicate that has held the event loop must be asked.
         """
         snapshot = within or self.snapshot
-        entry = snapshot.find(name)
+        entry = snapshot.by_wire_name.get(name) or snapshot.find(name)
         if entry is None:
             return self._find_in_bundles(name, snapshot)
         if static_code(entry, self.selection, self.ctx.caller.policy) is not None:
@@ -403,9 +429,10 @@ class View:
     async def prepare(self) -> View:
         """Have every async predicate and builder of the selected tools answered, together. Returns the view."""
         snapshot = self.snapshot
-        selected = snapshot.selected(self.selection, self.ctx.caller.policy)
+        selected = snapshot.judged(self.selection, self.ctx.caller.policy)
+        built = [snapshot.entries[place] for place in selected.built]
         mirrored = [mirror.entry(name) for name, mirror in self._mirrors().items() if mirror.available is not None]
-        await self._answer((*selected, *mirrored) if mirrored else selected, snapshot)
+        await self._answer((*selected.conditional, *built, *mirrored), snapshot)
         return self
 
     async def _answer_for(self, name: str) -> None:
@@ -501,6 +528,19 @@ class View:
             KeyError: no such tool is available to this caller.
         """
         return self._parts.exporters[target].decode(self, name, args)
+
+
+class _Named(NamedTuple):
+    """Tools, and their names; they `are_all` that is to be said of them where no name of another form is declared."""
+
+    tools: Sequence[ToolEntry]
+    names: Sequence[str]
+    are_all: bool
+
+
+def _named(left: Selected) -> _Named:
+    names = tuple(dict.fromkeys([entry.wire_name for entry in left.entries]))
+    return _Named(left.entries, names, not left.built and all(entry.spec.full_names is None for entry in left.entries))
 
 
 def _near_names(snapshot: Snapshot, entries: Sequence[ToolEntry]) -> NearNames:

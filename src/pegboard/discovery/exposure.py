@@ -19,6 +19,7 @@ from pegboard.core.names import META_NAMESPACE
 from pegboard.core.ports import Embedder
 from pegboard.core.registry import Registry
 from pegboard.core.schema import compile_schema
+from pegboard.core.selections import KeptTools
 from pegboard.core.snapshot import Plan, Snapshot
 from pegboard.core.view import View
 from pegboard.discovery.finder import Finder
@@ -138,7 +139,7 @@ class ExposedView(View):
         digest = CatalogListing.of(visible).digest(budget_tokens=_DIGEST_TOKENS[self.mode])
         digest += custom_agents(visible, snapshot.declared.agents)
         listed = (*(self._entry(name, digest=digest) for name in self.meta_tools), *self._pinned(visible))
-        if visible is snapshot.selected(self.selection, self.ctx.policy):
+        if type(visible) is KeptTools:
             lists.remember(key, (visible, listed))
         return listed
 

@@ -12,6 +12,7 @@ from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.json_text import json_bytes
 from pegboard.core.ports import Embedder
 from pegboard.core.registry import Registry
+from pegboard.core.selections import KeptTools
 from pegboard.core.snapshot import Snapshot
 from pegboard.core.view import View
 from pegboard.discovery.example_requests import ExampleRequests
@@ -190,8 +191,8 @@ class Finder:
         own = [self._text(entry) for name, entry in by_id.items() if name not in built.known]
         index = built.index.updated(changed=own) if own else built.index
         visible = index.among(by_id.keys())
-        if not own and tools is view.snapshot.selected(view.selection, view.ctx.policy):
-            # Callers of one profile share the list itself, as long as nothing in it depends on the caller.
+        if not own and type(tools) is KeptTools:
+            # Callers for whom the same is left share the list itself, as long as nothing in it was made for one.
             built.visible.remember(id(tools), (tools, visible))
         return index, visible
 

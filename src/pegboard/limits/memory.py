@@ -43,8 +43,8 @@ class MemoryLimitStore:
             now, longest = self._clock(), 0.0
             charged: list[deque[float]] = []
             for key, limit in hits:
-                window_s, known = limit.window_s, self._hits.get(key)
-                if limit.max_calls == 0:
+                window_s, max_calls, known = limit.window_s, limit.max_calls, self._hits.get(key)
+                if max_calls == 0:
                     return None
                 if known is None:
                     if len(self._hits) >= self.max_keys and not self._sweep(now):
@@ -59,8 +59,8 @@ class MemoryLimitStore:
                 times = known[1]
                 while times and now - times[0] >= window_s:
                     times.popleft()
-                if len(times) >= limit.max_calls:
-                    longest = max(longest, window_s - (now - times[-limit.max_calls]))
+                if len(times) >= max_calls:
+                    longest = max(longest, window_s - (now - times[-max_calls]))
                 charged.append(times)
             if charge and longest == 0.0:
                 for times in charged:

@@ -75,6 +75,7 @@ NAMES_MEANT = 3  # of arguments that are not there, for which it is said what th
 PROPERTIES_COUNTED = 200  # ... by their letters with so many that are ...
 PROPERTIES_COMPARED = 5  # ... and one by one with these of them
 NAMES_BESIDE = 2  # ... so many before and after, by their beginning and by their end
+NAME_LISTS = 64  # lists of the names of one snapshot's tools that are kept
 NAME_ORDERS = 8  # lists of one snapshot that are kept in the order of their names
 SCHEMAS_REMEMBERED = 20_000  # compiled
 PATTERN_STEPS = 2_000  # of a regular expression that needs look-around, on one value

@@ -66,8 +66,6 @@ class ResourceLink(NamedTuple):
 Content: TypeAlias = TextContent | ImageContent | AudioContent | ResourceContent | ResourceLink
 # Makes a named tuple without the detour of its class, which costs three times as much.
 new_tuple: Any = cast("Any", tuple).__new__
-# What a block that was made by hand lacks at its end.
-PLAIN_BLOCK = (None, None)
 CONTENT_TYPES = (TextContent, ImageContent, AudioContent, ResourceContent, ResourceLink)
 
 
@@ -93,8 +91,8 @@ class ToolResult(NamedTuple):
 
     def with_structured(self, value: Any) -> ToolResult:
         """Return the result with another structured value; what `_replace` does, at a third of its cost."""
-        fields = (self.content, value, self.is_error, self.error, self.meta, self.has_structured, self.task_id)
-        return new_tuple(ToolResult, fields)
+        content, _, is_error, error, meta, has_structured, task_id = self
+        return new_tuple(ToolResult, (content, value, is_error, error, meta, has_structured, task_id))
 
     def unwrap(self) -> Any:
         """Return the structured value, or the text where there is none; raise `CallError` for an error."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, Protocol, TypeAlias
@@ -183,6 +183,17 @@ class ToolEntry:
         return bool(self.source or self.builder or spec.factory or spec.available is not None or spec.deprecated)
 
     @cached_property
+    def condition(self) -> Hashable:
+        """What may hide it beside groups, policy and builder: whatever hides one tool of a condition hides them all.
+
+        But for a quarantine, which names tools. `None` where nothing may.
+        """
+        if self.hangs_on_source_alone or not self.is_conditional:
+            return self.source
+        spec = self.spec
+        return (self.source, spec.factory, _as_key(spec.available), spec.deprecated)
+
+    @cached_property
     def hangs_on_source_alone(self) -> bool:
         """Whether nothing may hide it, beside groups and policy, but how its source is."""
         spec = self.spec
@@ -215,3 +226,12 @@ class ToolEntry:
     def folded_names(self) -> tuple[str, ...]:
         """Its names in the form in which globs are held against them."""
         return tuple(dict.fromkeys(name.casefold() for name in self.names))
+
+
+def _as_key(form: Any) -> Hashable:
+    """Return a form of `available` as a value that equals that of the same form alone."""
+    if isinstance(form, Mapping):
+        return frozenset((key, _as_key(inner)) for key, inner in form.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - checked later
+    if isinstance(form, list | tuple):
+        return tuple([_as_key(inner) for inner in form])  # pyright: ignore[reportUnknownVariableType] - as above
+    return type(form), form  # pyright: ignore[reportUnknownVariableType] - 0 is not False

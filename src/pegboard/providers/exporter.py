@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, cast
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.json_reader import parse_json
 from pegboard.core.json_text import json_bytes, json_value
+from pegboard.core.selections import KeptTools
 from pegboard.core.snapshot import Snapshot
 from pegboard.core.view import View
 from pegboard.model.bounds import PROVIDER_LISTS
@@ -50,20 +51,19 @@ class Exporter:
         """Return the visible tools as a JSON array."""
         snapshot = view.snapshot
         tools = view.tools(within=snapshot)
-        selected = snapshot.judged(view.selection, view.ctx.policy)
-        # A list that nothing changed for this caller is the snapshot's own: one id stands for all of it.
-        is_shared = tools is selected.entries
-        key = (self._kept_as, id(tools) if is_shared else tuple(map(id, tools)))
+        # A list in which nothing was made for this caller is the snapshot's own: one id stands for all of it.
+        chosen = tools.chosen if type(tools) is KeptTools else None
+        key = (self._kept_as, tuple(map(id, tools)) if chosen is None else id(tools))
         lists: _Lists = snapshot.cache.setdefault("lists", BoundedCache(max_entries=PROVIDER_LISTS))
         cached = lists.get(key)
         if cached is not None:
             return cached[1]
-        if is_shared:
-            each = self._chosen_bytes(snapshot, selected.chosen)
-        else:
+        if chosen is None:
             each = [self.tool_bytes(entry, snapshot) for entry in tools]
+        else:
+            each = self._chosen_bytes(snapshot, chosen)
         joined = b"[" + b",".join(each) + b"]"
-        if is_shared or all(entry.builder is None and snapshot.owns(entry) for entry in tools):
+        if chosen is not None or all(entry.builder is None and snapshot.owns(entry) for entry in tools):
             # The entries are kept beside the bytes, so that their ids cannot come to mean others.
             lists.remember(key, (tools, joined))
         return joined
@@ -80,7 +80,9 @@ class Exporter:
                 if drawn[place] is None:
                     entry = entries[place]
                     name = names.get(entry.wire_name, entry.wire_name)
-                    drawn[place] = self._drawn(entry, name).as_json
+                    # Most were drawn for the snapshot before: a call for each would double what they cost.
+                    known: _ExportedTool | None = entry.drawn.get(self._kept_as)
+                    drawn[place] = (known if known and known.name == name else self._drawn(entry, name)).as_json
             each = list(compress(drawn, chosen))
         return cast("Sequence[bytes]", each)
 

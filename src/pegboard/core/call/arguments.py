@@ -43,8 +43,8 @@ def check_arguments(call: Call) -> None:
     Refused ones are shown to the injected `repair`, which may fill it with what this same judge takes.
     """
     try:
-        parsed = call.parsed if call.is_parsed else read_arguments(call.request, call.bounds)[0]
-        call.args = judged_arguments(call, parsed)
+        args = call.parsed if call.is_parsed else read_arguments(call.request, call.bounds)[0]
+        call.args = judged_arguments(call, args)
     except CallError:
         guards = call.guards
         if not guards.repair(call, lambda mended: judged_arguments(call, read_arguments(mended, call.bounds)[0])):

@@ -25,17 +25,18 @@ def check_start(call: Asked, *, others: int | None = None) -> None:
     """
     ctx, guards, bounds = call.view.ctx, call.guards, call.bounds
     request = ctx.request
+    depth, deadline = request.depth, request.deadline
     if isinstance(ctx, CallContext):
         ctx.check_running()
     if guards.closing:
         raise CallError("shutting_down", "The server is shutting down. Try again in a moment.")
-    if request.depth > bounds.agent_depth:
-        text = f"Agents are nested {request.depth} deep; {bounds.agent_depth} is the limit. Answer without calling on."
+    if depth > bounds.agent_depth:
+        text = f"Agents are nested {depth} deep; {bounds.agent_depth} is the limit. Answer without calling on."
         raise CallError("recursion_limit", text)
     running = (len(guards.in_flight) - 1 if others is None else others) - guards.task_runs
     if running and running >= share_of_one(bounds.calls_in_flight):
         _check_places(call, running, beside_itself=others is None)
-    if request.deadline is not None and request.deadline <= guards.clock():
+    if deadline is not None and deadline <= guards.clock():
         raise CallError("timeout", "The time for this request is over. Start a new one.", retryable=False)
     if not guards.flood.is_quiet and (wait_s := guards.flood.wait_s(ctx)) > 0.0:
         text = "Too many invalid calls from this caller. Read the schemas before calling again."

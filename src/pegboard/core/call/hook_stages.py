@@ -28,10 +28,10 @@ log = logging.getLogger("pegboard")
 
 async def ask_before(call: Call) -> None:
     """Ask the before-hooks in order. One that denies, errs or hangs ends the call; new arguments are judged again."""
+    hooks, judged = call.hooks.before, copied(call.args)
     rewrites = index = 0
-    judged = copied(call.args)
-    while index < len(call.hooks.before):
-        hook = call.hooks.before[index]
+    while index < len(hooks):
+        hook = hooks[index]
         index += 1
         try:
             verdict = run_hook(hook, (call,), call)
@@ -72,7 +72,8 @@ def _verdict(answer: object) -> Verdict | None:
 
 async def ask_after(call: Call, result: ToolResult) -> ToolResult:
     """Show the result to the after-hooks; what one gives instead is checked again. One that fails is skipped."""
-    unchanged = copied(result.structured)
+    structured = result.structured
+    unchanged = copied(structured)
     for hook in call.hooks.after:
         try:
             # A thread that is late may write when nobody looks any more.
@@ -87,13 +88,15 @@ async def ask_after(call: Call, result: ToolResult) -> ToolResult:
             if hook.required:
                 raise _refused_after(call, error) from error
             changed = None
-        if result.structured != unchanged:
+        if structured != unchanged:
             # What a hook writes into the result that it is shown is lost: nobody would have checked it.
-            result = result._replace(structured=copied(unchanged))
+            structured = copied(unchanged)
+            result = result.with_structured(structured)
         if changed is not None:
             call.is_by_hand = type(changed) is ToolResult
             result = checked(call, normalise(changed), changed)
-            unchanged = copied(result.structured)
+            structured = result.structured
+            unchanged = copied(structured)
     return result
 
 
@@ -113,19 +116,21 @@ def run_hook(hook: Hook, args: tuple[object, ...], call: Call, *, scope: CancelS
 
     `scope` is what stops it from outside: the call, unless another is given for a hook that runs after the call.
     """
-    limit_s, outer = call.bounds.hook_s, scope or call
     started = perf_counter()
     answer = _beside_the_loop(hook, args, call) if hook.pace.is_slow else hook.run(*args)
-    if answer is not None and is_awaitable(answer):
-        inner = CancelScope(hook.name)
+    if answer is None or not is_awaitable(answer):
+        held_s = perf_counter() - started
+        if held_s > LOOP_BLOCKED_S and is_on_loop() and hook.pace.held_the_loop():
+            log.warning(SLOW_CODE, "Hook", describe(hook), held_s * 1e3)
+    else:
+        outer, inner = scope or call, CancelScope(hook.name)
         inner.reason = outer.reason
-        answer = begin_waiting(answer, timeout_s=limit_s, scope=inner)
+        answer = begin_waiting(answer, timeout_s=call.bounds.hook_s, scope=inner)
         if type(answer) is Pending:
             return _async_hook(answer, hook, inner, outer)
-    elif (held_s := perf_counter() - started) > LOOP_BLOCKED_S and is_on_loop() and hook.pace.held_the_loop():
-        log.warning(SLOW_CODE, "Hook", describe(hook), held_s * 1e3)
-    if perf_counter() - started > limit_s:
-        raise HookTimeoutError(f"{describe(hook)} took more than {limit_s:g} s")
+        held_s = perf_counter() - started
+    if held_s > call.bounds.hook_s:
+        raise HookTimeoutError(f"{describe(hook)} took more than {call.bounds.hook_s:g} s")
     return answer
 
 

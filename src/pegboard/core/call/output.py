@@ -152,17 +152,14 @@ def finished(call: Call, result: ToolResult) -> ToolResult:
     """Return the result without secrets; `result_too_large` when it is."""
     if call.redactor is not None:
         result = redacted(result, call.redactor)
-    own = call.entry.spec.max_result_bytes
-    cap = call.bounds.result_bytes if own is None else min(own, call.bounds.result_bytes)
+    own, cap = call.entry.spec.max_result_bytes, call.bounds.result_bytes
+    if own is not None:
+        cap = min(own, cap)
     content = result.content
-    if (
-        len(content) == 1
-        and type(content[0]) is TextContent
-        and content[0].meta is None
-        and len(content[0].text) * 4 <= cap
-        and not call.is_by_hand
-    ):
-        return result
+    if len(content) == 1 and type(block := content[0]) is TextContent and not call.is_by_hand:
+        text, _, meta = block
+        if meta is None and len(text) * 4 <= cap:
+            return result
     # Four bytes a character at most: what is short need not be encoded to know that it fits.
     if sum([_length(block, 4) for block in result.content]) <= cap and not call.is_by_hand:
         return result

@@ -6,17 +6,19 @@ import logging
 from collections.abc import Awaitable, Coroutine
 from typing import Any, cast
 
-from pegboard.core.call.limit_keys import Hits, scope_key
+from pegboard.core.call.limit_keys import Hits, Key, scope_key
 from pegboard.core.call.record import Asked, Call
 from pegboard.model.error import CallError
 from pegboard.model.json_types import is_awaitable
+from pegboard.model.rate_limit import RateLimit
 
 log = logging.getLogger("pegboard")
 
 
 def limits_of(call: Call) -> Hits:
     """Return the windows that this call counts in: the tool's own (or the default), and the profile's."""
-    client, hits = call.view.ctx.request.client, windows_of(call)
+    hits = windows_of(call)
+    client = call.view.ctx.request.client
     if client is None:
         return hits
     if call.has_paid is None:
@@ -27,9 +29,15 @@ def limits_of(call: Call) -> Hits:
 
 def windows_of(call: Asked) -> Hits:
     """Return the windows that a first call counts in."""
-    ctx, entry, profile = call.view.ctx, call.entry, call.view.profile
+    view, entry = call.view, call.entry
+    ctx, profile = view.ctx, view.profile
     own = entry.spec.rate_limit or call.guards.registry.declarations.default_limit
-    hits = [] if own is None else [(scope_key(own.scope, ctx, entry.qualified_id), own)]
+    if own is None:
+        if profile is None or profile.rate_limit is None:
+            return ()
+        hits: list[tuple[Key, RateLimit]] = []
+    else:
+        hits = [(scope_key(own.scope, ctx, entry.qualified_id), own)]
     if profile is not None and profile.rate_limit is not None:
         hits.append((scope_key(profile.rate_limit.scope, ctx, f"profile {profile.name}"), profile.rate_limit))
     return hits

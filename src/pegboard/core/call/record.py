@@ -220,54 +220,93 @@ class Call(CancelScope):
     fills `args`; `interrupt` stops it from outside, at whatever it waits for.
     """
 
+    # Slots, and each of them filled: what every call reads is never looked for in the class.
+    __slots__ = (
+        "__weakref__",
+        "answering",
+        "args",
+        "as_task",
+        "asked",
+        "bounds",
+        "call_id",
+        "charged",
+        "consent",
+        "consent_id",
+        "delivering",
+        "entry",
+        "guards",
+        "has_paid",
+        "hooks",
+        "is_by_hand",
+        "is_over",
+        "is_parsed",
+        "is_resolved",
+        "known_as",
+        "listeners",
+        "loop",
+        "made_ctx",
+        "marks",
+        "parsed",
+        "plan",
+        "question",
+        "ran",
+        "record",
+        "redactor",
+        "request",
+        "started",
+        "thread",
+        "timeout_s",
+        "upstream",
+        "view",
+        "warnings",
+    )  # fmt: skip
     entry: ToolEntry
     plan: Plan
-    hooks: ToolHooks = NO_HOOKS
-    question: str | None = None
-    """Why a hook wants a person to be asked."""
-    consent: str = ""
-    consent_id: str = ""
-    """The record of the answer; empty where nobody gave one."""
-    asked: ConsentRequest | None = None
-    """What a person was asked."""
-    charged: Hits = ()
-    """The windows that it was charged to."""
-    has_paid: bool | None = None
-    """Whether it was charged before its client was asked, which then called again; `None` until the client told."""
-    parsed: JSONValue = None
-    is_parsed: bool = False
-    as_task: bool = False
-    """Whether it goes on as a task; before it is resolved, whether its caller asked for that."""
-    ran: bool = False
-    is_by_hand: bool = False
-    timeout_s: float = 0.0
-    warnings: Mapping[str, JSONValue] | None = None
-    upstream: UpstreamOutcome | None = None
-    delivering: asyncio.Task[None] | None = None
-    """The end of the chain of async observers that still hear of the call."""
-    answering: asyncio.Task[None] | None = None
-    """The same of those whose words are part of the answer."""
-    is_over: bool = False
-    """Its end has been told: whoever kept its context can do nothing with it any more."""
-    made_ctx: CallContext | None = None
-    is_resolved: bool = False
-    record: StartedCall | None = None
-    """What observers of calls were given at its beginning."""
-    marks: list[tuple[str, float]] | None = None
-    """When each stage was entered; kept only where an observer times stages."""
 
     # By position: names would cost every call a dictionary.
     def __init__(
         self, view: View, name: str, request: object, call_id: str, guards: Guards, listeners: Listeners
     ) -> None:
-        self.view, self.name, self.request, self.call_id = view, name, request, call_id
+        # As `CancelScope` does, without entering it.
+        self.name, self.reason, self.is_left, self._stop = name, None, False, None
+        self.view, self.request, self.call_id = view, request, call_id
         self.guards, self.listeners = guards, listeners
         self.bounds, self.redactor = guards.registry.declarations.bounds, guards.redactor(view.ctx)
         self.started = guards.clock()
         self.loop, self.thread = get_running_loop(), get_ident()
         self.args: JSON = {}
+        self.parsed: JSONValue = None
+        self.is_parsed = self.is_resolved = False
         # The tool's wire name once it is found, before that the name that was asked.
         self.known_as = name
+        self.hooks: ToolHooks = NO_HOOKS
+        self.question: str | None = None
+        """Why a hook wants a person to be asked."""
+        self.consent = self.consent_id = ""
+        """What was answered, and the record of the answer; empty where nobody gave one."""
+        self.asked: ConsentRequest | None = None
+        """What a person was asked."""
+        self.charged: Hits = ()
+        """The windows that it was charged to."""
+        self.has_paid: bool | None = None
+        """Whether it was charged before its client was asked, which then called again; `None` until the client told."""
+        self.as_task = False
+        """Whether it goes on as a task; before it is resolved, whether its caller asked for that."""
+        self.ran = self.is_by_hand = False
+        self.timeout_s = 0.0
+        self.warnings: Mapping[str, JSONValue] | None = None
+        self.upstream: UpstreamOutcome | None = None
+        self.delivering: asyncio.Task[None] | None = None
+        """The end of the chain of async observers that still hear of the call."""
+        self.answering: asyncio.Task[None] | None = None
+        """The same of those whose words are part of the answer."""
+        self.is_over = False
+        """Its end has been told: whoever kept its context can do nothing with it any more."""
+        self.made_ctx: CallContext | None = None
+        self.record: StartedCall | None = None
+        """What observers of calls were given at its beginning."""
+        self.marks: list[tuple[str, float]] | None = None
+        """When each stage was entered; kept only where an observer times stages."""
 
     @property
     def runs_on_loop(self) -> bool:
@@ -378,14 +417,16 @@ class Call(CancelScope):
         listening = self.listeners[event_type]
         if listening:
             ctx = self.view.ctx
+            request = ctx.request
             # A result is clean already; what a tool says on its way is not.
             if self.redactor is not None and event_type != "on_tool_result":
                 payload = self.redactor.value(dict(payload))
-            tool, call_id, parent_call = self.known_as, self.call_id, ctx.request.parent_call
-            if of is not None:
+            if of is None:
+                tool, call_id, parent_call = self.known_as, self.call_id, request.parent_call
+            else:
                 tool, call_id, parent_call = of.tool, of.call_id, of.parent_call_id
             event = new_tuple(Event, (
-                event_type, tool, ctx.request.id, call_id, parent_call, next(ctx.sequence),
+                event_type, tool, request.id, call_id, parent_call, next(ctx.sequence),
                 self.guards.registry.wall_clock(), ok, payload,
             ))  # fmt: skip
             for listen in listening:
@@ -401,7 +442,7 @@ class Call(CancelScope):
                         )
                     else:
                         self._deliver(answer, event_type)
-        return self.delivered()
+        return DELIVERED if self.delivering is None and self.answering is None else self.delivered()
 
     def _deliver(self, answer: Awaitable[Any], event_type: str) -> None:
         deliveries = self.guards.deliveries

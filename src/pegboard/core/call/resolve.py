@@ -33,13 +33,17 @@ def keep(call: Call, entry: ToolEntry | None, snapshot: Snapshot) -> None:
     if entry is None:
         call.guards.flood.count(view.ctx)
         raise absent(view, name)
-    call.entry, call.plan, call.known_as = entry, view.plan(entry, snapshot), entry.wire_name
-    call.hooks, call.is_resolved = call.plan.hooks, True
-    if entry.spec.deprecated is not None or entry.spec.replaced_by is not None:
-        call.warnings = {"deprecated": end_of(entry.spec)}
-    check_standing(call)
-    if name != entry.wire_name and (former := snapshot.former_name(name)) is not None:
-        call.warnings = {**(call.warnings or {}), "renamed": f"{former!r} is now called {entry.wire_name!r}"}
+    spec, wire_name = entry.spec, entry.wire_name
+    plan = snapshot.plans.get(wire_name)
+    if plan is None or plan.entry is not entry:
+        plan = view.plan(entry, snapshot)
+    call.entry, call.plan, call.known_as, call.hooks, call.is_resolved = entry, plan, wire_name, plan.hooks, True
+    if spec.deprecated is not None or spec.replaced_by is not None:
+        call.warnings = {"deprecated": end_of(spec)}
+    if entry.source is not None or call.guards.audit is not None:
+        check_standing(call)
+    if name != wire_name and (former := snapshot.former_name(name)) is not None:
+        call.warnings = {**(call.warnings or {}), "renamed": f"{former!r} is now called {wire_name!r}"}
 
 
 def check_standing(call: Asked) -> None:

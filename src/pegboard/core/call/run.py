@@ -22,26 +22,27 @@ def start(call: Call) -> Any:
         CallError: `timeout`, `cancelled`, `shutting_down`, `busy`, or what the handler chose to raise.
         BaseException: anything else that the handler raised.
     """
-    spec, handler = call.entry.spec, call.entry.handler
+    entry, request = call.entry, call.view.ctx.request
+    spec, handler = entry.spec, entry.handler
     if handler is None:
         raise CallError("tool_error", f"{call.name!r} is declared without a handler, so it cannot be run here.")
     call.timeout_s = call.bounds.tool_timeout_s if spec.timeout_s is None else spec.timeout_s
-    if call.view.ctx.request.steps is not None and is_of_task(call):
+    if request.steps is not None and is_of_task(call):
         # A task ends with its deadline; the time limit of its tool is that of each step.
         call.timeout_s = NO_LIMIT_S
-    if call.view.ctx.request.deadline is not None:
-        call.timeout_s = min(call.timeout_s, call.view.ctx.request.deadline - call.guards.clock())
+    if request.deadline is not None:
+        call.timeout_s = min(call.timeout_s, request.deadline - call.guards.clock())
     if spec.max_concurrency is not None:
-        call.guards.workers.enter(call.entry.qualified_id, cap=spec.max_concurrency, name=call.name)
+        call.guards.workers.enter(entry.qualified_id, cap=spec.max_concurrency, name=call.name)
     call.ran = True
     value = None
     try:
         if call.hooks.around:
             value = _settled(wrap(call.hooks.around, call, lambda: _innermost(call, handler))())
-        elif call.entry.runs == "thread":
+        elif entry.runs == "thread":
             value = _in_thread(call, handler)
         else:
-            value = handler(call.ctx if call.entry.needs_context else None, call.args)  # type: ignore[arg-type] - it said so
+            value = handler(call.ctx if entry.needs_context else None, call.args)  # type: ignore[arg-type] - it said so
             if not is_awaitable(value):
                 return value
         value = begin(value, timeout_s=call.timeout_s, scope=call)
@@ -50,7 +51,7 @@ def start(call: Call) -> Any:
         raise _interrupted(call, stopped) from None
     finally:
         if spec.max_concurrency is not None and type(value) is not Pending:
-            call.guards.workers.leave(call.entry.qualified_id)
+            call.guards.workers.leave(entry.qualified_id)
 
 
 async def finish(call: Call, pending: Pending) -> object:

@@ -29,7 +29,7 @@ def outcomes(catalog: Catalog, view: View) -> JSON:
     outcome_of = {name: _outcome(states.get(name)) for name in sorted(sources)}
     if set(outcome_of.values()) == {"ok"}:
         return {}
-    selected = {entry.source for entry in view.snapshot.selected(view.selection, view.ctx.policy)}
+    selected = {entry.source for entry in view.snapshot.judged(view.selection, view.ctx.policy).conditional}
     seen = {
         name: {"status": outcome}
         for name, outcome in outcome_of.items()
