@@ -260,6 +260,20 @@ def test_mirrored_names_are_listed_and_are_no_tools() -> None:
     assert view.names(server="acme") == ["mcp__acme__read", "Bash", "WebSearch", "WebFetch"]
     assert catalog.view(ANN, include=["core"]).names() == ["read", "WebSearch", "WebFetch"]
     assert (view.find("Bash"), view.why("Bash").code, "Bash" in view) == (None, "unknown", False)
+    assert view.why("Bash").reason == "'Bash' is mirrored: a name for allow-lists, which names() has, and no tool here."
+
+
+def test_why_tells_what_keeps_a_mirrored_name_from_a_caller() -> None:
+    catalog = Catalog()
+    for name, available in (("Bash", None), ("Edit", None), ("Off", False)):
+        catalog.mirror(name, groups="shell", available=available)
+    view = catalog.view(ToolContext(policy=Policy(deny=["Edit"])), include=["shell"])
+    assert view.names() == ["Bash"]
+    assert [view.why(name).code for name in ("Bash", "Edit", "Off")] == ["unknown", "policy", "available"]
+    assert catalog.view(ANN, include=["core"]).why("Bash").code == "group"
+    fix = view.why("Edit").fix
+    assert fix is not None
+    assert fix.subject == "Edit"
 
 
 @pytest.mark.parametrize(

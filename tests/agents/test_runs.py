@@ -15,6 +15,7 @@ from pegboard import CallContext, Event, Secret, ToolContext, Verdict
 from pegboard.agents.conversations import MemoryConversations, SessionKey, SqliteConversations
 from pegboard.agents.guardrails import GuardedRun
 from pegboard.model.agent import AgentBudgets, AgentMemory, AgentResult, Guardrail, ModelSpec
+from pegboard.model.bounds import CONVERSATION_BYTES
 from pegboard.model.tool import ToolSpec
 from pegboard.sources.agent_tool import QUERY, agent_entry, agent_tool
 from tests.agents.team import Recorder, agent, asked, catalog_of, returned
@@ -91,6 +92,19 @@ async def test_a_session_goes_on_where_it_was_for_the_same_agent_user_and_space_
         await catalog.agents.run("b", "b", ctx=ann, session_id="x")
         assert asked(seen["b"][0][0]) == ["b"]
         assert asked(seen["a"][-1][0]) == ["two", "three", "four"]
+    await catalog.close()
+
+
+async def test_a_turn_that_is_too_large_is_answered_and_not_remembered(caplog: pytest.LogCaptureFixture) -> None:
+    seen: dict[str, list[Any]] = {}
+    catalog = catalog_of({"a": ["one", "two"]}, seen=seen)
+    catalog.agent(agent("a"))
+    ann = ToolContext(user_id="ann")
+    large = "x" * (CONVERSATION_BYTES + 1)
+    assert (await catalog.agents.run("a", large, ctx=ann, session_id="x")).output == "one"
+    await catalog.agents.run("a", "small", ctx=ann, session_id="x")
+    assert asked(seen["a"][-1][0]) == ["small"]
+    assert "too large to be remembered" in caplog.text
     await catalog.close()
 
 

@@ -57,6 +57,7 @@ def test_a_command_that_is_to_come_says_so(run: Run, name: str) -> None:
         (["list", "chat"], "'chat' is no argument here; an option begins with '--'. See `pegboard list --help`."),
         (["call"], "NAME requires an argument"),
         (["call", "a", "--args"], "--args requires an argument"),
+        (["list", "--profile"], "Parameter --profile requires an argument. See `pegboard"),
         (["export", "opnai"], "opnai"),
         (["serve", "--port", "many"], "many"),
         (["serve", "--stdio", "--reload"], "--reload is for HTTP"),

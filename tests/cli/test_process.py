@@ -163,6 +163,14 @@ def test_a_closed_stream_ends_no_command(words: str, code: int, closed: str) -> 
     assert b"bug in Pegboard" not in ran.stderr
 
 
+def test_help_whose_reader_has_gone_ends_quietly() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as gone:
+        ran = subprocess.run([PEGBOARD, "list", "--help"], stdout=gone, stderr=subprocess.PIPE, timeout=60, check=False)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+
+
 @pytest.mark.usefixtures("folder")
 def interruptible(words: Sequence[object]) -> subprocess.CompletedProcess[str]:
     """Run a command that hears SIGINT, also where the tests run in the background of a shell, which ignores it."""

@@ -45,6 +45,9 @@ def _ended(words: Sequence[str], terminal: Terminal) -> int:
         result = build_app(terminal).meta(words, exit_on_error=False, print_error=False, result_action="return_value")
         code = asyncio.run(result) if inspect.iscoroutine(result) else result
     except SystemExit as stopped:
+        if isinstance(stopped.__context__, BrokenPipeError):
+            # What prints the help ends so where its reader has gone.
+            raise stopped.__context__ from None
         return stopped.code if isinstance(stopped.code, int) else int(Exit.REFUSED)
     except KeyboardInterrupt:
         terminal.note("\nStopped.")
@@ -93,7 +96,7 @@ def _meant(error: CycloptsError) -> str:
     """Return the shared option that was meant; cyclopts knows those of the command alone."""
     option = None if "Did you mean" in str(error) else _OPTION.search(str(error))
     near = option and nearest_one(option[0], SHARED_OPTIONS)
-    return f" Did you mean {near}?" if near else ""
+    return f" Did you mean {near}?" if near and option and near != option[0] else ""
 
 
 def _counted(error: DefinitionError) -> str:

@@ -340,6 +340,11 @@ class View:
         if bundle is not None:
             decided = self._decide(bundle, snapshot)
             return Decision("unknown", f"{name!r} is a bundle, not a tool.") if decided.visible else decided
+        if (mirror := self._mirrors().get(name)) is not None:
+            decided = self._decide(mirror.entry(name), snapshot)
+            text = f"{name!r} is mirrored: a name for allow-lists, which names() has, and no tool here."
+            fix = decided.fix and decided.fix._replace(subject=name)
+            return Decision("unknown", text) if decided.visible else decided._replace(fix=fix)
         return undeclared(name, partial(_declared, name, snapshot), self._parts.registry.states())
 
     def _decide(self, entry: ToolEntry, snapshot: Snapshot) -> Decision:

@@ -101,7 +101,7 @@ def assert_visible(view: View, name: str) -> None:
     decision = view.why(name)
     if not decision.visible:
         fix = "" if decision.fix is None else f" Fix: {decision.fix.text}."
-        raise AssertionError(f"{name!r} is hidden, code {decision.code!r}: {decision.reason}.{fix}")
+        raise AssertionError(f"{name!r} is hidden, code {decision.code!r}: {decision.reason.rstrip('.')}.{fix}")
 
 
 def assert_hidden(view: View, name: str, code: Code | None = None) -> None:
