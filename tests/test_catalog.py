@@ -267,7 +267,7 @@ def test_why_tells_what_keeps_a_mirrored_name_from_a_caller() -> None:
     catalog = Catalog()
     for name, available in (("Bash", None), ("Edit", None), ("Off", False)):
         catalog.mirror(name, groups="shell", available=available)
-    view = catalog.view(ToolContext(policy=Policy(deny=["Edit"])), include=["shell"])
+    view = catalog.view(ToolContext(policy=Policy(deny=("Edit",))), include=["shell"])
     assert view.names() == ["Bash"]
     assert [view.why(name).code for name in ("Bash", "Edit", "Off")] == ["unknown", "policy", "available"]
     assert catalog.view(ANN, include=["core"]).why("Bash").code == "group"

@@ -45,7 +45,7 @@ def schema_command(
     ] = False,
     options: SharedOptions,
 ) -> None:
-    """Print the JSON Schema of the configuration file, or of the file of an agent."""
+    """Print the JSON Schema of the configuration file, of the file of an agent, or for an editor."""
     if editor and agent:
         raise CommandError("--editor has the files of agents in it already; leave --agent out.")
     if write and not editor:
