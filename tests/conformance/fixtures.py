@@ -65,6 +65,12 @@ NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required"
 def conformance_catalog() -> Catalog:
     """Return a catalog with every fixture of the suite."""
     catalog = Catalog("pegboard-conformance", tasks=Tasks())
+    declare_all(catalog)
+    return catalog
+
+
+def declare_all(catalog: Catalog) -> None:
+    """Declare every fixture of the suite; the catalog has a place for tasks."""
     offers = catalog.resources
     declare_contents(catalog)
     declare_schemas(catalog)
@@ -75,7 +81,6 @@ def conformance_catalog() -> Catalog:
     declare_offers(offers)
     declare_completions(offers)
     catalog.skill("main", Path(__file__).parent / "skill")
-    return catalog
 
 
 def client(ctx: CallContext) -> Any:

@@ -12,8 +12,11 @@ import pytest
 
 from pegboard import http_app
 from tests import forking
+from tests.config.project import Project
 from tests.conformance.fixtures import conformance_catalog
+from tests.limits.server import redis_server
 from tests.server.doors import served
+from tests.server.processes import serving
 
 HERE = Path(__file__).parent
 SUITE = HERE / "node_modules/.bin/conformance"
@@ -36,6 +39,33 @@ async def test_all_that_the_suite_has_passes(tmp_path: Path) -> None:
     said = await serve_the_suite(tmp_path, "--suite", "all")
     assert re.findall(r"^✗ (\S+): ", said, re.MULTILINE) == [], said[-4000:]
     assert len(re.findall(r"^✓ tasks-\S+: ", said, re.MULTILINE)) >= 9, said[-4000:]
+
+
+DECLARED = """
+from pegboard import default_catalog
+from tests.conformance.fixtures import declare_all
+declare_all(default_catalog)
+"""
+CONFIG = """
+name: pegboard-conformance
+python: [declared]
+consents: {{store: "sqlite:answers.db"}}
+tasks: {{store: "sqlite:tasks.db"}}
+server: {{bus: "{bus}", keys: [{key}]}}
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    "words", [("--suite", "all"), ("--requirements", "2026-07-28"), ("--requirements", "2025-11-25")], ids=" ".join
+)
+async def test_two_workers_pass_what_one_passes(words: tuple[str, ...], tmp_path: Path) -> None:
+    with redis_server(tmp_path) as redis:
+        Project(tmp_path).write(CONFIG.format(bus=redis.uri, key="k" * 32), declared=DECLARED)
+        env = {"PYTHONPATH": str(HERE.parents[1])}
+        async with serving(tmp_path, "--workers", "2", env=env) as server:
+            code, said = await suite(tmp_path / "suite", "server", "--url", f"{server.url}/mcp", *words)
+    assert code == 0, faults_in(tmp_path) + said[-4000:]
 
 
 async def serve_the_suite(folder: Path, *words: str) -> str:
