@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -39,6 +40,24 @@ COUNTED: dict[str, Callable[[], BaseException]] = {
     "upstream_error": lambda: CallError("upstream_error", "It answered 404.", details={"status": 404}),
     "upstream_error without a status": lambda: CallError("upstream_error", "It refused."),
 }
+
+
+VARYING: dict[str, Callable[[int], str]] = {
+    "an id": lambda at: f"No such account (request req_{at:x}8f3a).",
+    "a uuid": lambda at: f"Failed: {UUID(int=at * 2**90)}",
+    "a time": lambda at: f"2026-11-22T20:{at % 60:02}:01.5+00:00 no such account",
+    "a count": lambda at: f"attempt {at}: no such account",
+    "an address": lambda at: f"<Account object at 0x7f{at:010x}> is closed",
+}
+
+
+@pytest.mark.parametrize("words", VARYING.values(), ids=VARYING)
+async def test_what_is_another_in_each_failure_makes_it_no_other_one(words: Callable[[int], str]) -> None:
+    tool = Tool(lambda: CallError("tool_error", words(tool.ran)))
+    kinds = await tool.kinds(50, account="bob")
+    assert (tool.ran, set(kinds[5:])) == (REPEAT_FAILURES, {"rate_limited"})
+    # What is told is what was said last.
+    assert words(tool.ran) in (await tool.call(account="bob")).text
 
 
 @pytest.mark.parametrize("error", COUNTED.values(), ids=COUNTED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -15,14 +16,19 @@ from pegboard.model.json_types import JSON
 from pegboard.model.tool import ToolEntry
 
 _COUNTED = frozenset(("tool_error", "output_invalid", "upstream_error"))
+_WORD = re.compile(r"[\w.:+-]+")
 _SERVER_FAULT = 500  # not a limit: HTTP statuses from here on are the other side's fault
 
 
 class _Row(NamedTuple):
-    """How often one call failed in a row, in which words, and until when it is refused."""
+    """How often one call failed in a row, in which words, and until when it is refused.
+
+    `gist` are the words without what is another each time: ids, times, counts.
+    """
 
     failures: int
     kind: str
+    gist: str
     words: str
     until: float
 
@@ -69,11 +75,17 @@ class RepeatBreaker:
             return
         words = error.message.replace(call_id, "…")
         before = None if rows is None else rows.get(arguments)
-        failures = before.failures + 1 if before is not None and before[1:3] == (error.kind, words) else 1
+        gist = _WORD.sub(_without_digits, words)
+        failures = before.failures + 1 if before is not None and before[1:3] == (error.kind, gist) else 1
         until = self._clock() + REPEAT_PAUSE_S if failures >= REPEAT_FAILURES else 0.0
         if rows is None:
             rows = BoundedCache[str, _Row](max_entries=REPEATED_ARGUMENTS)
-        self.rows.remember(key, rows).remember(arguments, _Row(failures, error.kind, words, until))
+        self.rows.remember(key, rows).remember(arguments, _Row(failures, error.kind, gist, words, until))
+
+
+def _without_digits(word: re.Match[str]) -> str:
+    """Return a word, or what stands for all that have digits: `req_8f3a`, `12:00:01`, `17`."""
+    return "…" if any(map(str.isdigit, word[0])) else word[0]
 
 
 def _is_counted(error: ToolError) -> bool:
