@@ -29,10 +29,11 @@ class Door:
         self._app, self.store, self.paid = app, store, paid
 
     async def ask(
-        self, who: str, method: str, path: str, body: object = None, *, query: str = ""
+        self, who: str, method: str, path: str, body: object = None, *, query: str = "", **more: str
     ) -> tuple[int, dict[str, Any]]:
         raw = b"" if body is None else json.dumps(body).encode()
         heads = [(b"host", b"127.0.0.1:8420"), (b"x-user", who.encode()), (b"content-type", b"application/json")]
+        heads += [(name.replace("_", "-").encode(), value.encode()) for name, value in more.items()]
         status, _, answer = await send_raw(self._app, raw, heads, path=path, method=method, query=query.encode())
         return status, json.loads(answer)
 
@@ -145,6 +146,27 @@ async def test_a_store_that_is_away_is_said_to_people_too(tmp_path: Path) -> Non
         for path in ("/v1/consents", f"/v1/consents/{asked}"):
             status, problem = await shop.ask("boss", "GET", path)
             assert (status, problem["kind"]) == (503, "storage_unavailable")
+
+
+OTHER_PAGES: list[dict[str, str]] = [
+    {"origin": "http://127.0.0.1:9000"}, {"origin": "http://127.0.0.1"}, {"origin": "http://localhost:8420"},
+    {"origin": "null"}, {"sec_fetch_site": "same-site"}, {"sec_fetch_site": "cross-site"},
+    {"sec_fetch_site": "same-site", "origin": "http://127.0.0.1:8420"},
+]  # fmt: skip
+
+
+async def test_no_page_of_another_address_decides_or_calls_with_the_login_of_a_person(tmp_path: Path) -> None:
+    async with door(tmp_path) as shop:
+        asked = await shop.asked()
+        changes = (f"/v1/consents/{asked}/approve", f"/v1/consents/{asked}/deny", "/v1/tools/pay/call")
+        for heads in OTHER_PAGES:
+            for path in changes:
+                status, problem = await shop.ask("boss", "POST", path, **heads)
+                assert (status, problem["kind"]) == (403, "forbidden"), (heads, path)
+        assert (await shop.ask("boss", "GET", f"/v1/consents/{asked}"))[1]["state"] == "asked"
+        own = {"origin": "http://127.0.0.1:8420", "sec_fetch_site": "same-origin"}
+        assert (await shop.ask("boss", "POST", f"/v1/consents/{asked}/approve", **own))[1]["state"] == "agreed"
+    assert shop.paid == []
 
 
 async def test_a_refused_call_names_a_page_that_holds_no_question_and_cannot_be_framed(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ class Refusal:
 
 
 _NO_HOST = Refusal(status=421, text="The request has no Host header, or more than one, or one that is no name.")
+OTHER_PAGE = Refusal(status=403, text="Pages of another address may not change anything here.")
 _NO_ORIGIN = Refusal(status=403, text="The request has more than one Origin header, or one that is no address.")
 
 
@@ -65,6 +66,19 @@ class HostGuard:
     def _is_ours(self, form: re.Pattern[str], value: bytes) -> bool:
         name = _name(form, value)
         return name is not None and name in self.hosts
+
+
+def is_of_another_page(headers: Headers) -> bool:
+    """Tell whether a browser sends this for a page of another address: another port of this host is one, too.
+
+    Such a request has the cookies of whoever sits there, and one without JSON is sent without asking us first. Browsers
+    say so themselves where they trust the connection; elsewhere they name where the page is from.
+    """
+    said = dict(headers)
+    site, origin = said.get(b"sec-fetch-site"), said.get(b"origin")
+    if site is not None:
+        return site not in (b"same-origin", b"none")
+    return origin is not None and origin.lower().partition(b"://")[2] != said.get(b"host", b"").lower()
 
 
 def _name(form: re.Pattern[str], value: bytes) -> str | None:

@@ -17,7 +17,7 @@ from pegboard.server.authenticator import Authenticator
 from pegboard.server.body_reader import BodyError, BodyReader, ClientLeftError, is_json_body
 from pegboard.server.event_hub import EventHub
 from pegboard.server.gateway import Gateway
-from pegboard.server.host_guard import HostGuard, Refusal
+from pegboard.server.host_guard import OTHER_PAGE, HostGuard, Refusal, is_of_another_page
 from pegboard.server.http_api.problem_details import KIND_OF_STATUS, ProblemError, not_found
 from pegboard.server.http_api.responses import Reply, problem_reply
 from pegboard.server.open_requests import OpenRequests
@@ -41,6 +41,7 @@ class ApiRequest:
     is_head: bool = False
 
 
+_READING = frozenset({"GET", "HEAD"})
 Answer = Callable[[ApiRequest], Awaitable[Reply | None]]
 """Gives the reply; `None` when it has written its answer itself."""
 
@@ -154,6 +155,8 @@ class PathApp:
         # httptools leaves white space around values (RFC 9110, 5.5).
         scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         refusal = self._api.host_guard.refusal(scope["headers"])
+        if refusal is None and scope["method"] not in _READING and is_of_another_page(scope["headers"]):
+            refusal = OTHER_PAGE
         if refusal is not None:
             raise problem_of(refusal)
         answer = self._answers.get("GET" if scope["method"] == "HEAD" else scope["method"])
