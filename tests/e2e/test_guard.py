@@ -30,6 +30,7 @@ from tests.timing import PATIENCE_S
 CLIENTS = Path(__file__).parent / "clients"
 SERVER = CLIENTS / "counted_server.py"
 INSIDE = "Do it inside."
+RESOURCE = {"server": "files", "uri": "counted://secret"}
 # What a model may try instead of the name of a tool that it may not use.
 SPELLINGS = (
     "mcp__files__wipe", "mcp__files__WIPE", "mcp__Files__wipe", "MCP__files__wipe", "mcp__files____wipe",
@@ -76,6 +77,7 @@ class Session:
         self.source = McpSource(known)
         self.catalog.mirror(source=self.source)
         self.catalog.mirror("Bash", groups="danger")
+        self.catalog.mirror("ReadMcpResourceTool", groups="danger")
         self.catalog.profile(Profile(name="safe", include=("core",), policy=Policy(deny=("files.wipe",))))
         self.catalog.observe(self)
 
@@ -106,7 +108,7 @@ class Session:
             plain = ClaudeAgentOptions(
                 **isolated(self.folder, model),
                 mcp_servers={"files": command(self.files), "other": command(self.other)},  # type: ignore[dict-item] - as the SDK takes it
-                allowed_tools=["mcp__files", "mcp__other", "Bash", "Task", "Agent"],
+                allowed_tools=["mcp__files", "mcp__other", "Bash", "Task", "Agent", "ReadMcpResourceTool"],
             )  # fmt: skip
             view = self.catalog.view(ToolContext(user_id="ann"), profile="safe")
             try:
@@ -130,9 +132,10 @@ async def test_without_the_guard_the_command_runs_both(tmp_path: Path) -> None:
         CallsTool("mcp__files__wipe", {"path": "/"}),
         CallsTool("mcp__other__wipe", {"path": "/"}),
         CallsTool("Bash", {"command": f"touch {tmp_path}/made"}),
+        CallsTool("ReadMcpResourceTool", RESOURCE),
     ]
     told = await session.told(calls, is_guarded=False)
-    assert hits_of(session.files) == [["wipe", {"path": "/"}]]
+    assert hits_of(session.files) == [["wipe", {"path": "/"}], ["resource", "counted://secret"]]
     assert hits_of(session.other) == [["wipe", {"path": "/"}]]
     assert (tmp_path / "made").exists(), told
 
@@ -145,6 +148,7 @@ async def test_a_restricted_tool_runs_by_no_spelling_and_what_is_allowed_runs_wi
         CallsTool("mcp__files__read", {"path": "a"}), *(CallsTool(name, {"path": "/"}) for name in SPELLINGS),
         CallsTool("mcp__other__read", {"path": "/"}), CallsTool("mcp__other__wipe", {"path": "/"}),
         CallsTool("mcp__files__read", {"path": 7}), CallsTool("Bash", {"command": f"touch {tmp_path}/made"}),
+        CallsTool("ReadMcpResourceTool", RESOURCE),
         CallsTool("Task", {"description": "d", "prompt": INSIDE, "subagent_type": "general-purpose"}),
         CallsTool("mcp__files__read", {"path": "b"}),
     ]  # fmt: skip
@@ -154,7 +158,7 @@ async def test_a_restricted_tool_runs_by_no_spelling_and_what_is_allowed_runs_wi
     assert not (tmp_path / "made").exists()
     assert all("No tool named 'mcp__files__wipe'" in told[name] for name in ("mcp__files__wipe", "inside"))
     hidden = "not_found"
-    assert session.ends == ["ok", *[hidden] * 3, "invalid_arguments", hidden, "ok", hidden]
+    assert session.ends == ["ok", *[hidden] * 3, "invalid_arguments", hidden, hidden, "ok", hidden]
     assert "CANARY" not in "".join(text for name, text in told.items() if name != "mcp__files__read")
 
 

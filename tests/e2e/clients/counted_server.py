@@ -1,4 +1,4 @@
-"""A server on stdio whose tools write down each call that reaches them: `counted_server.py FILE`."""
+"""A server on stdio that writes down each call and each reading that reaches it: `counted_server.py FILE`."""
 
 import json
 import sys
@@ -8,17 +8,26 @@ PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required"
 TOOLS = [{"name": name, "description": f"{name} a path", "inputSchema": PATH} for name in ("read", "wipe")]
 
 
+def count(*hit: object) -> None:
+    with Path(sys.argv[1]).open("a") as hits:
+        hits.write(json.dumps(hit) + "\n")
+
+
 def answer(message: dict) -> dict | None:
     match message["method"]:
         case "initialize":
             version = message["params"]["protocolVersion"]
             info = {"name": "counted", "version": "1"}
-            return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
+            return {"protocolVersion": version, "capabilities": {"tools": {}, "resources": {}}, "serverInfo": info}
         case "tools/list":
             return {"tools": TOOLS}
+        case "resources/list":
+            return {"resources": [{"uri": "counted://secret", "name": "secret"}]}
+        case "resources/read":
+            count("resource", message["params"]["uri"])
+            return {"contents": [{"uri": "counted://secret", "text": "CANARY-resource"}]}
         case "tools/call":
-            with Path(sys.argv[1]).open("a") as hits:
-                hits.write(json.dumps([message["params"]["name"], message["params"].get("arguments")]) + "\n")
+            count(message["params"]["name"], message["params"].get("arguments"))
             return {"content": [{"type": "text", "text": f"CANARY-{message['params']['name']}"}]}
         case "ping":
             return {}
