@@ -109,7 +109,8 @@ package: $(READY)
 WORKERS := 4
 FRAMEWORKS := tests/adapters tests/agents tests/models
 PYTEST := PEGBOARD_COVERAGE=1 $(BIN)/pytest --dist worksteal
-OTHERS := --ignore=tests/shared $(FRAMEWORKS:%=--ignore=%)
+# Nor does every worker read the framework that only a test of `make e2e` needs.
+OTHERS := --ignore=tests/shared --ignore=tests/e2e/test_guard.py $(FRAMEWORKS:%=--ignore=%)
 unit: setup
 	@mkdir -p build && rm -f build/coverage* build/unit.log build/frameworks.log
 ifneq ($(findstring tests/,$(ARGS)),)

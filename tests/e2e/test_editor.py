@@ -77,10 +77,9 @@ def editor(tmp_path_factory: pytest.TempPathFactory) -> Generator[Editor]:
         shown.process.kill()
 
 
-@pytest.mark.parametrize("text", [*yaml_of_the_examples(), *yaml_of_the_docs()])
-def test_nothing_is_underlined_in_the_configs_of_the_examples_and_the_docs(editor: Editor, text: str) -> None:
-    underlined = editor.underlined(text)
-    assert [words for _, words in underlined if "plugins: [acme]" not in text] == []
+def test_nothing_is_underlined_in_the_configs_of_the_examples_and_the_docs(editor: Editor) -> None:
+    found = {place: editor.underlined(text) for place, text in (*yaml_of_the_examples(), *yaml_of_the_docs())}
+    assert [place.partition(":")[0] for place, lines in found.items() if lines] == ["docs/howto/plugins.md"]
 
 
 @pytest.mark.parametrize("text", SLIPS)
