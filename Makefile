@@ -168,13 +168,16 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 	  --no-emit-find-links --no-annotate --custom-compile-command "make lock" $(ARGS)
 # Of plain Python; its wheels hold a program of 380 MB besides, which no test runs.
 FROM_SOURCE = --no-binary claude-agent-sdk --emit-build-options
+# Looked for anew each time: a bound that was lowered is to be seen.
+OLDEST := claude-agent-sdk fastmcp-slim langchain-core langgraph openai-agents pydantic-ai-slim anthropic google-genai openai
 OF_ADAPTERS := agents claude fastmcp langchain openai-agents pydantic-ai
 lock: $(READY)
 	$(COMPILE) pyproject.toml -o requirements/run.txt
 	$(COMPILE) pyproject.toml --all-extras --group dev $(FROM_SOURCE) -c requirements/run.txt -o requirements/dev.txt
 	$(COMPILE) pyproject.toml requirements/bench.in -c requirements/run.txt -o requirements/bench.txt
 	$(COMPILE) requirements/e2e.in -o requirements/e2e.txt
-	$(COMPILE) pyproject.toml $(OF_ADAPTERS:%=--extra %) --group dev --resolution lowest-direct $(FROM_SOURCE) -o requirements/oldest.txt
+	$(COMPILE) pyproject.toml $(OF_ADAPTERS:%=--extra %) --group dev --resolution lowest-direct $(FROM_SOURCE) \
+	  $(OLDEST:%=--upgrade-package %) -o requirements/oldest.txt
 	cd tools/node && npm install --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund
 
 clean:

@@ -197,36 +197,34 @@ def test_the_mark_of_its_encoding_and_the_ends_of_its_lines_stay(
 
 @pytest.mark.parametrize("end", ["", "\n", "\n\n", "\n\n\n"])
 @pytest.mark.parametrize("tail", ["", "[tui]\ntheme = 'dark'\n"])
-def test_a_table_that_goes_leaves_no_empty_line_wherever_it_stood(
-    run: Run, tmp_path: Path, end: str, tail: str
-) -> None:
-    path = tmp_path / "settings"
-    path.write_text(before := f"[mcp_servers.other]\ncommand = 'x'{end}")
-    for _ in range(3):
-        assert run("install", "codex", "--file", str(path)).code == 0
-    if tail:  # as the client itself adds what is new
-        path.write_text(f"{path.read_text()}\n{tail}")
-    assert run("install", "codex", "--file", str(path), "--remove").code == 0
-    assert path.read_text() == f"{before if end else before + chr(10)}{chr(10) + tail if tail else ''}"
+def test_a_table_that_goes_leaves_no_empty_line_wherever_it_stood(end: str, tail: str) -> None:
+    codex = CLIENTS["codex"]
+    before = f"[mcp_servers.other]\ncommand = 'x'{end}"
+    during = codex.with_server(before, "pegboard", ["p"])
+    assert codex.with_server(during, "pegboard", ["p"]) == during
+    # As the client itself adds what is new.
+    after = codex.without_server(f"{during}\n{tail}" if tail else during, "pegboard")
+    assert after == f"{before if end else before + chr(10)}{chr(10) + tail if tail else ''}"
 
 
 @pytest.mark.parametrize("client", ["codex", "cursor"])
-@pytest.mark.parametrize("name", ["Zoë's", "🧰 tools", 'a"b\\c', "x.y", "a]b # c", "[z]"])
-def test_a_server_of_any_name_in_a_folder_of_any_name_comes_and_goes(
-    run: Run, tmp_path: Path, client: str, name: str
-) -> None:
+def test_a_server_of_any_name_in_a_folder_of_any_name_comes_and_goes(run: Run, tmp_path: Path, client: str) -> None:
     folder = tmp_path / "Werkzeug 🧰 für Zoë"
     folder.mkdir()
     (folder / "pegboard.yaml").write_text("tools: []\n")
     path = folder / "settings"
     path.write_text(before := TOML if client == "codex" else COMMENTED.replace("SECTION", "mcpServers"))
-    words = ("--config", str(folder / "pegboard.yaml"), "install", client, "--name", name, "--file", str(path))
-    for _ in range(2):
-        assert run(*words).code == 0
-    entry = read(client, path.read_text())[CLIENTS[client].section][name]
+    words = ("--config", str(folder / "pegboard.yaml"), "install", client, "--name", "🧰]", "--file", str(path))
+    assert run(*words).code == 0
+    entry = read(client, path.read_text())[CLIENTS[client].section]["🧰]"]
     assert entry["args"][1] == str(folder / "pegboard.yaml")
     assert run(*words, "--remove").code == 0
     assert path.read_text() == before
+    for name in ("Zoë's", 'a"b\\c', "x.y", "a]b # c", "[z]", ""):
+        during = CLIENTS[client].with_server(before, name, ["p"])
+        assert CLIENTS[client].with_server(during, name, ["p"]) == during
+        assert read(client, during)[CLIENTS[client].section][name] == {"command": "p", "args": []}
+        assert CLIENTS[client].without_server(during, name) == before
 
 
 def test_a_table_that_somebody_quoted_otherwise_is_taken_out_and_one_in_a_line_is_left(
