@@ -107,5 +107,7 @@ def test_names_are_a_list_of_ones_own_and_follow_each_change() -> None:
     catalog.register(ToolSpec(name="other", full_names=lambda ctx: [f"{ctx.user_id}_a", f"{ctx.user_id}_b"]), echo)
     assert catalog.view(ToolContext(user_id="ann")).names() == ["plain", "ann_a", "ann_b"]
     assert catalog.view(ToolContext(user_id="bob")).names("peg") == ["mcp__peg__plain", "bob_a", "bob_b"]
-    catalog.builder("built")(lambda ctx: [])
-    assert "built" in catalog.view(ToolContext(user_id="bob")).names()
+    catalog.predicate(name="is_ann")(lambda ctx: ctx.user_id == "ann")
+    catalog.builder("built", available="is_ann")(lambda ctx: [])
+    assert "built" in catalog.view(ToolContext(user_id="ann")).names()
+    assert "built" not in catalog.view(ToolContext(user_id="bob")).names()
