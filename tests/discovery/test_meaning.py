@@ -224,6 +224,27 @@ async def leaves(texts: Sequence[str]) -> Any:
     raise asyncio.CancelledError
 
 
+async def answers_nan(texts: Sequence[str]) -> Any:
+    return [[float("nan"), 1.0]] * len(texts)
+
+
+async def ends_the_process(texts: Sequence[str]) -> Any:
+    raise SystemExit(3)
+
+
+async def ends_itself(texts: Sequence[str]) -> Any:
+    raise GeneratorExit
+
+
+class UnsaidError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words for it")
+
+
+async def fails_without_words(texts: Sequence[str]) -> Any:
+    raise UnsaidError
+
+
 released = threading.Event()
 
 
@@ -245,7 +266,19 @@ class Broken:
 @pytest.mark.usefixtures("_released")
 @pytest.mark.parametrize(
     "embed",
-    [hangs, blocks, fails, answers_another_dimension, answers_nothing, answers_no_numbers, leaves],
+    [
+        hangs,
+        blocks,
+        fails,
+        answers_another_dimension,
+        answers_nothing,
+        answers_no_numbers,
+        answers_nan,
+        leaves,
+        ends_the_process,
+        ends_itself,
+        fails_without_words,
+    ],
 )
 async def test_a_search_answers_by_words_alone_and_says_so(
     embed: Callable[[Sequence[str]], Awaitable[Any]], caplog: pytest.LogCaptureFixture
@@ -285,6 +318,33 @@ async def test_one_that_failed_is_left_alone_and_asked_again_later() -> None:
     assert await meaning.likeness(index, ["cash"]) == NO_ANSWER
     now[0] = 31.0
     assert not isinstance(await meaning.likeness(index, ["cash"]), str)
+
+
+async def test_one_that_does_not_even_say_its_name_fails_no_search() -> None:
+    class Unnamed(Broken):
+        @property
+        def model_id(self) -> str:  # type: ignore[override]
+            raise RuntimeError("no name")
+
+    catalog = shop(things=("photo",))
+    catalog.discovery.finder.use_embedder(Unnamed(fails))  # type: ignore[arg-type]
+    [answer] = (await say(catalog, "searchTools", queries=["rename a photo"]))["data"]["results"]
+    assert answer["hits"][0]["tool"] == "rename_photo"
+
+
+async def test_one_that_asked_for_the_end_of_the_process_is_asked_again() -> None:
+    asked = 0
+
+    async def ends_once(texts: Sequence[str]) -> Any:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise SystemExit(1)
+        return [[1.0, 2.0]] * len(texts)
+
+    meaning = Meaning(Broken(ends_once), rest_s=0, wait_s=30)
+    assert await meaning.likeness(INDEX, ["a"]) == NO_ANSWER
+    assert not isinstance(await meaning.likeness(INDEX, ["a"]), str)
 
 
 async def test_tools_that_take_long_to_read_are_read_behind_the_searches() -> None:

@@ -84,20 +84,23 @@ class Meaning:
             answers = [np.vecdot(matrix, row) for row in requests]
         except TimeoutError:
             return self._failed(f"it did not answer within {self._wait_s:g} s")
-        except Exception as error:  # noqa: BLE001 - boundary: an embedder is foreign code, and no reason to find nothing
+        except (Exception, GeneratorExit) as error:  # noqa: BLE001 - boundary: an embedder is foreign code, and no reason to find nothing
             if isinstance(error, ValueError):
                 # Vectors of another dimension: the model was exchanged, and what was read of the other is of no use.
                 self._forget()
-            return self._failed(f"{type(error).__name__}: {str(error)[:LISTED_LINE_CHARS]}")
+            return self._failed(f"{type(error).__name__}: {_said(error.__str__)}")
         if self._has_failed:
-            log.info("The embedder %r answers again.", self._embedder.model_id)
+            log.info("The embedder %r answers again.", self._name)
             self._has_failed = False
         return answers
 
+    @property
+    def _name(self) -> str:
+        return _said(lambda: self._embedder.model_id)
+
     def _failed(self, why: str) -> str:
         if not self._has_failed:
-            name = self._embedder.model_id
-            log.warning("The embedder %r failed, so tools are searched by words alone: %s", name, why)
+            log.warning("The embedder %r failed, so tools are searched by words alone: %s", self._name, why)
         self._has_failed, self._rests_until = True, self._clock() + self._rest_s
         return NO_ANSWER
 
@@ -163,6 +166,14 @@ class Meaning:
             async with asyncio.timeout(EMBED_READ_S):
                 rows = await embedded(batch, self._embedder)
             tools.update(zip(batch, rows, strict=True))
+
+
+def _said(ask: Callable[[], str]) -> str:
+    """Return what foreign code says of itself, cut, or that it says nothing: to ask may fail as well."""
+    try:
+        return ask()[:LISTED_LINE_CHARS]
+    except Exception:  # noqa: BLE001 - boundary
+        return "unnamed"
 
 
 async def _outcome(work: Future[T]) -> T:
