@@ -223,6 +223,27 @@ async def test_a_decision_is_made_once_and_unknown_ids_are_refused(stores: Open)
             await store.decide(asked, is_yes=True, decided_by="cli:ann", good_s=good_s)
 
 
+@pytest.mark.parametrize("is_granted", [False, True])
+async def test_of_eight_people_who_decide_at_once_on_two_workers_one_does(stores: Open, is_granted: bool) -> None:
+    workers = [stores(), stores()]
+    shop = Shop(workers[0])
+    asked = question_of(await shop.pay())
+
+    async def decided(number: int) -> str:
+        store, who = workers[number % 2], f"cli:{number}"
+        try:
+            if is_granted and number % 4 == 0:
+                return (await store.grant(shop.grant(1), decided_by=who, question_id=asked)).state
+            return (await store.decide(asked, is_yes=number % 4 < 2, decided_by=who)).state
+        except ConsentStateError:
+            return ""
+
+    [state] = filter(None, await asyncio.gather(*map(decided, range(8))))
+    # Whatever it was counts, once, at either worker.
+    again = [kind(await Shop(worker).pay()) for worker in workers]
+    assert again == (["ok", "consent_required"] if state == "agreed" else ["consent_declined"] * 2)
+
+
 # ---------------------------------------------------------------- given back
 
 
