@@ -15,7 +15,7 @@ from pegboard import CallContext, Event, Secret, ToolContext, Verdict
 from pegboard.agents.conversations import MemoryConversations, SessionKey, SqliteConversations
 from pegboard.agents.guardrails import GuardedRun
 from pegboard.model.agent import AgentBudgets, AgentMemory, AgentResult, Guardrail, ModelSpec
-from pegboard.model.bounds import CONVERSATION_BYTES
+from pegboard.model.bounds import AGENT_STREAM_ITEMS, CONVERSATION_BYTES
 from pegboard.model.tool import ToolSpec
 from pegboard.sources.agent_tool import QUERY, agent_entry, agent_tool
 from tests.agents.team import Recorder, agent, asked, catalog_of, returned
@@ -222,6 +222,32 @@ async def test_a_stream_yields_text_and_events_and_then_the_result() -> None:
     assert kinds[:-1] == ["on_tool_call", "on_tool_result", "two", " words"]
     assert isinstance(items[-1], AgentResult)
     assert items[-1].output == "two words"
+    await catalog.close()
+
+
+async def test_a_stream_that_nobody_reads_makes_the_model_wait() -> None:
+    pieces, written = AGENT_STREAM_ITEMS + 300, 0
+
+    async def stream(messages: Any, info: Any) -> AsyncIterator[str]:
+        nonlocal written
+        for _ in range(pieces):
+            written += 1
+            yield "x"
+
+    catalog = catalog_of({})
+    catalog.runtime.agents.make_model = lambda spec: FunctionModel(stream_function=stream)
+    catalog.agent(agent("a"))
+    items = catalog.agents.stream("a", "go")
+    assert await anext(items) == "x"
+    before = -1
+    while written != before:
+        before = written
+        for _ in range(1_000):
+            await asyncio.sleep(0)
+    assert AGENT_STREAM_ITEMS <= written < pieces
+    *texts, result = [item async for item in items]
+    assert isinstance(result, AgentResult)
+    assert (len(texts), result.output) == (pieces - 1, "x" * pieces)
     await catalog.close()
 
 

@@ -246,6 +246,18 @@ async def test_a_redirect_is_refused_and_its_target_never_sees_the_key(
             script = redirect(target.url + "/v1/chat/completions", status=status)
             await failed(ask, models, provider, script, {"upstream_error"})
         assert target.hits == 0
+    # Not even to another path of its own host.
+    script = redirect("/elsewhere", status="307 Temporary Redirect")
+    assert (await failed(ask, models, provider, script, {"upstream_error"})).hits == 1
+
+
+async def test_an_answer_that_has_no_text_where_one_was_asked_for_is_told(
+    models: LanguageModels, provider: ModelProvider
+) -> None:
+    async with ModelServer([CallsTool("add", {"first": 1})]) as server:
+        with pytest.raises(CallError, match="answered without a text") as told:
+            await models.complete(spec_of(provider, server.url), "Say it.")
+    assert told.value.error.kind == "protocol_error"
 
 
 async def test_answers_as_large_as_the_limits_allow_are_read(models: LanguageModels) -> None:
