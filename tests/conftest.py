@@ -36,7 +36,7 @@ MEASURED = (
     "config/test_predicates", "config/test_profiles", "config/test_refusals", "config/test_webhook", "consent/",
     "core/", "fuzz/", "limits/test_redis_limits", "model/", "properties/test_consent_text",
     "properties/test_schema_judge", "providers/test_dialects", "repair/", "security/test_config_names",
-    "tasks/test_behaviour",
+    "tasks/test_behaviour", "tasks/test_places",
     "security/test_execution", "security/test_kept_contexts", "security/test_meanwhile", "security/test_permission",
     "server/test_api", "server/test_app_tools", "server/test_calls", "server/test_consent", "server/test_fair_shares",
     "server/test_offers", "server/test_outcomes", "server/test_tasks_mcp",

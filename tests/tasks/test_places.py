@@ -22,6 +22,7 @@ class Waiting:
     def __init__(self, store: str) -> None:
         self.catalog = catalog = Catalog("waiting", tasks=Tasks(store), bounds=Bounds(calls_in_flight=PLACES))
         self.working, self.most, self.goes_on = 0, Counter[str](), asyncio.Event()
+        self.let_go = asyncio.Event()
 
         @catalog.tool(task="required")
         async def ask(ctx: CallContext) -> object:
@@ -37,6 +38,12 @@ class Waiting:
             await self.goes_on.wait()
             self.working -= 1
             return who
+
+        @catalog.tool
+        async def hold() -> str:
+            """Hold a place."""
+            await self.let_go.wait()
+            return "held"
 
         @catalog.tool
         async def plain() -> str:
@@ -88,6 +95,20 @@ async def test_tasks_beyond_the_places_wait_for_one_and_leave_some_to_others() -
         assert (result.is_error, result.text) == (False, ctx.user_id)
     assert (await waiting.catalog.tasks.get(hers[-1], ANN)).state == "cancelled"
     assert waiting.working == 0
+    await waiting.catalog.close()
+
+
+async def test_a_task_begins_where_calls_have_all_the_places_of_calls() -> None:
+    waiting = Waiting("memory")
+    ids = await waiting.begun("work", ANN, PLACES)
+    holding = [asyncio.ensure_future(waiting.catalog.view(ANN).call("hold", {})) for _ in range(PLACES)]
+    while sum(call.name == "hold" for call in waiting.catalog.guards.in_flight.values()) < PLACES:
+        await asyncio.sleep(0)
+    waiting.goes_on.set()
+    for task_id in ids:
+        assert (await waiting.catalog.tasks.result(task_id, ANN, timeout_s=PATIENCE_S)).text == "ann"
+    waiting.let_go.set()
+    assert [(await one).text for one in holding] == ["held"] * PLACES
     await waiting.catalog.close()
 
 
