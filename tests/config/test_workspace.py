@@ -6,6 +6,7 @@ import importlib.util
 
 import pytest
 
+from pegboard.config import context_for
 from tests.config.project import Project
 
 TOOLS = {
@@ -94,3 +95,30 @@ async def test_an_embedder_of_documents_is_named_in_the_config(project: Project)
     await view.call("rag_ingest", {"document": "Ask for vacation in March."})
     found = (await view.call("search_documents", {"query": "vacatoin"})).structured
     assert (found["mode_used"], len(found["hits"])) == ("hybrid", 1)
+
+
+SEARCHED = "tools: [{name: web_search, type: builtin, groups: [core], config: {provider: duckduckgo}}]\n"
+
+
+@pytest.mark.parametrize(
+    ("workspace", "tools", "in_web"),
+    [
+        ("{}", SEARCHED, {"web_search", "fetch_web_page"}),
+        ("{web_fetch: false}", SEARCHED, {"web_search"}),
+        ("{web_fetch: {allow_hosts: [example.com]}}", SEARCHED, {"web_search", "fetch_web_page"}),
+        ("{web_fetch: true}", "", {"fetch_web_page"}),
+        ("{}", "", set[str]()),
+    ],
+)
+def test_the_one_search_of_the_web_is_in_its_group_and_pages_are_fetched_where_it_is(
+    project: Project, workspace: str, tools: str, in_web: set[str]
+) -> None:
+    project.write(f"workspace: {workspace}\n{tools}profiles: {{web: {{include: [web]}}, core: {{include: [core]}}}}\n")
+    catalog, config = project.load()
+    ctx = context_for(config, user="ann", space="s1")
+    assert {tool.spec.name for tool in catalog.view(ctx, profile="web").tools()} == in_web
+    assert {tool.spec.name for tool in catalog.view(ctx, profile="core").tools()} == (
+        {"web_search"} if tools else set()
+    )
+    named = [tool.spec.name for tool in catalog.view(ctx).tools()]
+    assert named.count("web_search") == bool(tools)

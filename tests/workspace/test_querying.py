@@ -143,6 +143,16 @@ ATTACKS_ON_POSTGRES = [
 ]  # fmt: skip
 
 
+async def test_a_column_that_was_mistyped_in_double_quotes_is_no_text(library: Library, tmp_path: Path) -> None:
+    files(tmp_path / "files", {"fruit.csv": "name,price\napple,3\n"})
+    await library.take_in(tmp_path / "files")
+    kind, said = (await library.call("query_documents", sql='select "nmae" from fruit'))["error"]
+    assert (kind, "no such column" in said) == ("invalid_arguments", True)
+    assert (await library.call("query_documents", sql="""select "name", 'nmae' from fruit"""))["rows"] == [
+        ["apple", "nmae"]
+    ]
+
+
 async def test_everything_but_one_select_is_refused_and_changes_nothing(library: Library, tmp_path: Path) -> None:
     await library.add("s1", "data", {"t.json": "rows"}, tables=TABLES)
     before = await selected(library, "select * from t_orders order by id")

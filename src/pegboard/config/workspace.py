@@ -78,9 +78,17 @@ def declare_workspace(build: BuildContext, declared: Declared[WorkspaceForm], st
         model_of=lambda ctx: find_model(ctx, form.model, services),
         analyst_model=None if model is None else model_spec(model.value, config),
     )
-    if form.web_fetch:
+    searches = any(tool.value.type == "builtin" and groups_beside(config, tool.value.name) for tool in config.tools)
+    web_fetch = searches if form.web_fetch is None else form.web_fetch
+    if searches or web_fetch:
         catalog.group("web", "Pages of the web.")
-        catalog.registry.add(fetch_web_page.fetch_tool(_web(form.web_fetch), services))
+    if web_fetch:
+        catalog.registry.add(fetch_web_page.fetch_tool(_web(web_fetch), services))
+
+
+def groups_beside(config: Config, builtin: str) -> tuple[str, ...]:
+    """Return the groups of the documents' tools in which a built-in stands as well: one tool, in both."""
+    return ("web",) if config.workspace is not None and builtin == "web_search" else ()
 
 
 def _web(form: WebFetchForm | bool) -> web_scrape.ScrapeConfig:

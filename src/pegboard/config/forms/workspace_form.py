@@ -55,9 +55,13 @@ class WorkspaceForm(Form):
         description="One of `models:`, for the tools that need one (`analyze_document`, questions to "
         "`query_documents`); the `default` one without it.",
     )
-    web_fetch: Annotated[
-        Annotated[WebFetchForm, Tag(MAPPING)] | Annotated[bool, Tag(FLAG)],
-        Discriminator(lambda value: MAPPING if isinstance(value, dict) else FLAG),
+    web_fetch: Maybe[
+        Annotated[
+            Annotated[WebFetchForm, Tag(MAPPING)] | Annotated[bool, Tag(FLAG)],
+            Discriminator(lambda value: MAPPING if isinstance(value, dict) else FLAG),
+        ]
     ] = Field(
-        False, description="Whether agents may fetch pages of the web (`fetch_web_page`); a mapping says which hosts."
+        None,
+        description="Whether agents may fetch pages of the web (`fetch_web_page`); a mapping says which hosts. Without "
+        "it they may where the built-in `web_search` is among the tools, which is in the group `web` then too.",
     )
