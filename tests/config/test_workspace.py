@@ -107,18 +107,21 @@ SEARCHED = "tools: [{name: web_search, type: builtin, groups: [core], config: {p
         ("{web_fetch: false}", SEARCHED, {"web_search"}),
         ("{web_fetch: {allow_hosts: [example.com]}}", SEARCHED, {"web_search", "fetch_web_page"}),
         ("{web_fetch: true}", "", {"fetch_web_page"}),
-        ("{}", "", set[str]()),
+        ("{}", "", None),
     ],
 )
 def test_the_one_search_of_the_web_is_in_its_group_and_pages_are_fetched_where_it_is(
-    project: Project, workspace: str, tools: str, in_web: set[str]
+    project: Project, workspace: str, tools: str, in_web: set[str] | None
 ) -> None:
-    project.write(f"workspace: {workspace}\n{tools}profiles: {{web: {{include: [web]}}, core: {{include: [core]}}}}\n")
+    web = "" if in_web is None else "profiles: {web: {include: [web]}}\n"
+    project.write(f"workspace: {workspace}\n{tools}{web}")
     catalog, config = project.load()
     ctx = context_for(config, user="ann", space="s1")
-    assert {tool.spec.name for tool in catalog.view(ctx, profile="web").tools()} == in_web
-    assert {tool.spec.name for tool in catalog.view(ctx, profile="core").tools()} == (
+    if in_web is not None:
+        assert {tool.spec.name for tool in catalog.view(ctx, profile="web").tools()} == in_web
+    assert {tool.spec.name for tool in catalog.view(ctx, include=["core"]).tools()} == (
         {"web_search"} if tools else set()
     )
     named = [tool.spec.name for tool in catalog.view(ctx).tools()]
     assert named.count("web_search") == bool(tools)
+    assert named.count("fetch_web_page") == (in_web is not None and "fetch_web_page" in in_web)
