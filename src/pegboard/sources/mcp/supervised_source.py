@@ -16,7 +16,7 @@ from pegboard.model.bounds import MCP_CALL_WAITS_S, MCP_CONNECT_S, MCP_REFRESH_S
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
-from pegboard.model.resource import CompletionSpec
+from pegboard.model.resource import PromptSpec, ResourceSpec
 from pegboard.model.result import ToolResult
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry, ToolSpec
@@ -123,7 +123,7 @@ class McpSource:
         """Return the ids of the servers behind an entry, the nearest first."""
         if entry.offer is None:
             return self._ways.get(entry.qualified_id, ())
-        return () if isinstance(entry.offer, CompletionSpec) else entry.offer.way
+        return entry.offer.way if isinstance(entry.offer, ResourceSpec | PromptSpec) else ()
 
     def _own_id(self) -> str:
         # Asked whenever a request goes out: a reload may give the source to another catalog.
