@@ -74,8 +74,8 @@ class SchemaReferences:
             targets = [*self._anchors.get(fragment, [])]
         if not targets and not _LANGUAGE.match(uri):
             raise DefinitionError(
-                f"Invalid JSON Schema: {reference[:_SHOWN_CHARS]!r} leads to nothing in this schema, and Pegboard "
-                "fetches no schema: put it under $defs, and refer to it as '#/$defs/NAME'"
+                f"Invalid JSON Schema: {reference[:_SHOWN_CHARS]!r} leads outside this schema, or nowhere, and "
+                "Pegboard fetches no schema: put it under $defs, and refer to it as '#/$defs/NAME'"
             )
         return targets
 

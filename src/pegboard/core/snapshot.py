@@ -168,10 +168,7 @@ class Snapshot:
         return compiled
 
     def plan(self, entry: ToolEntry) -> Plan:
-        """Return what a call of this tool needs; kept for the entries of this snapshot."""
-        known = self.plans.get(entry.wire_name)
-        if known is not None and known.entry is entry:
-            return known
+        """Make what a call of this tool needs; kept in `plans` for the entries of this snapshot."""
         arguments, output, exact = judges(entry, self.declared.bounds)
         plan = Plan(entry, arguments, output, hooks_of(entry, self.declared.hooks), exact)
         # What a builder made belongs to one context: keeping it here would grow without end.
