@@ -132,7 +132,7 @@ async def test_what_waits_for_a_client_that_has_gone_is_dropped_in_silence() -> 
     loop, wire, raised = asyncio.get_running_loop(), Wire(), list[Any]()
     loop.set_exception_handler(lambda _, context: raised.append(context))
     try:
-        together = WrittenTogether(wire, loop)
+        together = WrittenTogether(wire, loop, lambda: False)
         together.write(b"HTTP/1.1 200 OK\r\n")
         wire.closed.set()
         await asyncio.sleep(0)

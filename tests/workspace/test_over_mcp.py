@@ -32,6 +32,8 @@ identity:
     - {when: {key: bob}, user: bob, roles: [support], profiles: [default]}
     - {when: {key: eve}, user: eve, space: s3, profiles: [default]}
     - {when: {key: kim}, user: kim, space: s4, profiles: [default, without]}
+    - {when: {key: lea}, user: lea, space: s6, profiles: [default]}
+    - {when: {key: moe}, user: moe, space: s7, profiles: [default]}
     - {when: {key: root}, user: root, roles: [document_administrator], profiles: [default]}
 """
 GUARD = """\
@@ -44,7 +46,7 @@ def no_secrets(call):
     if "secret" in told["path"] or told["size_bytes"] > 1_000_000:
         return Verdict.deny(f"{told['path']} with {told['size_bytes']} bytes is not for agents.")
 """
-CALLERS = ("ann", "bob", "eve", "kim", "root")
+CALLERS = ("ann", "bob", "eve", "kim", "lea", "moe", "root")
 HANDBOOK = {
     "leave.md": "# Leave\n\nYou have thirty days of holiday a year.\n\n## Illness\n\nTell your manager.\n",
     "travel/trains.html": "<title>Trains</title><h1>Trains</h1><p>Second class, canary one.</p>",
@@ -272,8 +274,8 @@ async def test_one_caller_who_sends_slowly_leaves_others_a_place(door: dict[str,
         yield b"two"
 
     async def send(name: str) -> int:
-        url = door["kim"].base_url.join("/v1/documents")
-        async with httpx2.AsyncClient(headers=door["kim"].headers, trust_env=False, timeout=None) as client:
+        url = door["lea"].base_url.join("/v1/documents")
+        async with httpx2.AsyncClient(headers=door["lea"].headers, trust_env=False, timeout=None) as client:
             answer = await client.post(url, params={"path": f"{name}.txt"}, content=slow(name))
             return answer.status_code
 
@@ -282,7 +284,7 @@ async def test_one_caller_who_sends_slowly_leaves_others_a_place(door: dict[str,
         await asyncio.sleep(0)
     # Each is being sent, and nobody else waits for them.
     for n in range(3):
-        assert (await sent(door["eve"], b"quick", path=f"quick{n}.txt"))[0] == 201
+        assert (await sent(door["moe"], b"quick", path=f"quick{n}.txt"))[0] == 201
     assert not any(task.done() for task in sending)
     goes_on.set()
     assert await asyncio.gather(*sending) == [201] * 6

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from pegboard.model.bounds import DEFAULT_BOUNDS, HEADER_BYTES
+from pegboard.model.bounds import DEFAULT_BOUNDS, HEADER_BYTES, LINGER_S
 from pegboard.server.access_log import log_request
 
 _BAD_REQUEST = 400  # not a limit: a status of HTTP
@@ -21,9 +21,10 @@ class WrittenTogether:
     turn of the loop.
     """
 
-    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop = transport, loop
+    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop, is_body_due: Callable[[], bool]) -> None:
+        self._transport, self._loop, self._is_body_due = transport, loop, is_body_due
         self._waiting: list[bytes] = []
+        self._end: asyncio.TimerHandle | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -41,10 +42,35 @@ class WrittenTogether:
             if not self._transport.is_closing():
                 self._transport.write(b"".join(waiting))
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether nothing that comes counts any more."""
+        return self._end is not None
+
+    def is_closing(self) -> bool:
+        """Tell whether nothing shall be written any more."""
+        return self.is_ending or self._transport.is_closing()
+
     def close(self) -> None:
-        """Write what waits, and close."""
+        """Write what waits, and close.
+
+        Where the client still sends the body of a request that was refused, it may read the answer first: a socket
+        that is closed with something unread in it takes back what the other side has not read yet.
+        """
         self.flush()
-        self._transport.close()
+        if self.is_ending or self._transport.is_closing() or not self._is_body_due():
+            self._transport.close()
+            return
+        self._end = self._loop.call_later(LINGER_S, self._transport.close)
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        if not self._transport.is_reading():
+            self._transport.resume_reading()
+
+    def ended(self) -> None:
+        """Note that the connection is gone."""
+        if self._end is not None:
+            self._end.cancel()
 
 
 class Sending:
@@ -89,7 +115,7 @@ class HttpConnection(HttpToolsProtocol):
     _heads: dict[int, bytes] = {}  # noqa: RUF012 - replaced whole
 
     def connection_made(self, transport: Any) -> None:
-        self._written = WrittenTogether(transport, self.loop)
+        self._written = WrittenTogether(transport, self.loop, self._is_body_due)
         super().connection_made(cast("Any", self._written))
         self._expect_head()
 
@@ -99,9 +125,12 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget_deadline()
+        self._written.ended()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._written.is_ending:
+            return
         if self._is_in_head:
             self._head_bytes += len(data)
         super().data_received(data)
@@ -124,6 +153,16 @@ class HttpConnection(HttpToolsProtocol):
         cycle.send = Sending(self, cycle)
         if self._is_last:
             self.end_after_this()
+
+    def on_message_complete(self) -> None:
+        cycle: Any = self.cycle
+        super().on_message_complete()
+        cycle.more_body = False
+
+    def _is_body_due(self) -> bool:
+        """Tell whether a request is answered whose body is still to come."""
+        cycle: Any = self.cycle
+        return cycle is not None and cycle.response_complete and cycle.more_body
 
     def head(self, status: int) -> bytes:
         """Return how an answer with this status begins, with the headers that every answer has."""
