@@ -281,13 +281,19 @@ async def stall_after_head(reader: asyncio.StreamReader, writer: asyncio.StreamW
 
 @pytest.mark.parametrize("script", [silence, drip_body, drip_head, stall_after_head])
 async def test_the_deadline_holds_against_every_kind_of_slowness(script: Script) -> None:
-    async with RawServer(script) as server, GuardedClient(LOCAL) as client:
-        started = asyncio.get_running_loop().time()
-        exc = await failure(client, "POST", server.url, timeout_s=0.3)
-        assert is_within(asyncio.get_running_loop().time() - started, 0.8)
-        assert (exc.error.kind, exc.error.retryable, exc.error.outcome_unknown) == ("timeout", True, True)
-        async with asyncio.timeout(60):
-            await server.closed_by_client.wait()
+    for timeout_s in (0.3, 3, 30):
+        async with RawServer(script) as server, GuardedClient(LOCAL) as client:
+            started = asyncio.get_running_loop().time()
+            exc = await failure(client, "POST", server.url, timeout_s=timeout_s)
+            assert is_within(asyncio.get_running_loop().time() - started, timeout_s + 0.5)
+            assert (exc.error.kind, exc.error.retryable) == ("timeout", True)
+            # A busy machine may spend a short time on the way there; of a request never sent, all is known.
+            if server.heads:
+                assert exc.error.outcome_unknown
+                async with asyncio.timeout(60):
+                    await server.closed_by_client.wait()
+                return
+    pytest.fail("the server was never reached")
 
 
 async def test_silence_can_be_limited_apart_from_the_deadline() -> None:
