@@ -5,6 +5,7 @@ import importlib
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,17 +16,24 @@ ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
 CODE = sorted((ROOT / "src" / "pegboard").rglob("*.py"))
 RUN = ("python", "console")
-PUBLIC = {name: getattr(pegboard, name) for name in pegboard.__all__}
+SIGNS = ("```python", ">>>")  # Of a docstring that has a block or an example.
 
 
 def docstrings(path: Path) -> Iterator[tuple[str, str]]:
     """Yield (name, text) of the docstrings of a module that have blocks or examples."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
+    source = path.read_text(encoding="utf-8")
+    # Every worker reads all modules, and few have any.
+    if not any(sign in source for sign in SIGNS):
+        return
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node) or ""
-            if "```python" in text or ">>>" in text:
+            if any(sign in text for sign in SIGNS):
                 yield getattr(node, "name", path.stem), text
+
+
+def public_names() -> dict[str, Any]:
+    return {name: getattr(pegboard, name) for name in pegboard.__all__}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -37,7 +45,7 @@ def test_blocks_of_a_page_run_in_order(page: Path, tmp_path: Path) -> None:
         if page.parent.parent.name == "examples":
             # As its reader stands in its folder.
             shutil.copytree(page.parent, tmp_path, dirs_exist_ok=True)
-        names = PUBLIC if page.parent.name == "reference" else {}
+        names = public_names() if page.parent.name == "reference" else {}
         Runner(folder=tmp_path, name=str(page.relative_to(ROOT)), namespace={**names, "__name__": "__page__"}).run(text)
 
 
@@ -69,11 +77,7 @@ def test_the_example_of_the_readme_gives_what_its_comments_say(tmp_path: Path) -
 )
 def test_blocks_of_a_docstring_run(path: Path, name: str, text: str, tmp_path: Path) -> None:
     module = importlib.import_module(".".join(path.relative_to(ROOT / "src").with_suffix("").parts))
-    names = {
-        **{public: getattr(pegboard, public) for public in pegboard.__all__},
-        **vars(module),
-        "__name__": "__page__",
-    }
+    names = {**public_names(), **vars(module), "__name__": "__page__"}
     page = text if "```python" in text else f"```python\n{text}\n```\n"
 
     Runner(folder=tmp_path, name=f"{path.name}:{name}", namespace=names).run(page)
