@@ -16,6 +16,7 @@ import os
 import runpy
 import select
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -236,6 +237,17 @@ def started(*words: str) -> tuple[str, ...]:
 def command(*words: str) -> str:
     """Return the same as one line for a shell."""
     return shlex.join(started(*words))
+
+
+@cache
+def programs() -> str:
+    """Return a folder for the PATH of a shell, in which `pegboard` is the program that is forked."""
+    folder = tempfile.mkdtemp(prefix="forking-", dir="/tmp")
+    program = Path(folder, "pegboard")
+    program.write_text(f'#!/bin/sh\nexec {command("pegboard")} "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    atexit.register(shutil.rmtree, folder)
+    return folder
 
 
 def _stand_for(words: Sequence[str], address: str) -> int:

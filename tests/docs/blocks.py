@@ -139,7 +139,7 @@ def _looks_like(shown: str, expected: str) -> bool:
 
 def _environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PEGBOARD_", "PYTEST_", "COV"))}
-    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
+    path = os.pathsep.join((forking.programs(), str(Path(sys.executable).parent), os.environ.get("PATH", "")))
     return {**kept, "PATH": path, "COLUMNS": "120", "NO_COLOR": "1"}
 
 
