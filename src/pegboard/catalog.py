@@ -511,6 +511,7 @@ class Catalog:
         A catalog that was closed takes calls again.
         """
         self.guards.closing = False
+        self.registry.is_served = True
         if self.guards.tasks is not None:
             self.guards.tasks.reopen()
         if self._is_of_config:
@@ -527,6 +528,7 @@ class Catalog:
         await self.executor.close(grace_s=grace_s)
         await self.runtime.agents.close()
         await self.runtime.models.close()
+        self.registry.is_served = False
         if self._is_of_config:
             default_catalog.stand_back(self.runtime)
         # Together: each may need a while to end its programs.
@@ -639,7 +641,12 @@ class Catalog:
                 continue
             errors = self.policy_faults(policy)[0]
             if errors:
-                raise DefinitionError(f"Policy {policy.origin or ''}: " + "; ".join(errors))
+                fault = DefinitionError(f"Policy {policy.origin or ''}: " + "; ".join(errors))
+                if not self.registry.leaves_faults_out:
+                    raise fault
+                # Its namespace was there when the policy was declared: nothing is opened by a name that means nothing.
+                if self.snapshot().cache.setdefault(("told", policy), fault) is fault:
+                    logging.getLogger("pegboard").warning("%s", fault)
 
     def policy_faults(self, policy: Policy) -> tuple[list[str], list[str]]:
         """Return (errors, warnings) of a policy: globs of undeclared namespaces, and globs that match nothing now."""

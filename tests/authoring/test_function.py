@@ -217,10 +217,28 @@ def test_what_is_no_plain_function_is_refused_with_what_to_do():
     class Thing:
         pass
 
+    def unbound(self, text: str) -> str: ...
+    def bare(ctx, text: str) -> str: ...
+    def count(n: int = "three") -> int: ...  # type: ignore[assignment]
+    def flag(on: bool = 0) -> int: ...  # type: ignore[assignment]
+    def amount(n: int = True) -> int: ...
+    def mode(how: Literal["fast", "sure"] = "slow") -> int: ...  # type: ignore[assignment]
+    def one(how: Literal["a"] = "b") -> int: ...  # type: ignore[assignment]
+    def either(it: int | str = [1]) -> int: ...  # type: ignore[assignment]
+
     catalog = Catalog()
     for given, text in (
-        (numbers, "is a generator: return a list"),
-        (more, "is a generator"),
+        (numbers, "'numbers' is a generator: return a list"),
+        (more, "'more' is a generator"),
+        (unbound, "parameter 'self': is filled by an object, and here is none"),
+        (bare, "parameter 'ctx': has no annotation: write `ctx: ToolContext`"),
+        (count, "parameter 'n': the default 'three' does not fit integer"),
+        (flag, "parameter 'on': the default 0 does not fit boolean"),
+        (amount, "parameter 'n': the default True does not fit integer"),
+        (mode, "parameter 'how': the default 'slow' does not fit string"),
+        (one, "parameter 'how': the default 'b' does not fit"),
+        (either, r"parameter 'it': the default \[1\] does not fit"),
+        ("send", "'send' cannot be called; give a function. A name goes in `name='send'`."),
         (Thing, "Thing is a class: derive it from Tool"),
         (lambda x: x, "a lambda has no name: say name='…'"),
         (dict.fromkeys, "does not tell its parameters|cannot be given by name"),

@@ -64,6 +64,10 @@ def test_the_documented_forms_load_as_written(tmp_path: Path) -> None:
     ("mcp", "said"),
     [
         ("{transport: stdio}", "`transport: stdio` needs `command:`"),
+        (
+            "{transport: stdio, command: npx -y tools}",
+            '"npx -y tools" is a program with arguments, and no shell reads it',
+        ),
         ("{transport: http, command: x}", "does not go with `transport: http`"),
         ("{transport: http, url: 'file:///x'}", "is no http or https address"),
         ("{transport: sse, url: 'http://x/', per_user: true}", "per_user: true` is not supported"),

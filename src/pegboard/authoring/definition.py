@@ -45,6 +45,13 @@ def read_registered(
         return ToolEntry(spec=spec, handler=spec_handler(handler, spec), runs=runs or _runs_of(handler))
     if isinstance(tool, type) and issubclass(tool, Tool) and not tool.is_abstract:  # pyright: ignore[reportUnnecessaryIsInstance] - a caller may err
         return tool.tool_entry
+    if isinstance(tool, ToolSpec):
+        raise DefinitionError(f"{tool.name!r} has no handler: register(ToolSpec(…), handler=function).")
+    if isinstance(tool, type) and issubclass(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance] - a caller may err
+        raise DefinitionError(f"{tool.__name__} is abstract: register a concrete Tool class below it.")
+    if callable(tool):
+        name = getattr(tool, "__name__", "it")
+        raise DefinitionError(f"{name!r} is a function: declare it with `catalog.tool({name})`, or as its decorator.")
     raise DefinitionError(f"{tool!r} cannot be registered: give a concrete Tool class, or ToolSpec(…), handler=….")
 
 

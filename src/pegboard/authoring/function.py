@@ -60,9 +60,11 @@ def _refuse_what_is_no_function(fn: Any, where: str) -> None:
     if inspect.isclass(fn):
         fault = f"{fn.__name__} is a class: derive it from Tool, or give a function that makes one."
     elif not callable(fn):
-        fault = f"{fn!r} cannot be called; give a function."
+        named = f" A name goes in `name={fn!r}`." if isinstance(fn, str) else ""
+        fault, where = f"{fn!r} cannot be called; give a function.{named}", ""
     elif signature.is_generator(fn):
-        fault = f"{fn!r} is a generator: return a list, and report what is under way with `ctx.progress`."
+        name = getattr(underlying(fn), "__name__", "it")
+        fault = f"{name!r} is a generator: return a list, and report what is under way with `ctx.progress`."
     if fault:
         raise DefinitionError(Problem(where=where, message=fault))
 

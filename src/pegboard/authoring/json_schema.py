@@ -243,6 +243,10 @@ def parameter_schema(parameters: list[Parameter], *, where: str) -> ParameterSch
         has_default = not item.is_required and (item.default is not MISSING or item.make_default is not None)
         if has_default and "default" not in properties[item.name]:
             make_defaults[item.name] = item.make_default or (lambda default=item.default: default)
+        elif has_default and _misfits(schema["properties"][item.name], properties[item.name]["default"]):
+            kind = schema["properties"][item.name].get("type") or "its type"
+            message = f"the default {item.default!r} does not fit {kind}; mend the type or the default."
+            raise DefinitionError(Problem(where=where, path=f"parameter {item.name!r}", message=message))
         elif has_default and item.name in coerce:
             _check_default(item, coerce[item.name], properties[item.name]["default"], where)
     fields = {item.name: item.spec for item in parameters}
@@ -293,8 +297,41 @@ def _fault(name: str, annotation: Any, where: str) -> list[Problem]:
 
 
 def _no_schema(where: str, what: str, error: Exception) -> Problem:
-    fault = (str(error).splitlines() or [type(error).__name__])[0]
-    return Problem(where=where, path=what, message=f"the annotation has no JSON Schema: {fault}")
+    fault = (str(error).splitlines() or [type(error).__name__])[0].partition(" Set `arbitrary_types_allowed")[0]
+    advice = " Use a dataclass, a TypedDict or a pydantic model." if "generate pydantic-core schema" in fault else ""
+    return Problem(where=where, path=what, message=f"the annotation has no JSON Schema: {fault}{advice}")
+
+
+_JSON_TYPES: Mapping[str, type | tuple[type, ...]] = {
+    "string": str,
+    "boolean": bool,
+    "integer": (int, float),
+    "number": (int, float),
+    "array": (list, tuple),
+    "object": dict,
+    "null": type(None),
+}
+
+
+def _misfits(schema: JSON, default: Any) -> bool:
+    """Tell whether a default is of another type than its schema says, or none of those that it lists.
+
+    `None` fits everything: it is the common way to say that nothing was given.
+    """
+    if default is None:
+        return False
+    if "anyOf" in schema:
+        return all(_misfits(each, default) for each in schema["anyOf"])
+    if "enum" in schema or "const" in schema:
+        return default not in schema.get("enum", [schema.get("const")])
+    said: str | list[str] = schema.get("type", [])
+    types = [said] if isinstance(said, str) else said
+    return bool(types) and not any(_is_of(default, each) for each in types)
+
+
+def _is_of(default: Any, kind: str) -> bool:
+    is_flag_for_number = isinstance(default, bool) and kind in ("integer", "number")
+    return isinstance(default, _JSON_TYPES.get(kind, object)) and not is_flag_for_number
 
 
 def _check_default(item: Parameter, coerce: Coerce, default: Any, where: str) -> None:

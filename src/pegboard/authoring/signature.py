@@ -71,6 +71,8 @@ def read_function(fn: Callable[..., Any], *, where: str) -> FunctionSignature:
                 extra = annotation
         elif context_type(annotation) is not None:
             contexts.append((name, issubclass(context_type(annotation) or ToolContext, CallContext)))
+        elif item.annotation is item.empty and name in _MEANT_OTHERWISE and name not in fixed:
+            raise DefinitionError(Problem(where=where, path=f"parameter {name!r}", message=_MEANT_OTHERWISE[name]))
         elif name not in fixed:
             # Three dots say "required", as in a field of pydantic.
             default = MISSING if item.default is item.empty or item.default is ... else item.default
@@ -119,6 +121,17 @@ def _unpacked(name: str, keys: Any, described: Mapping[str, str], *, where: str)
 # Before Python 3.12 there are two that mean the same.
 _UNPACKED = (typing.Unpack, typing_extensions.Unpack)
 _QUALIFIERS = (typing.Required, typing.NotRequired, typing_extensions.ReadOnly)
+# Without a type they would be published, and a model would have to send them.
+_OF_A_METHOD = (
+    "is filled by an object, and here is none: register the method of an object, `catalog.tool(thing.method)`, or "
+    "derive a class from Tool. If the model shall send it, give it a type."
+)
+_MEANT_OTHERWISE: Mapping[str, str] = {
+    "self": _OF_A_METHOD,
+    "cls": _OF_A_METHOD,
+    "ctx": "has no annotation: write `ctx: ToolContext` or `ctx: CallContext` for the context of a call. If the model "
+    "shall send it, give it a type.",
+}
 _BY_NAME = "cannot be given by name, and arguments come as a JSON object; make it a plain parameter."
 
 

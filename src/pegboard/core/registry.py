@@ -19,7 +19,7 @@ from pegboard.core.named_entries import NamedEntries
 from pegboard.core.names import fold, nearest
 from pegboard.core.ports import LeadsElsewhere, OffersResources, Source
 from pegboard.core.sealed_lists import SealedLists
-from pegboard.core.snapshot import ReadBuilt, Snapshot
+from pegboard.core.snapshot import ReadBuilt, Snapshot, without_place_for_tasks
 from pegboard.core.validated_entry import seal
 from pegboard.model.agent import AgentEntry
 from pegboard.model.bounds import Bounds
@@ -50,6 +50,8 @@ class Registry:
         self._read_built, self.context_type = read_built, context_type
         self.has_tasks = False
         """Whether a call can go on as a task here."""
+        self.is_served = False
+        """Whether callers depend on it: then a declaration that cannot be honoured is left out, and nothing else."""
         self.server_id = os.urandom(16).hex()
         """What tells this server from others, in what it asks of them; see `model.hops`."""
         self.wall_clock: Callable[[], float] = time.time
@@ -66,6 +68,8 @@ class Registry:
         self._former_names: dict[str, str] | None = None
         """The former names of declared tools, folded, and the key of each one's tool; `None` until they are needed."""
         self._generation = 0
+        self._was_good = False
+        """Whether there was a snapshot without faults: what is wrong from then on came while it ran."""
         self._lock = threading.RLock()
 
     # -- what is declared
@@ -148,6 +152,8 @@ class Registry:
                 check_circles(known | {fold(entry.qualified_id): entry.spec for entry in entries})
             former_names = self._checked_former_names(entries)
             sealed = [seal(entry, self.bounds) for entry in entries]
+            if self.leaves_faults_out and not self.has_tasks and (problems := without_place_for_tasks(sealed)):
+                raise DefinitionError(problems)
             declared = self.declarations.with_entries(sealed, replace_existing=replace_existing)
             if declared.agents:
                 check_agents(declared)
@@ -320,7 +326,8 @@ class Registry:
         """Return the newest snapshot, made when first asked for after a change.
 
         Raises:
-            DefinitionError: an unknown predicate, a schema that is none, with all faults at once.
+            DefinitionError: an unknown predicate, a schema that is none, with all faults at once. Not while it is
+                served: a fault that came since the first snapshot hides its own tool, and is logged.
         """
         newest = self._snapshots.get(kind)
         if newest is not None and not self.declarations.named_later:
@@ -333,7 +340,9 @@ class Registry:
             newest = self._snapshots.get(kind)
             if newest is None:
                 newest = self.build(kind=kind)
-                newest.check(has_tasks=self.has_tasks)
+                if not self.leaves_faults_out:
+                    newest.check(has_tasks=self.has_tasks)
+                    self._was_good = True
                 self._snapshots[kind] = newest
                 if not self.declarations.named_later:
                     self.newest = {**self._snapshots}
@@ -354,6 +363,7 @@ class Registry:
             read_built=self._read_built,
             generation=self._generation,
             before=self._snapshots.get(kind) or self._outdated.get(kind),
+            hides_faults=self.leaves_faults_out,
             wall_clock=lambda: self.wall_clock(),  # noqa: PLW0108 - the clock may be exchanged after the snapshot is made
         )
 
@@ -368,6 +378,7 @@ class Registry:
             context_type=self.context_type,
             read_built=self._read_built,
             generation=newest.generation,
+            hides_faults=self.leaves_faults_out,
             wall_clock=lambda: self.wall_clock(),  # noqa: PLW0108 - as in `build`
             named=NamedEntries.with_own(inventory, {fold(entry.qualified_id) for entry in own}, newest.named),
         )
@@ -399,11 +410,12 @@ class Registry:
         merged = (declared.tools if kind == "tools" else declared.resources).to_dict()
         if kind == "tools":
             for names, later in zip(self._named_later, declared.named_later, strict=False):
-                for entry in later.entries(names):
-                    key = fold(entry.qualified_id)
-                    if (known := merged.get(key)) is not None:
-                        raise DuplicateToolError(entry.qualified_id, first=known.spec.origin, second=entry.spec.origin)
-                    merged[key] = seal(entry, declared.bounds)
+                try:
+                    merged |= self._named(later, names, merged)
+                except DefinitionError as error:
+                    if not self.leaves_faults_out:
+                        raise
+                    log.error("The tools of a builder that names them anew, %s, are left out: %s", list(names), error)
         self._sealed.keep_only({(name, each) for name in declared.sources for each in KINDS})
         for name in sorted(declared.sources):
             listed = _listed(declared.sources[name], kind)
@@ -412,11 +424,34 @@ class Registry:
                     log.warning("Source %r: %r is declared already and was left out.", name, entry.qualified_id)
         return merged
 
+    def _named(self, later: NamedLater, names: tuple[str, ...], taken: Mapping[str, ToolEntry]) -> dict[str, ToolEntry]:
+        """Return the tools of names that were asked just now.
+
+        Raises:
+            DefinitionError: one of them cannot be a tool's name, or is the name of another tool.
+        """
+        made: dict[str, ToolEntry] = {}
+        for entry in later.entries(names):
+            key = fold(entry.qualified_id)
+            if (known := made.get(key) or taken.get(key)) is not None:
+                raise DuplicateToolError(entry.qualified_id, first=known.spec.origin, second=entry.spec.origin)
+            made[key] = seal(entry, self.bounds)
+        return made
+
+    @property
+    def leaves_faults_out(self) -> bool:
+        """Whether what is wrong came while callers depend on the rest: it is left out then, and logged."""
+        return self.is_served and self._was_good
+
 
 def _listed(source: Source, kind: Kind) -> Sequence[ToolEntry]:
-    if kind == "tools":
-        return source.entries()
-    return source.resource_entries() if isinstance(source, OffersResources) else ()
+    try:
+        if kind == "tools":
+            return source.entries()
+        return source.resource_entries() if isinstance(source, OffersResources) else ()
+    except Exception:  # boundary: foreign code
+        log.exception("Source %r cannot say what it has: its tools are left out.", source.name)
+        return ()
 
 
 class LiveStates:

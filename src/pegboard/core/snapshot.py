@@ -12,7 +12,7 @@ from datetime import date
 from functools import cached_property, partial
 from typing import Any
 
-from pegboard.core.availability import Availability, compile_availability
+from pegboard.core.availability import Availability, compile_availability, unanswerable
 from pegboard.core.declarations import Declarations
 from pegboard.core.digests import digest
 from pegboard.core.hooks import ToolHooks, hooks_of
@@ -69,7 +69,9 @@ class Snapshot:
         wall_clock: Callable[[], float],
         before: Snapshot | None = None,
         named: NamedEntries | None = None,
+        hides_faults: bool = False,
     ) -> None:
+        self._hides_faults = hides_faults
         self.declared, self._inventory = declared, inventory
         self._named = named or NamedEntries.of(inventory, before and before._named)
         self.entries: tuple[ToolEntry, ...] = tuple(map(self._named.by_key.__getitem__, inventory.entries))
@@ -161,10 +163,22 @@ class Snapshot:
         return tuple([self.entries[place] for place in places])
 
     def availability(self, entry: ToolEntry) -> Availability:
-        """Return the compiled availability of an entry of this snapshot."""
+        """Return the compiled availability of an entry of this snapshot.
+
+        Raises:
+            DefinitionError: it asks for an unknown predicate or source. A snapshot that hides faults hides the tool.
+        """
         compiled = self._availability.get(entry.qualified_id)
         if compiled is None:
-            compiled = self._availability[entry.qualified_id] = self._compile(entry.spec.available)
+            try:
+                compiled = self._compile(entry.spec.available)
+            except DefinitionError as error:
+                if not self._hides_faults:
+                    raise
+                words = "%s: %s: %s The tool is hidden until that is mended."
+                log.error(words, entry.spec.origin, entry.qualified_id, error)
+                compiled = unanswerable(str(error))
+            self._availability[entry.qualified_id] = compiled
         return compiled
 
     def plan(self, entry: ToolEntry) -> Plan:
@@ -249,21 +263,32 @@ class Snapshot:
         Raises:
             DefinitionError: with all faults.
         """
-        problems: list[Problem] = []
-        for entry in () if has_tasks else self._at(self._inventory.tasks):
-            text = (
-                f"task={entry.spec.task!r} needs a place for tasks, and none is configured: `tasks:` in the config, "
-                "`Catalog(tasks=Tasks())` in Python."
-            )
-            problems.append(Problem(where=entry.spec.origin, path=entry.qualified_id, message=text))
+        problems = [] if has_tasks else without_place_for_tasks(self._at(self._inventory.tasks))
         mirrored = (mirror.entry(name) for name, mirror in self.declared.all_mirrors().items())
         for entry in (*self._at(self._inventory.conditional), *mirrored):
             try:
                 self.availability(entry)
             except DefinitionError as error:
-                problems.append(Problem(where=entry.spec.origin, path=entry.qualified_id, message=str(error)))
+                problems.append(_problem(entry, str(error)))
         if problems:
             raise DefinitionError(problems)
+
+
+def without_place_for_tasks(entries: Iterable[ToolEntry]) -> list[Problem]:
+    """Return what is wrong with tools whose calls may be tasks, where there is no place for any."""
+    return [
+        _problem(
+            entry,
+            f"task={entry.spec.task!r} needs a place for tasks, and none is configured: `tasks:` in the config, "
+            "`Catalog(tasks=Tasks())` in Python.",
+        )
+        for entry in entries
+        if entry.spec.task != "forbidden"
+    ]
+
+
+def _problem(entry: ToolEntry, message: str) -> Problem:
+    return Problem(where=entry.spec.origin, path=entry.qualified_id, message=message)
 
 
 def _is_bundle(entry: ToolEntry) -> bool:

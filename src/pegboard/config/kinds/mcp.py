@@ -204,6 +204,11 @@ def _exists(path: Path) -> bool:
         return False  # too long to be one
 
 
+def _is_with_arguments(command: str) -> bool:
+    """Tell whether a command looks like a line for a shell: a path may have spaces in it, and a bare name has none."""
+    return " " in command.strip() and not any(mark in command.split(maxsplit=1)[0] for mark in "/\\")
+
+
 def _paths_in(word: object, *, is_module: bool) -> Iterator[str]:
     """Yield the relative paths that a word may be: as a whole, behind `--option=`, or as the module of `-m`."""
     if not isinstance(word, str) or not word or "\0" in word:
@@ -229,6 +234,11 @@ def _unfit(server: ServerForm, at: At) -> list[Any]:
         problems.append((at / "transport").problem(f"`transport: stdio` starts a program, and {platform.NO_PROGRAMS}"))
     if not getattr(server, needed):
         problems.append((at / needed).problem(f"`transport: {server.transport}` needs `{needed}:`"))
+    elif kind == "stdio" and _is_with_arguments(server.command or ""):
+        text = (
+            "is a program with arguments, and no shell reads it. Write the program alone, and each argument in `args:`"
+        )
+        problems.append((at / "command").problem(f"{(at / 'command').shown} {text}"))
     if server.url is not None and not server.url.startswith(("http://", "https://")):
         problems.append((at / "url").problem(f"{server.url!r} is no http or https address"))
     if server.per_user:
