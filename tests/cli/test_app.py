@@ -67,6 +67,8 @@ def test_a_command_that_is_to_come_says_so(run: Run, name: str) -> None:
         (["list", "--as", "user=ann,user=bob"], "'user' is given twice"),
         (["list", "--profile", "caht"], "Unknown profile 'caht'. Did you mean 'chat'?"),
         (["list", "--profile", "zzz"], "Unknown profile 'zzz'. Profiles: chat, operator."),
+        (["doctor", "--profile", "caht"], "Unknown profile 'caht'. Did you mean 'chat'?"),
+        (["check", "--as", "profile=caht"], "Unknown profile 'caht'. Did you mean 'chat'?"),
         (["list", "-c", "no.yaml"], "The config file 'no.yaml' does not exist. Name another with --config, or run"),
     ],
 )

@@ -91,12 +91,12 @@ def test_args_are_read_from_a_file(tmp_path: Path) -> None:
         (["=x"], None, "'=x' is no argument"),
         ([":=1"], None, "':=1' is no argument"),
         (["whole=1", "whole=2"], None, "'whole' is given twice, and is no list."),
-        (["whole:=oops"], None, "'whole:=oops': what follows := is no JSON"),
-        ([], "{", "--args is no JSON"),
-        ([], '{"a": NaN}', "--args is no JSON"),
+        (["whole:=oops"], None, "'whole:=oops': what follows := cannot be read"),
+        ([], "{", "--args cannot be read"),
+        ([], '{"a": NaN}', "--args cannot be read"),
         ([], "[1]", "--args needs a JSON object"),
         ([], "@/nowhere/at/all", "cannot be read"),
-        ([], "[" * 10_000, "--args is no JSON"),
+        ([], "[" * 10_000, "--args cannot be read"),
     ],
 )
 def test_other_words_are_refused_with_what_to_write(pairs: list[str], text: str | None, said: str) -> None:

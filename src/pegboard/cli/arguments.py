@@ -77,7 +77,7 @@ def _object(text: bytes, read: Callable[[bytes], JSONValue]) -> JSON:
     try:
         value = read(text)
     except ValueError as error:
-        raise CommandError(f'--args is no JSON: {error}. Write for example --args \'{{"text": "a b"}}\'.') from None
+        raise CommandError(f'--args cannot be read: {error}. Write for example --args \'{{"text": "a b"}}\'.') from None
     if not isinstance(value, dict):
         raise CommandError(f'--args needs a JSON object, such as {{"text": "a b"}}; this is a {type(value).__name__}.')
     return value  # pyright: ignore[reportUnknownVariableType] - keys of a JSON object are strings
@@ -94,7 +94,7 @@ def _read_pair(pair: str, spec: ToolSpec | None) -> tuple[str, JSONValue, bool]:
         try:
             return key[:-1], _parsed(value), False
         except ValueError as error:
-            raise CommandError(f"{pair!r}: what follows := is no JSON: {error}. Use = for plain text.") from None
+            raise CommandError(f"{pair!r}: what follows := cannot be read: {error}. Use = for plain text.") from None
     root: JSON = {} if spec is None else spec.input_schema
     name = key if spec is None else spec.aliases.get(key, key)
     declared = _object_or_empty(root.get("properties")).get(name)

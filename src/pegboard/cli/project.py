@@ -99,7 +99,7 @@ def load(options: Options, *, strict: bool = False) -> Project:
     """Find and load the config. With `strict` one that others may write is refused before anything of it runs.
 
     Raises:
-        CommandError: there is no config file.
+        CommandError: there is no config file, or no such profile in it.
         DefinitionError: it cannot be honoured; with all problems.
     """
     path = find_config(options.config, start=Path.cwd())
@@ -109,7 +109,10 @@ def load(options: Options, *, strict: bool = False) -> Project:
         options.terminal.secrets = partial(_secrets_named_in, path)
         catalog, config = load_catalog(path, env=os.environ, strict=strict)
     options.terminal.secrets = lambda: catalog.secrets
-    return Project(catalog=catalog, config=config)
+    project = Project(catalog=catalog, config=config)
+    # Of every command, also of one that has no use for it: a name that is none was meant otherwise.
+    project.check_profile(options.chosen_profile)
+    return project
 
 
 def _secrets_named_in(path: Path) -> Iterator[Secret]:
@@ -135,7 +138,6 @@ async def opened(
     """
     project = load(options)
     catalog = project.catalog
-    project.check_profile(options.chosen_profile)
     # Tools and predicates may print too.
     with redirect_stdout(sys.stderr):
         try:
