@@ -145,8 +145,11 @@ def compile_availability(
 
 def unanswerable(fault: str) -> Availability:
     """Return a condition that hides its tool, since what it asks cannot be asked."""
-    no = Answer(False, fault, is_known=False)
-    return Availability("unknown", (), lambda _ctx, _states: no)
+
+    def answer(_ctx: ToolContext, _states: States) -> Answer:
+        return Answer(False, fault, is_known=False)
+
+    return Availability("unknown", (), answer)
 
 
 def _always(_ctx: ToolContext, _states: States) -> Answer:
