@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from pegboard.agents.late_runtime import LateAgentRuntime
 from pegboard.authoring.builder import read_built
@@ -17,6 +16,7 @@ from pegboard.core.ports import Embedder, LimitStore
 from pegboard.core.registry import Registry
 from pegboard.core.view import ViewParts
 from pegboard.discovery.exposure import Discovery
+from pegboard.frozen import frozen
 from pegboard.limits.memory import MemoryLimitStore
 from pegboard.model.bounds import FLOODING_CALLERS
 from pegboard.model.context import ToolContext
@@ -42,7 +42,7 @@ def key_of_environment(registry: Registry) -> Callable[[str], Secret | None]:
     return key_of
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Runtime:
     """The parts of one catalog, each filled with what it needs of the others.
 

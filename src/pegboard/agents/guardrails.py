@@ -6,9 +6,10 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from pegboard.frozen import frozen
 from pegboard.model.agent import Guardrail
 from pegboard.model.context import ToolContext
 from pegboard.model.error import CallError
@@ -18,7 +19,7 @@ from pegboard.model.json_types import JSONValue
 log = logging.getLogger("pegboard")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class GuardedRun:
     """What a guardrail sees: whose run it is, its context, and the query or the answer that it judges."""
 

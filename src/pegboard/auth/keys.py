@@ -8,12 +8,12 @@ import secrets
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import apsw
 
+from pegboard.frozen import frozen
 from pegboard.model.bounds import KEY_FILE_BUSY_MS
 from pegboard.model.error import PegboardError
 
@@ -38,7 +38,7 @@ class KeyStoreError(PegboardError):
     """The store of API keys cannot be used, or refuses what is asked of it."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class ApiKey:
     """What is known of a key; times in seconds since 1970. `id` is a part of the key that is no secret.
 

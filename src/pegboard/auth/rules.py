@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from pegboard.auth.claim_templates import Template
+from pegboard.frozen import frozen
 
 ANY = "*"
 """As the wanted value of a claim: whatever it is, as long as the token has it."""
@@ -15,7 +16,7 @@ ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES
 """Signatures that are taken: those with a public key. A shared secret (HS…) or none is never one."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class TokenRules:
     """Access tokens that are taken: signed JWTs of one issuer, made for this server.
 
@@ -28,7 +29,7 @@ class TokenRules:
     scopes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class MapRule:
     """What a credential is given: the first rule that matches it counts, and a credential without a rule gets nothing.
 
@@ -47,7 +48,7 @@ class MapRule:
     profiles: tuple[Template, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class AnonymousRule:
     """What callers without a credential may look through; from other machines only when `is_anywhere` says so."""
 
@@ -55,7 +56,7 @@ class AnonymousRule:
     is_anywhere: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class IdentityRules:
     """Who may come in over HTTP. What is not given is not taken: without any of them nobody comes in."""
 
@@ -65,7 +66,7 @@ class IdentityRules:
     anonymous: AnonymousRule | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Credential:
     """A credential that was verified: an API key by its name, or the claims of a token."""
 
@@ -74,7 +75,7 @@ class Credential:
     claims: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Grant:
     """What a credential is given. `owner` is the same for the same person with the same rights, and for nobody else.
 

@@ -6,7 +6,7 @@ import copy
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from inspect import get_annotations
 from typing import Any, ClassVar, get_args, get_origin
 
@@ -15,13 +15,14 @@ from pegboard.authoring.field import MISSING, FieldSpec
 from pegboard.authoring.json_schema import parameter, parameter_schema
 from pegboard.authoring.signature import docstring, own_hints
 from pegboard.core.schema import shown
+from pegboard.frozen import frozen
 from pegboard.model.error import CallError, DefinitionError, Problem
 from pegboard.model.json_types import JSON
 
 _COLLECTIONS = (list, tuple, set, frozenset, Sequence, Iterable, Collection, AbstractSet, typing.List, typing.Tuple)  # noqa: UP006 - what users may write
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class ClassFields:
     """The parameters of one class: input schema, aliases, and how an instance is filled from arguments."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from pegboard.core.json_text import json_bytes
+from pegboard.frozen import frozen
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON
 
@@ -51,7 +52,7 @@ _WORDS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class FieldSpec:
     """What `Field(…)` said. `keywords` are JSON Schema keywords in their own spelling."""
 

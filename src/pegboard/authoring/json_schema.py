@@ -9,12 +9,13 @@ import inspect
 import typing
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 from pegboard.authoring.coercion import Coerce, UnfillableError, coercion, is_json, modern, sparing_none, to_int
 from pegboard.authoring.field import MISSING, FieldSpec
 from pegboard.core.normalise import has_fields, plain_form
+from pegboard.frozen import frozen
 from pegboard.lazy import LazyModule
 from pegboard.model.error import CallError, DefinitionError, Problem
 from pegboard.model.json_types import JSON
@@ -57,7 +58,7 @@ def _pydantic_faults() -> tuple[type[Exception], ...]:
     return (*own, TypeError, NameError, AttributeError)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Parameter:
     """One parameter as the model sees it: annotation, what `Field` said, default (`MISSING` = required).
 
@@ -79,7 +80,7 @@ class Parameter:
         return self.default is MISSING and self.make_default is None and not self.may_lack
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class ParameterSchema:
     """The object schema of parameters, coercions for types beyond JSON, and what `Field` said of each.
 

@@ -9,12 +9,13 @@ stand once more in `options`, and a test holds the two equal.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from pegboard.core.json_text import json_bytes
 from pegboard.core.names import check_namespace, check_tool_name
+from pegboard.frozen import frozen
 from pegboard.model.error import DefinitionError
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.tool import ToolSpec
@@ -42,7 +43,7 @@ YamlForm = Literal[
 ]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class YamlKey:
     """The key under which a config says an option.
 
@@ -59,7 +60,7 @@ class YamlKey:
     of_one_tool: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Option:
     """One row.
 

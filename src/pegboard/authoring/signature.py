@@ -7,13 +7,14 @@ import inspect
 import sys
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, cast, get_args, get_origin
 
 import typing_extensions
 
 from pegboard.authoring.field import MISSING
 from pegboard.authoring.json_schema import Parameter, ParameterSchema, parameter, parameter_schema
+from pegboard.frozen import frozen
 from pegboard.lazy import LazyModule
 from pegboard.model.call_context import CallContext
 from pegboard.model.context import ToolContext
@@ -25,7 +26,7 @@ else:
     _docstrings = LazyModule("docstring_parser")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class FunctionSignature:
     """What a signature says.
 

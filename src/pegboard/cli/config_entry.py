@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
@@ -21,12 +21,13 @@ from pegboard.cli.project import CONFIG_NAME, find_config
 from pegboard.config import Config, load_catalog, with_items
 from pegboard.config.load import read
 from pegboard.core.names import fold
+from pegboard.frozen import frozen
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON
 from pegboard.model.secret import Secret
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class ConfigFile:
     """The config that entries go to, as it is now; `text` is empty where there is none yet."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,11 +13,12 @@ from pegboard.cli.command_error import CommandError
 from pegboard.cli.completers import tool_names
 from pegboard.cli.terminal import Terminal
 from pegboard.core.names import nearest
+from pegboard.frozen import frozen
 
 _WORDS = ("user", "space", "roles", "profile", "session")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Identity:
     """Who the command acts as, in the words of `--as user=ann,space=s1,roles=operator,profile=chat`."""
 
@@ -54,7 +55,7 @@ class Identity:
 Shell = Literal["bash", "zsh", "fish", "powershell"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Options:
     """The global options, read, and the terminal to write to."""
 

@@ -18,6 +18,7 @@ from pegboard.config.forms.tasks_form import TasksForm
 from pegboard.config.forms.workspace_form import WorkspaceForm
 from pegboard.config.yaml.tree import At
 from pegboard.discovery.example_requests import ExampleRequests
+from pegboard.frozen import frozen
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.error import Problem
 from pegboard.model.json_types import JSONValue
@@ -28,7 +29,7 @@ from pegboard.model.secret import Secret
 T_co = TypeVar("T_co", covariant=True)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Declared(Generic[T_co]):
     """Something that a file says, and where."""
 
@@ -36,7 +37,7 @@ class Declared(Generic[T_co]):
     at: At
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class ExampleFile:
     """Example requests of tools, with the file that they stand in, and the name of the model that writes them."""
 
@@ -45,7 +46,7 @@ class ExampleFile:
     requests: Mapping[str, ExampleRequests]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Refused:
     """The names that refused tools and predicates would have brought: whoever uses one is not at fault as well."""
 
@@ -55,7 +56,7 @@ class Refused:
     agents: set[str] = field(default_factory=set[str])
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class AgentDeclaration:
     """The file of one agent: itself, its private tools, and what it takes of the catalog."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 from pegboard.core.availability import Availability, States
 from pegboard.core.lifecycle import has_ended
 from pegboard.core.names import listing, matches_folded
+from pegboard.frozen import frozen
 from pegboard.model.context import ToolContext
 from pegboard.model.decision import Code, Decision, Fix
 from pegboard.model.error import AsyncPredicateError
@@ -23,7 +24,7 @@ VISIBLE = Decision("visible", "in the selection, allowed and available")
 UP = SourceState()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Selection:
     """What one caller asked for: groups (`None` = all), a policy, internal tools opened by name, extra tools."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -26,6 +26,7 @@ from pegboard.core.near_names import NearNames
 from pegboard.core.registry import Kind, Registry
 from pegboard.core.selections import Selected
 from pegboard.core.snapshot import Plan, Snapshot
+from pegboard.frozen import frozen
 from pegboard.model.agent import AgentEntry
 from pegboard.model.bounds import NAME_LISTS, NAME_ORDERS, NAMES_COMPARED_EACH
 from pegboard.model.context import ToolContext
@@ -84,7 +85,7 @@ class Exporter(Protocol):
     def decode(self, view: View, name: str, args: JSONValue) -> JSONValue: ...
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class ViewParts:
     """What views are made of; `kind` says whether they are of tools or of what there is beside them."""
 

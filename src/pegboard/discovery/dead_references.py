@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 from pegboard.authoring.option_table import as_names
 from pegboard.core.names import nearest_one
 from pegboard.core.snapshot import Snapshot
+from pegboard.frozen import frozen
 
 # A name that says its namespace: `ns__tool`, `ns.tool`, `mcp__server__ns__tool`.
 _SPELLED = re.compile(
@@ -31,7 +31,7 @@ class Reference(NamedTuple):
     note: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class KnownNames:
     """The names that exist, every spelling of them, and those that tools went by before."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from pegboard.core.bounded_cache import BoundedCache
@@ -16,6 +16,7 @@ from pegboard.core.selections import KeptTools
 from pegboard.core.snapshot import Snapshot
 from pegboard.core.view import View
 from pegboard.discovery.example_requests import ExampleRequests
+from pegboard.frozen import frozen
 from pegboard.lazy import LazyModule
 from pegboard.model.bounds import SEARCH_USUAL_HITS, SEARCH_VISIBLE_SETS
 from pegboard.model.json_types import is_object
@@ -36,7 +37,7 @@ else:
     indexing = LazyModule("pegboard.discovery.search.index")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class FoundTool:
     """A visible tool that matches a request, and how sure it is that it answers it.
 
@@ -49,7 +50,7 @@ class FoundTool:
     confidence: Confidence
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Found:
     """The answer to one request, best first; the nearest visible namespaces when nothing matches it at all.
 
@@ -63,7 +64,7 @@ class Found:
     explanation: Explanation | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class _Built:
     """An index with the tools that it was made of, and what is kept of its callers."""
 

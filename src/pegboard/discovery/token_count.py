@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pegboard.frozen import frozen
 from pegboard.lazy import LazyModule
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def estimated_tokens(size_bytes: int) -> int:
     return round(size_bytes / BYTES_A_TOKEN)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Tokenizer:
     """Counts the tokens of a text; `name` says how."""
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Literal
 from urllib.parse import urlsplit
 
 from pegboard.egress.failures import EgressError
+from pegboard.frozen import frozen
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
 
 _RULE = re.compile(r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^\s/@\[\]]+?))(?::(?P<port>\d{1,5}))?")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class HostRule:
     """One entry of `allow_hosts`: a name pattern or a network, and perhaps one port."""
 
@@ -53,7 +54,7 @@ class HostRule:
         return self.network is not None and self.port in (None, port) and ip_address(address) in self.network
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Destinations:
     """Where a client may connect. The default: any host all of whose addresses are public.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import codecs
 import re
-from dataclasses import dataclass
 
 from pegboard.egress.files import Root
+from pegboard.frozen import frozen
 from pegboard.model.bounds import DEFAULT_BOUNDS, READ_TEXT_CHARS
 from pegboard.model.error import CallError
 
@@ -18,7 +18,7 @@ _NO_ENCODINGS = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_es
 _SHIFTED = re.compile(r"utf_?7(_.*)?|iso_?2022.*|hz(_.*)?|rot_?13")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class TextPart:
     """Characters of a file from `start` on. `next_start` is where to go on reading, None at the end."""
 

@@ -10,10 +10,11 @@ import stat
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import BinaryIO, Literal
 
+from pegboard.frozen import frozen
 from pegboard.model.bounds import FILE_LOCK_PAUSE_S, FILE_LOCK_TRIES, LISTED_FILES, PATH_CHARS
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.platforms import platform
@@ -44,7 +45,7 @@ _ADVICE = {
 _FULL = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG, errno.EIO, errno.EROFS})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class FileEntry:
     """One thing in a folder. `path` is relative to the root; `size_bytes` is 0 for all but files."""
 
@@ -54,7 +55,7 @@ class FileEntry:
     modified_s: float
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Root:
     """A folder of the operator's, below which a caller may name files.
 

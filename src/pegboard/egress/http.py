@@ -11,7 +11,6 @@ import re
 import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Self, TypedDict, Unpack
 
@@ -23,6 +22,7 @@ from pegboard.egress.failures import EgressError, Exchange, timed_out
 from pegboard.egress.responses import Response
 from pegboard.egress.transport import CAP_EXTENSION, EXCHANGE_EXTENSION, GuardedTransport, UnpackedBody, origin_of
 from pegboard.egress.urls import join_url, parse_url
+from pegboard.frozen import frozen
 from pegboard.model.bounds import CONNECT_S, DEFAULT_BOUNDS, Bounds
 from pegboard.model.hops import HOPS_HEADER
 
@@ -53,7 +53,7 @@ class Message(TypedDict, total=False):
     max_redirects: int | None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class _Deadline:
     """When the whole exchange must be over, on the clock of the event loop."""
 
@@ -69,7 +69,7 @@ class _Deadline:
             raise timed_out(exchange, after_s=self.after_s) from None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class _Hop:
     """One request of a chain of redirects. Header names are lower case."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 from pegboard.core.json_reader import read_answer
+from pegboard.frozen import frozen
 from pegboard.model.bounds import LONGEST_RETRY_AFTER_S
 from pegboard.model.error import CallError
 
@@ -25,7 +25,7 @@ _CHARSETS = frozenset({
 })  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Response:
     """An answer, read to its end or to the cap.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import Any, Literal, Protocol
 
+from pegboard.frozen import frozen
 from pegboard.model.error import ToolError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.policy import OPEN_POLICY, Policy
@@ -17,7 +18,7 @@ ModelProvider = Literal["openai", "anthropic", "google", "openai_compatible"]
 RunStatus = Literal["completed", "failed", "cancelled", "timeout", "budget_exceeded"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class ModelSpec:
     """A language model: whose it is, what the provider calls it, and where it is reached.
 
@@ -33,7 +34,7 @@ class ModelSpec:
     timeout_s: float = 60.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class AgentBudgets:
     """How much one run of an agent may use, with everything that its sub-agents use; `None` is without a limit."""
 
@@ -45,7 +46,7 @@ class AgentBudgets:
     usd: Decimal | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class AgentMemory:
     """What is remembered of a session: its conversation, and how many turns of it."""
 
@@ -53,7 +54,7 @@ class AgentMemory:
     max_turns: int = 50
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Guardrail:
     """A function of the operator that judges the query or the answer of a run; it says allow, deny or replace."""
 
@@ -61,7 +62,7 @@ class Guardrail:
     name: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class AgentSpec:
     """The declaration of one agent, without its private tools.
 
@@ -90,7 +91,7 @@ class AgentSpec:
     origin: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class AgentEntry:
     """One agent: its declaration, its private tools, and the names of the sources that are its alone."""
 
@@ -99,7 +100,7 @@ class AgentEntry:
     sources: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class AgentUsage:
     """What a run used, its sub-agents included; `usd` is known where a budget asked for prices."""
 
@@ -110,7 +111,7 @@ class AgentUsage:
     usd: Decimal | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class AgentResult:
     """How a run ended, exactly once. `output` is the answer: a text, or JSON where the agent has an `output_schema`.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from pegboard.frozen import frozen
 
 KIB = 1024
 MIB = 1024 * KIB
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Bounds:
     """The limits of one process. Sizes in bytes, times in seconds."""
 

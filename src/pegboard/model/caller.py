@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from pegboard.frozen import frozen
 from pegboard.model.policy import OPEN_POLICY, Policy
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Caller:
     """Who asks: hashable, and one value for all requests of a credential through a profile.
 

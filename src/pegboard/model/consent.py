@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
+from pegboard.frozen import frozen
 from pegboard.model.json_types import JSONValue
 
 ConsentState: TypeAlias = Literal["asked", "agreed", "declined"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class ConsentRequest:
     """One concrete call that needs a person's yes; it binds definition, arguments and person.
 
@@ -36,7 +36,7 @@ class ConsentRequest:
     is_session_brief: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Consent:
     """One record: a question to a person, their answer to it, or a bounded grant. Times in seconds since 1970.
 
@@ -70,7 +70,7 @@ class Consent:
         return self.matching is not None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Grant:
     """Up to `calls` calls of a tool, as it is declared now, whose arguments fit the schema `matching`.
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from pegboard.frozen import frozen
 from pegboard.model.json_types import JSON, JSONValue
 
 Access = Literal["read", "write"]
@@ -13,7 +14,7 @@ SearchMode = Literal["hybrid", "vector", "keyword"]
 SourceType = Literal["folder", "upload", "web", "feed"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class DocumentScope:
     """Whose documents one request may use: a store makes it from its grants, and asks for it first in every method.
 
@@ -25,7 +26,7 @@ class DocumentScope:
     writable: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class DocumentFilters:
     """Which documents of a scope a question is about; an empty field leaves all of them.
 
@@ -44,7 +45,7 @@ class DocumentFilters:
 EVERY_DOCUMENT = DocumentFilters()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class DocumentTable:
     """The rows of a table in a document; a row has one JSON value for each column."""
 
@@ -53,7 +54,7 @@ class DocumentTable:
     rows: tuple[tuple[JSONValue, ...], ...]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class NewDocument:
     """A document that is to be taken in: where it stands in its source, and what its file says.
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, get_args
+
+from pegboard.frozen import frozen
 
 ErrorKind = Literal[
     "not_found", "invalid_arguments", "rate_limited", "ratelimit_unavailable",
@@ -24,7 +26,7 @@ _RETRYABLE: frozenset[str] = frozenset({
 })  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class ToolError:
     """Why a call failed, safe to show the model.
 
@@ -78,7 +80,7 @@ class CallError(PegboardError):
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Problem:
     """One fault of a declaration: where it stands (`file:line:column` or `module:line`), what, and what is right."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final, Literal, TypeAlias, get_args
+
+from pegboard.frozen import frozen
 
 LintRule: TypeAlias = Literal[
     "no description",
@@ -25,7 +26,7 @@ LINT_LEVELS: Final[tuple[LintLevel, ...]] = get_args(LintLevel)
 """From what matters least."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class LintIgnore:
     """Findings that are meant to be so: of which tools, by a glob, by which rule, and why."""
 

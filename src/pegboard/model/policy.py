@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from pegboard.frozen import frozen
 from pegboard.model.error import DefinitionError
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Policy:
     """Allow and deny globs over qualified ids and wire names; deny wins, `allow=()` allows nothing.
 

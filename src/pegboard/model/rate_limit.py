@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
 
+from pegboard.frozen import frozen
 from pegboard.model.error import DefinitionError
 
 # Digits of ASCII, and no more of them than a number of the machine has.
@@ -16,7 +16,7 @@ LimitScope = Literal["caller", "tool", "user", "space", "agent", "session"]
 WhenStoreIsDown = Literal["closed", "open", "local"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class RateLimit:
     """At most `max_calls` in any `window_s` seconds, counted apart for each `scope` and tool.
 

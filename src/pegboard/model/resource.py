@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
+from pegboard.frozen import frozen
 from pegboard.model.json_types import JSON
 
 _VARIABLE = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class ResourceSpec:
     """A resource, or a family of them: `uri` is a template when it has `{variables}`; `{+path}` takes slashes too.
 
@@ -61,7 +61,7 @@ class PromptArgument(NamedTuple):
     is_required: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class PromptSpec:
     """A prompt that a person may choose; `way` as that of a resource."""
 
@@ -74,7 +74,7 @@ class PromptSpec:
     way: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class CompletionSpec:
     """Suggestions for one argument of a prompt, or one variable of a resource template."""
 
@@ -87,7 +87,7 @@ class CompletionSpec:
         return argument == self.argument and named in (self.prompt, self.resource)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class UploadSpec:
     """What takes in a file that a caller sends to a door. No list shows it, and no model calls it."""
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from pegboard.frozen import frozen
 from pegboard.model.json_types import JSONValue
 
 MAIN_FILE = "SKILL.md"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class SkillFile:
     """One file of a skill, as it is. `path` is relative to the skill's folder, with slashes; `digest` is SHA-256."""
 
@@ -22,7 +22,7 @@ class SkillFile:
     is_text: bool
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Skill:
     """The skill of one namespace: what the front matter of its SKILL.md says, and its files by their path."""
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from pegboard.frozen import frozen
 from pegboard.model.error import ToolError
 
 SourceStatus = Literal["ok", "connecting", "unreachable", "auth_required", "quarantined"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class SourceState:
     """How one source is. `is_up` decides code `source`: it stays true while a grace period runs.
 

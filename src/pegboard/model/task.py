@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal, NamedTuple
 
+from pegboard.frozen import frozen
 from pegboard.model.caller import Caller
 from pegboard.model.error import ToolError
 from pegboard.model.json_types import JSON, JSONValue
@@ -25,7 +26,7 @@ class Agreement(NamedTuple):
     consent_id: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class TaskCall:
     """What is kept of a call that became a task: nothing that is alive.
 
@@ -55,7 +56,7 @@ class TaskCall:
         return self.created_at + self.ttl_s
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Question:
     """What a task asks the person behind it: words, and the form that the answer must have."""
 
@@ -64,7 +65,7 @@ class Question:
     is_single: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class TaskRecord:
     """A task as its owner sees it.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, Protocol, TypeAlias
 
+from pegboard.frozen import frozen
 from pegboard.model.call_context import CallContext
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError
@@ -18,7 +19,7 @@ from pegboard.model.resource import Offer
 Runs = Literal["async", "thread", "inline"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Annotations:
     """Hints about a tool, in the words of MCP; `None` means not said. `extra` goes out as it is."""
 
@@ -32,7 +33,7 @@ class Annotations:
 ConsentRule: TypeAlias = "Literal['never', 'always', 'destructive'] | Callable[[Mapping[str, JSONValue]], bool]"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class ToolSpec:
     """The declaration of one tool, without its handler.
 
@@ -132,7 +133,7 @@ class Handler(Protocol):
 Builder: TypeAlias = "Callable[[ToolContext], object]"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class BuilderRef:
     """A builder with the names it declares; one object shared by the entries it gives."""
 

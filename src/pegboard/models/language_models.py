@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
+from pegboard.frozen import frozen
 from pegboard.lazy import LazyModule
 from pegboard.model.agent import ModelProvider, ModelSpec
 from pegboard.model.error import CallError
@@ -32,7 +32,7 @@ _Clients: TypeAlias = "dict[tuple[str, float], httpx2.AsyncClient]"
 _NO_KEY = "none"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class _Endpoint:
     """Where a provider is reached by itself, and the variables that may hold its key."""
 

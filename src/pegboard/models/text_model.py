@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from pegboard.frozen import frozen
 from pegboard.model.agent import ModelSpec
 from pegboard.models.language_models import LanguageModels
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class TextModel:
     """A model that completes text. It keeps no connection: a config that is loaded anew leaves none behind."""
 

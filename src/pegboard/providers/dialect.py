@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
+
+from pegboard.frozen import frozen
 
 Effect = Literal["widened", "narrowed", "reworded"]
 
@@ -51,7 +52,7 @@ class SchemaSize(NamedTuple):
     long_enum_chars: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Dialect:
     """The rules of one target; each provider's stand with its wire form, in `openai`, `anthropic`, `gemini` and `mcp`.
 

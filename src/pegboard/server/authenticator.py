@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pegboard.auth.rejections import BadCredentialError, InsufficientScopeError, UnavailableError
@@ -13,6 +13,7 @@ from pegboard.auth.rule_matching import ANONYMOUS_PROOF
 from pegboard.auth.rules import AnonymousRule, Grant, IdentityRules
 from pegboard.catalog import Catalog
 from pegboard.core.bounded_cache import BoundedCache
+from pegboard.frozen import frozen
 from pegboard.lazy import LazyModule
 from pegboard.model.bounds import CALLERS_REMEMBERED, CREDENTIAL_CHARS, GRANTS_REMEMBERED, IPV6_NETWORK_BITS
 from pegboard.model.profile import Profile
@@ -41,7 +42,7 @@ _X_FORWARDED = b"x-forwarded"
 Scope = MutableMapping[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Authenticated:
     """Who was let in, with the profiles that they may look through; `None` means every profile there is."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from pegboard.frozen import frozen
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+
+@frozen
 class Front:
     """What stands before a server: proxies that are believed where a request comes from, a path, a certificate.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from pegboard.catalog import Catalog
 from pegboard.core.view import View
+from pegboard.frozen import frozen
 from pegboard.model.context import ToolContext
 from pegboard.model.error import CallError
 from pegboard.model.hops import path_through
@@ -39,7 +39,7 @@ class RpcError(Exception):
         self.code, self.message, self.data = code, message, data
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Gateway:
     """Lists and calls the tools of a catalog for one principal at a time."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from pegboard.core.bounded_cache import BoundedCache
+from pegboard.frozen import frozen
 from pegboard.model.bounds import HOST_NAME_CHARS, HOSTS_REMEMBERED
 from pegboard.model.error import DefinitionError
 
@@ -18,7 +18,7 @@ _ORIGIN = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})
 Headers = Sequence[tuple[bytes, bytes]]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Refusal:
     """Why a request is not let in: an HTTP status, one sentence, and headers that tell the client what to do."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol, cast
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.identifiers import new_id
 from pegboard.core.names import nearest
+from pegboard.frozen import frozen
 from pegboard.model.bounds import CALLERS_REMEMBERED
 from pegboard.model.caller import Caller
 from pegboard.model.context import ToolContext, context_of
@@ -25,7 +26,7 @@ DEFAULT_PROFILE = "default"
 _WORDS = ("user", "space", "roles", "session", "profile")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Identity:
     """Who asks, as a verified credential or the host says; never taken from a request's own words.
 
@@ -67,7 +68,7 @@ def _attributes(source: object) -> Mapping[str, Any]:
     return {word: getattr(source, word) for word in _WORDS if hasattr(source, word)}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Principal:
     """One identity looking through one profile; `profile=None` is a catalog without profiles.
 

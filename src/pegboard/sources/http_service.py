@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from urllib.parse import quote
 
@@ -15,6 +15,7 @@ from pegboard.egress.credential_redaction import CredentialRedactor, credentials
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.http import GuardedClient
 from pegboard.egress.responses import Response, is_json, media_type, retry_after_s, text_of
+from pegboard.frozen import frozen
 from pegboard.model.bounds import (
     DEFAULT_BOUNDS,
     SERVICE_EXCERPT_CHARS,
@@ -37,7 +38,7 @@ _KINDS: Final[Mapping[int, ErrorKind]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class ServiceRequest:
     """One request: a whole URL, the headers that the arguments give, and the body."""
 
@@ -47,7 +48,7 @@ class ServiceRequest:
     body: bytes | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class HttpService:
     """The service behind a tool. `who` names it in errors; `headers` go with every request, to its first host alone."""
 

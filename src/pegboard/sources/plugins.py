@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from pegboard.core.names import nearest
 from pegboard.core.ports import Source
+from pegboard.frozen import frozen
 from pegboard.model.bounds import Bounds
 from pegboard.model.error import DefinitionError
 from pegboard.model.tool import ToolEntry, ToolSpec
@@ -22,7 +22,7 @@ GROUP: Final = "pegboard.sources"
 _KIND = re.compile("[a-z][a-z0-9_]{0,31}")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Declaration:
     """One tool of a plugin's kind, as a config declares it.
 
@@ -40,7 +40,7 @@ class Declaration:
 Make: TypeAlias = "Callable[[Declaration], ToolEntry | Sequence[ToolEntry] | Source]"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class PluginKind:
     """A kind of tools and what makes tools of a declaration."""
 

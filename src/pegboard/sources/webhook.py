@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import orjson
@@ -18,6 +18,7 @@ from pegboard.egress.failures import EgressError
 from pegboard.egress.http import checked_headers
 from pegboard.egress.responses import Response
 from pegboard.egress.urls import expand_path, parse_url, placeholders_of
+from pegboard.frozen import frozen
 from pegboard.lazy import LazyModule
 from pegboard.model.bounds import DEFAULT_BOUNDS, SERVICE_GRACE_S, WEBHOOK_INLINE_RESULT_BYTES, WEBHOOK_RESULT_S, Bounds
 from pegboard.model.call_context import CallContext
@@ -50,7 +51,7 @@ _OUR_HEADERS = frozenset({"content-type"})
 _KEY_STEP = re.compile(r"\[\s*(?:'([^'\\]*)'|\"([^\"\\]*)\")\s*\]")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class WebhookSettings:
     """How a service is asked.
 

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 import orjson
 
+from pegboard.frozen import frozen
 from pegboard.model.json_types import JSON, JSONValue
 
 ModelApi = Literal["openai", "openai_responses", "anthropic", "google"]
@@ -96,7 +97,7 @@ class ModelFailure:
 Part: TypeAlias = str | CallsTool | Pause | Hold | RawBytes | Hangup | ModelFailure
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class ModelTurn:
     """One answer of the model: its parts in order, where each text is one piece of a stream, and what it cost."""
 
@@ -147,7 +148,7 @@ def turn_of(turn: TurnLike) -> ModelTurn:
 # ---- what was asked
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class ToolOutcome:
     """What a call of a tool came to, as the model is told."""
 
@@ -157,7 +158,7 @@ class ToolOutcome:
     is_error: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class ModelMessage:
     """A message of the conversation, the same for every provider."""
 
@@ -167,7 +168,7 @@ class ModelMessage:
     outcomes: tuple[ToolOutcome, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class ModelRequest:
     """A request as the server read it. `body` and `headers` are as they came, names of headers in lower case."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pegboard.egress.files import FileEntry, Root
+from pegboard.frozen import frozen
 from pegboard.model.bounds import (
     INGEST_AT_ONCE_BYTES,
     INGEST_BATCH_CHARS,
@@ -33,7 +34,7 @@ from pegboard.workspace.store.writing import PreparedDocument, Stored, prepared
 _TRIES = 3  # not a limit: of reading a file that changes meanwhile
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class BadFile:
     """A file that could not be taken in, and why, in one line."""
 

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from sys import stderr
 from typing import Annotated, Any, Literal
@@ -25,6 +25,7 @@ from pegboard.cli.terminal import Column
 from pegboard.config import block_text
 from pegboard.config.kinds.mcp import LOCK_NAME
 from pegboard.core.names import fold
+from pegboard.frozen import frozen
 from pegboard.model.bounds import ADD_CONNECT_S, ADD_SHOWN_TOOLS, CLI_SHOWN_CHARS
 from pegboard.model.json_types import JSON, JSONValue, is_object
 from pegboard.model.tool import ToolSpec
@@ -39,7 +40,7 @@ _WHAT = (
 _CONSENT = "When a person is asked before a call: never, destructive (all that do not surely only read), always."
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Offered:
     """One tool that was found: what it says of itself, and what a reader should look at twice."""
 
@@ -211,7 +212,7 @@ def _of_definition(definition: JSON) -> Offered:
 # ---- what is chosen
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class _Choice:
     """How the tools are grouped and guarded. `consent=None` is what their hints suggest."""
 

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import redirect_stdout
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib import metadata as _metadata
 from sys import stderr
 from typing import Any, Literal
@@ -19,6 +19,7 @@ from pegboard.cli.source_startup import started
 from pegboard.cli.terminal import Column
 from pegboard.config.forms.predicate_form import secret_names
 from pegboard.core.ports import Source
+from pegboard.frozen import frozen
 from pegboard.model.json_types import JSON
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.source_state import SourceStatus
@@ -33,7 +34,7 @@ _CURES: dict[SourceStatus, str] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Finding:
     """One thing that was looked at. `is_wrong` makes the command end with 1; a hint alone does not."""
 

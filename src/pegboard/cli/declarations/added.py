@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -24,6 +23,7 @@ from pegboard.cli.declarations.names import entry_name, name_of_address
 from pegboard.cli.declarations.proposal import EntryWriter, Proposal, literal, relative
 from pegboard.cli.declarations.registry_entry import is_registry_entry, registry_proposal
 from pegboard.core.names import check_namespace
+from pegboard.frozen import frozen
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_object
 
@@ -38,7 +38,7 @@ _SUFFIXES = frozenset({".json", ".yaml", ".yml"})
 _DOCUMENT = re.compile(r"(?:\.json|\.ya?ml|openapi|swagger|api-docs)(?:$|[/?])", re.IGNORECASE)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class AddedWords:
     """What was said on the command line. `folder` is that of the config, `here` where the command runs."""
 

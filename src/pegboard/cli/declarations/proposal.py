@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pegboard.cli.declarations.clear_secrets import holds_secret, variable_for
+from pegboard.frozen import frozen
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.secret import Secret
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Export:
     """A value that stood in clear: the variable that has it from now on, and where it was found."""
 
@@ -26,7 +27,7 @@ class Export:
         return f"export {self.variable}='…'  # {' '.join(self.found_at.split())}"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Proposal:
     """Items for the lists of a config, by their keys, as they are written there.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from itertools import starmap
 from pathlib import Path
@@ -37,6 +37,7 @@ from pegboard.config.forms.value_types import (
 from pegboard.config.parameters import read_schema
 from pegboard.config.yaml.tree import At
 from pegboard.core.validated_entry import judges
+from pegboard.frozen import frozen
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import ConsentRule, ToolEntry, ToolSpec
@@ -79,7 +80,7 @@ def _schema(value: Any, at: At, build: BuildContext) -> JSON | None:
     return None if problems else schema
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class _ValueForm:
     """What may stand at a key, and how it is read as the value of its option; as it is without `read`."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from pegboard.core.schema import json_path, shown
+from pegboard.frozen import frozen
 from pegboard.model.error import Problem
 from pegboard.model.json_types import JSONValue
 
@@ -25,7 +25,7 @@ class Mark(NamedTuple):
         return f"{self.file}:{self.line}:{self.column}"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Scalar:
     """One value. `text` is how it stands in the file; `is_plain` means without quotes."""
 
@@ -37,7 +37,7 @@ class Scalar:
     depth: int = 1
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Items:
     """A list. `size` counts its nodes as if every alias were written out, `depth` its levels."""
 
@@ -47,7 +47,7 @@ class Items:
     depth: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Table:
     """A mapping from text keys; `keys` tells where each key stands."""
 

@@ -9,9 +9,9 @@ import sqlite3  # noqa: TID251 - a database of ours, not a file that somebody na
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
+from pegboard.frozen import frozen
 from pegboard.model.bounds import USE_BUSY_S, USE_CALLER_ROWS, USE_KEPT_S, USE_SPACE_ROWS, USE_SPACES
 
 _TABLE = """\
@@ -32,7 +32,7 @@ delete from used where catalog = :catalog and space = :space and (:whose is null
   order by last_s desc limit 1 offset :keep)"""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Use:
     """A tool, as it was defined then, that a caller called after it had asked for these terms."""
 

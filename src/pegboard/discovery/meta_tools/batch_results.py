@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from pegboard.core.json_text import json_bytes
+from pegboard.frozen import frozen
 from pegboard.model.bounds import BATCH_ROOM_BYTES
 from pegboard.model.error import ToolError
 from pegboard.model.json_types import JSON
@@ -13,7 +13,7 @@ from pegboard.model.result import Content, TextContent, ToolResult
 from pegboard.providers.mcp import mcp_error
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Outcome:
     """One call of a batch, after it: its result, or why there is none."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from pegboard.core.names import fold, nearest_one
 from pegboard.core.view import View
 from pegboard.discovery.token_count import estimated_tokens
+from pegboard.frozen import frozen
 from pegboard.model.agent import AgentEntry
 from pegboard.model.bounds import DIGEST_NAMES_TOKENS, LISTED_LINE_CHARS
 from pegboard.model.tool import ToolEntry
@@ -17,7 +17,7 @@ from pegboard.sources.agent_tool import invocation
 _SHARES = (1_000, 60, 30, 20, 12, 8, 5, 3, 2, 1)  # not a limit: tools named of each group, tried in turn
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class CatalogListing:
     """The visible tools of a caller: namespace → own name → tool, both in alphabetical order."""
 

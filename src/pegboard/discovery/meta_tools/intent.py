@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from pegboard.core.ports import DocumentStore
 from pegboard.discovery.meta_tools.catalog_listing import echoed
+from pegboard.frozen import frozen
 from pegboard.model.bounds import INTENT_CHARS
 from pegboard.model.call_intent import FIELDS, MARK
 from pegboard.model.context import ToolContext
@@ -27,7 +27,7 @@ _EXAMPLE = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class CallIntent:
     """What the model says of a batch of calls. Its words alone: no guard looks at them."""
 

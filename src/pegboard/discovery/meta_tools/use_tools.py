@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pegboard.discovery.meta_tools.batch_results import Outcome, shown_outcomes
 from pegboard.discovery.meta_tools.catalog_listing import CatalogListing, echoed, find
 from pegboard.discovery.meta_tools.intent import CallIntent, fault_of, filled, without_intent
 from pegboard.discovery.meta_tools.shared import MetaTools
+from pegboard.frozen import frozen
 from pegboard.model.bounds import BATCH_CALLS_AT_ONCE
 from pegboard.model.call_context import CallContext
 from pegboard.model.call_intent import SERVICE
@@ -24,7 +25,7 @@ _PARAMS = ("params", "parameters", "arguments")
 _KEYS = frozenset(("agent", "namespace", "tool", "name", "continueOnFailure", *_PARAMS))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class _Item:
     """One call of a batch as the model wrote it: `asked` is the name that is called, `fault` why it is no call."""
 

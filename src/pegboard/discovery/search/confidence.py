@@ -10,7 +10,6 @@ which hardly ever fits, so it is the second there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from math import exp, log
 from typing import Literal
@@ -19,6 +18,7 @@ import numpy as np
 
 from pegboard.discovery.search.query import ParsedQuery
 from pegboard.discovery.search.ranking import Matrix, Ranking, Scope, Vector
+from pegboard.frozen import frozen
 
 Confidence = Literal["strong", "fair", "weak"]
 
@@ -48,7 +48,7 @@ _STRONG_FROM = 0.83
 _WEAK_BELOW = 0.25
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Signs:
     """What the chance is judged by; `rival` is what a later tool has of the first one's score."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +12,10 @@ from pegboard.discovery.search.likeness import beyond_chance
 from pegboard.discovery.search.query import ParsedQuery, TermGroup
 from pegboard.discovery.search.ranking import Ranking, Vector
 from pegboard.discovery.search.tool_text import ToolText, weights_by_field
+from pegboard.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Judged:
     """One request and the visible tools: what words, likeness and use say of them, and what they come to together.
 
@@ -33,7 +33,7 @@ class Judged:
     chance: float
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class AskedWord:
     """A word of the request: the terms that it was looked for by, and what it tells, 1.0 where one tool has it.
 
@@ -47,7 +47,7 @@ class AskedWord:
     is_argument: bool
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class HitParts:
     """What the score of one hit was made of.
 
@@ -67,7 +67,7 @@ class HitParts:
     share: float
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Explanation:
     """How an answer came about. From `evidence` to `rival`: what the chance by words was judged by."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -19,12 +18,13 @@ from pegboard.discovery.search.ranking import Scope, Vector, rank, scope_of
 from pegboard.discovery.search.terms import LANGUAGES, Languages, stem
 from pegboard.discovery.search.tool_text import Entry, ToolText, read_tool
 from pegboard.discovery.search.use_lift import lifted
+from pegboard.frozen import frozen
 from pegboard.model.bounds import SEARCH_NEAR_NAMESPACES, SEARCH_QUERY_CHARS, SEARCH_USUAL_HITS
 
 __all__ = ["Hit", "Hits", "Index", "ToolText", "VisibleTools"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Hit:
     """A tool found.
 
@@ -37,7 +37,7 @@ class Hit:
     confidence: Confidence
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Hits:
     """The answer to one search, best first. Namespaces are named, nearest first, when nothing matches at all."""
 
@@ -46,7 +46,7 @@ class Hits:
     explanation: Explanation | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class VisibleTools:
     """The tools of one caller in one index; made by `Index.among`."""
 

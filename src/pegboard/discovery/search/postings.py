@@ -5,14 +5,15 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pegboard.frozen import frozen
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+
+@frozen
 class TermWeights:
     """The distinct terms of one tool and the weight of each, pooled over its fields."""
 
@@ -20,7 +21,7 @@ class TermWeights:
     weights: array[float]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Postings:
     """The inverted index. Term number `t` stands at `starts[t]:starts[t + 1]` of `tools` and `weights`.
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 
 from pegboard.discovery.search.postings import Postings, spellings_near
 from pegboard.discovery.search.synonyms import SYNONYMS
 from pegboard.discovery.search.terms import ENGLISH, Languages, languages_of, stem, stems, word_parts, words_of
+from pegboard.frozen import frozen
 from pegboard.model.bounds import SEARCH_COMPOUND_CHARS, SEARCH_QUERY_CHARS, SEARCH_QUERY_WORDS, SEARCH_SPELLINGS
 
 # Words of asking rather than of what is asked for: they say nothing about a tool. Forms, not stems: who is currently
@@ -37,7 +37,7 @@ _LEAST_SPELLING = 0.5  # not a limit: a weight of the ranking
 _LEAST_SLIPPED = 6  # not a limit: among shorter words too many are one letter apart
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class TermGroup:
     """One word of the request and the terms of visible tools that would satisfy it.
 
@@ -52,7 +52,7 @@ class TermGroup:
     is_argument: bool
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class ParsedQuery:
     """A search text, read: its groups and, for each clause, the positions of its groups."""
 
@@ -60,7 +60,7 @@ class ParsedQuery:
     clauses: tuple[tuple[int, ...], ...]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Vocabulary:
     """The terms that a request may be read against.
 

@@ -6,7 +6,6 @@ statistic is taken over the visible tools alone, so a ranking is the one that an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from pegboard.discovery.search.postings import Postings
 from pegboard.discovery.search.query import ParsedQuery
+from pegboard.frozen import frozen
 
 Floats = NDArray[np.floating[Any]]
 Vector = Floats
@@ -30,7 +30,7 @@ _SIMILAR_TRUST = 0.5  # of a synonym, when it is judged whether anything was fou
 _UNSEEN = 50  # rarity is judged as if so many other tools were there, or no word would be rare among three
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Scope:
     """The tools that a caller may see.
 
@@ -51,7 +51,7 @@ def scope_of(seen: NDArray[np.int64], namespace_of: NDArray[np.int64]) -> Scope:
     return Scope(columns=columns, starts=starts, count=len(seen))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Ranking:
     """What a request found: a score per visible tool and per visible namespace.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
 
 from pegboard.discovery.search.postings import TermWeights
 from pegboard.discovery.search.terms import LANGUAGES, Languages, languages_of, terms_of, words_of
+from pegboard.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class ToolText:
     """What the index reads of a tool.
 
@@ -32,7 +32,7 @@ class ToolText:
         return f"{self.title or self.name}: {self.description}"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Entry:
     """A tool's text and what was made of it, kept from one index to the next while the text stays the same."""
 
@@ -41,7 +41,7 @@ class Entry:
     language_bits: int  # one for each of LANGUAGES
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class _Field:
     weight: float
     usual_length: float

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from zlib import crc32
 
 import numpy as np
 
+from pegboard.frozen import frozen
 from pegboard.models.embedding.vectors import Vectors, unit_rows
 
 _WORD = re.compile(r"\w+")
 _GRAM = 4  # not a limit: letters of a run, as is usual
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class HashingEmbedder:
     """Adds up words and their runs of four letters in hashed places (the "hashing trick"); fills the port `Embedder`.
 

@@ -6,12 +6,12 @@ import asyncio
 import math
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any
 
 from pegboard.agents.access import caller_of, may_run
 from pegboard.agents.run_report import report_of
 from pegboard.core.view import View
+from pegboard.frozen import frozen
 from pegboard.model.agent import AgentResult
 from pegboard.model.bounds import AGENT_QUERY_CHARS, AGENT_SESSION_CHARS, STREAM_PING_S
 from pegboard.model.error import CallError
@@ -24,7 +24,7 @@ from pegboard.server.http_api.problem_details import STATUS_OF_KIND, ProblemErro
 from pegboard.server.http_api.responses import EventStream, Reply, json_reply, wants_events
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class AgentQuery:
     """What a request asks of an agent."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 
 from starlette.types import Receive, Scope, Send
 
+from pegboard.frozen import frozen
 from pegboard.model.bounds import QUERY_FIELDS
 from pegboard.model.json_types import JSON, is_object
 from pegboard.server.authenticator import Authenticator
@@ -27,7 +27,7 @@ from pegboard.server.sealing import Sealing
 log = logging.getLogger("pegboard.serve")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class ApiRequest:
     """One request that was let in."""
 

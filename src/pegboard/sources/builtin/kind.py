@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, PlainValidator, WithJsonSchema, mode
 from pegboard.core.ports import DocumentStore, Model
 from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.credential_redaction import without_credentials
+from pegboard.frozen import frozen
 from pegboard.model.bounds import BUILTIN_GRACE_S, DEFAULT_BOUNDS, Bounds
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError
@@ -81,7 +82,7 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Services:
     """What a built-in tool gets from the one who wires it.
 
@@ -110,7 +111,7 @@ class StatefulHandler(Protocol):
 C = TypeVar("C", bound=BuiltinConfig)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class BuiltinKind(Generic[C]):
     """One built-in tool: its declaration, its settings, and what makes its handler of them.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Self
 
 import orjson
@@ -14,6 +13,7 @@ from pegboard.egress.destinations import Destinations, only_host_of
 from pegboard.egress.failures import EgressError
 from pegboard.egress.http import GuardedClient, OnOverflow, checked_headers
 from pegboard.egress.responses import Response
+from pegboard.frozen import frozen
 from pegboard.model.bounds import MIB
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSONValue
@@ -101,7 +101,7 @@ def check_headers(headers: Mapping[str, str]) -> None:
         raise ValueError(exc.error.message) from None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Web:
     """The way out of one tool: its settings, and the headers that it always sends."""
 

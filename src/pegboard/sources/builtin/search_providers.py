@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,6 +13,7 @@ import orjson
 
 from pegboard.egress.responses import Response, json_of, text_of
 from pegboard.egress.sandbox import run_sandboxed
+from pegboard.frozen import frozen
 from pegboard.model.bounds import (
     SEARCH_DATE_CHARS,
     SEARCH_PAGE_HITS,
@@ -29,7 +30,7 @@ _OWN_PAGE = r"(https?:)?//([^/?#]*\.)?duckduckgo\.com([:/?#]|\Z)"
 _PAGE = "pegboard.sources.builtin.duckduckgo:hits"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Search:
     """What is looked for."""
 
@@ -44,7 +45,7 @@ class Search:
         return f"{self.query} site:{self.site}" if self.site else self.query
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Request:
     """One request to a provider, below its base URL."""
 
@@ -54,7 +55,7 @@ class Request:
     body: bytes | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Provider:
     """How one provider is asked and what it answers: results as `{title, url, snippet, published?}`."""
 

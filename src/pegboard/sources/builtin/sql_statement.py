@@ -6,16 +6,17 @@ import base64
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, cast
 
+from pegboard.frozen import frozen
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSONValue, is_list, is_object
 
 _SAFE_INTEGER = 2**63  # not a limit: what 64 bits hold
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Limits:
     """What one query may use; `max_bytes` counts the rows as JSON."""
 
@@ -24,7 +25,7 @@ class Limits:
     max_bytes: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Query:
     """One statement; `params` is a list, a mapping, or `None`. `allow_superuser` and `allow_functions` are
     PostgreSQL's alone. `only_functions` are those of SQLite that it may name, where it may not name all harmless ones.
@@ -53,7 +54,7 @@ class Query:
         return CallError("timeout", text, outcome_unknown=False)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Answer:
     """The rows of a query, as JSON values; `affected_rows` is `None` for one that gives rows."""
 

@@ -10,13 +10,14 @@ import httpx2  # noqa: TID251 - the SDK takes its responses; what they hold came
 import orjson
 
 from pegboard.core.json_reader import read_answer
+from pegboard.frozen import frozen
 from pegboard.model.json_types import JSON, is_object
 
 UNREADABLE = "Failed to parse JSON response"
 _PARSE_ERROR = -32700
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class SentRequest:
     """A request of ours: what its answer and its progress are told by."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from pegboard.core.json_text import json_bytes
+from pegboard.frozen import frozen
 from pegboard.model.bounds import MCP_NAME_CHARS, MCP_NAME_SHOWN_BYTES, MCP_TOOLS_JUDGED_AT_ONCE, Bounds
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_list, is_object
@@ -16,7 +17,7 @@ from pegboard.sources.mcp.definitions import Rejected, UnfitError, checked_defin
 from pegboard.sources.mcp.server_settings import ServerSettings
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Listing:
     """The tools of a server at one moment, by their own names.
 

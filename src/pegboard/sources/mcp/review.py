@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from pegboard.frozen import frozen
 from pegboard.model.json_types import JSON
 from pegboard.sources.mcp.definition_changes import Change, classify, looks_like
 from pegboard.sources.mcp.lock_file import LockFile
 from pegboard.sources.mcp.server_settings import ServerSettings, Trust
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Reviewed:
     """What is listed, by the tools' own names, and what is held back.
 

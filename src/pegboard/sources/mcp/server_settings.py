@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
 
 from pegboard.core.names import check_namespace, matches
 from pegboard.egress.credential_redaction import revealed
+from pegboard.frozen import frozen
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
@@ -21,7 +22,7 @@ Trust = Literal["first_use", "pinned", "any"]
 ProtocolVersion = Literal["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class ServerSettings:
     """One MCP server: how to reach it, which of its tools are taken, and how far it is trusted.
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, Literal
 from urllib.parse import quote
 
+from pegboard.frozen import frozen
 from pegboard.model.bounds import MCP_ARGUMENT_CHARS, MCP_PROMPT_ARGUMENTS, MCP_URI_CHARS
 from pegboard.model.call_context import CallContext
 from pegboard.model.json_types import JSON
@@ -25,7 +26,7 @@ _VARIABLE = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)\}")
 _SEGMENT = "-._~!$'()*,;:@&=+"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class UpstreamResources:
     """The lists of a server, as its wire says them, and whether it completes arguments.
 
@@ -39,7 +40,7 @@ class UpstreamResources:
     ways: Mapping[tuple[Kind, str], tuple[str, ...]] = field(default_factory=dict[tuple[Kind, str], tuple[str, ...]])
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class ResourceRequest:
     """What is asked of the server for one of them."""
 

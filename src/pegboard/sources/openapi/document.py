@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 from pegboard.core.schema import check_bounds
 from pegboard.egress.failures import EgressError
 from pegboard.egress.urls import parse_url
+from pegboard.frozen import frozen
 from pegboard.model.bounds import (
     OPENAPI_DOCUMENT_KEYS,
     OPENAPI_DOCUMENT_LEVELS,
@@ -31,7 +32,7 @@ class UnfitError(Exception):
     """An operation that cannot be taken; the text says why."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Document:
     """A description that was looked over. `is_30` says that its schemas are those of OpenAPI 3.0."""
 

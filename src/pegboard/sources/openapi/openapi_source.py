@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NamedTuple
 
 from pegboard.core.names import matches
@@ -15,6 +15,7 @@ from pegboard.egress.credential_redaction import credentials_in, without_credent
 from pegboard.egress.destinations import Destinations, only_host_of
 from pegboard.egress.http import GuardedClient
 from pegboard.egress.responses import text_of
+from pegboard.frozen import frozen
 from pegboard.model.bounds import (
     DEFAULT_BOUNDS,
     OPENAPI_FETCH_S,
@@ -41,7 +42,7 @@ from pegboard.sources.tool_names import own_names
 log = logging.getLogger("pegboard")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class ApiSettings:
     """One API.
 

@@ -13,6 +13,7 @@ from pegboard.core.schema import compile_schema
 from pegboard.egress.failures import EgressError
 from pegboard.egress.http import checked_headers
 from pegboard.egress.responses import is_json
+from pegboard.frozen import frozen
 from pegboard.model.bounds import OPENAPI_ANSWER_OBJECTS, OPENAPI_LESS_ROOM, Bounds
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
@@ -50,7 +51,7 @@ _COMPOSED = frozenset({
 })  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Argument:
     """One place of a request that an argument fills: `name` is ours, `wire` theirs."""
 
@@ -63,7 +64,7 @@ class Argument:
     as_json: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Operation:
     """One operation, ready to be called."""
 

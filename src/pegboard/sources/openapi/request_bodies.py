@@ -7,11 +7,12 @@ import binascii
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from pegboard.core.json_text import json_bytes
 from pegboard.egress.responses import is_json
+from pegboard.frozen import frozen
 from pegboard.model.bounds import OPENAPI_REF_HOPS
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
@@ -38,7 +39,7 @@ _ALTERNATIVES = frozenset({"allOf", "anyOf", "oneOf"})
 _QUOTED: Final = {'"': "%22", "\r": "%0D", "\n": "%0A"}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Field:
     """How one field of a form is written: as a query would be (`style`), as a part of this type, or as a file."""
 
@@ -49,7 +50,7 @@ class Field:
     is_file: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Body:
     """How a body is written. `argument` is the argument that is all of it, if one is; else each is a member.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import orjson
 
+from pegboard.frozen import frozen
 from pegboard.model.json_types import JSON, is_list, is_object
 from pegboard.testing.model_script import (
     CallsTool,
@@ -39,7 +39,7 @@ class RefusedRequestError(Exception):
         self.status = status
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class HttpCall:
     """A request before its format is known. Names of headers are in lower case."""
 

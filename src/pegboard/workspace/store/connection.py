@@ -7,11 +7,12 @@ databases say differently is in a `Dialect`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pegboard.frozen import frozen
 
 
 class Rows(Protocol):
@@ -24,7 +25,7 @@ class Rows(Protocol):
     def fetchall(self) -> list[Any]: ...
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Dialect:
     """What one database says in words of its own.
 

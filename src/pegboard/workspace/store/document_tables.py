@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import orjson
 
+from pegboard.frozen import frozen
 from pegboard.model.json_types import JSON
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.within import Within
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class StoredTable:
     """A table of a document: its number, its name in its space, and how it is shown to this scope."""
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import orjson
 
+from pegboard.frozen import frozen
 from pegboard.model.bounds import SEARCH_FUSED_PASSAGES
 from pegboard.model.json_types import JSON
 from pegboard.workspace.store.connection import Connection
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class NearIndex:
     """An index of the vectors of one space: of which embedder, of how many passages, and what share it finds of the
     ten nearest. One that finds too few is remembered, so that it is not made again and again, and not used.

@@ -7,12 +7,12 @@ in either database, and what stands in other spaces is not even looked at.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pegboard.frozen import frozen
 from pegboard.model.bounds import SEARCH_DOCUMENT_TERMS, SEARCH_FUSED_PASSAGES
 from pegboard.model.document import EVERY_DOCUMENT, DocumentFilters, SearchMode
 from pegboard.model.json_types import JSON
@@ -33,7 +33,7 @@ NOT_READ: Final = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Question:
     """What is asked: words, the vector that an embedder made of them, and how much its ranks count beside words.
 
@@ -79,7 +79,7 @@ def search(
     return {**answer, "note": note} if note else answer
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class _Words:
     """The terms of a question that some passage of the scope has, with what each tells."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
+from pegboard.frozen import frozen
 from pegboard.model.document import DocumentFilters, DocumentScope
 from pegboard.model.error import CallError
 from pegboard.workspace.store.connection import Connection
@@ -15,7 +15,7 @@ from pegboard.workspace.store.connection import Connection
 Condition = tuple[str, list[Any]]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Within:
     """What one scope may read. Every statement on documents has `of` a table of it in its WHERE."""
 

@@ -7,13 +7,13 @@ import secrets
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 import apsw
 import orjson
 
+from pegboard.frozen import frozen
 from pegboard.model.bounds import SOURCE_NAME_CHARS
 from pegboard.model.document import DocumentScope, NewDocument, SourceType
 from pegboard.model.error import CallError
@@ -37,7 +37,7 @@ class Passage(NamedTuple):
     counts: Mapping[str, int]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class PreparedDocument:
     """A document with its passages, by which it is found."""
 

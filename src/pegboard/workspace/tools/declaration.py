@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from pegboard.core.ports import DocumentStore
+from pegboard.frozen import frozen
 from pegboard.model.bounds import (
     DOCUMENT_CURSOR_CHARS,
     DOCUMENT_FILTER_IDS,
@@ -31,7 +32,7 @@ Look = Callable[[DocumentStore, DocumentScope, JSON], Awaitable[JSON]]
 Scoped = Callable[[CallContext, DocumentScope, JSON], Awaitable[JSON]]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class DocumentTool:
     """One tool: its declaration, and what it asks of a store within the scope of its caller."""
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from pegboard.core.ports import DocumentStore
+from pegboard.frozen import frozen
 from pegboard.model.agent import AgentEntry, AgentMemory, AgentSpec, ModelSpec
 from pegboard.model.bounds import (
     ANALYSIS_CITATIONS,
@@ -44,7 +45,7 @@ _DEPTHS: Final = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Reader:
     """One document, as far as whoever asked may see it."""
 
@@ -112,7 +113,7 @@ class Reader:
         return ToolEntry(spec=replace(tool.spec, input_schema=bare, examples=()), handler=run)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Citations:
     """What an analyst has cited so far, each found in the text."""
 

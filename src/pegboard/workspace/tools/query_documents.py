@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from pegboard.core.ports import DocumentStore, Model
+from pegboard.frozen import frozen
 from pegboard.model.bounds import (
     DOCUMENT_FILTER_IDS,
     DOCUMENT_QUERY_CHARS,
@@ -82,7 +83,7 @@ def query_entry(store: DocumentStore, *, sql_s: float, model_of: ModelOf) -> Too
     return document_entry(replace(_SPEC, timeout_s=DOCUMENT_QUESTION_S), store, run)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class _Selecting:
     """One call: the tables that it is about, and how many rows it wants of them."""
 

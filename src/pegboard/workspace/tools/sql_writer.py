@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
 from pegboard.core.ports import Model
+from pegboard.frozen import frozen
 from pegboard.model.bounds import (
     DOCUMENT_QUERY_CHARS,
     DOCUMENT_QUESTION_REPAIRS,
@@ -47,7 +47,7 @@ _FENCED: Final = re.compile(r"```[A-Za-z]*\n(?P<sql>.*?)(?:```|\Z)", re.DOTALL)
 _MENDED: Final = ("invalid_arguments", "read_only", "not_found")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class SqlWriter:
     """A question about tables, and the model that writes SQL for it."""
 
