@@ -72,8 +72,9 @@ class _Later:
             repr=name == "__repr__",
             eq=name in ("__eq__", "__hash__"),
         )
-        setattr(record, name, vars(twin)[name])
-        return getattr(owner if instance is None else instance, name)
+        method = vars(twin)[name]
+        setattr(record, name, method)
+        return method.__get__(instance, owner)
 
     def __call__(self, instance: object) -> Any:
         return self.__get__(instance, type(instance))()
