@@ -11,6 +11,8 @@ changes=N       announce N times after each list that it has changed
 start=exit|hang|stderr|garbage    what it does before it is spoken to
 log=PATH        append a line for each message that came, and for each run of `write`
 stubborn=S      ignore SIGTERM, and leave three `sleep S` behind, one in a session of its own
+media=TYPES     the Content-Type of answers to `tools/call`; several, with `|` between, are headers of their own
+status=N        their status
 size=N          the bytes of `call=image`, `structured` or `line_sse`; the levels of `deep`; what `number` says
 http=PORT       speak HTTP at http://127.0.0.1:PORT/mcp, and SSE at /sse, rather than stdio
 """
@@ -38,7 +40,8 @@ MISDEEDS = (
     "hang", "hang_write", "die", "die_once", "garbage", "flood_garbage", "double", "foreign", "string_id", "null_id",
     "cancelled_id", "huge", "image", "structured", "number", "link", "blocks", "deep", "nan", "drip", "progress",
     "stderr", "line", "no_result", "endless_sse", "progress_sse", "line_sse", "retry_sse", "verbatim",
-    "verbatim_sse", "others", "others_sse",
+    "verbatim_sse", "others", "others_sse", "neighbour",
+    "flood",
 )  # fmt: skip
 
 
@@ -147,6 +150,10 @@ def misdeed(kind: str, good: dict[str, Any], out: Any) -> bytes:
         case "others":
             # Answers to requests that others may have open, and none to this one.
             return b"".join(line({**good, "id": other}) for other in range(1, 200) if other != identity)
+        case "neighbour":
+            # The answer to the request that came after this one, and none to this one.
+            time.sleep(0.2)
+            return line({**good, "id": identity + 1})
         case "drip":
             for byte in line(good):
                 out.write(bytes([byte]))
@@ -255,7 +262,27 @@ class OnHttp(http.server.BaseHTTPRequestHandler):
             if OPTIONS["call"] == "others_sse":
                 return self.events(*(line({**good, "id": other}) for other in range(1, 200) if other != good["id"]))
             return self.stream(OPTIONS["call"], message["params"].get("_meta", {}).get("progressToken"))
-        return self.reply(200, misdeed(OPTIONS["call"], good, self.wfile) if is_bad else line(good))
+        if is_bad:
+            media = OPTIONS.get("media", "application/json").split("|")
+            if OPTIONS["call"] == "flood":
+                return self.flood(media)
+            return self.reply(int(OPTIONS.get("status", 200)), misdeed(OPTIONS["call"], good, self.wfile), *media)
+        return self.reply(200, line(good))
+
+    def flood(self, media: list[str]) -> None:
+        """Answer with more than anybody should take, and write down how much of it was taken."""
+        self.close_connection = True
+        self.send_response(200)
+        for one in media:
+            self.send_header("content-type", one)
+        self.end_headers()
+        taken_mb = 0
+        try:
+            for taken_mb in range(64):  # noqa: B007 - it is said below
+                self.wfile.write(b"x" * 2**20)
+        except OSError:
+            pass
+        note(f"flooded {taken_mb}")
 
     def do_GET(self) -> None:
         note("GET " + self.headers.get("last-event-id", ""))
@@ -311,9 +338,10 @@ class OnHttp(http.server.BaseHTTPRequestHandler):
         self.send_header("connection", "close")
         self.end_headers()
 
-    def reply(self, status: int, body: bytes) -> None:
+    def reply(self, status: int, body: bytes, *media: str) -> None:
         self.send_response(status)
-        self.send_header("content-type", "application/json")
+        for one in media or ("application/json",):
+            self.send_header("content-type", one)
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from pegboard.sources.mcp.answer_filter import Expectation, NoAnswer, OneAnswer, OpenRequests, SentRequest
 from pegboard.sources.mcp.server_settings import ServerSettings
 from tests.security.test_mcp_http_client import evil_http, on_http
-from tests.upstream_mcp.parts import EVIL, free_port, on_stdio, running, view_of
+from tests.upstream_mcp.parts import EVIL, free_port, on_stdio, running, until, view_of
 
 CALLERS = 10
 
@@ -40,6 +41,32 @@ async def test_what_comes_on_the_stream_of_one_request_answers_no_other(kind: st
         )
     assert [result.is_error for result in results] == [True] * CALLERS
     assert not [result.text for result in results if "for " in result.text.replace("Wait for", "")]
+
+
+# What looks like JSON to who reads the beginning of a header only.
+LIKE_JSON = ("application/jsonl", "application/json, text/plain", "application/json|application/json", "application/json x")
+
+
+@pytest.mark.parametrize("media", LIKE_JSON)
+async def test_an_answer_is_read_by_one_reading_of_its_media_type(media: str) -> None:
+    port = free_port()
+    async with evil_http(port, "call=neighbour", f"media={media}"), running(on_http(port, timeout_s=2.0)) as (catalog, _):
+        results = await asyncio.gather(
+            *(view_of(catalog).call("up__echo", {"text": f"for {caller}"}) for caller in range(CALLERS))
+        )
+    assert [result.is_error for result in results] == [True] * CALLERS
+    assert not [result.text for result in results if "for " in result.text.replace("Wait for", "")]
+
+
+@pytest.mark.parametrize("media", ["text/event-streams", "text/event-stream, text/plain"])
+async def test_only_a_stream_of_events_has_no_cap(media: str, tmp_path: Path) -> None:
+    port, log = free_port(), tmp_path / "log"
+    async with evil_http(port, "call=flood", f"media={media}", f"log={log}"), running(on_http(port)) as (catalog, _):
+        result = await view_of(catalog).call("up__echo", {"text": "much"})
+        await until(lambda: "flooded" in log.read_text())
+    assert result.is_error
+    # The cap is 8 MiB; a connection holds some more on its way.
+    assert int(log.read_text().split("flooded ")[1].split()[0]) < 32
 
 
 @pytest.mark.parametrize("kind", ["double", "foreign", "string_id"])

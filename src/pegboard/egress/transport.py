@@ -124,7 +124,8 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             raise _protocol_error(exchange, "it switched protocols without being asked")
         coding = _coding_of(headers, exchange)
         cap = request.extensions.get(CAP_EXTENSION, self._max_response_bytes)
-        is_event_stream = headers.get("content-type", "").strip().lower().startswith("text/event-stream")
+        # The whole type: who reads events reads no others, so that others end at the cap.
+        is_event_stream = headers.get("content-type", "").partition(";")[0].strip().lower() == "text/event-stream"
         if is_event_stream and not self._cap_event_streams:
             cap = None
         if "content-encoding" in headers:

@@ -56,6 +56,7 @@ _SESSION = re.compile(
     rb"\bsession\b[^\"]{0,40}\b(not found|unknown|invalid|expired|gone|does not exist|is missing)\b",
     re.IGNORECASE,
 )
+_READ_BY_THE_SDK = ("application/json", "text/event-stream")
 _REFUSED = {401: "401 Unauthorized", 403: "403 Forbidden"}
 Streams = Any  # the SDK's pair of message streams, whose classes differ from transport to transport
 
@@ -183,9 +184,10 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
                 odd = self._odd_answer(response.status_code, media, body)
                 if response.status_code < 300:
                     raise odd
-            elif media == "application/json" and response.status_code < 300 and not self._is_shared:
-                body = checked_answer(body, sent)
-            return httpx2.Response(response.status_code, headers=_headers_of(response), content=body)
+            headers = _headers_of(response)
+            if not self._is_shared:
+                body, headers["content-type"] = _judged(response.status_code, media, body, sent)
+            return httpx2.Response(response.status_code, headers=headers, content=body)
         except CallError as error:
             # Kept before the connection is given up: who closes it waits until each call has heard its own failure.
             token = "" if sent is None else self._failures.remember(error)
@@ -308,6 +310,20 @@ class _SdkRecords(logging.Filter):
 _connected_to: ContextVar[str | None] = ContextVar("_connected_to", default=None)
 for _name in ("mcp.client.sse", "mcp.client.streamable_http"):
     logging.getLogger(_name).addFilter(_SdkRecords())
+
+
+def _judged(status: int, media: str, body: bytes, sent: SentRequest) -> tuple[bytes, str]:
+    """Return the body of an answer, and the media type under which the SDK may read it.
+
+    It looks at the beginning of the type, and takes `application/jsonl` and a type that stands twice for JSON: what was
+    not judged here as JSON is none there.
+    """
+    if media != "application/json":
+        return body, "application/octet-stream" if media.startswith(_READ_BY_THE_SDK) else media
+    if status < 300:
+        return checked_answer(body, sent), media
+    # Of a refusal it takes an error of JSON-RPC, and goes by the status where there is none.
+    return body if is_rpc(body) else b"", media
 
 
 def media_type_of(response: httpx2.Response) -> str:
