@@ -6,7 +6,7 @@ import copy
 import json
 import logging
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -30,6 +30,7 @@ from pegboard import (
 )
 from pegboard.core.redaction import Redactor
 from tests.core.parts import Recorder, kind_of, one_tool
+from tests.timing import CPU, within
 
 # Shares nothing with the other secrets: it must be removed for its own sake.
 CRM = "crm-Zq7WvT1xKp-upstream"
@@ -108,6 +109,66 @@ def test_no_spelling_of_a_secret_survives(value: str, before: bytes, after: byte
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         cleaned = redactor.text(encode(framed).decode())
         assert value.encode() not in lenient_decode(cleaned), (encode, cleaned)
+
+
+def utf_16(char: str) -> list[str]:
+    return [char.encode("utf-16-be").hex()[at : at + 4] for at in range(0, len(char.encode("utf-16-be")) * 2, 4)]
+
+
+ESCAPES: dict[str, Callable[[str], str]] = {
+    "PHP": lambda char: "\\/" if char == "/" else char,
+    ".NET": lambda char: f"\\u{ord(char):04X}" if char in "+<>&'\"`" else char,
+    "Go": lambda char: f"\\u{ord(char):04x}" if char in "<>&" else char,
+    "JSON": lambda char: "".join(f"\\u{unit}" for unit in utf_16(char)),
+    "JSON in JSON": lambda char: "".join(f"\\\\u{unit}" for unit in utf_16(char)),
+    "JSON in JSON in JSON": lambda char: "\\\\\\/" if char == "/" else char,
+    "URL": lambda char: f"%{ord(char):02x}" if char.isascii() and char not in "-_.~" else char,
+    "URL in URL": lambda char: f"%25{ord(char):02X}" if char in "/+= " else char,
+    "HTML": lambda char: {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}.get(char, char),
+    "XML": lambda char: "".join(f"&#{int(unit, 16)};" for unit in utf_16(char)),
+    "XML, hexadecimal": lambda char: "".join(f"&#x0{unit};" for unit in utf_16(char)),
+}
+AWKWARD = (
+    "abc/def+ghi==",
+    "p&ss<w>o'rd`",
+    "%41%2F literal",
+    "\\u0041 literal",
+    "tab\tand \U0001f600 é",
+    "漢字漢字漢字",
+)
+
+
+@pytest.mark.parametrize("escape", ESCAPES)
+def test_a_secret_is_found_whichever_of_its_characters_are_escapes(escape: str) -> None:
+    others = Secret("another one"), Secret("xyz")
+    for value in AWKWARD:
+        redactor = Redactor([Secret(value), *others])
+        for every in (1, 2):
+            written = "".join(ESCAPES[escape](char) if at % every == 0 else char for at, char in enumerate(value))
+            framed = f"\\n&amp; {written} {written}%20\\/"
+            assert redactor.finds(framed), (value, written)
+            assert redactor.text(framed) == "\\n&amp; [redacted] [redacted]%20\\/", (value, written)
+    assert not Redactor(others).finds("an\\u006fther two &amp; %41 xyz")
+    assert not Redactor([]).finds("\\u0041")
+    assert Redactor([]).text("\\u0041") == "\\u0041"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
+def test_a_secret_is_found_in_bytes_of_any_encoding_of_the_web(encoding: str) -> None:
+    for value in AWKWARD:
+        raw = b"\x89PNG\0" + value.encode(encoding) + b"\0\xff"
+        assert Redactor([Secret(value)]).finds(raw.decode("latin-1")), value
+
+
+@pytest.mark.parametrize(
+    "text", ["\\" * 100_000, "%25" * 30_000, "&amp;" * 20_000, "&" + "amp;" * 20_000, "%" + "25" * 40_000]
+)
+def test_looking_for_escapes_takes_a_time_in_proportion_to_the_text(text: str) -> None:
+    redactor = Redactor([Secret("abc/def+%&=="), Secret("\\u0041amp;25")])
+    many = "abc\\/def+%&==" * 4_000
+    with within(1.0, CPU):
+        redactor.text(text)
+        assert redactor.text(many) == "[redacted]" * 4_000
 
 
 def lenient_decode(text: str) -> bytes:
