@@ -75,6 +75,13 @@ async def test_std_05_a_flood_on_stderr_stops_nothing(option: str) -> None:
         assert (result.text, is_within(took_s, 5)) == ("hi", True)
 
 
+@pytest.fixture
+def waits_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a call wait longer for the next connection: a program starts within a second on an idle machine alone."""
+    monkeypatch.setattr("pegboard.sources.mcp.supervised_source.MCP_CALL_WAITS_S", 60)
+
+
+@pytest.mark.usefixtures("waits_long")
 async def test_std_06_each_call_in_flight_ends_when_the_server_dies_and_the_next_works(tmp_path: Path) -> None:
     log = tmp_path / "log"
     async with running(evil("call=die_once", f"log={log}")) as (catalog, _):
@@ -89,6 +96,7 @@ async def test_std_06_each_call_in_flight_ends_when_the_server_dies_and_the_next
     assert len(written) == len(set(written))
 
 
+@pytest.mark.usefixtures("waits_long")
 async def test_std_06_a_trusted_read_is_tried_once_more(tmp_path: Path) -> None:
     settings = evil("call=die_once", f"log={tmp_path / 'log'}", trust_annotations=True)
     async with running(settings) as (catalog, _):

@@ -83,7 +83,7 @@ async def until(catalog: Catalog, task_id: str, holds: Callable[[TaskRecord], ob
 async def test_an_import_runs_its_steps_asks_and_is_done(catalog: Catalog) -> None:
     ran = list[str]()
 
-    class ImportOrders(Tool, task="required"):
+    class ImportOrders(Tool, task="required", register=False):
         """Import orders."""
 
         source: str
@@ -490,7 +490,7 @@ async def test_where_no_tasks_are_kept_a_tool_that_wants_one_is_refused_and_so_i
         async def made() -> None:
             """Do."""
 
-    class Own(Tool, task="required"):
+    class Own(Tool, task="required", register=False):
         """Do."""
 
         async def perform(self) -> None: ...

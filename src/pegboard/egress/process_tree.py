@@ -33,14 +33,20 @@ def find_tree(
     """Return the living descendants of a session leader, itself included, and what lives of `known`.
 
     A process counts when it is in the leader's session or group, descends from a process that counts, or can still
-    write to one of the leader's output pipes (`pipes`: inode numbers), which betrays a daemon that left its session
-    after its parent died. A daemon that also closed those pipes cannot be found. Without /proc the answer is empty.
+    write to one of the leader's output pipes (`pipes`: inode numbers) and is younger than the leader, which betrays a
+    daemon that left its session after its parent died. A daemon that also closed those pipes cannot be found. Without
+    /proc the answer is empty.
     """
     table = _process_table()
     ours = os.getpid()
     tree = {each.pid for each in known if each.pid in table and table[each.pid].started == each.started}
     tree |= {pid for pid, entry in table.items() if leader in (pid, entry.group, entry.session)}
-    tree |= {pid for pid in table.keys() - tree - {ours} if _writes_to(pid, pipes)}
+    names = frozenset(f"pipe:[{inode}]" for inode in pipes)
+    # What was here before the leader was not started by it, so most of a busy machine's files need not be read.
+    births = {pid: entry.started for pid, entry in table.items()} | {each.pid: each.started for each in known}
+    born = births.get(leader, 0)
+    younger = {pid for pid, entry in table.items() if entry.started >= born}
+    tree |= {pid for pid in younger - tree - {ours} if _writes_to(pid, names)}
     children: dict[int, list[int]] = {}
     for pid, entry in table.items():
         children.setdefault(entry.parent, []).append(pid)
@@ -95,13 +101,13 @@ def reap(processes: Iterable[ProcessId]) -> None:
 def _process_table() -> dict[int, _Entry]:
     if not is_seen():
         return {}
-    numbers = (int(folder.name) for folder in _PROC.iterdir() if folder.name.isdigit())
-    return {pid: entry for pid in numbers if (entry := _entry(pid))}
+    return {int(name): entry for name in os.listdir(_PROC) if name.isdigit() and (entry := _entry(int(name)))}
 
 
 def _entry(pid: int) -> _Entry | None:
     try:
-        stat = _PROC.joinpath(str(pid), "stat").read_bytes()
+        with open(f"{_PROC}/{pid}/stat", "rb", buffering=0) as file:
+            stat = file.read()
     except OSError:
         return None
     # The name in parentheses may hold anything, so the fields are counted from its end. Source: proc(5).
@@ -115,12 +121,13 @@ def _entry(pid: int) -> _Entry | None:
     )
 
 
-def _writes_to(pid: int, pipes: frozenset[int]) -> bool:
-    names = {f"pipe:[{inode}]" for inode in pipes}
+def _writes_to(pid: int, names: frozenset[str]) -> bool:
+    # Of every file of every process here, each time that a program ends: text is joined and no `Path` is made.
+    folder = f"{_PROC}/{pid}/fd/"
     with suppress(OSError):
-        for handle in _PROC.joinpath(str(pid), "fd").iterdir():
+        for number in os.listdir(folder):
             # A forked copy of ourselves holds the reading ends only; the mode of the link tells them apart.
             with suppress(OSError):
-                if str(handle.readlink()) in names and handle.lstat().st_mode & 0o200:
+                if os.readlink(folder + number) in names and os.lstat(folder + number).st_mode & 0o200:
                     return True
     return False
