@@ -101,13 +101,13 @@ def reap(processes: Iterable[ProcessId]) -> None:
 def _process_table() -> dict[int, _Entry]:
     if not is_seen():
         return {}
-    return {int(name): entry for name in os.listdir(_PROC) if name.isdigit() and (entry := _entry(int(name)))}
+    numbers = (int(folder.name) for folder in _PROC.iterdir() if folder.name.isdigit())
+    return {pid: entry for pid in numbers if (entry := _entry(pid))}
 
 
 def _entry(pid: int) -> _Entry | None:
     try:
-        with open(f"{_PROC}/{pid}/stat", "rb", buffering=0) as file:
-            stat = file.read()
+        stat = _PROC.joinpath(str(pid), "stat").read_bytes()
     except OSError:
         return None
     # The name in parentheses may hold anything, so the fields are counted from its end. Source: proc(5).
@@ -122,12 +122,10 @@ def _entry(pid: int) -> _Entry | None:
 
 
 def _writes_to(pid: int, names: frozenset[str]) -> bool:
-    # Of every file of every process here, each time that a program ends: text is joined and no `Path` is made.
-    folder = f"{_PROC}/{pid}/fd/"
     with suppress(OSError):
-        for number in os.listdir(folder):
+        for handle in _PROC.joinpath(str(pid), "fd").iterdir():
             # A forked copy of ourselves holds the reading ends only; the mode of the link tells them apart.
             with suppress(OSError):
-                if os.readlink(folder + number) in names and os.lstat(folder + number).st_mode & 0o200:
+                if str(handle.readlink()) in names and handle.lstat().st_mode & 0o200:
                     return True
     return False
