@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from bench.discovery import Row, ToolSet, grown, recall_at, tool_sets, tool_text
 from bench.measure import Effort
+from pegboard.discovery.search.compared import Cosines, ToolVectors
 from pegboard.discovery.search.index import Index, VisibleTools
 from pegboard.models.embedding.hashing import HashingEmbedder
 
@@ -50,10 +51,14 @@ def _recalls(tools: ToolSet) -> Iterator[tuple[str, float]]:
         yield (
             name,
             statistics.fmean(
-                recall_at(row, [hit.id for hit in index.search(row["query"], limit=5, likeness=likeness(row)).hits], 5)
-                for row in tools.servable
+                recall_at(row, _first_five(index, row["query"], likeness(row)), 5) for row in tools.servable
             ),
         )
+
+
+def _first_five(index: Index, query: str, cosines: Vectors | None) -> list[str]:
+    likeness = None if cosines is None else Cosines(known=cosines)
+    return [hit.id for hit in index.search(query, limit=5, likeness=likeness).hits]
 
 
 def _embedders(tools: ToolSet, index: Index) -> Iterator[tuple[str, Likeness]]:
@@ -119,13 +124,23 @@ def _scopes(tools: list[Row], index: Index, draw: random.Random) -> Iterator[Vis
         yield index.among({name for names in by_server.values() if draw.random() < share for name in names})
 
 
+def _tool_vectors(vectors: Vectors) -> ToolVectors:
+    tools = ToolVectors(vectors)
+    if tools.wants_codes:
+        centre = _unit(np.random.default_rng(2).standard_normal((16, vectors.shape[1]))).mean(axis=0)
+        for _ in tools.coding(centre):
+            pass
+    return tools
+
+
 def _asked(
     index: Index, scopes: Sequence[VisibleTools], queries: Sequence[str], vectors: Vectors | None
 ) -> list[float]:
     costs_ms: list[float] = []
+    compared = None if vectors is None else _tool_vectors(vectors)
     for number, query in enumerate(queries):
         start = time.process_time()
-        likeness = None if vectors is None else np.vecdot(vectors, vectors[number])
+        likeness = None if compared is None or vectors is None else compared.beside(vectors[number])
         index.search(query, visible=scopes[number % SETS], likeness=likeness)
         costs_ms.append((time.process_time() - start) * 1e3)
     return costs_ms

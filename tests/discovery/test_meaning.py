@@ -21,6 +21,7 @@ from bench.discovery import recall_at, tool_text
 from pegboard import Catalog, ToolContext
 from pegboard.discovery.finder import Finder
 from pegboard.discovery.meaning import NO_ANSWER, STILL_READING, Meaning
+from pegboard.discovery.search.compared import Cosines
 from pegboard.discovery.search.index import Index
 from pegboard.models.embedding.hashing import HashingEmbedder
 from tests.discovery.calling import say
@@ -79,11 +80,18 @@ def seeded(text: str, dimension: int) -> np.ndarray[Any, Any]:
     return drawn / np.linalg.norm(drawn)
 
 
+def known(likeness: Callable[[dict], Any] | None, row: dict) -> Cosines | None:
+    return None if likeness is None else Cosines(known=likeness(row))
+
+
 def recall_of_five(likeness: Callable[[dict], Any] | None, queries: Sequence[dict] = SERVABLE) -> float:
     return fmean(
         recall_at(
             row,
-            [hit.id for hit in INDEX.search(row["query"], limit=5, likeness=likeness and likeness(row)).hits],
+            [
+                hit.id
+                for hit in INDEX.search(row["query"], limit=5, likeness=likeness and Cosines(known=likeness(row))).hits
+            ],
             5,
         )
         for row in queries
@@ -139,7 +147,7 @@ async def test_a_poor_embedder_makes_no_request_strong_that_no_tool_serves() -> 
     queries = [row["query"] for row in rows("unservable.jsonl")][::2]
     levels: list[str] = []
     for query, vector in zip(queries, await hashing.embed(queries), strict=True):
-        levels += [hit.confidence for hit in INDEX.search(query, limit=1, likeness=hashed @ vector).hits]
+        levels += [hit.confidence for hit in INDEX.search(query, limit=1, likeness=Cosines(known=hashed @ vector)).hits]
     assert levels.count("strong") <= 0.05 * len(queries)
 
 
@@ -150,8 +158,8 @@ def test_likeness_to_hidden_tools_changes_nothing() -> None:
         likeness = oracle(0.5)(row)
         alone = Index.build(tool_text(tool) for tool in TOOLS if tool["name"] in visible)
         places = [NAMES.index(id_) for id_ in alone._ids]
-        assert INDEX.search(row["query"], visible=visible, likeness=likeness) == alone.search(
-            row["query"], likeness=likeness[places]
+        assert INDEX.search(row["query"], visible=visible, likeness=Cosines(known=likeness)) == alone.search(
+            row["query"], likeness=Cosines(known=likeness[places])
         )
 
 

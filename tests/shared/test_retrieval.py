@@ -12,6 +12,7 @@ import pytest
 
 from bench.confidence import SHIPPED, Asked, asked_of, calibration_error, fitted, right_by_level, share_of
 from bench.discovery import Row, Score, ToolSet, measured, recall_at, tool_sets, tool_text
+from pegboard.discovery.search.compared import Cosines
 from pegboard.discovery.search.index import Index
 from pegboard.models.embedding.hashing import HashingEmbedder
 from tests.discovery.test_meaning import seeded
@@ -107,11 +108,19 @@ def test_a_poor_embedder_costs_at_most_a_point_and_an_oracle_wins_by_as_much_as_
     hashing = HashingEmbedder(dimension=64)
     hashed = asyncio.run(hashing.embed(index.meanings))
 
+    def known(likeness: Callable[[Row], Any] | None, row: Row) -> Cosines | None:
+        return None if likeness is None else Cosines(known=likeness(row))
+
     def recall(likeness: Callable[[Row], Any] | None) -> float:
         return fmean(
             recall_at(
                 row,
-                [hit.id for hit in index.search(row["query"], limit=5, likeness=likeness and likeness(row)).hits],
+                [
+                    hit.id
+                    for hit in index.search(
+                        row["query"], limit=5, likeness=likeness and Cosines(known=likeness(row))
+                    ).hits
+                ],
                 5,
             )
             for row in tools.servable

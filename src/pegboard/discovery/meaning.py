@@ -15,6 +15,7 @@ import numpy as np
 from pegboard.core.after_fork import leave_to_parent, renew_after_fork
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.ports import Embedder
+from pegboard.discovery.search.compared import Compared, ToolVectors
 from pegboard.discovery.search.index import Index
 from pegboard.model.bounds import (
     EMBED_BATCH,
@@ -31,6 +32,25 @@ from pegboard.models.embedding.vectors import Loading, Vectors, embedded, loaded
 
 STILL_READING = "the embedder is still reading the tools"
 NO_ANSWER = "the embedder does not answer"
+# What the vectors of these have in common, those of all texts have: it tells how a model places any text.
+_ANY_TEXTS = (
+    "Sends a message to a person.",
+    "Returns the weather of a city.",
+    "read the lines of a file",
+    "the price of a share",
+    "create a new record in the database",
+    "Which trains leave tomorrow morning?",
+    "Deletes what is older than a month.",
+    "make a picture smaller",
+    "find a recipe without milk",
+    "list: Lists all items, page by page.",
+    "status: Tells whether a job is done.",
+    "translate a sentence into French",
+    "add two numbers",
+    "play the next song",
+    "run the tests of a project",
+    "search: Searches for words and returns what was found.",
+)
 
 T = TypeVar("T")
 log = logging.getLogger("pegboard")
@@ -56,7 +76,8 @@ class Meaning:
         self._loads = isinstance(embedder, Loading)
         self._tools: dict[str, Vectors]
         self._requests: BoundedCache[str, Vectors]
-        self._matrices: BoundedCache[int, tuple[Index, Vectors]]
+        self._matrices: BoundedCache[int, tuple[Index, ToolVectors]]
+        self._centre: Vectors | None
         self._forget()
         self._reading: Future[None] | None = None
         self._rests_until = -1.0
@@ -68,8 +89,8 @@ class Meaning:
         leave_to_parent(self._reading)
         self._reading = None
 
-    async def likeness(self, index: Index, queries: Sequence[str]) -> list[Vectors] | str:
-        """Return for each request the cosine of every tool of the index; or in words, why there is none."""
+    async def likeness(self, index: Index, queries: Sequence[str]) -> Sequence[Compared] | str:
+        """Return each request beside the tools of the index; or in words, why they cannot be compared."""
         if self._has_failed and self._clock() < self._rests_until:
             return NO_ANSWER
         try:
@@ -80,8 +101,7 @@ class Meaning:
             matrix = await self._matrix(index, max(ends - self._clock(), 0.0))
             if matrix is None:
                 return STILL_READING
-            # Not `@`: for a matrix and one row its threads take four times the processor time, most of it waiting.
-            answers = [np.vecdot(matrix, row) for row in requests]
+            answers = [matrix.beside(row) for row in requests]
         except TimeoutError:
             return self._failed(f"it did not answer within {self._wait_s:g} s")
         except (Exception, GeneratorExit) as error:  # noqa: BLE001 - boundary: an embedder is foreign code, and no reason to find nothing
@@ -108,6 +128,7 @@ class Meaning:
         self._tools = {}
         self._requests = BoundedCache(max_entries=EMBED_QUERIES)
         self._matrices = BoundedCache(max_entries=EMBED_MATRICES)
+        self._centre = None
 
     async def read(self, index: Index) -> None:
         """Wait until the embedder has read the tools of an index, or has failed at it, for a minute at most."""
@@ -133,7 +154,7 @@ class Meaning:
                 known[query] = self._requests.remember(query, row)
         return [known[query] for query in queries]
 
-    async def _matrix(self, index: Index, wait_s: float) -> Vectors | None:
+    async def _matrix(self, index: Index, wait_s: float) -> ToolVectors | None:
         """Return the vectors of an index, a row a tool; `None` when they are not read in time, and go on being read."""
         at_hand = self._matrices.get(id(index))
         if at_hand is not None and at_hand[0] is index:
@@ -157,7 +178,10 @@ class Meaning:
             return None  # another snapshot's tools were read meanwhile
         if len(self._tools) > 2 * len(meanings):
             self._tools = dict(zip(meanings, known, strict=True))
-        return self._matrices.remember(id(index), (index, np.stack(known)))[1]
+        vectors = ToolVectors(np.stack(known))
+        if vectors.wants_codes:
+            self._thread.start(self._code(vectors))
+        return self._matrices.remember(id(index), (index, vectors))[1]
 
     async def _read_tools(self, texts: Sequence[str]) -> None:
         tools = self._tools
@@ -166,6 +190,16 @@ class Meaning:
             async with asyncio.timeout(EMBED_READ_S):
                 rows = await embedded(batch, self._embedder)
             tools.update(zip(batch, rows, strict=True))
+
+    async def _code(self, tools: ToolVectors) -> None:
+        """Make the codes by which many tools are compared sooner; where that fails, all of them are read each time."""
+        centre = self._centre
+        if centre is None:
+            async with asyncio.timeout(EMBED_READ_S):
+                centre = (await embedded(_ANY_TEXTS, self._embedder)).mean(axis=0)
+            self._centre = centre
+        for _ in tools.coding(centre):
+            await asyncio.sleep(0)  # requests are read on this thread, too
 
 
 def _said(ask: Callable[[], str]) -> str:

@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 
 from pegboard.discovery.search.query import ParsedQuery
-from pegboard.discovery.search.ranking import Matrix, Ranking, Scope, Vector
+from pegboard.discovery.search.ranking import Matrix, Ranking, Scope, Vector, rows_of
 from pegboard.frozen import frozen
 
 Confidence = Literal["strong", "fair", "weak"]
@@ -100,7 +100,7 @@ def evidence_of(request: ParsedQuery, ranking: Ranking, scope: Scope) -> float:
     unknown = sum(not (group.is_known or group.is_argument) for group in request.groups)
     namespaces = np.maximum.reduceat(found * share[:, None], scope.starts, axis=1).sum(axis=0)
     return (
-        _CLAUSE_COVERED * max(_covered(found[list(clause)], due[list(clause)]) for clause in request.clauses)
+        _CLAUSE_COVERED * max(_covered(rows_of(found, clause), due[list(clause)]) for clause in request.clauses)
         + _WORDS_KNOWN * (1 - unknown / len(request.groups))
         + _NAMESPACE_FOUND * float(namespaces.max()) / max(float(due.sum()), 1.0) ** _LENGTH_POWER
         + _NAMESPACE_ABOUT * _namespace_about(ranking, trust, scope)
@@ -115,16 +115,18 @@ def _covered(found: Matrix, due: Matrix) -> float:
 
 def _namespace_about(ranking: Ranking, trust: Vector, scope: Scope) -> float:
     """Return the share of the tools of one namespace that bear one telling word of the request."""
+    telling = np.flatnonzero((ranking.rarity > _TELLING) & (ranking.matched.max(axis=1) >= _BORNE))
+    if not len(telling):
+        return 0.0
     sizes = np.diff(np.append(scope.starts, scope.count))
-    bearing = np.add.reduceat(ranking.matched >= _BORNE, scope.starts, axis=1, dtype=np.float32)
+    bearing = np.add.reduceat(ranking.matched[telling] >= _BORNE, scope.starts, axis=1, dtype=np.float32)
     shares = bearing / np.maximum(sizes, 2).astype(np.float32)
-    return float((shares * (trust * (ranking.rarity > _TELLING))[:, None]).max())
+    return float((shares * trust[telling, None]).max())
 
 
 def _pairs_found(request: ParsedQuery, found: Matrix) -> float:
     """Return what the best tool has of words that stand next to each other in the request."""
     pairs = [pair for clause in request.clauses for pair in pairwise(clause)]
-    if not pairs:
-        return 0.0
-    first, second = (list(side) for side in zip(*pairs, strict=True))
-    return float(np.minimum(found[first], found[second]).sum(axis=0).max())
+    # Two words that no tool has together make no pair: most of a long request are not looked at further.
+    both = [least for first, second in pairs if (least := np.minimum(found[first], found[second])).any()]
+    return float(np.sum(both, axis=0).max()) if both else 0.0

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pegboard.discovery.search.confidence import Signs
-from pegboard.discovery.search.likeness import beyond_chance
 from pegboard.discovery.search.query import ParsedQuery, TermGroup
 from pegboard.discovery.search.ranking import Ranking, Vector
 from pegboard.discovery.search.tool_text import ToolText, weights_by_field
@@ -84,7 +83,6 @@ def explained(judged: Judged, best: Sequence[int], texts: Sequence[ToolText], st
     """Return the parts of the answer whose hits stand at these places, with what the index reads of their tools."""
     ranking, signs = judged.ranking, judged.signs
     rarity: list[float] = [] if ranking is None else ranking.rarity.tolist()
-    beyond = None if judged.likeness is None else beyond_chance(judged.likeness)
     groups = judged.request.groups
     return Explanation(
         asked=tuple(
@@ -105,7 +103,7 @@ def explained(judged: Judged, best: Sequence[int], texts: Sequence[ToolText], st
                 by_words=round(float(judged.by_words[0][place]), 4),
                 namespace=0.0 if ranking is None else _of_namespace(ranking, starts, place),
                 begun=None if judged.begun is None else round(float(judged.begun[place]), 3),
-                likeness=None if beyond is None else round(float(beyond[place]), 3),
+                likeness=None if judged.likeness is None else round(float(judged.likeness[place]), 3),
                 use=None if judged.use is None else round(float(judged.use[place]), 3),
                 share=round(float(judged.scores[place]), 4),
             )

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from pegboard.discovery.search.compared import Compared
 from pegboard.discovery.search.confidence import Confidence, chance_of, confidence_of, signs_of
 from pegboard.discovery.search.explanation import Explanation, Judged, explained
 from pegboard.discovery.search.likeness import fused
@@ -158,7 +159,7 @@ class Index:
         *,
         visible: Collection[str] | VisibleTools | None = None,
         limit: int = SEARCH_USUAL_HITS,
-        likeness: Vector | None = None,
+        likeness: Compared | None = None,
         use: Mapping[str, float] | None = None,
         explain: bool = False,
     ) -> Hits:
@@ -168,7 +169,7 @@ class Index:
             query: one need or a whole task, in any language.
             visible: the ids that the caller may see, or what `among` made of them; all tools when omitted.
             limit: the most hits to return.
-            likeness: the cosine of each tool of this index and the request, where an embedder was asked.
+            likeness: what an embedder says of each tool of this index and the request, where one was asked.
             use: how much tools were used for requests like this one, 0 … 1, by id; what is not visible stays so.
             explain: whether the parts of each score are wanted.
 
@@ -189,7 +190,7 @@ class Index:
         return Hits(hits=tuple(hits), explanation=self._explained(judged, tools, best) if explain else None)
 
     def _judged(
-        self, query: str, tools: VisibleTools, likeness: Vector | None, use: Mapping[str, float] | None
+        self, query: str, tools: VisibleTools, likeness: Compared | None, use: Mapping[str, float] | None
     ) -> Judged:
         """Return what words, likeness and use say of the visible tools, one after the other."""
         request = parse_query(query, tools.vocabulary())
@@ -202,9 +203,9 @@ class Index:
         if begun is not None and (begun := begun[tools.seen]).any():
             known = tools.vocabulary().known
             scores, chance = completed(scores, chance, begun, is_word=known(stem(query.strip().lower())))
-        alike = None if likeness is None else likeness[tools.seen]
-        if alike is not None:
-            scores, chance = fused(scores, chance, alike)
+        beyond = None if likeness is None else likeness.beyond_chance(tools.seen)
+        if likeness is not None and beyond is not None:
+            scores, chance = fused(scores, chance, beyond, lambda: likeness.deviations(tools.seen))
         used = self._used(use, tools) if use else None
         if used is not None:
             scores, chance = lifted(scores, chance, used)
@@ -214,7 +215,7 @@ class Index:
             signs=signs,
             by_words=by_words,
             begun=begun,
-            likeness=alike,
+            likeness=beyond,
             use=used,
             scores=scores,
             chance=chance,

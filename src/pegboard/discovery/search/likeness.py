@@ -8,6 +8,7 @@ that knows lifts its tools as far as it is sure of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import exp, log, sqrt
 
 import numpy as np
@@ -17,10 +18,11 @@ from pegboard.discovery.search.ranking import Vector
 # Chosen with embedders that know nothing, that know words alone, and that know the answer more or less blurred.
 _SHARE = 0.2
 _SURE_AFTER = 2.0  # deviations beyond chance
+ALIKE = 1e-6  # a spread of cosines below this is that of rounding
 _ALIKE_ALONE = 0.1  # the chance where no word matches and nothing stands out: weak
 
 
-def fused(scores: Vector, chance: float, likeness: Vector) -> tuple[Vector, float]:
+def fused(scores: Vector, chance: float, beyond: Vector, alike: Callable[[], Vector]) -> tuple[Vector, float]:
     """Return score and chance of words and likeness together, the best score 1.0.
 
     The surer the words are, the less the likeness counts.
@@ -28,30 +30,26 @@ def fused(scores: Vector, chance: float, likeness: Vector) -> tuple[Vector, floa
     Args:
         scores: of words, the best 1.0, or all 0.
         chance: that words have found a right tool.
-        likeness: one cosine a tool.
+        beyond: by how many deviations each tool stands out, beyond what chance gives.
+        alike: asked where neither says anything: by how many deviations each tool is above the middle.
     """
-    deviations = _deviations(likeness)
-    beyond = _beyond(deviations)
     most = float(beyond.max())
     if not most:
         if scores.any():
             return scores, chance
-        alike = np.maximum(deviations, 0)
-        return alike / max(float(alike.max()), 1e-9), _ALIKE_ALONE
+        above = np.maximum(alike(), 0)
+        return above / max(float(above.max()), 1e-9), _ALIKE_ALONE
     both = chance * scores + _SHARE * (1 - chance) * beyond
     return both / both.max(), 1 - (1 - chance) * exp(-most / _SURE_AFTER)
 
 
-def beyond_chance(likeness: Vector) -> Vector:
-    """Return by how many deviations each tool stands out from all, beyond what chance gives."""
-    return _beyond(_deviations(likeness))
+def by_chance(count: int) -> float:
+    """Return how many deviations above the middle the largest of so many numbers lies by chance."""
+    return sqrt(2 * log(max(count, 2)))
 
 
-def _beyond(deviations: Vector) -> Vector:
-    return np.maximum(deviations - sqrt(2 * log(max(len(deviations), 2))), 0)
-
-
-def _deviations(likeness: Vector) -> Vector:
-    spread = float(likeness.std())
+def deviations_of(cosines: Vector) -> Vector:
+    """Return by how many deviations each lies above the middle."""
+    spread = float(cosines.std())
     # Alike to the last digits is alike: nothing stands out by rounding.
-    return (likeness - np.median(likeness)) / spread if spread > 1e-6 else np.zeros_like(likeness)
+    return (cosines - np.median(cosines)) / spread if spread > ALIKE else np.zeros_like(cosines)

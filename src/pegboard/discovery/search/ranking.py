@@ -6,6 +6,7 @@ statistic is taken over the visible tools alone, so a ranking is the one that an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -109,11 +110,17 @@ def _frequencies(groups: list[tuple[tuple[str, float], ...]], postings: Postings
 def _fused(cells: Matrix, clauses: tuple[tuple[int, ...], ...]) -> Vector:
     """Return one score per tool, from the whole request and from each clause: a long task needs more than one tool."""
     scores = _relative(cells.sum(axis=0))
-    telling = [list(clause) for clause in clauses if len(clause) > 1]
+    telling = [clause for clause in clauses if len(clause) > 1]
     if len(telling) > 1:
-        parts = sum((_relative(cells[clause].sum(axis=0)) for clause in telling), np.zeros_like(scores))
+        parts = sum((_relative(rows_of(cells, clause).sum(axis=0)) for clause in telling), np.zeros_like(scores))
         scores = scores + np.float32(_CLAUSE_SHARE / len(telling)) * parts
     return _relative(scores)
+
+
+def rows_of(matrix: Matrix, rows: Sequence[int]) -> Matrix:
+    """Return some rows of a matrix, uncopied where they follow each other, as the words of a clause mostly do."""
+    first, count = rows[0], len(rows)
+    return matrix[first : first + count] if tuple(rows) == tuple(range(first, first + count)) else matrix[list(rows)]
 
 
 def _relative(scores: Vector) -> Vector:
