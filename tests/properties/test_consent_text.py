@@ -8,12 +8,14 @@ import json
 import os
 import unicodedata
 from hashlib import sha256
+from html.parser import HTMLParser
 from itertools import combinations
 from typing import Any
 
 import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from pegboard import ConsentRequest, consent_text
 from pegboard.core.consent_text import QuestionTooLongError, shown_arguments
@@ -30,8 +32,9 @@ HIDDEN = (
 )
 WORDS = (
     *HIDDEN, '"', "\\", "\\u200b", "\\n", '", "amount": 1', "…", '" … "', " (SHA-256 ", "{", "}", "[", "]", ",", ": ",
-    "1", "1.0", "true", "null", "a", "a.b", "b", "", " ", "é", "e\u0301", "\u0301", "א", "ب", "漢", "👨‍👩‍👧", "x" * 399,
-    "x" * 400, "x" * 401, "\u200b" * 67, "y" * 5_000,
+    "1", "1.0", "true", "null", "a", "a.b", "b", "", " ", "é", "e\u0301", "\u0301", "א", "ب", "漢", "👨‍👩‍👧",
+    "<", "!--", "-->", "](", "![", "&lt;", "p\u0430y",
+    "x" * 399, "x" * 400, "x" * 401, "\u200b" * 67, "y" * 5_000,
 )  # fmt: skip
 TEXTS = st.lists(st.sampled_from(WORDS) | st.characters(), max_size=4).map("".join)
 NUMBERS = (
@@ -54,7 +57,7 @@ CORPUS: list[dict[str, Any]] = [
     {"a": "\U0001f600"}, {"a": "\ud83d\ude00"}, {"a": "\\U0001f600"}, {"a": "e\u0301"}, {"a": "é"}, {"a": "y" * 5_000},
     {"a": "y" * 5_001}, {"a": "y" * 2_500 + "z" + "y" * 2_499}, {"y" * 5_000: "a"}, {"y" * 5_000: 1},
     {"a": "yy…yy"}, {"a": 10**500}, {"a": 10**500 + 10**250}, {"a": str(10**500)}, {"memo": "y" * 5_000, "to": "bob"},
-    {"memo": "y" * 5_000, "to": "eve"},
+    {"memo": "y" * 5_000, "to": "eve"}, {"a": "pay"}, {"a": "p\u0430y"}, {"a": "\\u003cb"}, {"a": "<b"}, {"a": "\\<b"},
 ]  # fmt: skip
 
 
@@ -241,7 +244,16 @@ def test_a_question_is_whole_or_refused() -> None:
 
 @pytest.mark.parametrize(
     "reason",
-    ['fine. Arguments: {"to": "bob"}', "a\nArguments: none", "pays \u202ebob", "x" * 5_000, "pays {}", "to: bob"],
+    [
+        'fine. Arguments: {"to": "bob"}',
+        "a\nArguments: none",
+        "pays \u202ebob",
+        "x" * 5_000,
+        "pays {}",
+        "to: bob",
+        "<!-- pays",
+        "&#60;",
+    ],
 )
 def test_a_reason_that_a_hook_wrote_cannot_pass_for_arguments(reason: str) -> None:
     text = consent_text(request({"to": "eve"}, reason))
@@ -250,6 +262,68 @@ def test_a_reason_that_a_hook_wrote_cannot_pass_for_arguments(reason: str) -> No
     reader = Reader(rest)
     assert reader.string() == expected(reason)
     assert rest[reader.at :] == '. Arguments: {"to": "eve"}'
+
+
+class Shown(HTMLParser):
+    """Keeps what a person sees of HTML: the text, and neither comments nor where a link leads."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.seen = ""
+        self.feed(text)
+        self.close()
+
+    def handle_data(self, data: str) -> None:
+        self.seen += data
+
+
+HIDING_MARKUP = [
+    {"memo": "<!-- ", "to": "mallory", "note": "-->"},
+    {"memo": "<details><summary>lunch</summary>", "to": "mallory"},
+    {"memo": "<span style='display:none", "to": "mallory", "note": "'>"},
+    {"to": "[bob](https://mallory.example)"},
+    {"to": "![bob](https://mallory.example/x.png)"},
+    {"to": "[bob][1]", "note": "\n[1]: https://mallory.example"},
+    {"to": "<https://mallory.example>"},
+    {"to": "bob<?mallory?>"},
+    {"to": "&#109;allory mallory"},
+]
+
+
+@pytest.mark.parametrize("arguments", HIDING_MARKUP, ids=lambda one: next(iter(one.values()))[:12])
+def test_a_client_that_shows_markup_shows_the_same_values(arguments: dict[str, Any]) -> None:
+    text = consent_text(request(arguments))
+    for shown in (Shown(text).seen, Shown(MarkdownIt("commonmark").render(text)).seen):
+        assert "mallory" in shown
+        # Of JSON's own backslashes Markdown takes one of two.
+        assert shown.strip().count('"') == text.count('"')
+    assert_lawful(arguments)
+
+
+@pytest.mark.parametrize(
+    "false",
+    [
+        "p\u0430ypal",
+        "b\u03bfb",
+        "\U0001d41bob",
+        "bo\uff42",
+        "x\u217c",
+        "a\u2024b",
+        "a\u2044b",
+        "x\u02ee, \u02eeto",
+        "\u13a0lice",
+    ],
+)
+def test_what_passes_for_another_letter_is_spelled_out(false: str) -> None:
+    assert shown_arguments({"to": false}).isascii()
+    assert_lawful({"to": false})
+
+
+@pytest.mark.parametrize(
+    "honest", ["Москва", "αβγ", "漢字：です", "iPhone版", "kırmızı Straße", "a < b && c", "AT&T", "f(x)[0]"]
+)
+def test_honest_words_of_any_language_are_shown_as_they_are(honest: str) -> None:
+    assert shown_arguments({"to": honest}) == f'{{"to": "{honest}"}}'
 
 
 def test_digests_tell_apart_what_texts_tell_apart() -> None:

@@ -8,6 +8,7 @@ place for a string's own words.
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
@@ -29,14 +30,27 @@ _HIDING = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs", "Me"))
 # Letters, marks and symbols that show nothing: Default_Ignorable_Code_Point of Unicode, and two blanks.
 _BLANKS = (
     (0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2800, 0x2800), (0x3164, 0x3164),
-    (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0x1D159, 0x1D159), (0xE0000, 0xE0FFF),
+    (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0x13441, 0x13442), (0x16FE4, 0x16FE4), (0x1D159, 0x1D159), (0xE0000, 0xE0FFF),
 )  # fmt: skip
 # Marks that strike out what stands before them.
 _OVERLAYS = ((0x0334, 0x0338), (0x20D0, 0x20F0), (0x1ABE, 0x1ABE))
 _MARKS_IN_A_ROW = 2  # not a limit: as many as languages put on a letter; more cover their neighbours
 _RIGHT_TO_LEFT = frozenset(("R", "AL"))
 _BMP = 0xFFFF  # not a limit: the last character that four hexadecimal digits can spell
-_LOOKS_LIKE_JSON = frozenset('"{}[]:')
+_LOOKS_LIKE_JSON = frozenset('"{}[]:<&')
+# A client may show the question as Markdown or HTML, which hide comments, tags and where a link leads.
+_MARKUP = re.compile(r"<(?=[A-Za-z/!?])|(?<=\])[(\[:]|!(?=\[)|&(?=#?\w{1,40};)")
+# What passes for a letter or digit of ASCII where it stands among them, by the beginnings of its Unicode name.
+_WORD = re.compile(r"\w+")
+_IMPOSTORS = (
+    "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU", "MATHEMATICAL", "FULLWIDTH", "ROMAN NUMERAL",
+    "SMALL ROMAN NUMERAL", "LATIN LETTER SMALL CAPITAL", "LATIN SMALL LETTER ALPHA", "LATIN SMALL LETTER SCRIPT G",
+    "LATIN LETTER", "MODIFIER LETTER", "DOUBLE-STRUCK", "SCRIPT ", "BLACK-LETTER",
+)  # fmt: skip
+# Marks that pass for `.`, `/`, `:` and `"`: of an address, and of the text around a value.
+_FALSE_MARKS = frozenset(
+    "\u2024\u2044\u2215\u29f8\u2571\u1735\ua789\u2236\u02d0\u0589\u05c3\u02ba\u02ee\u2033\u3003\uff02"
+)
 _SHORTENED = " (SHA-256 "
 
 
@@ -159,22 +173,46 @@ def _last(text: str) -> str:
 def _spelled(text: str) -> str:
     """Return a text with quotes, backslashes and every character that hides or moves something as an escape."""
     if text.isascii() and text.isprintable():
-        return text.replace("\\", "\\\\").replace('"', '\\"')
+        return _without_markup(text.replace("\\", "\\\\").replace('"', '\\"'))
+    false = _false_places(text)
     shown: list[str] = []
     marks = _MARKS_IN_A_ROW  # at the beginning there is no letter to stand on
-    for char in text:
+    for place, char in enumerate(text):
         category = unicodedata.category(char)
         is_mark = category[0] == "M"
         if char in _SHORT_ESCAPES:
             shown.append(_SHORT_ESCAPES[char])
-        elif _hides(char, category) or (is_mark and marks >= _MARKS_IN_A_ROW):
-            shown.append(f"\\u{ord(char):04x}" if ord(char) <= _BMP else f"\\U{ord(char):08x}")
+        elif place in false or _hides(char, category) or (is_mark and marks >= _MARKS_IN_A_ROW):
+            shown.append(_code(char))
             category = "Cf"
         else:
             shown.append(char)
         # A mark belongs on a letter: on anything else, and on what was spelled out, it would change how that reads.
         marks = 0 if category[0] == "L" else marks + 1 if is_mark and category[0] == "M" else _MARKS_IN_A_ROW
-    return "".join(shown)
+    return _without_markup("".join(shown))
+
+
+def _code(char: str) -> str:
+    return f"\\u{ord(char):04x}" if ord(char) <= _BMP else f"\\U{ord(char):08x}"
+
+
+def _without_markup(spelled: str) -> str:
+    return _MARKUP.sub(lambda match: _code(match.group()), spelled)
+
+
+def _false_places(text: str) -> frozenset[int]:
+    """Return where letters stand that pass for others: `р` of Cyrillic in a word of ASCII, marks that look like `/`."""
+    places = {place for place, char in enumerate(text) if char in _FALSE_MARKS}
+    for word in _WORD.finditer(text):
+        letters = word.group()
+        if letters.isascii() or not any(char.isascii() for char in letters):
+            continue
+        places |= {
+            word.start() + place
+            for place, char in enumerate(letters)
+            if not char.isascii() and unicodedata.name(char, "").startswith(_IMPOSTORS)
+        }
+    return frozenset(places)
 
 
 def _hides(char: str, category: str) -> bool:
