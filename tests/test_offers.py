@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pegboard import Catalog, DefinitionError, Policy, Profile, ToolContext
+from pegboard import Catalog, DefinitionError, Message, Policy, Profile, TextContent, ToolContext
 from pegboard.config import load_catalog
 from pegboard.config.reload import Reloader
 from pegboard.core.unmatched_globs import BESIDE_TOOLS
@@ -78,3 +78,27 @@ async def test_a_reload_takes_the_new_ones_for_the_old(tmp_path: Path) -> None:
     assert await reloader.reload()
     assert catalog.resources is offers
     assert names(offers) == ["prompt.second"]
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ([Message("robot", "x")], "is of 'user' or 'assistant', not of 'robot'"),  # type: ignore[arg-type]
+        (5, "returns text, Message(role, content), or a list of them, not 5"),
+        ([{"role": "user"}], "or a list of them, not {'role': 'user'}"),
+    ],
+    ids=["role", "number", "dict"],
+)
+async def test_a_prompt_of_something_else_fails_before_a_client_reads_it(
+    given: object, fault: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    catalog = Catalog()
+    catalog.prompt(name="review")(lambda: given)
+    result = await catalog.resources.view(ToolContext()).call("prompt.review")
+    assert (result.error and result.error.kind, fault in caplog.text) == ("tool_error", True)
+
+
+async def test_one_block_is_a_prompt_of_one_message() -> None:
+    catalog = Catalog()
+    catalog.prompt(name="review")(lambda: TextContent("Look at it."))
+    assert (await catalog.resources.view(ToolContext()).call("prompt.review")).content == (TextContent("Look at it."),)

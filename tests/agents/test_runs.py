@@ -251,6 +251,25 @@ async def test_a_stream_that_nobody_reads_makes_the_model_wait() -> None:
     await catalog.close()
 
 
+async def test_of_models_only_so_many_are_kept_and_the_oldest_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pegboard.agents.runtime.AGENT_MODELS_KEPT", 2)
+    scripts: dict[str, Any] = {name: ["ok"] for name in "abc"}
+    catalog, made = catalog_of(scripts), list[str]()
+    make = catalog.runtime.agents.make_model
+
+    def noted(spec: ModelSpec) -> Any:
+        made.append(spec.name)
+        return make(spec)
+
+    catalog.runtime.agents.make_model = noted
+    for name in scripts:
+        catalog.agent(agent(name))
+    for name in "abacab":
+        assert (await catalog.agents.run(name, "go")).output == "ok"
+    assert made == ["a", "b", "c", "a", "b"]
+    await catalog.close()
+
+
 async def test_a_run_can_be_cancelled_by_its_id_and_who_leaves_its_stream_cancels_it() -> None:
     ended: list[str] = []
 

@@ -15,6 +15,7 @@ import pytest
 from pegboard import CallContext, Catalog, Policy, Profile, ToolContext, ToolSpec
 from pegboard.discovery.learning.search_use import SearchUse
 from pegboard.discovery.learning.use_store import Use, UseStore
+from pegboard.model.bounds import USE_CALLS
 from tests.discovery.calling import say, view_of
 from tests.discovery.shops import give_back
 
@@ -102,6 +103,18 @@ async def test_a_batch_counts_like_a_call_and_what_fails_does_not(file: Path) ->
     await catalog.discovery.finder.use.written()
     assert await first(catalog, who("cyd")) == "finance"
     assert {use.tool for use in UseStore(file, catalog="shop").of_space("=s1")} == {"finances.finance"}
+
+
+async def test_only_the_first_calls_after_a_search_count_as_what_it_led_to(file: Path) -> None:
+    catalog = catalog_of(file)
+    assert catalog.discovery.finder.use is not None
+    for user, others in (("ann", USE_CALLS - 1), ("bob", USE_CALLS)):
+        await answer(catalog, who(user))
+        for tool in ("kitchen",) * others + ("warehouse",):
+            await view_of(catalog, who(user)).call(tool, {})
+        await catalog.discovery.finder.use.written()
+    counted = [use.tool for use in UseStore(file, catalog="shop").of_space("=s1")]
+    assert sorted(counted) == ["kitchens.kitchen", "kitchens.kitchen", "warehouses.warehouse"]
 
 
 async def test_one_caller_lifts_a_tool_for_itself_alone_however_often_and_in_however_many_sessions(file: Path) -> None:

@@ -14,7 +14,7 @@ from pegboard import Secret, ToolContext
 from pegboard.config import load_catalog
 from pegboard.egress.api_transport import api_client
 from pegboard.model.agent import ModelProvider, ModelSpec
-from pegboard.model.bounds import API_ANSWER_BYTES, API_EVENT_BYTES
+from pegboard.model.bounds import API_ANSWER_BYTES, API_EVENT_BYTES, API_EVENT_LINES
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.models.clients.answers import model_failure
 from pegboard.models.clients.openai_client import responses_model
@@ -284,6 +284,26 @@ async def test_events_come_whole_however_they_are_cut(models: LanguageModels) ->
         for size in (1, 7, 4096):
             await _streams(models, stream[0].replace(b"\n", ending), size, "".join(pieces))
     assert spec.timeout_s == LIMIT_S
+
+
+@pytest.mark.parametrize(
+    "padding", [b": " + b"x" * API_EVENT_BYTES + b"\n", b": x\n" * API_EVENT_LINES], ids=["bytes", "lines"]
+)
+async def test_an_event_beyond_its_limit_is_refused_also_where_the_stream_would_end(
+    models: LanguageModels, padding: bytes
+) -> None:
+    async with ModelServer(["all of it"]) as server, api_client(server.url, timeout_s=LIMIT_S) as client:
+        body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "x"}]}
+        path = f"{server.openai_url}/chat/completions"
+        events = (await client.post(path, json=body, headers={"authorization": "Bearer k"})).content
+    half = padding[: len(padding) // 2].rpartition(b"\n")[0] or b": x"
+    await _streams(models, half + b"\n" + events, 65_536, "all of it")
+
+    async def script(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD.format(EVENTS).encode() + padding + events)
+        await writer.drain()
+
+    await failed(streamed, models, "openai_compatible", script, {"result_too_large"})
 
 
 async def _streams(models: LanguageModels, events: bytes, size: int, expected: str) -> None:

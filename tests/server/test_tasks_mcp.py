@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from mcp_types import HEADER_MISMATCH
 
 from pegboard import CallContext, Catalog, Tasks, http_app
 from tests.conformance.fixtures import conformance_catalog
@@ -83,15 +84,23 @@ def read(answer: httpx2.Response) -> Any:
     return httpx2.Response(200, text=lines[-1]).json()
 
 
-async def modern(client: httpx2.AsyncClient, url: str, method: str, *, extensions: Any = None, **params: Any) -> Any:
-    """Send one request of 2026-07-28."""
+async def modern(
+    client: httpx2.AsyncClient,
+    url: str,
+    method: str,
+    *,
+    extensions: Any = None,
+    header: str | None = None,
+    **params: Any,
+) -> Any:
+    """Send one request of 2026-07-28; its header names what its body does, unless it is to be another."""
     own = {} if extensions is None else {"extensions": extensions}
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}, **own},
         "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"},
     }
-    named = params.get("name", params.get("taskId", ""))
+    named = params.get("name", params.get("taskId", "")) if header is None else header
     headers = {
         "accept": "application/json, text/event-stream", "mcp-protocol-version": "2026-07-28", "mcp-method": method,
         "mcp-name": named,
@@ -188,6 +197,11 @@ async def test_a_client_of_2026_is_told_of_a_task_only_where_this_request_declar
             while state["status"] != "completed":
                 state = (await ask("tasks/get", taskId=made["taskId"], extensions=with_tasks))["result"]
         assert state["result"]["structuredContent"] == {"answer": "this"}
+        # What stands between reads the header alone: it must not let through what the body says of another task.
+        for method, more in (("tasks/get", {}), ("tasks/cancel", {}), ("tasks/update", {"inputResponses": {}})):
+            for header in ("", "f" * 32):
+                other = await ask(method, taskId=made["taskId"], extensions=with_tasks, header=header, **more)
+                assert other["error"]["code"] == HEADER_MISMATCH
         unknown = [
             await ask(method, taskId="f" * 32, extensions=with_tasks, **more)
             for method, more in (("tasks/get", {}), ("tasks/cancel", {}), ("tasks/update", {"inputResponses": {}}))

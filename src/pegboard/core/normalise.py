@@ -6,7 +6,7 @@ import base64
 import inspect
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence, Set, ValuesView
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from dataclasses import fields, is_dataclass
 from datetime import timedelta
 from enum import Enum
@@ -39,9 +39,10 @@ def normalise(value: object) -> ToolResult:
     if isinstance(value, str):
         return ToolResult((TextContent(_encodable(str(value))),))
     if isinstance(value, ToolResult):
-        return value if value.has_structured or value.structured is None else _mirrored(value)
+        sound = _sound(value)
+        return sound if sound.has_structured or sound.structured is None else _mirrored(sound)
     if isinstance(value, CONTENT_TYPES):
-        return ToolResult((value,))
+        return ToolResult((_sound_block(value),))
     if isinstance(value, bytes | bytearray):
         return ToolResult((_media(bytes(value)),))
     return _several(cast("Sequence[object]", value)) if isinstance(value, list | tuple) else structured(value)
@@ -58,9 +59,106 @@ def _several(value: Sequence[object]) -> ToolResult:
         case (bytes(raw), str(mime_type)) if type(value) is tuple:
             return ToolResult((_of_mime_type(raw, mime_type),))
         case [*blocks] if blocks and all(isinstance(block, CONTENT_TYPES) for block in blocks):
-            return ToolResult(cast("tuple[Content, ...]", tuple(blocks)))
+            return ToolResult(tuple(map(_sound_block, cast("Sequence[Content]", blocks))))
         case _:
             return structured(value)
+
+
+# ---------------------------------------------------------------- what was made by hand
+
+
+def _sound(value: ToolResult) -> ToolResult:
+    """Return a result that a tool made by hand with members that every door can write.
+
+    Raises:
+        CallError: `output_invalid`, where one of them is nothing of its kind.
+    """
+    content, structure, meta = value.content, value.structured, value.meta
+    if not isinstance(content, tuple | list) or isinstance(content, CONTENT_TYPES):  # pyright: ignore[reportUnnecessaryIsInstance] - a tool may err
+        raise _not_of_its_kind(value, "content", content, "a tuple of content blocks")
+    if type(content) is not tuple or not all(map(_is_plain_text, content)):
+        content = tuple(map(_sound_block, content))
+    if value.has_structured and not _is_json(structure):
+        structure = structured(structure).structured
+    if not isinstance(meta, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - a tool may err
+        raise _not_of_its_kind(value, "meta", meta, "a dict")
+    if meta and not _is_json(meta):
+        meta = structured(dict(meta)).structured
+    if content is value.content and structure is value.structured and meta is value.meta:
+        return value
+    return value._replace(content=content, structured=structure, meta=meta)
+
+
+def _is_json(value: object) -> bool:
+    """Tell whether a value is JSON as it is; what has a number beyond 64 bits is looked at more closely."""
+    try:
+        orjson.dumps(value, None, _AS_IT_IS)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def _is_plain_text(block: object) -> bool:
+    """Tell at once of the block that most results have that it is as it should be."""
+    return type(block) is TextContent and type(block[0]) is str and block[0].isascii() and block[1:] == (None, None)
+
+
+def _sound_block(block: Content) -> Content:
+    if _is_plain_text(block):
+        return block
+    if not isinstance(block, CONTENT_TYPES):  # pyright: ignore[reportUnnecessaryIsInstance] - a tool may err
+        raise _not_of_its_kind(ToolResult(), "content", block, "content blocks, such as TextContent")
+    optional = {name for name, default in block._field_defaults.items() if default is None}
+    changes: dict[str, Any] = {}
+    for name, said in block._asdict().items():
+        if said is not None or name not in optional:
+            member = _sound_member(block, name, said)
+            if member is not said:
+                changes[name] = member
+    return block._replace(**changes) if changes else block
+
+
+def _sound_member(block: Content, name: str, value: object) -> object:
+    match name:
+        case "data" | "blob":
+            return _raw_bytes(block, name, value)
+        case "annotations" | "meta":
+            if isinstance(value, Mapping):
+                return structured(dict(cast("Mapping[object, object]", value))).structured
+            raise _not_of_its_kind(block, name, value, "a dict")
+        case "icons":
+            icons = structured(value).structured
+            if isinstance(icons, list) and all(map(is_object, cast("list[object]", icons))):
+                return tuple(cast("list[object]", icons))
+            raise _not_of_its_kind(block, name, value, "a list of dicts")
+        case "size":
+            if type(value) is int:
+                return value
+            raise _not_of_its_kind(block, name, value, "an int")
+        case _:
+            # Addresses come as objects of many libraries, whose text they are.
+            if isinstance(value, str) or (name == "uri" and value is not None):
+                return _encodable(str(value))
+            raise _not_of_its_kind(block, name, value, "a str")
+
+
+def _raw_bytes(block: Content, name: str, value: object) -> bytes:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(cast("bytes | bytearray", value))
+    if isinstance(value, str):
+        # MCP writes it so, and so do most who have it from elsewhere.
+        with suppress(ValueError):
+            return base64.b64decode(value, validate=True)
+        raise _not_of_its_kind(block, name, value, "bytes, or base64 text")
+    raise _not_of_its_kind(block, name, value, "bytes")
+
+
+def _not_of_its_kind(holder: Content | ToolResult, name: str, value: object, needed: str) -> CallError:
+    text = f"The tool gave a {type(holder).__name__} whose {name} is a {type(value).__name__}; it needs {needed}."
+    return CallError("output_invalid", text, outcome_unknown=True)
+
+
+# ---------------------------------------------------------------- values
 
 
 def structured(value: object) -> ToolResult:
@@ -77,7 +175,8 @@ def structured(value: object) -> ToolResult:
                 text = orjson.dumps(value, _jsonable, _ANY_KEYS)
                 plain = orjson.loads(text)
         except TypeError as error:
-            if "64-bit" not in f"{error} {error.__cause__}":
+            # An integer of more than 64 bits, or half a character in a text.
+            if not any(word in f"{error} {error.__cause__}" for word in ("64-bit", "surrogates")):
                 raise
             plain = _exact(value)
             text = json_bytes(plain)
@@ -89,6 +188,7 @@ def structured(value: object) -> ToolResult:
 
 
 _ANY_KEYS = orjson.OPT_NON_STR_KEYS
+_AS_IT_IS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 NO_META: dict[str, JSONValue] = {}
 _SCALARS = frozenset({str, int, bool, type(None)})
 
@@ -108,13 +208,17 @@ def _exact(value: Any) -> JSONValue:
     """Return any value as plain JSON with every integer as it is, however long."""
     if isinstance(value, Enum):
         return _exact(value.value)
+    if isinstance(value, str):
+        return _encodable(str(value))
     if isinstance(value, int):
         return value
     if is_dataclass(value) and not isinstance(value, type):
         return {item.name: _exact(getattr(value, item.name)) for item in fields(value)}
     if isinstance(value, dict):
         written = cast("dict[object, object]", value)
-        return {key if isinstance(key, str) else _key(key): _exact(item) for key, item in written.items()}
+        return {
+            _encodable(str(key)) if isinstance(key, str) else _key(key): _exact(item) for key, item in written.items()
+        }
     if isinstance(value, list | tuple):
         return [_exact(item) for item in cast("Sequence[object]", value)]
     try:

@@ -36,13 +36,20 @@ async def _awaited(value: Awaitable[object]) -> ToolResult:
 
 def messages_result(value: object) -> ToolResult:
     """Return a prompt's messages as a result: one block a message, the roles as the structured value."""
-    given: Sequence[Any] = [value] if isinstance(value, str | Message) else cast("Sequence[Any]", value)
+    is_one = isinstance(value, (str, Message, *CONTENT_TYPES)) or not isinstance(value, list | tuple)
+    given: Sequence[Any] = [value] if is_one else cast("Sequence[Any]", value)
     messages = [item if isinstance(item, Message) else Message("user", item) for item in given]
     return ToolResult(tuple(map(_block, messages)), [item.role for item in messages], has_structured=True)
 
 
 def _block(message: Message) -> Content:
+    role: str = message.role
     content: Any = message.content
     if not isinstance(content, (str, *CONTENT_TYPES)):
         raise TypeError(f"A prompt returns text, Message(role, content), or a list of them, not {content!r}.")
+    if role not in _ROLES:
+        raise TypeError(f"A message of a prompt is of 'user' or 'assistant', not of {role!r}.")
     return TextContent(content) if isinstance(content, str) else content
+
+
+_ROLES = ("user", "assistant")
