@@ -115,3 +115,10 @@ async def test_a_session_that_is_forgotten_again_and_again_says_one_thing() -> N
     assert upstream.runs == 0
     assert upstream.calls < 10
     assert not contradicts(error.message)
+
+
+async def test_an_error_that_names_no_request_is_the_answer_to_the_only_one_there_is() -> None:
+    said = {"jsonrpc": "2.0", "id": None, "error": {"code": -32603, "message": "the disk is full"}}
+    error = await called(Upstream(answer(json.dumps(said).encode(), headers=JSON)))
+    assert isinstance(error, ToolError)
+    assert (error.kind, "the disk is full" in error.message) == ("upstream_error", True), error
