@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
-from pegboard.auth.rules import IdentityRules
 from pegboard.authoring.definition import (
     ToolOptions,
     builder_entries,
@@ -55,6 +54,7 @@ from pegboard.runtime import Runtime, assemble
 
 if TYPE_CHECKING:
     from pegboard.agents.runtime import AgentRuntime
+    from pegboard.auth.rules import IdentityRules
     from pegboard.resources import skill_reader
     from pegboard.tasks.tasks import Tasks
     from pegboard.workspace import resources as document_resources

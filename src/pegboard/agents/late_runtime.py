@@ -8,7 +8,6 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pegboard.agents.conversations import ConversationStore
 from pegboard.core.redaction import Redactor
 from pegboard.core.registry import Registry
 from pegboard.core.view import View, ViewParts
@@ -22,6 +21,7 @@ from pegboard.model.result import ToolResult
 
 if TYPE_CHECKING:
     from pegboard.agents import runtime as agent_runtime
+    from pegboard.agents.conversations import ConversationStore
     from pegboard.agents.model_factory import ModelFactory
     from pegboard.agents.runtime import AgentRuntime
 else:

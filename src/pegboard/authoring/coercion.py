@@ -1,4 +1,4 @@
-"""Coercion: turn validated JSON into the Python types that annotations mean. Imports pydantic; loaded when used."""
+"""Coercion: turn validated JSON into the Python types that annotations mean, by pydantic where they are not plain."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeGuard, Union, get_args, get_origin
 
 import typing_extensions
 
@@ -31,6 +31,12 @@ _NAME_TYPES = (str, object, Any)
 _JSON_TYPES = (str, bool, type(None), object, Any, list, dict)
 
 
+def is_pydantic_field(value: object) -> TypeGuard[pydantic.fields.FieldInfo]:
+    """Tell whether something is what pydantic's `Field(…)` gives; it is asked of nothing that is not pydantic's."""
+    known = any(kind.__module__ == "pydantic.fields" for kind in type(value).__mro__)
+    return known and isinstance(value, pydantic.fields.FieldInfo)
+
+
 def is_json(annotation: Any, *, whole: bool = False) -> bool:
     """Tell whether a JSON value already is what the annotation means.
 
@@ -41,7 +47,7 @@ def is_json(annotation: Any, *, whole: bool = False) -> bool:
     if origin is Annotated:
         # Constraints stand in the schema; anything else there may change the value.
         inner, *extras = get_args(annotation)
-        return all(isinstance(extra, pydantic.fields.FieldInfo) for extra in extras) and is_json(inner, whole=whole)
+        return all(map(is_pydantic_field, extras)) and is_json(inner, whole=whole)
     if origin is dict:
         # The names in JSON are text; what else they may mean is read from it.
         key, value = get_args(annotation)

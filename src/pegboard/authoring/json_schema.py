@@ -1,4 +1,4 @@
-"""JSON Schema of Python types: of parameters and of results. Imports pydantic, at the first registration."""
+"""JSON Schema of Python types: of parameters and of results. Imports pydantic where a type is not plain."""
 
 from __future__ import annotations
 
@@ -12,8 +12,18 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
-from pegboard.authoring.coercion import Coerce, UnfillableError, coercion, is_json, modern, sparing_none, to_int
+from pegboard.authoring.coercion import (
+    Coerce,
+    UnfillableError,
+    coercion,
+    is_json,
+    is_pydantic_field,
+    modern,
+    sparing_none,
+    to_int,
+)
 from pegboard.authoring.field import MISSING, FieldSpec
+from pegboard.authoring.plain_types import is_plain_default, plain_schema
 from pegboard.core.normalise import has_fields, plain_form
 from pegboard.frozen import frozen
 from pegboard.lazy import LazyModule
@@ -137,7 +147,7 @@ def parameter(name: str, annotation: Any, *, default: Any = MISSING, description
     elif default is MISSING:
         default = spec.default
     make_default = None
-    if isinstance(default, pydantic.fields.FieldInfo):
+    if is_pydantic_field(default):
         default, alias = _bare_field(default, alias)
         annotation = Annotated[annotation, default]
         stated = default.description or stated
@@ -163,7 +173,7 @@ def _without_alias(annotation: Any) -> tuple[Any, str]:
     alias = ""
     for extra in extras:
         bare = extra
-        if isinstance(extra, pydantic.fields.FieldInfo):
+        if is_pydantic_field(extra):
             bare, alias = _bare_field(extra, alias)
         inner = Annotated[inner, bare]
     return inner, alias
@@ -195,7 +205,7 @@ def _take_fields(annotation: Any) -> tuple[Any, FieldSpec, str]:
     spec = next((extra for extra in extras if isinstance(extra, FieldSpec)), FieldSpec())
     words = next((extra for extra in extras if isinstance(extra, str)), "")
     words = next(
-        (extra.description for extra in extras if isinstance(extra, pydantic.fields.FieldInfo) and extra.description),
+        (extra.description for extra in extras if is_pydantic_field(extra) and extra.description),
         words,
     )
     constraints = [extra for extra in extras if not isinstance(extra, FieldSpec | str)]
@@ -274,6 +284,8 @@ def _refuse_twins(parameters: list[Parameter], where: str) -> None:
 
 
 def _object_schema(parameters: list[Parameter], annotations: Mapping[str, Any], where: str) -> JSON:
+    if (plain := _plain_properties(parameters, annotations)) is not None:
+        return {"properties": plain}
     fields: dict[str, Any] = {}
     for index, item in enumerate(parameters):
         # A neutral name inside the model: a parameter may be called `schema` or `copy`, which pydantic keeps.
@@ -287,6 +299,21 @@ def _object_schema(parameters: list[Parameter], annotations: Mapping[str, Any], 
     except _pydantic_faults() as error:
         problems = [problem for item in parameters for problem in _fault(item.name, annotations[item.name], where)]
         raise DefinitionError(problems or _no_schema(where, "", error)) from error
+
+
+def _plain_properties(parameters: list[Parameter], annotations: Mapping[str, Any]) -> JSON | None:
+    """Return the schemas of parameters that are plain, all of them, defaults included."""
+    properties: JSON = {}
+    for item in parameters:
+        schema = plain_schema(annotations[item.name])
+        if schema is None or item.make_default is not None:
+            return None
+        if item.default is not MISSING:
+            if not is_plain_default(item.default):
+                return None
+            schema = {"default": item.default, **schema}
+        properties[item.name] = schema
+    return properties
 
 
 def _fault(name: str, annotation: Any, where: str) -> list[Problem]:
@@ -364,6 +391,8 @@ def output_schema(annotation: Any, *, where: str) -> JSON | None:
     inner = returned_type(annotation)
     if inner is None:
         return None
+    if (plain := plain_schema(inner)) is not None:
+        return plain
     try:
         return _schema_of(lambda: _result_adapter(modern(inner)), mode="serialization")
     except _pydantic_faults() as error:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from pegboard.model.consent import ConsentAnswer, ConsentRequest
 from pegboard.model.context import ToolContext
-from pegboard.model.document import Access, DocumentFilters, DocumentScope, NewDocument, SearchMode, SourceType
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry
+
+if TYPE_CHECKING:
+    from pegboard.model.document import Access, DocumentFilters, DocumentScope, NewDocument, SearchMode, SourceType
 
 
 class Source(Protocol):
