@@ -332,22 +332,38 @@ def test_two_contexts_are_refused():
 # ---------------------------------------------------------------- what is loaded when
 
 PROBE = """
-import sys
+import asyncio, datetime, sys
+from typing import Annotated, Literal, Optional
 import pegboard
-heavy = ("pydantic", "docstring_parser", "mcp", "ruamel", "limits")
-assert not [name for name in heavy if name in sys.modules], [name for name in heavy if name in sys.modules]
+def assert_light():
+    heavy = ("pydantic", "docstring_parser", "mcp", "ruamel", "limits", "sqlite3", "numpy")
+    assert not [name for name in heavy if name in sys.modules], [name for name in heavy if name in sys.modules]
+assert_light()
 catalog = pegboard.Catalog()
-class Base(pegboard.Tool, abstract=True):
-    a: str = pegboard.Field(description="x")
-assert "pydantic" not in sys.modules
 @catalog.tool
-def f(a: int) -> int:
-    return a
+def find(text: str, most: int = 3, share: float = 0.5, way: Literal["near", "far"] = "near",
+         words: Optional[list[str]] = None, more: dict[str, object] | None = None,
+         short: Annotated[str, pegboard.Field(description="A text.", max_length=5)] = "x") -> dict[str, list[int]]:
+    return {text: [most]}
+class Send(pegboard.Tool):
+    \"\"\"Send.\"\"\"
+    to: str = pegboard.Field(description="Whom to.")
+    async def perform(self, ctx: pegboard.ToolContext) -> str:
+        return self.to
+catalog.register(Send)
+view = catalog.view(pegboard.ToolContext())
+assert asyncio.run(view.call("find", {"text": "a"})).structured == {"a": [3]}
+assert asyncio.run(view.call("send", {"to": "ann"})).text == "ann"
+view.export_bytes("mcp")
+assert_light()
+@catalog.tool
+def f(day: datetime.date) -> int:
+    return day.year
 assert "pydantic" in sys.modules
 """
 
 
-def test_pydantic_is_imported_with_the_first_registration_and_not_before():
+def test_pydantic_is_imported_with_the_first_type_that_is_not_plain_and_not_before():
     done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr == ""
     assert done.returncode == 0

@@ -1,14 +1,11 @@
-"""Plain types are drawn as pydantic draws them, and need no pydantic."""
+"""Plain types are drawn as pydantic draws them; that they need none is in `test_function.py`."""
 
 from __future__ import annotations
 
 import datetime
 import json
 import re
-import subprocess
-import sys
 import typing
-from collections.abc import Callable
 from typing import Any, Literal, Optional, Union
 
 import pydantic
@@ -19,8 +16,10 @@ from hypothesis import strategies as st
 from pegboard import Catalog, DefinitionError, ToolContext
 from tests.sizes import examples
 
-SCALARS: tuple[Any, ...] = (str, int, float, bool, None, Any, object, list, dict, list, dict)
-LITERALS = st.lists(st.sampled_from(["a", "b", "ü", ""]), min_size=1, unique=True).map(lambda words: Literal[*sorted(words)])
+SCALARS: tuple[Any, ...] = (str, int, float, bool, None, Any, object, list, dict)
+LITERALS = st.lists(st.sampled_from(["a", "b", "ü", ""]), min_size=1, unique=True).map(
+    lambda words: Literal[*sorted(words)]
+)
 ANNOTATIONS: st.SearchStrategy[Any] = st.recursive(
     st.sampled_from(SCALARS) | LITERALS | st.sampled_from([datetime.date, Literal[1, "a"], bytes]),
     lambda inner: st.one_of(
@@ -81,33 +80,3 @@ def test_a_plain_result_is_published_as_pydantic_has_it_published(annotation: An
     theirs = output(typing.Annotated[annotation, pydantic.Field()])
 
     assert ours is None or json.dumps(ours) == json.dumps(theirs)
-
-
-PLAIN = """
-import asyncio, sys
-from typing import Annotated, Literal, Optional
-from pegboard import Catalog, Field, Tool, ToolContext
-catalog = Catalog()
-@catalog.tool
-def find(text: str, most: int = 3, share: float = 0.5, way: Literal["near", "far"] = "near",
-         words: Optional[list[str]] = None, more: dict[str, object] | None = None,
-         short: Annotated[str, Field(description="A text.", max_length=5)] = "x") -> dict[str, list[int]]:
-    return {text: [most]}
-class Send(Tool, register=False):
-    \"\"\"Send.\"\"\"
-    to: str = Field(description="Whom to.")
-    async def perform(self, ctx: ToolContext) -> str:
-        return self.to
-catalog.register(Send)
-view = catalog.view(ToolContext())
-assert asyncio.run(view.call("find", {"text": "a"})).structured == {"a": [3]}
-assert asyncio.run(view.call("send", {"to": "ann"})).text == "ann"
-view.export_bytes("mcp")
-print(*(name for name in sys.modules if name.partition(".")[0] in ("pydantic", "mcp", "sqlite3", "numpy")))
-"""
-
-
-def test_tools_of_plain_types_are_declared_and_called_without_pydantic() -> None:
-    run: Callable[..., Any] = subprocess.run
-
-    assert run([sys.executable, "-c", PLAIN], capture_output=True, text=True, check=True).stdout == "\n"
