@@ -185,6 +185,8 @@ class KeyStore:
                 # Who adds or rotates looks first at what there is: two at once wait for each other.
                 connection.transaction_mode = "IMMEDIATE"
                 if writing:
+                    # The folder is flushed, too: no power cut brings a journal back that would undo a revocation.
+                    _run(connection, "PRAGMA synchronous = EXTRA")
                     _run(connection, _TABLE)
                     if not _has_holders(connection):
                         _run(connection, _BROUGHT_UP)

@@ -61,4 +61,8 @@ class SqliteConsents(SqlConsents):
             raise ConnectionError(f"{str(self.path)!r}: {error}") from error
 
     def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(self.path, timeout=CONSENT_STORE_BUSY_S, isolation_level=None)
+        connection = sqlite3.connect(self.path, timeout=CONSENT_STORE_BUSY_S, isolation_level=None)
+        # Has the folder flushed, too, when a journal is taken away: one that a power cut brought back would undo a
+        # decision, or the use of a yes, that was acknowledged.
+        connection.execute("pragma synchronous = extra")
+        return connection
