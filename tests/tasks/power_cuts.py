@@ -6,12 +6,15 @@ import asyncio
 import os
 import random
 import struct
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from pegboard import CallContext, Catalog, Tasks, ToolContext
+from pegboard import CallContext, CallError, Catalog, Tasks, ToolContext, ToolResult
+from pegboard.consent.postgres_store import PostgresConsents
+from pegboard.consent.sql_records import ConsentStateError, SqlConsents
 from pegboard.consent.sqlite_store import SqliteConsents
 
 STEPS = ("fetch", "check", "load")
@@ -66,7 +69,9 @@ class _File:
         """Return what may be left: of what was not flushed each write is there, is not, or is there in part."""
         left = _File(bytearray(self.content))
         for act in self.pending:
-            length = chance.choice((0, len(act.data), chance.randrange(len(act.data) + 1) // SECTOR_BYTES * SECTOR_BYTES))
+            length = chance.choice(
+                (0, len(act.data), chance.randrange(len(act.data) + 1) // SECTOR_BYTES * SECTOR_BYTES)
+            )
             if act.what == "t" and length == 0 and chance.random() < 0.5:
                 continue
             if act.what == "t" or length:
@@ -96,11 +101,16 @@ def disk_after(acts: list[Act], chance: random.Random) -> dict[str, bytes]:
 # ---------------------------------------------------------------- what is acknowledged
 
 
-ANN = ToolContext(user_id="ann", space_id="s1")
+ANN = ToolContext(user_id="ann", space_id="s1", budget=None)
 
 
-def catalog_in(folder: Path, acknowledge: list[str] | Path) -> Catalog:
-    """Return a catalog with tasks and consents in a folder; what it has done stands in the list or the file."""
+def store_of(where: Path | str) -> SqlConsents:
+    """Return the consents of a folder, or of a PostgreSQL."""
+    return SqliteConsents(where / "consents.db") if isinstance(where, Path) else PostgresConsents(where)
+
+
+def catalog_in(where: Path | str, acknowledge: list[str] | Path) -> Catalog:
+    """Return a catalog with tasks and consents; what it has done stands in the list or the file."""
 
     def say(*words: object) -> None:
         line = " ".join(map(str, words))
@@ -110,8 +120,8 @@ def catalog_in(folder: Path, acknowledge: list[str] | Path) -> Catalog:
         with acknowledge.open("ab", buffering=0) as file:
             file.write(f"{line}\n".encode())
 
-    store = SqliteConsents(folder / "consents.db")
-    catalog = Catalog("power", consent_store=store, tasks=Tasks(f"sqlite:{folder}/tasks.db"))
+    tasks = Tasks(f"sqlite:{where}/tasks.db" if isinstance(where, Path) else where)
+    catalog = Catalog("power", consent_store=store_of(where), tasks=tasks)
 
     @catalog.tool(task="required")
     async def load_orders(ctx: CallContext, name: str) -> str:
@@ -130,34 +140,60 @@ def catalog_in(folder: Path, acknowledge: list[str] | Path) -> Catalog:
     return catalog
 
 
-async def work(folder: Path, acknowledged: Path, *, rounds: int) -> None:
-    """File tasks and questions, decide, and use what was decided; say each as soon as it was acknowledged."""
+async def work(where: Path | str, acknowledged: Path, *, rounds: int) -> None:
+    """File tasks and questions, decide, and use what was decided; say each as soon as it was acknowledged.
+
+    What the store could not do while it was away is tried again.
+    """
 
     def say(*words: object) -> None:
         with acknowledged.open("ab", buffering=0) as file:
             file.write((" ".join(map(str, words)) + "\n").encode())
 
-    catalog, store = catalog_in(folder, acknowledged), SqliteConsents(folder / "consents.db")
-    view = catalog.view(ANN)
+    async def called(name: str, number: int | str) -> ToolResult:
+        while True:
+            result = await catalog.view(ANN).call(name, {"name" if name == "load_orders" else "number": number})
+            if result.error is None or result.error.kind != "storage_unavailable":
+                return result
+            await asyncio.sleep(0.02)  # another process starts it again
+
+    async def done(act: Callable[[], Awaitable[object]]) -> None:
+        while True:
+            try:
+                await act()
+            except (OSError, CallError, ConsentStateError):
+                await asyncio.sleep(0.02)  # as above
+            else:
+                return
+
+    catalog, store = catalog_in(where, acknowledged), store_of(where)
     for number in range(rounds):
-        begun = await view.call("load_orders", {"name": f"t{number}"})
+        begun = await called("load_orders", f"t{number}")
         assert begun.task_id is not None, begun
         say("task", f"t{number}", begun.task_id)
-        asked = await catalog.view(ANN).call("pay", {"number": number})
+        asked = await called("pay", number)
         assert asked.error is not None
-        consent_id = asked.error.details["consent_id"]
+        consent_id = str(asked.error.details["consent_id"])
         say("asked", number, consent_id)
-        await store.decide(str(consent_id), is_yes=number % 4 != 3, decided_by="test")
-        say("decided", number, consent_id)
-        if number % 2 == 0:
-            paid = await catalog.view(ANN).call("pay", {"number": number})
-            assert not paid.is_error, paid
+        try:
+            await store.decide(consent_id, is_yes=number % 4 != 3, decided_by="test")
+            say("decided", number, consent_id)
+        except ConnectionError:
+            # It may be decided or not: what comes of it is not looked at.
+            continue
+        if number % 2 == 0 and not (await called("pay", number)).is_error:
             say("used", number, consent_id)
-        await catalog.tasks.result(begun.task_id, ANN, timeout_s=60)
+        await done(partial(catalog.tasks.result, begun.task_id, ANN, timeout_s=60))
         say("ended", f"t{number}", begun.task_id)
+    say("over")
     os._exit(0)
 
 
 def run(folder: str, rounds: int) -> None:
     """Be the process that the power is taken from."""
     asyncio.run(work(Path(folder), Path(folder, "acknowledged"), rounds=rounds))
+
+
+def run_on(url: str, acknowledged: Path) -> None:
+    """Be a process whose PostgreSQL is cut off, again and again, until it is killed."""
+    asyncio.run(work(url, acknowledged, rounds=1_000_000))

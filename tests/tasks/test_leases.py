@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -51,5 +53,86 @@ async def test_a_worker_that_cannot_renew_its_lease_stops_its_tasks_and_goes_on_
         result = await catalog.tasks.result(task_id, ANN, timeout_s=PATIENCE_S)
         assert (result.error, result.text, runs.count("first")) == (None, "done", 1)
         assert runs.count("second") > 1
+    finally:
+        await catalog.close()
+
+
+@pytest.mark.parametrize("full", ["step", "end"])
+async def test_what_a_full_disk_does_not_take_is_written_when_there_is_room_and_the_tool_hears_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: str
+) -> None:
+    catalog = Catalog("full", tasks=Tasks(f"sqlite:{tmp_path}/tasks.db"))
+    limits, runs = resource.getrlimit(resource.RLIMIT_FSIZE), list[str]()
+
+    def run(name: str) -> str:
+        runs.append(name)
+        if name == full:
+            # Enough for the signs of life of this worker, and not for what is to be recorded.
+            size = (tmp_path / "tasks.db-wal").stat().st_size + 500_000
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+        return "x" * 900_000
+
+    @catalog.tool(task="required")
+    async def load(ctx: CallContext) -> str:
+        """Load something in two steps."""
+        # Loaded by now, and the place where what the disk says is judged.
+        judge = sys.modules["dbos._sys_db"].retriable_postgres_exception
+
+        def make_room(error: Exception) -> bool:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+            return judge(error)
+
+        monkeypatch.setattr("dbos._sys_db.retriable_postgres_exception", make_room)
+        await ctx.step("first", run, "first")
+        await ctx.step("second", run, "step")
+        return run("end")
+
+    try:
+        task_id = (await catalog.view(ANN).call("load")).task_id
+        assert task_id is not None
+        result = await catalog.tasks.result(task_id, ANN, timeout_s=PATIENCE_S)
+        assert (result.error, len(result.text), runs) == (None, 900_000, ["first", "step", "end"])
+        assert resource.getrlimit(resource.RLIMIT_FSIZE) == limits
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        await catalog.close()
+
+
+async def test_what_the_database_refused_is_done_again_and_is_no_failure_of_the_tool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pegboard.tasks.dbos_engine.TASK_LEASE_S", 0.3)
+    monkeypatch.setattr("pegboard.tasks.dbos_engine.TASK_BEAT_S", 0.05)
+    catalog = Catalog("refused", tasks=Tasks(f"sqlite:{tmp_path}/tasks.db"))
+    runs, heard = list[str](), list[type[BaseException]]()
+
+    def rename(table: str, name: str) -> None:
+        with closing(sqlite3.connect(tmp_path / "tasks.db", timeout=PATIENCE_S)) as other:
+            other.execute(f"alter table {table} rename to {name}")
+
+    @catalog.tool(task="required")
+    async def load(ctx: CallContext) -> str:
+        """Load something in two steps."""
+
+        def second() -> str:
+            runs.append("second")
+            if runs.count("second") == 1:
+                rename("operation_outputs", "away")
+            return "done"
+
+        await ctx.step("first", lambda: runs.append("first"))
+        try:
+            return await ctx.step("second", second)
+        except BaseException as error:
+            heard.append(type(error))
+            rename("away", "operation_outputs")
+            raise
+
+    try:
+        task_id = (await catalog.view(ANN).call("load")).task_id
+        assert task_id is not None
+        result = await catalog.tasks.result(task_id, ANN, timeout_s=PATIENCE_S)
+        assert (result.error, result.text, runs) == (None, "done", ["first", "second", "second"])
+        assert heard == [asyncio.CancelledError]
     finally:
         await catalog.close()

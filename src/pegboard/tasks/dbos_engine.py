@@ -11,13 +11,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import Context
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import sqlalchemy as sa
 from dbos import DBOS, DBOSClient, Serializer, SetWorkflowID
+from dbos import _sys_db as dbos_database
 from dbos._error import DBOSUnexpectedStepError
 from dbos._utils import INTERNAL_QUEUE_NAME
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from pegboard.core.digests import digest
 from pegboard.core.identifiers import new_id
@@ -40,6 +41,10 @@ from pegboard.tasks.engine import Run
 from pegboard.tasks.lifelines import Lifelines
 from pegboard.tasks.records import call_of_json, call_to_json, outcome_of_json, outcome_to_json, question_to_json
 from pegboard.tasks.task_tables import Kept, OtherQuestionError, TaskTables
+
+# What SQLite and PostgreSQL say of a store that takes nothing for now, beside that it is away: full, or read only.
+_PASSING_TEXTS = ("disk is full", "disk I/O error", "readonly database", "unable to open database file")
+_PASSING_STATES = frozenset({"25006", "42501", "53100"})
 
 T = TypeVar("T")
 log = logging.getLogger("pegboard")
@@ -67,6 +72,23 @@ class JsonSerializer(Serializer):
     def name(self) -> str:
         """Return what it is called in the database."""
         return "pegboard_json"
+
+
+_passes_for_dbos = dbos_database.retriable_postgres_exception  # type: ignore[reportPrivateUsage] - as below
+
+
+def passes(error: Exception) -> bool:
+    """Tell whether what the database says may be otherwise in a moment, so that the same is to be tried again."""
+    if _passes_for_dbos(error):
+        return True
+    if not isinstance(error, DBAPIError):
+        return False
+    text, state = str(error.orig), getattr(error.orig, "sqlstate", None)
+    return state in _PASSING_STATES or (state is None and any(words in text for words in _PASSING_TEXTS))
+
+
+# DBOS waits where its connection is lost; where a disk is full for a moment it has a task failed, whose steps are done.
+dbos_database.retriable_postgres_exception = passes  # type: ignore[reportPrivateUsage] - DBOS has no public way
 
 
 class KeptError(Exception):
@@ -115,10 +137,13 @@ class DbosEngine:
         self._beating = threading.Thread(target=self._beat, name="pegboard-tasks-lease", daemon=True)
         self._ended = threading.Event()
         self._guarding: asyncio.Task[None] | None = None
-        self._renewed_at, self._has_stopped = 0.0, False
+        self._renewed_at, self._has_stopped, self._is_away = 0.0, False, False
+        self._signs: dict[str, tuple[float, float]] = {}
         self._running: dict[str, asyncio.Task[Any]] = {}
         self._asked: dict[tuple[str, str], asyncio.Future[JSON]] = {}
         self._notes: dict[str, tuple[float | None, str]] = {}
+        self._ended_at: dict[str, float] = {}
+        """Runs that ended here of late, by task: whether that was recorded is looked at once more."""
 
     # -- begin and end
 
@@ -161,6 +186,7 @@ class DbosEngine:
         self._lifelines.hold(self._worker)
         self._renewed_at = time.monotonic()
         self._tables.beat(self._worker)
+        self._dead()
 
     def _make_client(self) -> DBOSClient:
         url = self._url.render_as_string(hide_password=False)
@@ -201,9 +227,15 @@ class DbosEngine:
                 self._renew()
                 self._write_notes()
                 self._adopt()
+                self._settle()
                 self._look()
+                if self._is_away:
+                    log.warning("The database of tasks answers again.")
+                self._is_away = False
             except Exception as error:  # noqa: BLE001 - boundary: a thread of its own, and the store may be away
-                log.warning("The lease of this worker was not renewed: %s", error)
+                if not self._is_away:
+                    log.warning("The lease of this worker was not renewed; it is tried again and again: %s", error)
+                self._is_away = True
 
     def _renew(self) -> None:
         now = time.monotonic()
@@ -218,7 +250,8 @@ class DbosEngine:
         """Stop what runs here as soon as others may take this worker for dead: when its lease was not renewed."""
         while True:
             await asyncio.sleep(TASK_BEAT_S)
-            if not self._has_stopped and time.monotonic() - self._renewed_at > TASK_LEASE_S:
+            # A beat earlier than others may, who count from when they saw the last sign.
+            if not self._has_stopped and time.monotonic() - self._renewed_at > TASK_LEASE_S - TASK_BEAT_S:
                 log.warning("The lease of this worker has run out; what it runs stops until it has one again.")
                 self._has_stopped = True
                 await self._stop_all()
@@ -227,18 +260,36 @@ class DbosEngine:
         """Have what was stopped here run again, unless others have taken it already."""
         assert self._home is not None
         asyncio.run_coroutine_threadsafe(self._stop_all(), self._home).result()
+        self._ended_at.clear()
         self._run_again(self._worker)
         self._has_stopped = False
 
     def _adopt(self) -> None:
         """Have what dead workers left behind run again, by whoever is free."""
-        for dead in self._tables.dead(lease_s=TASK_LEASE_S, is_cut=self._lifelines.is_cut):
+        for dead in self._dead():
             if dead == self._worker:
                 continue
             if number := self._run_again(dead):
                 log.info("%d tasks of a worker that ended go on.", number)
             self._tables.bury(dead)
             self._lifelines.forget(dead)
+
+    def _dead(self) -> list[str]:
+        """Return the workers that have left, whose lifeline is cut, or who gave no sign for as long as a lease runs.
+
+        How long is counted here, from when the last sign was seen: clocks of others jump.
+        """
+        signs = self._tables.signs()
+        now, known = time.monotonic(), self._signs
+        self._signs = {
+            worker: known[worker] if worker in known and known[worker][0] == sign else (sign, now)
+            for worker, sign in signs.items()
+        }
+        return [
+            worker
+            for worker, (sign, since) in self._signs.items()
+            if sign == 0 or now - since > TASK_LEASE_S or self._lifelines.is_cut(worker)
+        ]
 
     def _run_again(self, worker: str) -> int:
         """Have what a worker began run again; return how many tasks those are."""
@@ -250,6 +301,21 @@ class DbosEngine:
         # Not `resume_workflow`, which takes up what was cancelled as well, and forgets how often a task was begun.
         database = self._known._sys_db  # type: ignore[reportPrivateUsage] - DBOS has no public way
         return database.reenqueue_for_recovery(task_id, [worker], INTERNAL_QUEUE_NAME)
+
+    def _settle(self) -> None:
+        """Have what ended here run again where its end could not be recorded, as when a disk was full."""
+        now = time.monotonic()
+        late = [task_id for task_id, at in tuple(self._ended_at.items()) if now - at > TASK_LEASE_S]
+        if not late:
+            return
+        left = self._known.list_workflows(
+            workflow_ids=late, status="PENDING", executor_id=self._worker, load_input=False, load_output=False
+        )
+        for each in left:
+            if each.workflow_id not in self._running and self._take(each.workflow_id, self._worker):
+                log.warning("The database did not take what task %s had done; it runs again.", each.workflow_id)
+        for task_id in late:
+            self._ended_at.pop(task_id, None)
 
     def _look(self) -> None:
         """Hear of what other workers were told of the tasks that run here."""
@@ -307,6 +373,7 @@ class DbosEngine:
         finally:
             if self._running.get(call.task_id) is current:
                 del self._running[call.task_id]
+                self._ended_at[call.task_id] = time.monotonic()
 
     async def elsewhere(self, work: Coroutine[Any, Any, T]) -> T:
         """Await work on the loop of DBOS, which knows by the context which task it is for."""
@@ -325,10 +392,22 @@ class DbosEngine:
         """Ask, and wait for the answer."""
         waiting = self._asked[task_id, key] = asyncio.get_running_loop().create_future()
         try:
-            known = await _away(self._tables.ask, task_id, key, question)
-            return known if known is not None else await waiting
+            while True:
+                try:
+                    known = await _away(self._tables.ask, task_id, key, question)
+                except OSError:
+                    # That nobody could be asked is no answer: the task waits until it can ask.
+                    await asyncio.sleep(TASK_BEAT_S)
+                else:
+                    return known if known is not None else await waiting
         finally:
             del self._asked[task_id, key]
+
+    async def stop_unrecorded(self, task_id: str) -> NoReturn:
+        """End a run here whose work the database did not take; it goes on from what is recorded, once that takes it."""
+        self._stop(task_id)
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError("a run that was stopped goes on")
 
     def note(self, task_id: str, fraction: float, message: str) -> None:
         """Note how far a task is; written with the next beat."""
@@ -393,12 +472,12 @@ class DbosEngine:
 
     async def cancel(self, task_id: str) -> None:
         """End a task, unless it has ended."""
-        await _away(self._known.cancel_workflow, task_id)
+        await _asked_of_store(self._known.cancel_workflow, task_id)
         self._stop(task_id)
 
     async def resume(self, task_id: str) -> bool:
         """Run a task here that nobody runs; `False` where somebody may."""
-        return await _away(self._resume, task_id)
+        return await _asked_of_store(self._resume, task_id)
 
     def _resume(self, task_id: str) -> bool:
         [row] = self._known.list_workflows(workflow_ids=[task_id], load_input=False, load_output=False)
@@ -406,8 +485,13 @@ class DbosEngine:
             # What stands in the queue is taken from it by whoever is free.
             return row.status in _ACTIVE
         worker = row.executor_id or ""
-        if not self._lifelines.is_cut(worker) and self._tables.is_alive(worker, lease_s=TASK_LEASE_S):
-            return worker == self._worker
+        if worker == self._worker:
+            return True
+        sign = self._tables.signs().get(worker, 0)
+        ends = time.monotonic() + TASK_LEASE_S
+        while sign and time.monotonic() <= ends and not self._lifelines.is_cut(worker):
+            if self._ended.wait(TASK_BEAT_S) or self._tables.signs().get(worker, 0) not in (sign, 0):
+                return False
         return self._take(task_id, worker)
 
     async def changed(self, record: TaskRecord, *, timeout_s: float) -> None:
@@ -418,10 +502,10 @@ class DbosEngine:
         """Forget what expired before `now`."""
         ids = await _away(self._tables.expired, now)
         if ids:
-            await _away(self._known.cancel_workflows, list(ids))
+            await _asked_of_store(self._known.cancel_workflows, list(ids))
             for task_id in ids:
                 self._stop(task_id)
-            await _away(self._known.delete_workflows, list(ids))
+            await _asked_of_store(self._known.delete_workflows, list(ids))
             await _away(self._tables.forget, ids)
         return len(ids)
 
@@ -434,9 +518,14 @@ class _DbosJournal:
 
     async def once(self, name: str, work: Callable[[], Awaitable[JSON]]) -> JSON:
         """Return what `work` gives, recorded; where it is recorded already, that."""
+        raised: list[BaseException] = []
 
         async def recorded() -> JSON:
-            return await self._engine.at_home(work)
+            try:
+                return await self._engine.at_home(work)
+            except BaseException as error:
+                raised.append(error)
+                raise
 
         try:
             return await self._engine.elsewhere(DBOS.run_step_async({"name": name}, recorded))
@@ -446,6 +535,11 @@ class _DbosJournal:
                 "Look at it, then call it again."
             )
             raise CallError("needs_review", text) from None
+        except SQLAlchemyError as error:
+            if any(own is error for own in raised):
+                raise
+            # The tool must not take it for how its step fared.
+            await self._engine.stop_unrecorded(self._task_id)
 
     async def answer(self, key: str, question: Question) -> JSON:
         """Ask, and return the answer once it is there.
@@ -518,6 +612,18 @@ async def _awaited(work: Callable[[], Awaitable[JSON]]) -> JSON:
 async def _away(act: Callable[..., T], *args: Any) -> T:
     """Run blocking code in a thread, for no task in particular."""
     return await asyncio.get_running_loop().run_in_executor(None, lambda: Context().run(act, *args))
+
+
+async def _asked_of_store(act: Callable[..., T], *args: Any) -> T:
+    """Do so with code that asks the database.
+
+    Raises:
+        OSError: it does not answer.
+    """
+    try:
+        return await _away(act, *args)
+    except SQLAlchemyError as error:
+        raise OSError(f"The database of tasks does not answer: {type(error).__name__}") from error
 
 
 def _record(row: Any, kept: Kept, noted: tuple[float | None, str] | None) -> TaskRecord:

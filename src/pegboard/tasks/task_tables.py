@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -202,21 +202,11 @@ class TaskTables:
         with self._transaction() as connection:
             connection.execute(sa.update(_WORKERS).where(_WORKERS.c.worker == worker).values(beats_at=0.0))
 
-    def dead(self, *, lease_s: float, is_cut: Callable[[str], bool]) -> Sequence[str]:
-        """Return the workers whose lease has run out, or whose lifeline is cut."""
-        is_late = _WORKERS.c.beats_at < self._moment() - lease_s
+    def signs(self) -> dict[str, float]:
+        """Return the last sign of life of each worker; that of one that has left is 0."""
         with self._transaction() as connection:
-            rows = connection.execute(sa.select(_WORKERS.c.worker, is_late)).all()
-        return [worker for worker, late in rows if late or is_cut(worker)]
-
-    def is_alive(self, worker: str, *, lease_s: float) -> bool:
-        """Tell whether the lease of a worker runs."""
-        moment = self._moment()
-        with self._transaction() as connection:
-            living = sa.select(_WORKERS.c.worker).where(
-                _WORKERS.c.worker == worker, _WORKERS.c.beats_at >= moment - lease_s
-            )
-            return connection.execute(living).first() is not None
+            rows = connection.execute(sa.select(_WORKERS.c.worker, _WORKERS.c.beats_at)).all()
+        return {row.worker: row.beats_at for row in rows}
 
     def bury(self, worker: str) -> None:
         """Forget a worker that has left nothing behind any more."""
