@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from pegboard import Catalog, ConsentRequest, ToolContext, ToolResult, consent_text
+from pegboard import Catalog, ConsentRequest, ToolContext, ToolResult, consent_text, http_app
 from pegboard.consent.sqlite_store import SqliteConsents
+from pegboard.server.identify import Identified
 from tests.core.parts import Clock
+from tests.server.asgi import send_raw
 
 ANN = ToolContext(user_id="ann", space_id="s1", session_id="one", budget=None)
 
@@ -137,3 +139,59 @@ def test_cons_03_two_calls_never_have_one_text() -> None:
 
     alike = [{"a": "1"}, {"a": 1}, {"a": "1\u200b"}, {"a": '1", "b": "2'}, {"a": "1", "b": "2"}, {"a": ["1"]}]
     assert len({text(**one) for one in alike}) == len(alike)
+
+
+# One call in other spellings, and other calls that look alike: what is approved is the value, not its text.
+APPROVED = '{"to": "é", "amount": 1, "more": {"a": 1, "b": [0.1, 18446744073709551617]}}'
+SAME = (
+    '{"more": {"b": [0.1, 18446744073709551617], "a": 1}, "amount": 1, "to": "\\u00e9"}',
+    '{"to":"é","amount":1,"more":{"a":1,"b":[1e-1,18446744073709551617]}}',
+)
+OTHERS = (
+    APPROVED.replace("é", "e\u0301"),
+    APPROVED.replace("é", "é\\u0000"),
+    APPROVED.replace("é", "É"),
+    APPROVED.replace('"amount": 1', '"amount": 1.0'),
+    APPROVED.replace('"amount": 1', '"amount": true'),
+    APPROVED.replace('"amount": 1', '"amount": "1"'),
+    APPROVED.replace('"amount": 1', '"amount": 1, "amount": 2'),
+    APPROVED.replace('"a": 1', '"a": 1.0'),
+    APPROVED.replace('"a": 1', '"a": true'),
+    APPROVED.replace('"a": 1', '"a": 1e0'),
+    APPROVED.replace('"a": 1', '"a ": 1'),
+    APPROVED.replace('"a": 1', '"a": 1, "__proto__": {}'),
+    APPROVED.replace("0.1,", "0.10000000000000002,"),
+    APPROVED.replace("18446744073709551617", "18446744073709551617.0"),
+    APPROVED.replace("18446744073709551617", "18446744073709551616"),
+    APPROVED.replace("18446744073709551617", '"18446744073709551617"'),
+)
+
+
+@pytest.mark.parametrize("spelling", SAME)
+async def test_cons_01_an_approved_call_passes_however_it_is_spelled_and_nothing_that_looks_like_it(
+    spelling: str, tmp_path: Path
+) -> None:
+    paid: list[str] = []
+    store = SqliteConsents(tmp_path / "consents.db")
+    catalog = Catalog("bank", consent_store=store)
+
+    @catalog.tool(consent="always")
+    async def pay(to: str, amount: float | str | bool, more: dict[str, Any]) -> str:
+        """Pay somebody."""
+        paid.append(repr((to, amount, more)))
+        return "paid"
+
+    app = http_app(catalog, identify=lambda request: Identified(user="ann"))
+
+    async def sent(body: str) -> int:
+        heads = [(b"host", b"127.0.0.1:8420"), (b"content-type", b"application/json")]
+        return (await send_raw(app, body.encode(), heads, path="/v1/tools/pay/call", method="POST"))[0]
+
+    async with app.router.lifespan_context(app):
+        assert await sent(APPROVED) == 403
+        [asked] = await store.listed()
+        await store.decide(asked.id, is_yes=True, decided_by="cli:ann")
+        assert {await sent(other) for other in OTHERS} <= {400, 403, 422}
+        assert paid == []
+        assert [await sent(spelling) for _ in range(2)] == [200, 403]
+    assert len(paid) == 1
