@@ -155,7 +155,7 @@ def killed(workers: Workers, kills: int, moments: random.Random) -> list[float]:
         workers.kill(worker)
     assert set(workers.recorded().values()) == {1}
     assert {step for _, step in workers.recorded()} == set(STEPS)
-    took.sort()
+    took = sorted(took) or [0.0]
     at = {name: took[int(part * (len(took) - 1))] for name, part in (("p50", 0.5), ("p95", 0.95), ("most", 1.0))}
     figures = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in at.items())
     print(f"{done} kills of {number} tasks; {len(took)} times it was waited until one went on: {figures}")

@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeVar
 
 import sqlalchemy as sa
 from dbos import DBOS, DBOSClient, Serializer, SetWorkflowID
-from dbos import _sys_db as dbos_database
+from dbos import _sys_db as dbos_database  # type: ignore[reportPrivateUsage] - where it says for what it waits
 from dbos._error import DBOSUnexpectedStepError
 from dbos._utils import INTERNAL_QUEUE_NAME
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -74,7 +74,7 @@ class JsonSerializer(Serializer):
         return "pegboard_json"
 
 
-_passes_for_dbos = dbos_database.retriable_postgres_exception  # type: ignore[reportPrivateUsage] - as below
+_passes_for_dbos = dbos_database.retriable_postgres_exception
 
 
 def passes(error: Exception) -> bool:
@@ -88,7 +88,7 @@ def passes(error: Exception) -> bool:
 
 
 # DBOS waits where its connection is lost; where a disk is full for a moment it has a task failed, whose steps are done.
-dbos_database.retriable_postgres_exception = passes  # type: ignore[reportPrivateUsage] - DBOS has no public way
+dbos_database.retriable_postgres_exception = passes
 
 
 class KeptError(Exception):
@@ -234,7 +234,8 @@ class DbosEngine:
                 self._is_away = False
             except Exception as error:  # noqa: BLE001 - boundary: a thread of its own, and the store may be away
                 if not self._is_away:
-                    log.warning("The lease of this worker was not renewed; it is tried again and again: %s", error)
+                    text = str(error) if isinstance(error, OSError) else type(error).__name__
+                    log.warning("The lease of this worker was not renewed; it is tried again and again: %s", text)
                 self._is_away = True
 
     def _renew(self) -> None:
