@@ -74,7 +74,7 @@ class JsonSerializer(Serializer):
         return "pegboard_json"
 
 
-_passes_for_dbos = dbos_database.retriable_postgres_exception
+_passes_for_dbos = dbos_database.retriable_postgres_exception  # type: ignore[reportPrivateImportUsage] - as above
 
 
 def passes(error: Exception) -> bool:
@@ -88,7 +88,7 @@ def passes(error: Exception) -> bool:
 
 
 # DBOS waits where its connection is lost; where a disk is full for a moment it has a task failed, whose steps are done.
-dbos_database.retriable_postgres_exception = passes
+dbos_database.retriable_postgres_exception = passes  # type: ignore[reportPrivateImportUsage] - as above
 
 
 class KeptError(Exception):
