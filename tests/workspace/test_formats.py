@@ -11,6 +11,7 @@ from typing import Any
 
 import docx
 import pytest
+from docx.oxml import parse_xml
 
 from pegboard.model.document import NewDocument
 from pegboard.workspace.file_reader import FileReader
@@ -127,6 +128,55 @@ async def test_a_word_document_has_its_text_headings_tables_and_who_wrote_it(rea
     assert (table.columns, table.rows) == (("city", "price"), (("Rome", 120), ("Oslo", 80)))
 
 
+W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+ALTERNATE = 'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"'
+BOX = "<w:txbxContent><w:p><w:r><w:t>boxed</w:t></w:r></w:p></w:txbxContent>"
+PARTS = {
+    "a content control": "<w:sdt><w:sdtContent><w:p><w:r><w:t>{0}</w:t></w:r></w:p></w:sdtContent></w:sdt>",
+    "a value in a form": "<w:p><w:sdt><w:sdtContent><w:r><w:t>{0}</w:t></w:r></w:sdtContent></w:sdt></w:p>",
+    "what was inserted": (
+        "<w:p><w:ins><w:r><w:t>{0}</w:t></w:r></w:ins><w:del><w:r><w:delText>x</w:delText></w:r></w:del></w:p>"
+    ),
+    "a field": "<w:p><w:fldSimple><w:r><w:t>{0}</w:t></w:r></w:fldSimple></w:p>",
+    "a smart tag": "<w:p><w:smartTag><w:r><w:t>{0}</w:t></w:r></w:smartTag></w:p>",
+    "a link": "<w:p><w:hyperlink><w:r><w:t>{0}</w:t></w:r></w:hyperlink></w:p>",
+    "a table in a table": (
+        "<w:tbl><w:tr><w:tc><w:tbl><w:tr><w:tc><w:p><w:r><w:t>{0}</w:t></w:r></w:p></w:tc></w:tr></w:tbl></w:tc></w:tr>"
+        "</w:tbl>"
+    ),
+    "a text box": (
+        f"<w:p><w:r><mc:AlternateContent {ALTERNATE}><mc:Choice>{BOX}</mc:Choice>"
+        f"<mc:Fallback>{BOX}</mc:Fallback></mc:AlternateContent></w:r></w:p>"
+    ).replace("boxed", "{0}"),
+}
+
+
+async def test_all_that_a_reader_of_a_word_document_sees_is_read_once(reader: FileReader) -> None:
+    document = docx.Document()
+    for place, markup in enumerate(PARTS.values()):
+        part = parse_xml(f"<w:body {W}>{markup.format(f'quince{place}')}</w:body>")[0]
+        document.element.body.insert(len(document.element.body) - 1, part)
+    file = io.BytesIO()
+    document.save(file)
+    read = await reader.read("parts.docx", file.getvalue())
+    assert read.text == "\n\n".join(f"quince{place}" for place in range(len(PARTS)))
+
+
+async def test_a_title_above_a_table_is_no_row_of_it(reader: FileReader) -> None:
+    sheet = row(1, "Report of May") + row(2, "city", "people") + row(3, "Rome", 3)
+    texts = (b"Report of May\n\ncity;people\nRome;3\n", b"sep=;\ncity;people\nRome;3\n", b'city,people\n"Rome",3\n')
+    read = [await reader.read("a.xlsx", workbook(sheet)), *[await reader.read("a.csv", each) for each in texts]]
+    assert [[(table.columns, table.rows) for table in each.tables] for each in read] == [
+        [(("city", "people"), (("Rome", 3),))]
+    ] * 4
+    assert "Report of May" in read[0].text
+    # What separates values is not what stands within one, and a single column has no title.
+    quoted = await reader.read("a.csv", b'id;"name, first, last"\n1;"a, b"\n')
+    assert [(table.columns, table.rows) for table in quoted.tables] == [(("id", "name, first, last"), ((1, "a, b"),))]
+    single = await reader.read("a.csv", b"one\n1\n2\n")
+    assert [(table.columns, table.rows) for table in single.tables] == [(("one",), ((1,), (2,)))]
+
+
 async def test_a_workbook_has_a_table_for_each_sheet_with_numbers_as_numbers(reader: FileReader) -> None:
     first = row(1, "region", "total", "code") + row(2, "north", 10.5, "007") + row(3, "south", 20, None)
     document = await reader.read("sales.xlsx", workbook(first, row(1, "x") + row(2, 1)))
@@ -157,8 +207,12 @@ async def test_a_page_has_all_that_a_reader_sees_and_nothing_else(reader: FileRe
     document = await reader.read("a.html", page.encode())
     assert document.text == "# Reise\n\nZweite Klasse.\n\n- a\n- b\n\n1 | 2\nEin Bild"
     assert document.metadata == {"title": "Reise & mehr", "author": "Ann", "language": "de", "headings": ["Reise"]}
-    old = '<meta charset="iso-8859-1"><p>Caf\xe9'.encode("latin-1")
-    assert (await reader.read("b.htm", old)).text == "Café"
+    for named, encoding, text in (
+        ("iso-8859-1", "latin-1", "Café"), ("Shift_JIS", "cp932", "休暇①"), ("windows-1251", "cp1251", "Отпуск"),
+        ("gb2312", "gb18030", "年假"), ("euc-kr", "cp949", "휴가"),
+    ):  # fmt: skip
+        old = f'<meta charset="{named}"><p>{text}'.encode(encoding)
+        assert (await reader.read("b.htm", old)).text == text
 
 
 async def test_markdown_tells_its_headings_and_what_stands_before_it(reader: FileReader) -> None:

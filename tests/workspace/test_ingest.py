@@ -100,7 +100,7 @@ async def test_each_bad_file_is_one_line_and_the_others_come_in(library: Library
     assert dict(report.kinds_not_read) == {"bin": 1}
     assert {path: reason for path, reason in told.items() if path != "deep.json"} == {
         "broken.json": "it is no JSON: Expecting value: line 1 column 7 (char 6)",
-        "two�lines.json": "it is no JSON: Expecting value: line 1 column 1 (char 0)",
+        "two�lines.json": "its name has a character that cannot be shown, such as a line break; rename it",
         "latin.txt": "it is not valid UTF-8 near byte 3; save it as UTF-8",
         "wide.csv": "a table has 0 rows and 2,000 columns; at most 1,000,000 and 1,000 are taken. Split it",
         "link.txt": "it is a symbolic link, which is not followed",

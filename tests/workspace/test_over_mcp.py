@@ -211,12 +211,14 @@ async def test_a_file_that_is_sent_over_http_is_found_and_stands_for_the_one_bef
     status, first = await sent(kim, b"a,b\n1,kiwi\n", path="lists/fruit.csv", source="lists")
     assert (status, first["status"], first["path"], first["space"]) == (201, "added", "lists/fruit.csv", "s4")
     assert (await told(kim, "query_documents", sql="select b from fruit"))["rows"] == [["kiwi"]]
+    # Letters are joined by such a character in Persian.
+    assert (await sent(kim, b"x", path="\u0641\u200c\u0646 1\u202fPM.txt", source="lists"))[0] == 201
     status, second = await sent(kim, b"a,b\n1,plum\n", path="/lists//fruit.csv", source="lists")
     assert (status, second["status"], second["document_id"]) == (200, "changed", first["document_id"])
     assert (await told(kim, "query_documents", sql="select b from fruit"))["rows"] == [["plum"]]
     assert (await sent(kim, b"a,b\n1,plum\n", path="lists/fruit.csv", source="lists"))[1]["status"] == "unchanged"
     [source] = (await told(kim, "list_sources"))["items"]
-    assert (source["name"], source["type"], source["document_count"]) == ("lists", "upload", 1)
+    assert (source["name"], source["type"], source["document_count"]) == ("lists", "upload", 2)
     # Nobody else has it.
     assert (await told(door["eve"], "find_by_name", pattern="fruit"))["items"] == []
 
@@ -228,6 +230,8 @@ async def test_a_file_that_is_sent_over_http_is_found_and_stands_for_the_one_bef
         ("kim", b"x" * 2_000_001, {"path": "a.txt"}, 413, "body_too_large"),
         ("kim", b"x", {"path": "../a.txt"}, 422, "invalid_arguments"),
         ("kim", b"x", {"path": ""}, 422, "invalid_arguments"),
+        ("kim", b"x", {"path": "\u202ea.txt"}, 422, "invalid_arguments"),
+        ("kim", b"x", {"path": "a\nb.txt"}, 422, "invalid_arguments"),
         ("kim", b"caf\xe9", {"path": "a.txt"}, 422, "invalid_arguments"),
         ("kim", b"no pdf", {"path": "a.pdf"}, 422, "invalid_arguments"),
         ("kim", b"x", {"path": "a.txt", "source": "a\nb"}, 422, "invalid_arguments"),
@@ -264,7 +268,7 @@ async def test_a_file_that_is_sent_passes_the_hooks_like_any_call_and_no_list_sh
     assert "No tool named 'upload_document'" in refused["error"]["message"]
 
 
-async def test_one_caller_who_sends_slowly_leaves_others_a_place(door: dict[str, httpx2.AsyncClient]) -> None:
+async def test_callers_who_send_slowly_leave_others_a_place(door: dict[str, httpx2.AsyncClient]) -> None:
     goes_on, begun = asyncio.Event(), list[str]()
 
     async def slow(name: str) -> AsyncIterator[bytes]:
@@ -273,21 +277,29 @@ async def test_one_caller_who_sends_slowly_leaves_others_a_place(door: dict[str,
         await goes_on.wait()
         yield b"two"
 
-    async def send(name: str) -> int:
-        url = door["lea"].base_url.join("/v1/documents")
-        async with httpx2.AsyncClient(headers=door["lea"].headers, trust_env=False, timeout=None) as client:
+    async def send(whose: str, name: str) -> int:
+        url = door[whose].base_url.join("/v1/documents")
+        async with httpx2.AsyncClient(headers=door[whose].headers, trust_env=False, timeout=None) as client:
             answer = await client.post(url, params={"path": f"{name}.txt"}, content=slow(name))
             return answer.status_code
 
-    sending = [asyncio.create_task(send(f"slow{n}")) for n in range(6)]
-    while len(begun) < len(sending):
+    first = [asyncio.create_task(send("lea", f"slow{n}")) for n in range(6)]
+    while len(begun) < len(first):
         await asyncio.sleep(0)
     # Each is being sent, and nobody else waits for them.
     for n in range(3):
         assert (await sent(door["moe"], b"quick", path=f"quick{n}.txt"))[0] == 201
-    assert not any(task.done() for task in sending)
+    assert not any(task.done() for task in first)
+    # Now a second one has the last place; for who has none, one of those who have three gives up his.
+    second = [asyncio.create_task(send("moe", f"slow{n}")) for n in range(2)]
+    while len(begun) < len(first) + len(second):
+        await asyncio.sleep(0)
+    assert (await sent(door["kim"], b"quick", path="quick.txt"))[0] == 201
+    assert not any(task.done() for task in second)
     goes_on.set()
-    assert await asyncio.gather(*sending) == [201] * 6
+    answers = await asyncio.gather(*first)
+    assert (sorted(answers).count(201), sorted(answers).count(503)) == (5, 1)
+    assert await asyncio.gather(*second) == [201] * 2
 
 
 async def test_a_form_is_told_how_a_file_is_sent(door: dict[str, httpx2.AsyncClient]) -> None:

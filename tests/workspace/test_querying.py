@@ -147,7 +147,11 @@ async def test_a_column_that_was_mistyped_in_double_quotes_is_no_text(library: L
     files(tmp_path / "files", {"fruit.csv": "name,price\napple,3\n"})
     await library.take_in(tmp_path / "files")
     kind, said = (await library.call("query_documents", sql='select "nmae" from fruit'))["error"]
-    assert (kind, "no such column" in said) == ("invalid_arguments", True)
+    assert (kind, said) == (
+        "invalid_arguments",
+        'SQLite refuses the statement: no such column: "nmae" - should this be a string literal in single-quotes?. '
+        "Correct it. fruit has: name, price.",
+    )
     assert (await library.call("query_documents", sql="""select "name", 'nmae' from fruit"""))["rows"] == [
         ["apple", "nmae"]
     ]

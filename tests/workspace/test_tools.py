@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.workspace.library import Library, in_space
+from tests.workspace.library import ON_SQLITE_ALONE, Library, in_space
 
 TREE = {
     "intro.txt": "welcome",
@@ -308,3 +308,46 @@ async def test_a_passage_says_where_it_stands_and_answers_stay_small(library: Li
     )
     assert all(hit["score"] >= answer["hits"][2]["score"] for hit in best["hits"])
     assert len(best["hits"]) >= 3
+
+
+async def test_what_no_store_can_hold_is_refused_in_words_by_every_tool(library: Library) -> None:
+    await library.add("s1", "handbook", {"leave.txt": "lease"})
+    asked: list[tuple[str, dict[str, Any]]] = [
+        ("list_folder_contents", {"source_id": "src_\0"}), ("folder_tree", {"source_id": "\ud800"}),
+        ("document_info", {"document_id": "doc_\0"}), ("read_document", {"document_id": "\udfff"}),
+        ("find_by_name", {"pattern": "a", "document_ids": ["\0"]}),
+        ("grep_documents", {"pattern": "a", "folder_path": "\0"}),
+        ("search_documents", {"query": "a", "metadata": {"a": 1 << 70}}),
+        ("search_documents", {"query": "a", "metadata": {"a": ["\0"]}}),
+        ("search_documents", {"query": "a", "metadata": {"\ud800": 1}}),
+        ("query_documents", {"sql": "select 1", "tables": ["\0"]}),
+    ]  # fmt: skip
+    for tool, arguments in asked:
+        kind, message = (await library.call(tool, **arguments))["error"]
+        assert (kind, message.endswith("Leave it out.")) == ("invalid_arguments", True), (tool, arguments, message)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("café", {"cafe\u0301 menu.md"}),
+        ("Plan*[x]?.md", {"plan*[x]?.md"}),
+        ("*.{csv,md}", {"cafe\u0301 menu.md", "plan*[x]?.md", "a.csv"}),
+        ("{a,b}.csv", {"a.csv"}),
+        ("{draft", {"{draft.txt"}),
+    ],
+)
+@ON_SQLITE_ALONE
+async def test_names_are_found_as_people_write_them(library: Library, pattern: str, names: set[str]) -> None:
+    there = ("cafe\u0301 menu.md", "plan*[x]?.md", "a.csv", "{draft.txt")
+    await library.add("s1", "handbook", dict.fromkeys(there, "x"))
+    assert {each["name"] for each in (await library.call("find_by_name", pattern=pattern))["items"]} == names
+
+
+@ON_SQLITE_ALONE
+async def test_an_answer_that_could_mislead_says_why(library: Library) -> None:
+    ids = await library.add("s1", "handbook", {"empty.txt": "", "leave.txt": "one\ntwo"})
+    assert (await library.call("read_document", document_id=ids["empty.txt"]))["note"] == "This document has no text."
+    assert "note" not in await library.call("read_document", document_id=ids["leave.txt"])
+    assert "one by one" in (await library.call("grep_documents", pattern="one\ntwo"))["note"]
+    assert "note" not in await library.call("grep_documents", pattern="three")

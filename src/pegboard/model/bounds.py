@@ -444,6 +444,8 @@ TABLE_ROWS = 1_000_000  # ... and its rows
 UPLOADS_AT_ONCE = 4  # of one server, three of them for one caller; others wait ...
 UPLOAD_WAIT_S = 60.0  # ... at most so long
 UPLOAD_S = 300.0  # until the file of an upload is there
+UPLOAD_PATIENCE_S = 1.0  # that a caller without a place waits, before the slowest of the one with most gives his up ...
+UPLOAD_LEAST_BYTES_S = 16 * KIB  # ... or, where each has one, one whose file comes more slowly than this
 VECTOR_SCAN_PASSAGES = 20_000  # of 384 dimensions that SQLite reads in 100 ms: bench/document_scale.py
 INGEST_URL_S = 120.0  # for fetching one address, redirects too
 FEED_ENTRIES = 2_000  # of one feed
@@ -451,7 +453,7 @@ FEED_LEVELS = 100  # of its elements
 INGEST_FOLDER_FILES = 1_000_000  # of one folder
 INGEST_LEVELS = 64  # of folders in folders
 INGEST_AT_ONCE_BYTES = 32 * MIB  # of files, read and not yet stored
-INGEST_BATCH_DOCUMENTS = 100  # stored in one transaction ...
+INGEST_BATCH_DOCUMENTS = 250  # stored in one transaction ...
 INGEST_BATCH_CHARS = 4_000_000  # ... or of text
 
 # -- workspace: the store

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from pegboard.egress.files import FileEntry, Root
@@ -28,8 +29,9 @@ from pegboard.model.document import DocumentScope, NewDocument
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.workspace.file_reader import FileReader, checksum_of, with_error
 from pegboard.workspace.parsing.formats import format_of
+from pegboard.workspace.shown_names import can_be_shown
 from pegboard.workspace.store.document_store import SqlDocumentStore
-from pegboard.workspace.store.writing import PreparedDocument, Stored, prepared
+from pegboard.workspace.store.writing import Stored, prepared
 
 _TRIES = 3  # not a limit: of reading a file that changes meanwhile
 
@@ -116,23 +118,25 @@ class FolderIngest:
     # ------------------------------------------------------------ in
 
     async def _store_all(self, root: Root, only: FileEntry | None, reader: FileReader, report: IngestReport) -> None:
-        batch: list[PreparedDocument] = []
+        batch: list[NewDocument] = []
         chars = 0
         async for document in self._documents(root, only, reader, report):
-            batch.append(await asyncio.to_thread(prepared, document))
+            batch.append(document)
             chars += len(document.text)
             if len(batch) >= INGEST_BATCH_DOCUMENTS or chars >= INGEST_BATCH_CHARS:
                 await self._store(batch, report)
                 batch, chars = [], 0
         await self._store(batch, report)
 
-    async def _store(self, batch: list[PreparedDocument], report: IngestReport) -> None:
+    async def _store(self, batch: list[NewDocument], report: IngestReport) -> None:
         if batch:
-            stored = await self.store.put(self.scope, self.space, self.source, batch)
+            # In one go: a thread's turn costs as much as a page.
+            ready = await asyncio.to_thread(lambda: [*map(prepared, batch)])
+            stored = await self.store.put(self.scope, self.space, self.source, ready)
             report.counts.update(each for _, each in stored)
             for each in batch:
-                if each.document.error:
-                    self._told(report, BadFile(path=each.document.path, reason=each.document.error))
+                if each.error:
+                    self._told(report, BadFile(path=each.path, reason=each.error))
         self.on_progress(report)
 
     async def _documents(
@@ -142,7 +146,7 @@ class FolderIngest:
         working: deque[tuple[asyncio.Task[NewDocument | None], int]] = deque()
         reading_bytes = 0
         try:
-            for entry in [only] if only else self._files(root, report):
+            async for entry, known in self._looked_up([only] if only else self._files(root, report)):
                 while working and (len(working) >= 2 * PARSERS or reading_bytes > INGEST_AT_ONCE_BYTES):
                     task, size_bytes = working[0]
                     document = await task
@@ -153,7 +157,7 @@ class FolderIngest:
                     else:
                         report.counts["unchanged"] += 1
                 size_bytes = min(entry.size_bytes, self.max_file_bytes)
-                working.append((asyncio.create_task(self._document(root, entry, reader)), size_bytes))
+                working.append((asyncio.create_task(self._document(root, entry, reader, known)), size_bytes))
                 reading_bytes += size_bytes
             while working:
                 document = await working[0][0]
@@ -167,7 +171,17 @@ class FolderIngest:
                 task.cancel()
             await asyncio.gather(*(task for task, _ in working), return_exceptions=True)
 
-    async def _document(self, root: Root, entry: FileEntry, reader: FileReader) -> NewDocument | None:
+    async def _looked_up(self, entries: Iterable[FileEntry]) -> AsyncIterator[tuple[FileEntry, str | None]]:
+        """Yield files, each with the checksum of what is stored of it."""
+        entries = iter(entries)
+        while some := [*islice(entries, INGEST_BATCH_DOCUMENTS)]:
+            known = await self.store.checksums(self.scope, self.space, self.source, [each.path for each in some])
+            for entry in some:
+                yield entry, known.get(entry.path)
+
+    async def _document(
+        self, root: Root, entry: FileEntry, reader: FileReader, known: str | None
+    ) -> NewDocument | None:
         """Return what a file says; `None` where that is stored already."""
         unread = NewDocument(path=entry.path, mime=_mime(entry.path), size_bytes=entry.size_bytes, checksum="")
         if entry.size_bytes > self.max_file_bytes:
@@ -179,7 +193,7 @@ class FolderIngest:
             return with_error(unread, error.error.message)
         except OSError as error:
             return with_error(unread, f"it cannot be read: {error.strerror}")
-        if await self.store.is_stored(self.scope, self.space, self.source, entry.path, checksum_of(payload)):
+        if known is not None and known == checksum_of(payload):
             return None
         return await reader.read(entry.path, payload, modified_s=entry.modified_s)
 
@@ -210,7 +224,7 @@ class FolderIngest:
             waiting += reversed(below)
 
     def _told(self, report: IngestReport, bad: BadFile) -> None:
-        bad = BadFile(path="".join(each if each.isprintable() else "�" for each in bad.path), reason=bad.reason)
+        bad = BadFile(path="".join(each if can_be_shown(each) else "�" for each in bad.path), reason=bad.reason)
         report.bad.append(bad)
         self.on_bad(bad)
 
@@ -257,6 +271,8 @@ def _fault(entry: FileEntry) -> str:
         entry.path.encode()
     except UnicodeEncodeError:
         return "its name is not valid UTF-8; rename it"
+    if not can_be_shown(entry.path.replace("\t", " ")):
+        return "its name has a character that cannot be shown, such as a line break; rename it"
     if entry.kind == "symlink":
         return "it is a symbolic link, which is not followed"
     if entry.kind == "special":
@@ -302,7 +318,7 @@ def _gone(root: Root, documents: list[tuple[int, str, str]]) -> list[int]:
 
 def _is_there(root: Root, folder: str, name: str) -> bool:
     """Tell whether a document's file is still there, and still one that would be taken."""
-    if any(part.startswith(".") for part in (*folder.split("/"), name)):
+    if any(part.startswith(".") or not can_be_shown(part.replace("\t", " ")) for part in (*folder.split("/"), name)):
         return False
     try:
         return root.stat(f"{folder}/{name}" if folder else name).kind == "file"

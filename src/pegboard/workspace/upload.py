@@ -16,6 +16,7 @@ from pegboard.model.resource import UploadSpec
 from pegboard.model.tool import Annotations, ToolEntry, ToolSpec
 from pegboard.workspace.file_reader import FileReader
 from pegboard.workspace.parsing.formats import FORMATS, format_of
+from pegboard.workspace.shown_names import can_be_shown
 
 sent: Final = ContextVar[bytes]("sent")
 """The file that the present call brings: bytes, which no argument can be."""
@@ -59,7 +60,7 @@ async def upload(
     """
     parts = [part for part in path.split("/") if part not in ("", ".")]
     path = "/".join(parts)
-    if not path or not path.isprintable() or ".." in parts:
+    if not path or not can_be_shown(path) or ".." in parts:
         text = f"{path[:100]!r} is no path of a document: printable names with slashes, such as policies/leave.md."
         raise CallError("invalid_arguments", text)
     if format_of(path) is None:

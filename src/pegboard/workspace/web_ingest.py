@@ -22,6 +22,7 @@ from pegboard.workspace.file_reader import FileReader
 from pegboard.workspace.ingest import BadFile, IngestReport, embed_into
 from pegboard.workspace.parsing.feed import Feed, FeedEntry
 from pegboard.workspace.parsing.formats import FORMATS, format_of
+from pegboard.workspace.shown_names import can_be_shown
 from pegboard.workspace.store.document_store import SqlDocumentStore
 from pegboard.workspace.store.writing import PreparedDocument, prepared
 
@@ -180,4 +181,4 @@ def path_of(url: str, kind: str) -> str | None:
 
 def _name(text: str) -> str:
     """Return a part of an address as a name: what cannot be printed, and what would be a path, is left out."""
-    return "".join(each for each in text if each.isprintable() and each not in "/\\").strip()
+    return "".join(each for each in text if can_be_shown(each) and each not in "/\\").strip()

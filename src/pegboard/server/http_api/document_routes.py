@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Awaitable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from pegboard.core.ports import DocumentGrants, DocumentStore
 from pegboard.core.view import View
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import UPLOAD_S, UPLOAD_WAIT_S, UPLOADS_AT_ONCE
+from pegboard.model.bounds import UPLOAD_S
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import ToolEntry
 from pegboard.server.http_api.api_app import Api, ApiRequest
 from pegboard.server.http_api.problem_details import STATUS_OF_KIND, ProblemError, not_found, problem_of
 from pegboard.server.http_api.responses import Reply, json_reply
-from pegboard.server.open_requests import OpenRequests
+from pegboard.server.http_api.upload_places import UploadPlaces
 
 if TYPE_CHECKING:
     from pegboard.workspace import upload as uploading
@@ -29,7 +29,6 @@ T = TypeVar("T")
 ADMINISTRATOR = "document_administrator"
 """The role that says who may see which space of documents."""
 _SOURCE = "uploads"
-_NO_PLACE = "Too many files are being sent to this server just now, by you or by others. Send this one again later."
 _NO_DOCUMENTS = "This server has no documents for this caller."
 
 
@@ -38,7 +37,7 @@ class DocumentRoutes:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._places, self._freed = OpenRequests(UPLOADS_AT_ONCE), asyncio.Condition()
+        self._places = UploadPlaces()
 
     async def upload(self, request: ApiRequest) -> Reply:
         """Take the body in as a file: its path tells how it is read, and stands for what was there."""
@@ -56,8 +55,9 @@ class DocumentRoutes:
         if request.headers.get(b"content-type", b"").lower().startswith(b"multipart/"):
             text = "Send the file itself as the body, as `curl --data-binary @FILE` does, and its name as ?path=."
             raise ProblemError(415, "unsupported_media_type", text)
-        async with self._place(request):
-            payload = await self._api.file(request, timeout_s=UPLOAD_S)
+        async with self._places.place(request.principal) as place:
+            arriving = replace(request, receive=place.counted(request.receive))
+            payload = await place.arrive(self._api.file(arriving, timeout_s=UPLOAD_S))
             arguments: JSON = {
                 "space": space, "source": request.query.get("source", _SOURCE), "path": request.query.get("path", ""),
                 "size_bytes": len(payload), "checksum": await asyncio.to_thread(_checksum, payload),
@@ -68,27 +68,6 @@ class DocumentRoutes:
             raise problem_of(result, "")
         stored: JSON = result.structured
         return json_reply(stored, status=201 if stored["status"] == "added" else 200)
-
-    @asynccontextmanager
-    async def _place(self, request: ApiRequest) -> AsyncGenerator[None]:
-        """Wait for a place to read a file in. One caller never has all of them, however slowly they send.
-
-        Raises:
-            ProblemError: busy, when none became free in time.
-        """
-        async with self._freed:
-            try:
-                async with asyncio.timeout(UPLOAD_WAIT_S):
-                    await self._freed.wait_for(lambda: self._places.enter(request.principal))
-            except TimeoutError:
-                headers = {"retry-after": str(int(UPLOAD_WAIT_S))}
-                raise ProblemError(STATUS_OF_KIND["busy"], "busy", _NO_PLACE, headers=headers) from None
-        try:
-            yield
-        finally:
-            self._places.leave(request.principal)
-            async with self._freed:
-                self._freed.notify_all()
 
     async def grants(self, request: ApiRequest) -> Reply:
         """Return who may see which space."""

@@ -57,7 +57,11 @@ def make(config: IngestConfig, services: Services) -> Handler:
         if ctx.space_id is None:
             raise CallError("tool_error", "A document needs a space, and this caller has none. Ask the operator.")
         metadata: JSON = args.get("metadata", {})
-        if len(orjson.dumps(metadata)) > DOCUMENT_METADATA_BYTES:
+        try:
+            metadata_bytes = len(orjson.dumps(metadata))
+        except TypeError as error:
+            raise CallError("invalid_arguments", f"`metadata` cannot be stored: {error}. Leave that out.") from None
+        if metadata_bytes > DOCUMENT_METADATA_BYTES:
             raise CallError(
                 "invalid_arguments", f"`metadata` has more than {DOCUMENT_METADATA_BYTES} bytes. Give less."
             )

@@ -16,6 +16,17 @@ _BLOCKS: Final = frozenset(
     "ol p pre section table tbody thead tr ul br li h1 h2 h3 h4 h5 h6 caption summary".split()
 )
 _NAMED: Final = {"author": "author", "date": "created", "dc.date": "created", "article:published_time": "created"}
+# What a page calls its encoding, and what browsers take it for. Source: https://encoding.spec.whatwg.org/#names-and-labels
+_ENCODINGS: Final = {
+    **dict.fromkeys(("ascii", "us-ascii", "iso-8859-1", "latin1", "windows-1252", "cp1252"), "cp1252"),
+    **{f"iso-8859-{part}": f"iso8859_{part}" for part in (2, 3, 4, 5, 6, 7, 8, 10, 13, 14, 15, 16)},
+    **{f"windows-{page}": f"cp{page}" for page in (874, 1250, 1251, 1253, 1254, 1255, 1256, 1257, 1258)},
+    **dict.fromkeys(("euc-kr", "ks_c_5601-1987", "korean"), "cp949"),
+    **dict.fromkeys(("gb2312", "gbk", "gb18030", "gb_2312-80"), "gb18030"),
+    **dict.fromkeys(("shift_jis", "shift-jis", "sjis", "windows-31j", "x-sjis"), "cp932"),
+    "iso-8859-9": "cp1254", "big5": "big5hkscs", "euc-jp": "euc_jp", "iso-2022-jp": "iso2022_jp", "koi8-r": "koi8_r",
+    "koi8-u": "koi8_u", "ibm866": "cp866", "macintosh": "mac_roman", "tis-620": "cp874",
+}  # fmt: skip
 _CHARSET = re.compile(rb"<meta[^>]{0,200}charset=[\"']?([\w-]{1,40})", re.IGNORECASE)
 
 
@@ -41,13 +52,12 @@ def parse_html(_: object, payload: bytes) -> Parsed:
 
 
 def _decoded(payload: bytes) -> str:
-    """Return the text of a page in the encoding that it names, of the two that pages are still written in."""
+    """Return the text of a page in the encoding that it names, of those that browsers read; UTF-8 without one."""
     if payload.startswith(BOM_UTF8):
         return decoded(payload)
     named = _CHARSET.search(payload[:2_048])
-    if named is not None and named[1].lower() in (b"iso-8859-1", b"latin1", b"windows-1252", b"cp1252", b"ascii"):
-        return payload.decode("cp1252", "replace")
-    return decoded(payload)
+    encoding = _ENCODINGS.get(named[1].decode().lower()) if named is not None else None
+    return decoded(payload) if encoding is None else payload.decode(encoding, "replace")
 
 
 class _Page(HTMLParser):

@@ -10,16 +10,29 @@ from typing import Any, cast
 
 import docx
 import python_calamine
+from docx.oxml import parse_xml
+from docx.oxml.ns import qn
+from docx.table import Table
 from docx.text.paragraph import Paragraph
 
 from pegboard.model.bounds import ARCHIVE_BYTES, ARCHIVE_ENTRIES, ARCHIVE_RATIO, ARCHIVE_RATIO_BYTES, MIB
 from pegboard.model.json_types import JSONValue
 from pegboard.workspace.parsing.parsed import Parsed, ParsedTable, UnreadableError, cleaned, headings_of, one_line
-from pegboard.workspace.parsing.tabular import cell, column_names, typed_table
+from pegboard.workspace.parsing.tabular import cell, column_names, titles_above, typed_table
 
 # `<!DOCTYPE` as IBM wrote it, and as UTF-7 does.
 _EBCDIC_DOCTYPE, _UTF_7_DOCTYPE = "<!DOCTYPE".encode("cp037"), b"+ADw-!DOCTYPE"
 _LEVELS = frozenset("123456789")
+_PARAGRAPH, _TABLE, _TEXT, _BOX = qn("w:p"), qn("w:tbl"), qn("w:t"), qn("w:txbxContent")
+_FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
+_AS_TEXT = {qn("w:tab"): "\t", qn("w:br"): "\n", qn("w:cr"): "\n", qn("w:noBreakHyphen"): "-"}
+# Around paragraphs and tables: content controls, marked places, and what was inserted or moved while changes are kept.
+_AROUND_BLOCKS = frozenset(map(qn, ("w:sdt", "w:sdtContent", "w:customXml", "w:smartTag", "w:ins", "w:moveTo")))
+# Within a paragraph: what was deleted, what says how it looks, and text boxes.
+_UNSEEN = frozenset({
+    *map(qn, ("w:del", "w:moveFrom", "w:pPr", "w:rPr", "w:sdtPr", "w:instrText", "w:delText", "w:txbxContent")),
+    _FALLBACK,
+})  # fmt: skip
 _OVERLAP = 64  # not a limit: bytes, longer than any such mark
 _PIECE_BYTES = 1 << 20  # not a limit: how much is read at once
 
@@ -34,19 +47,22 @@ def parse_docx(_: object, payload: bytes) -> Parsed:
     parts: list[str] = []
     headings: list[str] = []
     tables: list[ParsedTable] = []
-    for item in document.iter_inner_content():
-        if isinstance(item, Paragraph):
-            level = _level(item)
-            if level and item.text.strip():
-                headings.append(item.text)
-                parts.append(f"{'#' * level} {one_line(item.text)}")
+    for item in _blocks(cast("Any", document).element.body):
+        if item.tag == _PARAGRAPH:
+            text = _said(item)
+            level = _level(Paragraph(item, document))
+            if level and text.strip():
+                headings.append(text)
+                parts.append(f"{'#' * level} {one_line(text)}")
             else:
-                parts.append(item.text)
+                parts.append(text)
+            parts += (_said(each) for each in _boxed(item))
         else:
-            rows = [[cleaned(each.text).strip() for each in row.cells] for row in item.rows]
+            rows = [[_cell_text(each) for each in row] for row in _cells(Table(item, document))]
             parts.append("\n".join(" | ".join(row) for row in rows))
             if len(rows) > 1 and len({len(row) for row in rows}) == 1:
                 tables.append(typed_table(f"table_{len(tables) + 1}", column_names(rows[0]), rows[1:]))
+    parts += _notes(document)
     told = document.core_properties
     text = cleaned("\n\n".join(part for part in parts if part.strip()))
     parsed = Parsed(text=text, headings=headings_of(headings), tables=tables)
@@ -60,6 +76,63 @@ def parse_docx(_: object, payload: bytes) -> Parsed:
     if told.language:
         parsed["language"] = one_line(told.language)
     return parsed
+
+
+def _blocks(within: Any) -> Iterator[Any]:
+    """Yield the paragraphs and tables of a part of a document, those in content controls and in the like too."""
+    for each in within:
+        if each.tag in (_PARAGRAPH, _TABLE):
+            yield each
+        elif each.tag in _AROUND_BLOCKS:
+            yield from _blocks(each)
+
+
+def _said(paragraph: Any) -> str:
+    """Return the text of a paragraph as one who reads it sees it: with what was inserted, without what was deleted.
+
+    What stands in its text boxes is not part of its line.
+    """
+    said: list[str] = []
+    waiting = [iter(paragraph)]
+    while waiting:
+        each = next(waiting[-1], None)
+        if each is None:
+            waiting.pop()
+        elif each.tag == _TEXT:
+            said.append(each.text or "")
+        elif each.tag in _AS_TEXT:
+            said.append(_AS_TEXT[each.tag])
+        elif each.tag not in _UNSEEN:
+            waiting.append(iter(each))
+    return "".join(said)
+
+
+def _boxed(paragraph: Any) -> Iterator[Any]:
+    """Yield the paragraphs in the text boxes of a paragraph. Word writes each box a second time, for older readers."""
+    for box in paragraph.iter(_BOX):
+        if not any(above.tag == _FALLBACK for above in box.iterancestors()):
+            yield from box.iter(_PARAGRAPH)
+
+
+def _cell_text(element: Any) -> str:
+    lines = (
+        _said(each) if each.tag == _PARAGRAPH else " ".join(map(_said, each.iter(_PARAGRAPH)))
+        for each in _blocks(element)
+    )
+    return cleaned("\n".join(lines)).strip()
+
+
+def _cells(table: Any) -> Iterator[Iterator[Any]]:
+    """Yield the elements of the cells of each row; one that spans columns stands in each of them."""
+    return ((cell._tc for cell in row.cells) for row in table.rows)
+
+
+def _notes(document: Any) -> Iterator[str]:
+    """Yield the footnotes and endnotes of a document."""
+    for related in document.part.rels.values():
+        if not related.is_external and related.reltype.rpartition("/")[2] in ("footnotes", "endnotes"):
+            notes: Any = parse_xml(related.target_part.blob)
+            yield from (_said(each) for each in notes.iter(_PARAGRAPH))
 
 
 def _level(paragraph: Paragraph) -> int:
@@ -86,6 +159,7 @@ def parse_xlsx(_: object, payload: bytes) -> Parsed:
             [_plain(value) for value in row] for row in cast("Sequence[Sequence[Any]]", rows) if any(_is_filled(row))
         ]
         parts.append(f"# {one_line(name)}\n\n" + "\n".join(" | ".join(map(_shown, row)) for row in filled))
+        filled = filled[titles_above(filled) :]
         if len(filled) > 1:
             columns = column_names(filled[0])
             tables.append(ParsedTable(name=one_line(name) if len(sheets) > 1 else "", columns=columns, rows=filled[1:]))

@@ -15,17 +15,29 @@ from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.workspace.parsing.parsed import Parsed, ParsedTable, UnreadableError, cleaned, decoded, one_line
 
 _DELIMITERS = ",;\t|"
+_NAMED_DELIMITER = re.compile(r"\"?sep=(.)\"?", re.IGNORECASE)
+_QUOTED = re.compile(r'"[^"]*"')
+_LOOKED_AT_CHARS = 65_536  # not a limit: of a file, for what separates its values
+_TITLE_ROWS = 10  # not a limit: above a table, that are looked at
 # As a spreadsheet writes numbers. `007`, `+1` and `1_000` are text: as numbers they would read otherwise.
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?(?:[eE][-+]?[0-9]{1,2})?")
 
 
 def parse_csv(_: object, payload: bytes) -> Parsed:
-    """Read CSV; what separates its values is told by its first line, which names the columns."""
+    """Read CSV; what separates its values is told by the line that names the columns: the first that has any."""
     text = cleaned(decoded(payload))
-    first = text.lstrip("\n").partition("\n")[0]
-    delimiter = max(_DELIMITERS, key=first.count)
-    return _separated(text, delimiter)
+    first, _, rest = text.lstrip("\n").partition("\n")
+    named = _NAMED_DELIMITER.fullmatch(first)
+    if named is not None:
+        # As Excel is told by a line of its own, which is no row.
+        parsed = _separated(rest, named[1])
+        parsed["text"] = text
+        return parsed
+    # A title above the table has none of them.
+    lines = (_QUOTED.sub("", line) for line in text[:_LOOKED_AT_CHARS].split("\n"))
+    telling = next((line for line in lines if set(line) & set(_DELIMITERS)), "")
+    return _separated(text, max(_DELIMITERS, key=telling.count))
 
 
 def parse_tsv(_: object, payload: bytes) -> Parsed:
@@ -40,6 +52,7 @@ def _separated(text: str, delimiter: str) -> Parsed:
         rows = [row for row in lines if any(map(str.strip, row))]
     except csv.Error as error:
         raise UnreadableError(f"line {lines.line_num} is no CSV: {error}") from None
+    rows = rows[titles_above(rows) :]
     if not rows:
         return Parsed(text=text)
     columns = column_names(rows[0])
@@ -85,6 +98,14 @@ def _table_of_objects(name: str, objects: Sequence[JSON]) -> ParsedTable:
     rows = [[cell(row.get(key)) for key in columns] for row in objects]
     _check(len(columns), len(rows))
     return ParsedTable(name=one_line(name), columns=names, rows=rows)
+
+
+def titles_above(rows: Sequence[Sequence[object]]) -> int:
+    """Return how many rows stand above a table and say what it is: one cell each, where its own rows have more."""
+    widths = [sum(value not in ("", None) for value in row) for row in rows[: _TITLE_ROWS + 1]]
+    above = next((place for place, width in enumerate(widths) if width > 1), 0)
+    # A table below a title is one with rows of its own; otherwise the single cells are all that there is.
+    return above if len(rows) > above + 1 else 0
 
 
 def column_names(cells: Iterable[object]) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -18,6 +20,7 @@ from pegboard.workspace.store.document_tables import tables_of
 from pegboard.workspace.store.within import Within, absent, as_path, folder_of
 
 _FOLDER = 0
+_EITHER = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 
 def list_sources(db: Connection, within: Within, *, type_: str | None, limit: int, cursor: str | None) -> JSON:
@@ -286,7 +289,7 @@ def find_by_name(
 ) -> JSON:
     """Return the documents whose name, or path where the pattern has a slash, fits a glob; by source and path."""
     condition, values = within.filtered(db, filters)
-    matches = linear(glob_expression(pattern), ignore_case=ignore_case).fullmatch
+    matches = _name_matcher(pattern, ignore_case=ignore_case)
     on_path = "/" in pattern
     rows = db.execute(
         f"""
@@ -311,14 +314,33 @@ def find_by_name(
     return {"items": items[:count], "total": total, "truncated": count < total}
 
 
+def _name_matcher(pattern: str, *, ignore_case: bool) -> Callable[[str], Any]:
+    """Return what tells whether a name fits a glob, or is just what stands there, whatever of it a glob would mean.
+
+    Macs write accents of names as characters of their own.
+    """
+    pattern = unicodedata.normalize("NFC", pattern)
+    named = re.escape(pattern.removeprefix("/"))
+    matches = linear(f"{glob_expression(pattern)}|{named}", ignore_case=ignore_case).fullmatch
+    return lambda name: matches(name if name.isascii() else unicodedata.normalize("NFC", name))
+
+
 def glob_expression(pattern: str) -> str:
     """Return a glob as a regular expression that no name makes slow; a bare word stands anywhere in a name.
 
-    `*` and `?` stop at a slash, `**` does not.
+    `*` and `?` stop at a slash, `**` does not; `{a,b}` is either.
     """
-    if not set(pattern) & set("*?[/"):
-        pattern = f"*{pattern}*"
-    pattern = pattern.removeprefix("/")
+    ways = _EITHER.split(pattern.removeprefix("/"))
+    if len(ways) == 1 and not set(pattern) & set("*?[/"):
+        return _glob_part(f"*{pattern}*")
+    # What stands in braces is every second part.
+    either = ["|".join(map(_glob_part, each.split(","))) for each in ways[1::2]]
+    return _glob_part(ways[0]) + "".join(
+        f"(?:{one}){_glob_part(rest)}" for one, rest in zip(either, ways[2::2], strict=True)
+    )
+
+
+def _glob_part(pattern: str) -> str:
     parts: list[str] = []
     place = 0
     while place < len(pattern):
@@ -402,18 +424,28 @@ def read_document(db: Connection, document_n: int, *, start: int, end: int) -> J
     """Return a part of a document's text, by code points; what is too large goes on at `next_start`."""
     start = min(start, DOCUMENT_CHARS)
     row = db.execute(
-        "select documents.id, documents.name, documents.char_count, substr(texts.text, ?2, ?3) from documents "
+        "select documents.id, documents.name, documents.char_count, substr(texts.text, ?2, ?3), documents.error, "
+        "documents.mime from documents "
         "join texts on texts.document_n = documents.n where documents.n = ?1",
         (document_n, start + 1, min(max(0, end - start), DOCUMENT_CHARS)),
     ).fetchone()
     assert row is not None
     document_id, name, total, text = str(row[0]), str(row[1]), row[2], str(row[3])
+    note = _why_empty(row[4], row[5]) if total == 0 else ""
     shown = _fitting(text)
     stop = min(start, total) + len(shown)
     return {
         "document_id": document_id, "name": name, "text": shown, "start": min(start, total), "end": stop,
         "total_chars": total, "next_start": stop if stop < total else None, "truncated": len(shown) < len(text),
+        **({"note": note} if note else {}),
     }  # fmt: skip
+
+
+def _why_empty(error: str, mime: str) -> str:
+    """Return why a document has no text, for one who would take it for an empty one."""
+    if error:
+        return f"Nothing could be read of this document: {error}."
+    return "This document has no text" + (": its pages are pictures, or empty." if mime == "application/pdf" else ".")
 
 
 def _fitting(text: str) -> str:

@@ -277,10 +277,10 @@ class SqlDocumentStore:
 
         await self._database.write(begin, caller=scope.user)
 
-    async def is_stored(self, scope: DocumentScope, space: str, source: str, path: str, checksum: str) -> bool:
-        """Tell whether a source has this content at this path."""
+    async def checksums(self, scope: DocumentScope, space: str, source: str, paths: Sequence[str]) -> dict[str, str]:
+        """Return the checksums of those of some documents that a source has whole, by their paths."""
         return await self._database.read(
-            lambda db: writing.is_stored(db, _source(db, scope, space, source)[1], path, checksum), caller=scope.user
+            lambda db: writing.checksums(db, _source(db, scope, space, source)[1], paths), caller=scope.user
         )
 
     async def put(
@@ -295,7 +295,7 @@ class SqlDocumentStore:
         def put(db: Connection) -> list[tuple[str, Stored]]:
             writing.writable_space(db, scope, space)
             space_n, source_n = _source(db, scope, space, source)
-            return [writing.put(db, space_n, source_n, each) for each in documents]
+            return writing.put(db, space_n, source_n, documents)
 
         return await self._database.write(put, caller=scope.user)
 
@@ -316,7 +316,7 @@ class SqlDocumentStore:
             source_n = writing.source_number(db, space_n, source, type_, "")
             path = document.path if replaces else writing.free_path(db, source_n, document.path)
             put = replace(ready, document=replace(document, path=path))
-            document_id, status = writing.put(db, space_n, source_n, put)
+            [(document_id, status)] = writing.put(db, space_n, source_n, [put])
             writing.source_written(db, source_n)
             return {"document_id": document_id, "chunks": len(ready.passages), "path": path, "status": status}
 

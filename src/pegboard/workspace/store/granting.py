@@ -12,6 +12,7 @@ from pegboard.model.context import ToolContext
 from pegboard.model.document import Access, DocumentScope
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
+from pegboard.workspace.shown_names import can_be_shown
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.writing import space_number
 
@@ -116,7 +117,7 @@ def checked_space(space: str) -> str:
     Raises:
         CallError: invalid_arguments, when it is empty, too long or not of printable characters.
     """
-    if not 0 < len(space) <= SPACE_CHARS or not space.isprintable():
+    if not 0 < len(space) <= SPACE_CHARS or not can_be_shown(space):
         text = f"{space[:100]!r} is no name of a space: 1 to {SPACE_CHARS} printable characters."
         raise CallError("invalid_arguments", text)
     return space

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from typing import Final
 
 from pegboard.model.bounds import GREP_LINE_CHARS
 from pegboard.model.document import DocumentFilters
@@ -11,6 +13,9 @@ from pegboard.workspace.linear_patterns import LinearPattern, linear, literal
 from pegboard.workspace.paging import fitting_count
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.within import Within
+
+_LINE_BREAK = re.compile(r"\n|\\n")
+_BY_LINES: Final = "Lines are looked at one by one: a pattern with a line break fits none. Look for one of its lines."
 
 
 def grep(
@@ -52,7 +57,8 @@ def grep(
             if len(matches) < limit:
                 matches.append({"document_id": document_id, "name": name, **match})
     count = fitting_count(matches)
-    return {"matches": matches[:count], "total": total, "files_scanned": scanned, "truncated": count < total}
+    answer: JSON = {"matches": matches[:count], "total": total, "files_scanned": scanned, "truncated": count < total}
+    return {**answer, "note": _BY_LINES} if total == 0 and _LINE_BREAK.search(pattern) else answer
 
 
 def _in_text(text: bytes, pattern: LinearPattern, context_lines: int) -> Iterator[JSON]:

@@ -27,7 +27,10 @@ from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.document_tables import StoredTable, tables_of
 from pegboard.workspace.store.within import Within
 
-_SHOWN_NAMES = 20  # not a limit: tables that an error names
+_SHOWN_NAMES = 20  # not a limit: tables or columns that an error names
+_SHOWN_TABLES = 3  # not a limit: whose columns an error names
+_SHOWN_CHARS = 1_500  # not a limit: of them
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PROGRESS_STEPS = 5_000  # not a limit: how often the clock is looked at
 FUNCTIONS: Final = frozenset(
     """
@@ -108,9 +111,11 @@ def query(copy: Copy, tables: Sequence[StoredTable], sql: str, *, limit: int, ti
         try:
             answer = run_on(own, asked)
         except CallError as error:
-            if "no such table" in error.error.message:
-                text = f"{error.error.message}{_what_there_is(tables)}"
-                raise CallError("invalid_arguments", text) from None
+            said = error.error.message
+            if "no such table" in said:
+                raise CallError("invalid_arguments", f"{said}{_what_there_is(tables)}") from None
+            if "no such column" in said and named:
+                raise CallError("invalid_arguments", f"{said}{_columns_of(named)}") from None
             raise
     if not answer.columns:
         raise read_only_refusal("it gives no rows")
@@ -127,6 +132,20 @@ def query(copy: Copy, tables: Sequence[StoredTable], sql: str, *, limit: int, ti
 def quoted(name: str) -> str:
     """Return a name as SQL takes it, whatever is in it."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def _columns_of(tables: Sequence[StoredTable]) -> str:
+    """Return the columns of some tables as SQL takes them, so that no question is needed to correct a name."""
+    shown = "".join(
+        f" {table.shown} has: {', '.join(map(_as_written, table.columns[:_SHOWN_NAMES]))}"
+        + (f" and {len(table.columns) - _SHOWN_NAMES} more." if len(table.columns) > _SHOWN_NAMES else ".")
+        for table in tables[:_SHOWN_TABLES]
+    )
+    return shown[:_SHOWN_CHARS]
+
+
+def _as_written(name: str) -> str:
+    return name if _PLAIN_NAME.fullmatch(name) and name.upper() not in apsw.keywords else quoted(name)
 
 
 def _what_there_is(tables: Sequence[StoredTable]) -> str:

@@ -6,8 +6,9 @@ import re
 import secrets
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
 import apsw
@@ -19,6 +20,7 @@ from pegboard.model.document import DocumentScope, NewDocument, SourceType
 from pegboard.model.error import CallError
 from pegboard.workspace.analyzer import terms_of
 from pegboard.workspace.chunking import chunks_of
+from pegboard.workspace.shown_names import can_be_shown
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.within import absent, as_path, folder_of
 
@@ -26,6 +28,9 @@ Stored = Literal["added", "changed", "unchanged", "failed"]
 # No database takes it, not even spelled out.
 _NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 _TABLE_NAME_CHARS = 60  # not a limit: longer ones are cut
+
+
+_Posting = tuple[int, str, int, int, int]
 
 
 class Passage(NamedTuple):
@@ -92,7 +97,7 @@ def source_number(db: Connection, space_n: int, name: str, type_: SourceType, or
     Raises:
         CallError: invalid_arguments, when the name is one of another type of source.
     """
-    if not 0 < len(name) <= SOURCE_NAME_CHARS or not name.isprintable():
+    if not 0 < len(name) <= SOURCE_NAME_CHARS or not can_be_shown(name):
         text = f"{name[:100]!r} is no name of a source: 1 to {SOURCE_NAME_CHARS} printable characters."
         raise CallError("invalid_arguments", text)
     now = _now()
@@ -114,14 +119,21 @@ def source_written(db: Connection, source_n: int) -> None:
     db.execute("update sources set status = 'ready', updated_at = ? where n = ?", (_now(), source_n))
 
 
-def is_stored(db: Connection, source_n: int, path: str, checksum: str) -> bool:
-    """Tell whether a source has a document with this content, whole."""
-    folder, name = _split(path)
-    row = db.execute(
-        "select 1 from documents where source_n = ? and folder = ? and name = ? and checksum = ? and error = ''",
-        (source_n, folder, name, checksum),
-    ).fetchone()
-    return row is not None
+def checksums(db: Connection, source_n: int, paths: Sequence[str]) -> dict[str, str]:
+    """Return the checksums of those of some documents that a source has whole, by their paths."""
+    by_folder: dict[str, dict[str, str]] = {}
+    for path in paths:
+        folder, name = _split(path)
+        by_folder.setdefault(folder, {})[name] = path
+    found: dict[str, str] = {}
+    for folder, names in by_folder.items():
+        rows = db.execute(
+            f"select name, checksum from documents where source_n = ? and folder = ? and error = '' "  # noqa: S608 - question marks
+            f"and name in ({','.join('?' * len(names))})",
+            (source_n, folder, *names),
+        )
+        found.update((names[name], checksum) for name, checksum in rows)
+    return found
 
 
 def free_path(db: Connection, source_n: int, path: str) -> str:
@@ -139,11 +151,20 @@ def free_path(db: Connection, source_n: int, path: str) -> str:
     return as_path(folder, free)
 
 
-def put(db: Connection, space_n: int, source_n: int, each: PreparedDocument) -> tuple[str, Stored]:
-    """Store a document in the place of the one of its path, and return its id and what became of it.
+def put(db: Connection, space_n: int, source_n: int, documents: Sequence[PreparedDocument]) -> list[tuple[str, Stored]]:
+    """Store documents in the place of those of their paths; return the id of each, and what became of it.
 
     The id stays the same when the content changes. What nothing could be read of is known by its name, and its error.
     """
+    postings: list[_Posting] = []
+    stored = [_put_one(db, space_n, source_n, each, postings) for each in documents]
+    _put_postings(db, postings)
+    return stored
+
+
+def _put_one(
+    db: Connection, space_n: int, source_n: int, each: PreparedDocument, postings: list[_Posting]
+) -> tuple[str, Stored]:
     document = each.document
     folder, name = _split(document.path)
     row: Any = db.execute(
@@ -167,6 +188,8 @@ def put(db: Connection, space_n: int, source_n: int, each: PreparedDocument) -> 
         document_n = int(inserted[0])
     else:
         document_n = int(row[0])
+        # What is removed may be of the same batch.
+        _put_postings(db, postings)
         _remove_content(db, space_n, document_n)
         db.execute(
             "update documents set mime = ?, size_bytes = ?, checksum = ?, char_count = ?, metadata = ?, "
@@ -174,14 +197,15 @@ def put(db: Connection, space_n: int, source_n: int, each: PreparedDocument) -> 
             (*values, document_n),
         )
     db.execute("insert into texts values (?, ?, ?)", (document_n, space_n, document.text))
-    _put_passages(db, space_n, document_n, each.passages)
+    postings += _put_passages(db, space_n, document_n, each.passages)
     _put_tables(db, space_n, document_n, document)
     if document.error:
         return document_id, "failed"
     return document_id, "added" if row is None else "changed"
 
 
-def _put_passages(db: Connection, space_n: int, document_n: int, passages: Sequence[Passage]) -> None:
+def _put_passages(db: Connection, space_n: int, document_n: int, passages: Sequence[Passage]) -> Iterator[_Posting]:
+    """Store passages; return their postings, which are stored together with those of other documents."""
     numbers = db.next_numbers("chunks", len(passages))
     db.insert_rows(
         "chunks",
@@ -191,18 +215,20 @@ def _put_passages(db: Connection, space_n: int, document_n: int, passages: Seque
             for ordinal, (n, each) in enumerate(zip(numbers, passages, strict=True))
         ],
     )
-    # In the order of the index, which is then written from one end to the other.
-    rows = sorted(
-        (term, n, count, each.term_count)
+    _count_passages(db, space_n, len(passages), sum(each.term_count for each in passages))
+    return (
+        (space_n, term, n, count, each.term_count)
         for n, each in zip(numbers, passages, strict=True)
         for term, count in each.counts.items()
     )
-    db.insert_rows(
-        "postings",
-        ("space_n", "term", "chunk_n", "count", "length"),
-        [(space_n, term, n, count, length) for term, n, count, length in rows],
-    )
-    _count_passages(db, space_n, len(passages), sum(each.term_count for each in passages))
+
+
+def _put_postings(db: Connection, postings: list[_Posting]) -> None:
+    """Store postings and forget them: in the order of the index, of which each page is then written once a batch."""
+    # Those of a term are in the order of their passages already.
+    postings.sort(key=itemgetter(1))
+    db.insert_rows("postings", ("space_n", "term", "chunk_n", "count", "length"), postings)
+    postings.clear()
 
 
 def _remove_content(db: Connection, space_n: int, document_n: int) -> None:

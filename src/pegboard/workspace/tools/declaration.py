@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -18,7 +19,8 @@ from pegboard.model.call_context import CallContext
 from pegboard.model.call_intent import narrowed_to
 from pegboard.model.context import ToolContext
 from pegboard.model.document import DocumentFilters, DocumentScope
-from pegboard.model.json_types import JSON
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.tool import Annotations, ToolEntry, ToolSpec
 
 NAMESPACE: Final = "docs"
@@ -28,6 +30,9 @@ NO_SPACE: Final = (
     "by a rule under identity:, by --as user=NAME,space=NAME, by `pegboard workspace grant`, or, where nobody is asked "
     "who they are, by workspace: {space: NAME}."
 )
+# What is read here and is never compared with what is stored as it stands.
+_OWN_WORDS: Final = frozenset({"query", "pattern", "sql", "question"})
+_UNPAIRED: Final = re.compile("[\\ud800-\\udfff]")
 Look = Callable[[DocumentStore, DocumentScope, JSON], Awaitable[JSON]]
 Scoped = Callable[[CallContext, DocumentScope, JSON], Awaitable[JSON]]
 
@@ -49,11 +54,36 @@ def document_entry(spec: ToolSpec, store: DocumentStore, run: Scoped) -> ToolEnt
     """Return a tool that is run within the scope of its caller."""
 
     async def within_scope(ctx: CallContext, args: JSON) -> JSON:
+        for name, value in args.items():
+            if name not in _OWN_WORDS:
+                _check_storable(name, value)
         scope = await store.scope(ctx)
         answer = await run(ctx, scope, args)
         return answer if scope.spaces else {**answer, "note": NO_SPACE}
 
     return ToolEntry(spec=spec, handler=within_scope)
+
+
+def _check_storable(name: str, value: JSONValue) -> None:
+    """See that a value can be compared with what is stored, in either database: nothing there has what one lacks.
+
+    Raises:
+        CallError: invalid_arguments.
+    """
+    if isinstance(value, str):
+        if "\0" in value or not (value.isascii() or _UNPAIRED.search(value) is None):
+            text = f"`{name}` has a NUL or half a character, as no stored text has. Leave it out."
+            raise CallError("invalid_arguments", text)
+    elif isinstance(value, int):
+        if not -(2**63) <= value < 2**63:
+            raise CallError("invalid_arguments", f"`{name}` has a number of more than 64 bits. Leave it out.")
+    elif is_object(value):
+        for key, each in value.items():
+            _check_storable(name, key)
+            _check_storable(name, each)
+    elif is_list(value):
+        for each in value:
+            _check_storable(name, each)
 
 
 def document_tool(

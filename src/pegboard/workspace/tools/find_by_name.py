@@ -39,7 +39,7 @@ TOOL = document_tool(
             "type": "string",
             "minLength": 1,
             "maxLength": GLOB_CHARS,
-            "description": "A word, or a pattern such as *.csv, report-202?.md or policies/**/travel*.",
+            "description": "A word, or a pattern such as *.csv, *.{md,html}, report-202?.md or policies/**/travel*.",
         },
         "ignore_case": {"type": "boolean", "default": True, "description": "Whether case is the same."},
         **FILTERS,

@@ -1,0 +1,144 @@
+"""UploadPlaces: the few places in which files arrive, shared so that nobody who sends slowly keeps others out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from pegboard.model.bounds import (
+    UPLOAD_LEAST_BYTES_S,
+    UPLOAD_PATIENCE_S,
+    UPLOAD_WAIT_S,
+    UPLOADS_AT_ONCE,
+)
+from pegboard.server.body_reader import Message, Receive
+from pegboard.server.http_api.problem_details import STATUS_OF_KIND, ProblemError
+from pegboard.server.open_requests import OpenRequests
+from pegboard.server.principal import Principal
+
+_RETRY = {"retry-after": str(int(UPLOAD_WAIT_S))}
+_NO_PLACE = "Too many files are being sent to this server just now, by you or by others. Send this one again later."
+
+
+@dataclass(eq=False, kw_only=True, slots=True)
+class UploadPlace:
+    """One file that is on its way: whose it is, how much of it has come, and whether it gave its place up."""
+
+    whose: tuple[str | None, ...]
+    began_s: float
+    arrived_bytes: int = 0
+    deadline: asyncio.Timeout | None = None
+    is_given_up: bool = False
+
+    def rate(self, now_s: float) -> float:
+        """Return how many bytes of it came each second."""
+        return self.arrived_bytes / max(now_s - self.began_s, 1e-6)
+
+    def counted(self, receive: Receive) -> Receive:
+        """Return what receives the body, and counts it."""
+
+        async def receiving() -> Message:
+            message = await receive()
+            self.arrived_bytes += len(message.get("body", b""))
+            return message
+
+        return receiving
+
+    async def arrive(self, reading: Awaitable[bytes]) -> bytes:
+        """Wait for the file, as long as it keeps its place.
+
+        Raises:
+            ProblemError: busy, when it came so slowly that another caller has its place.
+        """
+        try:
+            async with asyncio.timeout(None) as self.deadline:
+                return await reading
+        except TimeoutError:
+            if not self.is_given_up:
+                raise
+            text = "The file came so slowly that its place was given to another caller. Send it again later."
+            headers = {**_RETRY, "connection": "close"}
+            raise ProblemError(STATUS_OF_KIND["busy"], "busy", text, headers=headers) from None
+        finally:
+            self.deadline = None
+
+
+@dataclass(kw_only=True, slots=True)
+class UploadPlaces:
+    """The places of one server. One caller never has all of them; others wait, for a while.
+
+    Whoever has none and still waits after `UPLOAD_PATIENCE_S` gets the one whose file comes most slowly, of the caller
+    with the most. Where each has but one, only who is slower than `UPLOAD_LEAST_BYTES_S` gives it up.
+    """
+
+    now_s: Callable[[], float] = field(default=lambda: asyncio.get_running_loop().time())
+    _open: OpenRequests = field(default_factory=lambda: OpenRequests(UPLOADS_AT_ONCE), init=False)
+    _freed: asyncio.Condition = field(default_factory=asyncio.Condition, init=False)
+    _places: set[UploadPlace] = field(default_factory=set[UploadPlace], init=False)
+    _waiting: Counter[tuple[str | None, ...]] = field(default_factory=Counter[tuple[str | None, ...]], init=False)
+
+    @asynccontextmanager
+    async def place(self, principal: Principal) -> AsyncGenerator[UploadPlace]:
+        """Wait for a place.
+
+        Raises:
+            ProblemError: busy, when none became free in time.
+        """
+        async with self._freed:
+            try:
+                async with asyncio.timeout(UPLOAD_WAIT_S):
+                    await self._entered(principal)
+            except TimeoutError:
+                raise ProblemError(STATUS_OF_KIND["busy"], "busy", _NO_PLACE, headers=_RETRY) from None
+        place = UploadPlace(whose=principal.shares_as, began_s=self.now_s())
+        self._places.add(place)
+        try:
+            yield place
+        finally:
+            self._places.remove(place)
+            self._open.leave(principal)
+            async with self._freed:
+                self._freed.notify_all()
+
+    async def _entered(self, principal: Principal) -> None:
+        whose = principal.shares_as
+        self._waiting[whose] += 1
+        try:
+            while not self._is_turn_of(whose) or not self._open.enter(principal):
+                try:
+                    async with asyncio.timeout(UPLOAD_PATIENCE_S):
+                        await self._freed.wait()
+                except TimeoutError:
+                    self._take_one_for(whose)
+        finally:
+            self._waiting[whose] -= 1
+            if not self._waiting[whose]:
+                del self._waiting[whose]
+
+    def _is_turn_of(self, whose: tuple[str | None, ...]) -> bool:
+        """Tell whether a caller has no place yet, or nobody waits who has none."""
+        with_one = {each.whose for each in self._places}
+        return whose not in with_one or with_one >= self._waiting.keys()
+
+    def _take_one_for(self, whose: tuple[str | None, ...]) -> None:
+        """Have a file give up its place, where that is fair. One that is there already, and is being read, does not."""
+        count = Counter(each.whose for each in self._places)
+        if whose in count:
+            return
+        now_s, most = self.now_s(), max(count.values(), default=0)
+        arriving = [
+            each
+            for each in self._places
+            if each.deadline is not None
+            and not each.is_given_up
+            and count[each.whose] == most
+            and (most > 1 or each.rate(now_s) < UPLOAD_LEAST_BYTES_S)
+        ]
+        if arriving:
+            slowest = min(arriving, key=lambda each: each.rate(now_s))
+            assert slowest.deadline is not None
+            slowest.is_given_up = True
+            slowest.deadline.reschedule(now_s)
