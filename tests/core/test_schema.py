@@ -336,6 +336,27 @@ def test_a_schema_may_be_32_levels_deep_and_have_2_000_subschemas() -> None:
 @pytest.mark.parametrize(
     "schema",
     [
+        {"type": 5, "default": [[[]]] * 300_000},
+        {"enum": [f"v{number % 199_999}" for number in range(200_000)]},
+        {"required": ["twice"] * 200_000},
+        {"properties": {f"p{number}": True for number in range(200_000)}},
+        {"x-notes": {"a": [None] * 19_998, "b": []}},
+    ],
+    ids=["lists", "options", "required", "names", "one too many"],
+)
+def test_a_schema_of_megabytes_is_refused_before_it_is_looked_at(schema: Any) -> None:
+    with within(50), pytest.raises(CallError, match="more than 20,000 values") as caught:
+        compile_schema(schema)
+    assert caught.value.error.kind == "schema_too_complex"
+
+
+def test_a_schema_may_be_written_of_20_000_values() -> None:
+    assert compile_schema({"enum": list(range(19_999))}).is_valid(7)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
         {"type": "objekt"},
         {"type": "object", "properties": {"a": {"minimum": "3"}}},
         {"type": "object", "required": "a"},

@@ -35,6 +35,7 @@ from pegboard.model.bounds import (
     PROPERTIES_COMPARED,
     PROPERTIES_COUNTED,
     SCHEMA_PATTERN_BYTES,
+    SCHEMA_VALUES,
     SCHEMAS_REMEMBERED,
     SHOWN_OPTIONS,
     TELLING_NS,
@@ -193,12 +194,15 @@ def _first_line(error: object) -> str:
 def check_schema_size(schema: JSONValue, *, bounds: Bounds) -> frozenset[str]:
     """Refuse a schema deeper than `schema_depth`, of more than `subschemas`, or with integers that JSON readers lose.
 
+    And one of so many values (names and options, too) that to look at it would hold the event loop.
+
     Returns its rules that may make judging by it costly.
 
     Raises:
         CallError: `schema_too_complex`.
     """
-    count, stack = 0, [(schema, 1)]
+    count = values = 0
+    stack = [(schema, 1)]
     rules: frozenset[str] = frozenset()
     while stack:
         value, depth = stack.pop()
@@ -217,6 +221,9 @@ def check_schema_size(schema: JSONValue, *, bounds: Bounds) -> frozenset[str]:
             continue
         if count > 2 * bounds.subschemas:
             raise CallError("schema_too_complex", f"The schema has more than {bounds.subschemas} subschemas.")
+        values += len(value)
+        if values > SCHEMA_VALUES:
+            raise CallError("schema_too_complex", f"The schema has more than {SCHEMA_VALUES:,} values.")
         stack.extend((inner, depth + 1) for inner in (value.values() if is_object(value) else value))
     return rules
 

@@ -87,6 +87,7 @@ JUDGING_STEPS = 1_000  # ... and steps in counting both beforehand, where it is 
 SCHEMA_PATTERN_BYTES = 4 * MIB  # of one regular expression, compiled
 LIGHT_ROOT_NS = 1_000_000  # of one value; schemas that cost no more, ...
 LIGHT_PLACE_NS = 160  # ... and no more for each value inside, are not counted at all
+SCHEMA_VALUES = 20_000  # names, options and all else that one schema is written of
 SCHEMA_COMPILE_NS = 40_000_000  # of the event loop, to compile one schema
 SCHEMA_HOPS = 64  # references and alternatives in alternatives that a schema may lead through at one place
 LONG_DIGITS = 50_000  # of all numbers beyond 64 bits in one value
