@@ -237,6 +237,26 @@ async def test_a_tools_own_question_is_answered_for_what_the_tool_was(project: P
     assert (ended, len(asked)) == (("consent_declined", 2) if change == "definition" else (kind, 1))
 
 
+WHILE_IT_RUNS = ("deny", "groups", "predicate", "available", "gone", "definition")
+
+
+@pytest.mark.parametrize("change", WHILE_IT_RUNS)
+async def test_a_running_tool_whose_person_thought_goes_on_only_if_it_still_may(project: Project, change: str) -> None:
+    meanwhile, kind = CHANGES[change]
+    asked: list[str] = []
+    # Of earlier revisions, where the tool itself waits for the answer.
+    async with door(project, "legacy", meanwhile, asked) as call:
+        ended = await call("ask_and_pay")
+    assert paid(project) == ""
+    assert (ended, len(asked)) == (kind, 1)
+
+
+async def test_a_running_tool_whose_person_thought_goes_on_where_nothing_changed(project: Project) -> None:
+    async with door(project, "legacy", lambda same: write(same, CONFIG + "settings: {note: other}\n"), []) as call:
+        assert await call("ask_and_pay") == "ok"
+    assert paid(project) == "bob 7;"
+
+
 # ---------------------------------------------------------------- in one process, where the parts can be seen
 
 
@@ -383,6 +403,45 @@ async def test_what_a_tool_calls_after_its_own_question_is_judged_by_what_is_tru
 
     await catalog.view(replace(ANN, client=Person())).call("outer")
     assert kinds == ["ok", "not_found"]
+
+
+@pytest.mark.parametrize("way", ["elicit", "sample", "ask"])
+async def test_a_tool_that_waited_for_somebody_at_its_client_ends_where_it_was_forbidden(way: str) -> None:
+    catalog, is_open, done = Catalog(), [True], list[str]()
+    catalog.predicate(name="opened")(lambda ctx: is_open[0])
+
+    class Person:
+        supports_ui = False
+        name = "somebody"
+
+        async def elicit(self, message: str, schema: Any = None) -> Any:
+            is_open[0] = message != "forbid"
+            return "yes"
+
+        async def sample(self, prompt: str) -> Any:
+            return await self.elicit(prompt)
+
+        async def approve(self, request: ConsentRequest) -> bool | None:
+            return None
+
+    @catalog.tool(groups="core", available="opened")
+    async def pay(ctx: CallContext) -> str:
+        wait: Any = ctx.ask if way == "ask" else getattr(ctx.client, way)
+        done.append(await wait("allow"))
+        done.append(await wait("forbid"))
+        return "paid"
+
+    result = await catalog.view(replace(ANN, client=Person())).call("pay")
+    assert (kind_of(result), done) == ("not_found", ["yes"])
+    assert result.error is not None
+    assert result.error.outcome_unknown
+
+    @catalog.tool(groups="core")
+    async def whose(ctx: CallContext) -> str:
+        client: Any = ctx.client
+        return client.name
+
+    assert (await catalog.view(replace(ANN, client=Person())).call("whose")).text == "somebody"
 
 
 async def test_answers_that_are_voided_again_and_again_end_the_question_instead_of_going_on_for_ever() -> None:

@@ -48,6 +48,30 @@ class RunningCall(Protocol):
         """Run an agent as a part of this call; `transform` is a template that makes its context of `data`."""
         ...
 
+    async def check_standing(self) -> None:
+        """See whether the call would still be let through, after somebody was waited for; raises `CallError` if not."""
+        ...
+
+
+class _AskedClient:
+    """The client of a running call. A person may take an hour: after each wait for one the call is judged again."""
+
+    def __init__(self, client: Client, call: RunningCall) -> None:
+        self._client, self._call = client, call
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def elicit(self, message: str, schema: JSONValue = None, **options: Any) -> JSONValue:
+        answer = await self._client.elicit(message, schema, **options)
+        await self._call.check_standing()
+        return answer
+
+    async def sample(self, prompt: str, **options: Any) -> JSONValue:
+        answer = await self._client.sample(prompt, **options)
+        await self._call.check_standing()
+        return answer
+
 
 class TextRedactor(Protocol):
     """Removes every secret in use from a text."""
@@ -124,13 +148,14 @@ class CallContext(ToolContext):
 
     @property
     def client(self) -> Client | None:  # pyright: ignore[reportIncompatibleVariableOverride] - a property there too
-        """The client at the other end, while the call runs.
+        """The client at the other end, while the call runs. What it answers ends a call that was forbidden meanwhile.
 
         Raises:
             CallError: the call is over.
         """
         self.check_running()
-        return cast("Client | None", self.request.client)
+        client = cast("Client | None", self.request.client)
+        return client if client is None or self.call is None else cast("Client", _AskedClient(client, self.call))
 
     def progress(self, fraction: float, message: str = "") -> Awaitable[None]:
         """Report how far the call is, 0.0 to 1.0; what is beyond that is cut. Works from worker threads.

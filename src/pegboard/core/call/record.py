@@ -377,6 +377,23 @@ class Call(CancelScope):
         self.bounds, self.redactor = self.guards.registry.declarations.bounds, self.guards.redactor(self.view.ctx)
         self.warnings = self.made_ctx = None
 
+    async def check_standing(self) -> None:
+        """See whether the running call would be let through now; what it has begun is not undone.
+
+        Raises:
+            CallError: `not_found`, `consent_mismatch` where its tool means something else now.
+        """
+        view = self.view.renewed()
+        await view.ctx.memo.renew(view.ctx)
+        entry = await view.afind(self.name)
+        if entry is None:
+            raise CallError("not_found", view.absence(self.name), outcome_unknown=True)
+        if entry.fingerprint != self.entry.fingerprint:
+            text = (
+                f"{self.name!r} was stopped: its definition changed while somebody was asked. Look, then call it again."
+            )
+            raise CallError("consent_mismatch", text, outcome_unknown=True)
+
     def is_running(self) -> bool:
         """Tell whether the call still goes on."""
         return not self.is_over

@@ -191,7 +191,7 @@ class _Batch:
 
     def _with_way_to_ask(self, result: ToolResult) -> ToolResult:
         """Return the result; one that wants a yes, for which this batch could not ask, says how to get it."""
-        could_ask = self._inner.client is self._ctx.client
+        could_ask = self._inner.request.client is self._ctx.request.client
         error = result.error
         if could_ask or error is None or error.kind != "consent_required" or "consent_id" in error.details:
             return result
