@@ -1,6 +1,7 @@
 """The guarded client against servers that behave, misbehave and hang."""
 
 import asyncio
+import gzip
 import os
 import socket
 import struct
@@ -205,7 +206,8 @@ async def test_packed_bodies_are_unpacked_and_described_as_plain(coding: str, wb
 @pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip", "compress"])
 async def test_codings_that_were_not_asked_for_are_refused_unread(coding: str) -> None:
     async with (
-        RawServer(answer(b"packed", headers=[f"Content-Encoding: {coding}"])) as server,
+        # What a reader of the first coding alone would take.
+        RawServer(answer(gzip.compress(b"packed"), headers=[f"Content-Encoding: {coding}"])) as server,
         GuardedClient(LOCAL) as client,
     ):
         exc = await failure(client, "GET", server.url, headers={"Accept": "*/*"})

@@ -28,7 +28,7 @@ from pegboard.providers.mcp_progress import Progress
 from pegboard.sources.mcp.definitions import UnfitError, checked_definition, declared_spec
 from pegboard.sources.mcp.results import read_result
 from pegboard.sources.mcp.server_settings import ServerSettings
-from pegboard.sources.mcp.text_structure import structure_in_text
+from pegboard.sources.mcp.upstream_tool import upstream_tool
 
 # ---- a FastMCP server as a source
 
@@ -121,15 +121,7 @@ class FastMCPSource:
             result = await self._client.call_tool_mcp(theirs, args, progress_handler=tell)
             return read_result(result, tool=spec.name, server=self.name)
 
-        return ToolEntry(
-            spec=spec,
-            handler=handle,
-            runs="async",
-            source=self.name,
-            is_foreign=True,
-            is_toolset=True,
-            reread=structure_in_text,
-        )
+        return upstream_tool(spec, handle, source=self.name)
 
 
 class _Changes(MessageHandler):

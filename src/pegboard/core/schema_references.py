@@ -13,7 +13,7 @@ from urllib.parse import unquote, urljoin
 
 from pegboard.model.bounds import SCHEMA_BASES
 from pegboard.model.error import DefinitionError
-from pegboard.model.json_types import JSON, JSONValue, is_list, is_object, place_in
+from pegboard.model.json_types import JSON, JSONValue, at_pointer, is_list, is_object
 
 # Without ports that are left out, escapes, `.` and `..`, queries and empty steps: all of what has a second spelling.
 _STEP = r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*"
@@ -136,15 +136,6 @@ def _joined(base: str, uri: str) -> str | None:
 
 def _pointed(base: JSON, fragment: str) -> list[JSONValue]:
     """Return what a JSON Pointer leads to, or nothing."""
-    part: JSONValue = base
     if "%2f" in fragment.lower():
         return []  # a step with a slash, or two steps
-    for step in unquote(fragment).split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
-        if is_object(part) and name in part:
-            part = part[name]
-        elif is_list(part) and (index := place_in(part, name)) is not None:
-            part = part[index]
-        else:
-            return []
-    return [part]
+    return at_pointer(base, unquote(fragment).split("/")[1:])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from types import CoroutineType
 from typing import Any, TypeAlias, TypeGuard, cast
 
@@ -36,3 +36,17 @@ def place_in(items: list[JSONValue], step: str) -> int | None:
     No other digits than ASCII's, and no more of them than any list has places.
     """
     return int(step) if _PLACE.fullmatch(step) and int(step) < len(items) else None
+
+
+def at_pointer(whole: JSONValue, steps: Iterable[str]) -> list[JSONValue]:
+    """Return what the steps of a JSON Pointer lead to, as a list of one; an empty one where there is nothing."""
+    part = whole
+    for step in steps:
+        name = step.replace("~1", "/").replace("~0", "~")
+        if is_object(part) and name in part:
+            part = part[name]
+        elif is_list(part) and (place := place_in(part, name)) is not None:
+            part = part[place]
+        else:
+            return []
+    return [part]

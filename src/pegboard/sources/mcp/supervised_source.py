@@ -27,8 +27,8 @@ from pegboard.sources.mcp.listing import Listing
 from pegboard.sources.mcp.lock_file import LockFile
 from pegboard.sources.mcp.review import Reviewed, review, trust_of
 from pegboard.sources.mcp.server_settings import ServerSettings
-from pegboard.sources.mcp.text_structure import structure_in_text
 from pegboard.sources.mcp.upstream_resources import ResourceRequest, UpstreamResources, resource_entries
+from pegboard.sources.mcp.upstream_tool import upstream_tool
 from pegboard.sources.tool_names import own_names
 
 if TYPE_CHECKING:
@@ -398,15 +398,7 @@ class McpSource:
         async def handle(ctx: CallContext, args: JSON, /) -> ToolResult:
             return await self._call(raw_name, spec, ctx, args)
 
-        return ToolEntry(
-            spec=spec,
-            handler=handle,
-            runs="async",
-            source=self.name,
-            is_foreign=True,
-            is_toolset=True,
-            reread=structure_in_text,
-        )
+        return upstream_tool(spec, handle, source=self.name)
 
     def qualified(self, raw_name: str) -> str:
         """Return the id that a tool of the server has here."""

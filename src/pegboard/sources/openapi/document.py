@@ -20,7 +20,7 @@ from pegboard.model.bounds import (
     Bounds,
 )
 from pegboard.model.error import CallError, DefinitionError
-from pegboard.model.json_types import JSON, JSONValue, is_list, is_object, place_in
+from pegboard.model.json_types import JSON, JSONValue, at_pointer, is_list, is_object
 
 # Those that are sent. `query` is a word of 3.2.
 METHODS: Final = ("get", "head", "options", "query", "post", "put", "patch", "delete")
@@ -87,15 +87,10 @@ class Document:
         """
         name, _, pointer = reference.partition("#/")
         at: JSONValue = self._called(name, reference) if name or not pointer else self.root
-        for step in unquote(pointer).split("/") if pointer else ():
-            key = step.replace("~1", "/").replace("~0", "~")
-            if is_object(at) and key in at:
-                at = at[key]
-            elif is_list(at) and (place := place_in(at, key)) is not None:
-                at = at[place]
-            else:
-                raise UnfitError(f"it refers to {reference[:80]!r}, where there is nothing")
-        return at
+        found = at_pointer(at, unquote(pointer).split("/") if pointer else ())
+        if not found:
+            raise UnfitError(f"it refers to {reference[:80]!r}, where there is nothing")
+        return found[0]
 
     def _called(self, name: str, reference: str) -> JSONValue:
         """Return the schema that calls itself so, by `$id`, `$anchor` or `$dynamicAnchor`. Nothing is ever fetched.
