@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from pegboard.agents.late_runtime import LateAgentRuntime
+from pegboard.agents.lazy_runtime import LazyAgentRuntime
 from pegboard.authoring.builder import read_built
 from pegboard.consent.memory import MemoryConsents
 from pegboard.core.call.record import Guards
@@ -57,7 +57,7 @@ class Runtime:
     executor: Executor
     discovery: Discovery
     resources: Resources
-    agents: LateAgentRuntime
+    agents: LazyAgentRuntime
     models: LanguageModels
     view_parts: ViewParts
 
@@ -90,7 +90,7 @@ def assemble(
     executor = Executor(guards)
     models = LanguageModels(key_of_environment(registry))
     view_parts = ViewParts(registry=registry, runner=executor, exporters=EXPORTERS)
-    guards.agents = agents = LateAgentRuntime(
+    guards.agents = agents = LazyAgentRuntime(
         registry, view_parts, make_model=models.model, load_model=models.load, clock=clock, redactor=guards.redactor
     )
     return Runtime(

@@ -15,7 +15,7 @@ from tests.discovery.calling import say
 from tests.server.doors import JSON_HEADERS, answer_of, inside, post
 from tests.timing import within
 from tests.upstream_mcp.parts import on_stdio, running, view_of
-from tests.upstream_mcp.test_passed_on import TELLING, telling
+from tests.upstream_mcp.test_foreign_metadata import TELLING, telling
 
 LONG = [2**63, 2**64, -(2**63) - 1, 10**40, -(3**800)]
 

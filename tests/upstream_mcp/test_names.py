@@ -13,7 +13,7 @@ from pegboard.sources.mcp.definition_changes import looks_like
 from pegboard.sources.mcp.lock_file import LockFile
 from tests import forking
 from tests.upstream_mcp.parts import on_stdio, running, view_of
-from tests.upstream_mcp.test_passed_on import TELLING, telling
+from tests.upstream_mcp.test_foreign_metadata import TELLING, telling
 
 NAMES = [
     "plain", "with space", "with_space", "straße", "naïve tool", "日本", "中文", "upper", "UPPER", "Upper", "a.b",

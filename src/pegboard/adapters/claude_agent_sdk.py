@@ -13,7 +13,7 @@ from claude_agent_sdk import ClaudeAgentOptions, HookMatcher, McpSdkServerConfig
 from mcp import types
 from mcp.server import Server, ServerRequestContext
 
-from pegboard.adapters.elsewhere_view import ElsewhereView
+from pegboard.adapters.guard_only_view import GuardOnlyView
 from pegboard.adapters.result_parts import error_text
 from pegboard.core.stepping import is_cancelled
 from pegboard.core.view import View
@@ -121,7 +121,7 @@ class _Guard:
         if self._is_of_our_server(name):
             # The door judges it when it comes in; here it would be charged twice.
             return {}
-        view = ElsewhereView(_of_this_call(self._view))
+        view = GuardOnlyView(_of_this_call(self._view))
         if not name.lower().startswith("mcp__") and not view.knows(name):
             return {}
         result = await view.call(name, arguments)

@@ -15,8 +15,8 @@ from pegboard.core.stepping import BOUND_CODE, SLOW_CODE, is_cancelled, is_on_lo
 from pegboard.model.bounds import DEFAULT_BOUNDS, LOOP_BLOCKED_S
 from pegboard.model.context import ToolContext, context_fields
 from pegboard.model.error import DefinitionError
+from pegboard.model.loop_record import LoopRecord
 from pegboard.model.memo import Question
-from pegboard.model.pace import Pace
 from pegboard.model.source_state import SourceState
 
 log = logging.getLogger("pegboard")
@@ -61,7 +61,7 @@ def predicate(
     Whatever goes wrong in `ask` is a no: a failed check must not open a door. One that has held the event loop is asked
     in a thread from then on, by those who can wait for it.
     """
-    pace = Pace()
+    pace = LoopRecord()
     is_async = inspect.iscoroutinefunction(ask) or inspect.iscoroutinefunction(getattr(ask, "__call__", None))
 
     def judge(value: object) -> Answer:

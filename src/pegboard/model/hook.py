@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from pegboard.frozen import frozen
 from pegboard.model.error import ErrorKind
 from pegboard.model.json_types import JSON
-from pegboard.model.pace import Pace
+from pegboard.model.loop_record import LoopRecord
 
 
 class Verdict(NamedTuple):
@@ -54,4 +54,4 @@ class Hook:
     match: str = "*"
     required: bool = False
     name: str = ""
-    pace: Pace = field(default_factory=Pace, compare=False, repr=False)
+    pace: LoopRecord = field(default_factory=LoopRecord, compare=False, repr=False)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.error import AsyncPredicateError
-from pegboard.model.pace import Pace
+from pegboard.model.loop_record import LoopRecord
 
 T = TypeVar("T")
 _UNANSWERED: Any = object()
@@ -25,7 +25,7 @@ class Question(NamedTuple):
     is_async: bool = False
     is_blocking: bool = False
     limit_s: float = DEFAULT_BOUNDS.predicate_s
-    pace: Pace | None = None
+    pace: LoopRecord | None = None
 
     @property
     def waits(self) -> bool:

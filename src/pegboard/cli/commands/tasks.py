@@ -14,7 +14,7 @@ from pegboard.cli.project import Project, load, opened
 from pegboard.cli.terminal import Column, json_text
 from pegboard.model.error import CallError
 from pegboard.model.task import TaskRecord
-from pegboard.tasks.shown import shown_task
+from pegboard.tasks.task_json import task_json
 from pegboard.tasks.tasks import OPERATOR, Tasks
 
 Action = Literal["ls", "show", "cancel", "resume"]
@@ -92,7 +92,7 @@ async def _resume(task_id: str, options: Options) -> Exit:
 
 def _list(records: list[TaskRecord], options: Options) -> None:
     if options.json:
-        options.terminal.json({"tasks": [shown_task(record) for record in records]})
+        options.terminal.json({"tasks": [task_json(record) for record in records]})
     elif records:
         options.terminal.table(_COLUMNS, [_cells(record) for record in records])
     else:
@@ -106,7 +106,7 @@ def _cells(record: TaskRecord) -> tuple[str, ...]:
 
 
 def _show(record: TaskRecord, options: Options) -> None:
-    shown = shown_task(record)
+    shown = task_json(record)
     if options.json:
         options.terminal.json(shown)
     else:

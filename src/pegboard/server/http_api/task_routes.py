@@ -11,7 +11,7 @@ from pegboard.model.json_types import is_object
 from pegboard.server.http_api.api_app import Api, ApiRequest
 from pegboard.server.http_api.problem_details import STATUS_OF_KIND, ProblemError, not_found
 from pegboard.server.http_api.responses import Reply, json_reply
-from pegboard.tasks.shown import shown_task
+from pegboard.tasks.task_json import task_json
 
 if TYPE_CHECKING:
     from pegboard.tasks.tasks import Tasks
@@ -28,12 +28,12 @@ class TaskRoutes:
     async def list(self, request: ApiRequest) -> Reply:
         """Return the tasks of this caller, the newest first."""
         tasks, ctx = self._whose(request)
-        return json_reply({"tasks": [shown_task(record) for record in await _answered(tasks.list(ctx))]})
+        return json_reply({"tasks": [task_json(record) for record in await _answered(tasks.list(ctx))]})
 
     async def show(self, request: ApiRequest) -> Reply:
         """Return one task, with its result where it has ended."""
         tasks, ctx = self._whose(request)
-        return json_reply(shown_task(await _answered(tasks.get(request.path["id"], ctx))))
+        return json_reply(task_json(await _answered(tasks.get(request.path["id"], ctx))))
 
     async def answer(self, request: ApiRequest) -> Reply:
         """Take answers to what a task asks: by key `{"action", "content"}`."""

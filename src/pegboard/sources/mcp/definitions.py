@@ -12,7 +12,7 @@ from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object, place_in
 from pegboard.model.tool import Annotations, ToolSpec
 from pegboard.sources.foreign_text import as_drawn, cleaned, has_hidden
-from pegboard.sources.mcp.passed_on import kept_icons, kept_meta, meta_here, shown_hints
+from pegboard.sources.mcp.foreign_metadata import kept_icons, kept_meta, meta_here, shown_hints
 from pegboard.sources.mcp.server_settings import ServerSettings
 
 _PROSE = frozenset({"description", "title", "$comment"})

@@ -22,7 +22,14 @@ from pegboard.model.result import (
     TextContent,
     ToolResult,
 )
-from pegboard.sources.mcp.passed_on import kept_annotations, kept_icons, kept_meta, kept_size, meta_here, uri_here
+from pegboard.sources.mcp.foreign_metadata import (
+    kept_annotations,
+    kept_icons,
+    kept_meta,
+    kept_size,
+    meta_here,
+    uri_here,
+)
 
 _OF_ARGUMENTS = "The arguments were refused unread: "
 

@@ -17,7 +17,14 @@ from pegboard.model.resource import CompletionSpec, Offer, PromptArgument, Promp
 from pegboard.model.result import ToolResult
 from pegboard.model.tool import Annotations, ToolEntry, ToolSpec
 from pegboard.sources.foreign_text import cleaned, has_hidden
-from pegboard.sources.mcp.passed_on import kept_annotations, kept_icons, kept_meta, kept_size, meta_here, uri_here
+from pegboard.sources.mcp.foreign_metadata import (
+    kept_annotations,
+    kept_icons,
+    kept_meta,
+    kept_size,
+    meta_here,
+    uri_here,
+)
 from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.tool_names import own_names
 

@@ -38,7 +38,7 @@ from pegboard.workspace.store.connection import Connection, Dialect, Rows
 from pegboard.workspace.store.document_tables import StoredTable
 from pegboard.workspace.store.near import NearIndex
 from pegboard.workspace.store.querying import Copy, cells_of, created
-from pegboard.workspace.store.within import Within
+from pegboard.workspace.store.readable_spaces import ReadableSpaces
 
 T = TypeVar("T")
 _VERSION: Final = "2"
@@ -325,7 +325,7 @@ class PostgresDatabase:
             raise
         return db
 
-    def copying(self, db: Connection, within: Within) -> Copy:
+    def copying(self, db: Connection, within: ReadableSpaces) -> Copy:
         """Return what copies tables of a scope into a database of SQLite, where queries run, on both stores alike."""
 
         def copy(own: Any, tables: Sequence[StoredTable], left_s: Callable[[], float]) -> None:

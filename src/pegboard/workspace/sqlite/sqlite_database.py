@@ -27,7 +27,7 @@ from pegboard.workspace.store.connection import Connection, Dialect, Rows
 from pegboard.workspace.store.document_tables import StoredTable
 from pegboard.workspace.store.near import NearIndex
 from pegboard.workspace.store.querying import Copy, cells_of, created
-from pegboard.workspace.store.within import Within
+from pegboard.workspace.store.readable_spaces import ReadableSpaces
 
 T = TypeVar("T")
 _VERSION = 2  # not a limit: of the tables below
@@ -242,7 +242,7 @@ class SqliteDatabase:
         """Return nothing: all passages of a scope are compared."""
         return []
 
-    def copying(self, db: Connection, within: Within) -> Copy:
+    def copying(self, db: Connection, within: ReadableSpaces) -> Copy:
         """Return what copies tables of a scope into another database: the engine does it, from the file."""
 
         def copy(own: Any, tables: Sequence[StoredTable], left_s: Callable[[], float]) -> None:

@@ -17,13 +17,13 @@ from pegboard.workspace.linear_patterns import linear
 from pegboard.workspace.paging import fitting_count, page, place_of
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.document_tables import tables_of
-from pegboard.workspace.store.within import Within, absent, as_path, folder_of
+from pegboard.workspace.store.readable_spaces import ReadableSpaces, absent, as_path, folder_of
 
 _FOLDER = 0
 _EITHER = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 
-def list_sources(db: Connection, within: Within, *, type_: str | None, limit: int, cursor: str | None) -> JSON:
+def list_sources(db: Connection, within: ReadableSpaces, *, type_: str | None, limit: int, cursor: str | None) -> JSON:
     """Return the sources of a scope by name, each with how many documents it has."""
     place = place_of(cursor, str, str)
     rows = db.execute(
@@ -47,7 +47,7 @@ def list_sources(db: Connection, within: Within, *, type_: str | None, limit: in
     return page(items, limit=limit, places=[(row[1], row[0]) for row in rows])
 
 
-def root_folders(db: Connection, within: Within, *, limit: int) -> list[str]:
+def root_folders(db: Connection, within: ReadableSpaces, *, limit: int) -> list[str]:
     """Return the first folders at the roots of the sources, as `source/folder`, and `...` where there are more."""
     rows = db.execute(
         f"""
@@ -64,7 +64,7 @@ def root_folders(db: Connection, within: Within, *, limit: int) -> list[str]:
     return names if len(names) <= limit else [*names[:limit], "..."]
 
 
-def list_documents(db: Connection, within: Within, *, limit: int) -> list[JSON]:
+def list_documents(db: Connection, within: ReadableSpaces, *, limit: int) -> list[JSON]:
     """Return the first documents of a scope by space, source and path."""
     rows = db.execute(
         f"""
@@ -85,7 +85,7 @@ def list_documents(db: Connection, within: Within, *, limit: int) -> list[JSON]:
     ]  # fmt: skip
 
 
-def document_named(db: Connection, within: Within, space: str, source: str, path: str) -> str:
+def document_named(db: Connection, within: ReadableSpaces, space: str, source: str, path: str) -> str:
     """Return the id of the document at a path of a source, which is named or given by its id.
 
     Raises:
@@ -107,7 +107,9 @@ def document_named(db: Connection, within: Within, space: str, source: str, path
     return str(row[0])
 
 
-def list_folder(db: Connection, within: Within, source_id: str, path: str, *, limit: int, cursor: str | None) -> JSON:
+def list_folder(
+    db: Connection, within: ReadableSpaces, source_id: str, path: str, *, limit: int, cursor: str | None
+) -> JSON:
     """Return what stands in a folder, folders first.
 
     Raises:
@@ -173,7 +175,14 @@ def _name_below(db: Connection, folder: str) -> str:
 
 
 def folder_tree(
-    db: Connection, within: Within, source_id: str, path: str, *, max_depth: int, documents: bool, max_nodes: int
+    db: Connection,
+    within: ReadableSpaces,
+    source_id: str,
+    path: str,
+    *,
+    max_depth: int,
+    documents: bool,
+    max_nodes: int,
 ) -> JSON:
     """Return the folders below one as nested JSON and as a drawn tree; what is too much is cut breadth first.
 
@@ -285,7 +294,7 @@ def _lines(tree: JSON, indent: str = "") -> list[str]:
 
 
 def find_by_name(
-    db: Connection, within: Within, pattern: str, *, ignore_case: bool, filters: DocumentFilters, limit: int
+    db: Connection, within: ReadableSpaces, pattern: str, *, ignore_case: bool, filters: DocumentFilters, limit: int
 ) -> JSON:
     """Return the documents whose name, or path where the pattern has a slash, fits a glob; by source and path."""
     condition, values = within.filtered(db, filters)
@@ -368,7 +377,7 @@ def _set_of(inner: str) -> str:
     return f"[{'^' if is_negated else ''}{escaped}]"
 
 
-def document_info(db: Connection, within: Within, document_n: int) -> JSON:
+def document_info(db: Connection, within: ReadableSpaces, document_n: int) -> JSON:
     """Return what is known of a document."""
     row = db.execute(
         """
@@ -404,7 +413,7 @@ def _taken(metadata: JSON, name: str, kind: type) -> Any:
     return metadata.pop(name) if type(metadata.get(name)) is kind else None
 
 
-def document_at(db: Connection, within: Within, source_id: str, path: str) -> int:
+def document_at(db: Connection, within: ReadableSpaces, source_id: str, path: str) -> int:
     """Return the number of the document at a path of a source.
 
     Raises:

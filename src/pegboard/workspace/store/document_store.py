@@ -37,7 +37,7 @@ from pegboard.workspace.store import (
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.embedding import BarePassage
 from pegboard.workspace.store.near import NearIndex
-from pegboard.workspace.store.within import Within
+from pegboard.workspace.store.readable_spaces import ReadableSpaces
 from pegboard.workspace.store.writing import PreparedDocument, Stored
 
 log = logging.getLogger("pegboard")
@@ -71,7 +71,7 @@ class Database(Protocol):
         """
         ...
 
-    def copying(self, db: Connection, within: Within) -> querying.Copy:
+    def copying(self, db: Connection, within: ReadableSpaces) -> querying.Copy:
         """Return what copies tables of a scope into another database."""
         ...
 
@@ -165,7 +165,7 @@ class SqlDocumentStore:
     async def document_info(
         self, scope: DocumentScope, *, document_id: str = "", source_id: str = "", path: str = ""
     ) -> JSON:
-        def look(db: Connection, within: Within) -> JSON:
+        def look(db: Connection, within: ReadableSpaces) -> JSON:
             if document_id:
                 return browsing.document_info(db, within, within.document_n(db, document_id))
             return browsing.document_info(db, within, browsing.document_at(db, within, source_id, path))
@@ -245,7 +245,7 @@ class SqlDocumentStore:
         limit: int,
         timeout_s: float,
     ) -> JSON:
-        def query(db: Connection, within: Within) -> JSON:
+        def query(db: Connection, within: ReadableSpaces) -> JSON:
             chosen = querying.chosen_tables(db, within, document_ids, tables)
             copy = self._database.copying(db, within)
             return querying.query(copy, chosen, sql, limit=limit, timeout_s=timeout_s)
@@ -255,7 +255,7 @@ class SqlDocumentStore:
     async def tables(
         self, scope: DocumentScope, *, document_ids: Sequence[str] = (), tables: Sequence[str] = (), rows: int
     ) -> list[JSON]:
-        def describe(db: Connection, within: Within) -> list[JSON]:
+        def describe(db: Connection, within: ReadableSpaces) -> list[JSON]:
             chosen = querying.chosen_tables(db, within, document_ids, tables)
             return document_tables.described(db, within, chosen[:DOCUMENT_TABLES], rows=rows)
 
@@ -421,9 +421,9 @@ class SqlDocumentStore:
         """Return what each space holds, for whoever runs this machine."""
         return await self._database.read(statistics.of_spaces, caller=None)
 
-    async def _within(self, scope: DocumentScope, look: Callable[[Connection, Within], T]) -> T:
+    async def _within(self, scope: DocumentScope, look: Callable[[Connection, ReadableSpaces], T]) -> T:
         def looking(db: Connection) -> T:
-            return look(db, Within.of_scope(db, scope))
+            return look(db, ReadableSpaces.of_scope(db, scope))
 
         return await self._database.read(looking, caller=scope.user, scope=scope)
 

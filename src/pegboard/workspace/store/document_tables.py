@@ -11,7 +11,7 @@ import orjson
 from pegboard.frozen import frozen
 from pegboard.model.json_types import JSON
 from pegboard.workspace.store.connection import Connection
-from pegboard.workspace.store.within import Within
+from pegboard.workspace.store.readable_spaces import ReadableSpaces
 
 
 @frozen
@@ -26,7 +26,7 @@ class StoredTable:
     row_count: int
 
 
-def tables_of(db: Connection, within: Within) -> list[StoredTable]:
+def tables_of(db: Connection, within: ReadableSpaces) -> list[StoredTable]:
     """Return the tables of a scope by name. A name that two of its spaces have is followed by that of the space."""
     rows = db.execute(
         f"select n, space_n, name, document_n, columns, row_count from tables where {within.of('tables')} "  # noqa: S608 - numbers of ours
@@ -57,7 +57,7 @@ def tables_of(db: Connection, within: Within) -> list[StoredTable]:
     return tables
 
 
-def described(db: Connection, within: Within, tables: Sequence[StoredTable], *, rows: int) -> list[JSON]:
+def described(db: Connection, within: ReadableSpaces, tables: Sequence[StoredTable], *, rows: int) -> list[JSON]:
     """Return what tables are called, their columns, and their first rows: what one must know who writes a query."""
     first = f"select cells from table_rows where table_n = ? and {within.of('table_rows')} order by ordinal limit ?"  # noqa: S608 - numbers of ours
     return [

@@ -10,7 +10,7 @@ import orjson
 from numpy.typing import NDArray
 
 from pegboard.workspace.store.connection import Connection
-from pegboard.workspace.store.within import Within
+from pegboard.workspace.store.readable_spaces import ReadableSpaces
 
 _SETTING: Final = "embedder"
 
@@ -29,7 +29,7 @@ def embedder_of(db: Connection) -> str | None:
     return None if row is None else str(row[0])
 
 
-def bare_passages(db: Connection, within: Within, *, mark: str, limit: int) -> list[BarePassage]:
+def bare_passages(db: Connection, within: ReadableSpaces, *, mark: str, limit: int) -> list[BarePassage]:
     """Return some passages of a scope that have no vector of this embedder."""
     missing = "and not exists (select 1 from vectors where vectors.chunk_n = chunks.n)"
     if embedder_of(db) not in (None, mark):

@@ -12,7 +12,7 @@ from pegboard.model.json_types import JSON
 from pegboard.workspace.linear_patterns import LinearPattern, linear, literal
 from pegboard.workspace.paging import fitting_count
 from pegboard.workspace.store.connection import Connection
-from pegboard.workspace.store.within import Within
+from pegboard.workspace.store.readable_spaces import ReadableSpaces
 
 _LINE_BREAK = re.compile(r"\n|\\n")
 _BY_LINES: Final = "Lines are looked at one by one: a pattern with a line break fits none. Look for one of its lines."
@@ -20,7 +20,7 @@ _BY_LINES: Final = "Lines are looked at one by one: a pattern with a line break 
 
 def grep(
     db: Connection,
-    within: Within,
+    within: ReadableSpaces,
     pattern: str,
     *,
     is_regex: bool,

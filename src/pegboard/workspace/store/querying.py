@@ -25,7 +25,7 @@ from pegboard.sources.builtin.sql_statement import Limits, Query, read_only_refu
 from pegboard.sources.builtin.sqlite_engine import run_on
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.document_tables import StoredTable, tables_of
-from pegboard.workspace.store.within import Within
+from pegboard.workspace.store.readable_spaces import ReadableSpaces
 
 _SHOWN_NAMES = 20  # not a limit: tables or columns that an error names
 _SHOWN_TABLES = 3  # not a limit: whose columns an error names
@@ -74,7 +74,7 @@ def _copy_all(own: Any, copy: Copy, tables: Sequence[StoredTable], asked: Query)
 
 
 def chosen_tables(
-    db: Connection, within: Within, document_ids: Sequence[str], names: Sequence[str]
+    db: Connection, within: ReadableSpaces, document_ids: Sequence[str], names: Sequence[str]
 ) -> list[StoredTable]:
     """Return the tables that a query may be about: all of the scope, or those of some documents, or named.
 

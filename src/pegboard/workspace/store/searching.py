@@ -21,8 +21,8 @@ from pegboard.workspace.paging import fitting_count
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.embedding import embedder_of
 from pegboard.workspace.store.near import near_indexes
+from pegboard.workspace.store.readable_spaces import ReadableSpaces
 from pegboard.workspace.store.scoring import PART_OF_SCORE, best_score, idf
-from pegboard.workspace.store.within import Within
 
 _K: Final = 60  # not a limit: Source: Cormack, Clarke and Büttcher, 2009, reciprocal rank fusion
 
@@ -49,7 +49,13 @@ class Question:
 
 
 def search(
-    db: Connection, within: Within, question: Question, *, filters: DocumentFilters, limit: int, min_score: float
+    db: Connection,
+    within: ReadableSpaces,
+    question: Question,
+    *,
+    filters: DocumentFilters,
+    limit: int,
+    min_score: float,
 ) -> JSON:
     """Return the passages that fit a question best, the best first."""
     # Also where nothing is searched for: an id that is not there is an error in any case.
@@ -88,7 +94,7 @@ class _Words:
     average_length: float
 
     @classmethod
-    def of(cls, db: Connection, within: Within, text: str) -> _Words | None:
+    def of(cls, db: Connection, within: ReadableSpaces, text: str) -> _Words | None:
         """Return the words of a question; `None` where no passage has any."""
         terms = question_terms(text)[:SEARCH_DOCUMENT_TERMS]
         numbers = ",".join(map(str, within.spaces)) or "null"
@@ -113,7 +119,7 @@ class _Words:
             average_length=max(1.0, total / passages),
         )
 
-    def scored(self, within: Within) -> tuple[str, list[Any]]:
+    def scored(self, within: ReadableSpaces) -> tuple[str, list[Any]]:
         """Return the statement that scores every passage with such a term, and its values."""
         listed = ", ".join(["(cast(? as text), cast(? as double precision))"] * len(self.weights))
         statement = f"""
@@ -144,7 +150,7 @@ _THEN: Final = "documents.id, chunks.ordinal"
 
 def _by_words(
     db: Connection,
-    within: Within,
+    within: ReadableSpaces,
     words: _Words,
     condition: str,
     values: list[Any],
@@ -173,7 +179,7 @@ def _by_words(
 
 def _by_both(
     db: Connection,
-    within: Within,
+    within: ReadableSpaces,
     question: Question,
     words: _Words | None,
     condition: str,
@@ -237,7 +243,7 @@ def _by_both(
     ).fetchall()
 
 
-def _near(db: Connection, within: Within, likeness: str, *, mark: str, is_whole: bool) -> tuple[str, str]:
+def _near(db: Connection, within: ReadableSpaces, likeness: str, *, mark: str, is_whole: bool) -> tuple[str, str]:
     """Return the statements that give passages by their likeness, and the likeness of those that are ranked.
 
     All passages of the scope are compared but those of spaces whose index gives their nearest. With a filter all are,
@@ -261,5 +267,5 @@ def _near(db: Connection, within: Within, likeness: str, *, mark: str, is_whole:
     return " union all ".join(parts), likened
 
 
-def _has_any(db: Connection, within: Within, table: str) -> bool:
+def _has_any(db: Connection, within: ReadableSpaces, table: str) -> bool:
     return db.execute(f"select 1 from {table} where {within.of(table)} limit 1").fetchone() is not None  # noqa: S608 - names of ours

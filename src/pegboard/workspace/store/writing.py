@@ -22,7 +22,7 @@ from pegboard.workspace.analyzer import terms_of
 from pegboard.workspace.chunking import chunks_of
 from pegboard.workspace.shown_names import can_be_shown
 from pegboard.workspace.store.connection import Connection
-from pegboard.workspace.store.within import absent, as_path, folder_of
+from pegboard.workspace.store.readable_spaces import absent, as_path, folder_of
 
 Stored = Literal["added", "changed", "unchanged", "failed"]
 # No database takes it, not even spelled out.

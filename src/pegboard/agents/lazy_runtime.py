@@ -1,4 +1,4 @@
-"""Late runtime: the agent runtime of a catalog, made when the first agent is run; until then it costs nothing."""
+"""Lazy runtime: the agent runtime of a catalog, made when the first agent is run; until then it costs nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ else:
     agent_runtime = LazyModule("pegboard.agents.runtime")
 
 
-class LateAgentRuntime:
+class LazyAgentRuntime:
     """Makes the `AgentRuntime` of a catalog at its first use; fills the port `AgentRunner`.
 
     `make_model` gives the models that agents run on, `store` keeps their conversations; both may be set until then.

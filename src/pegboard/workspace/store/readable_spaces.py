@@ -1,4 +1,4 @@
-"""Within: a scope as SQL has it: the numbers of its spaces, and the conditions that keep every statement inside."""
+"""Readable spaces: a scope as SQL has it: numbers of its spaces, and conditions that keep every statement inside."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Condition = tuple[str, list[Any]]
 
 
 @frozen
-class Within:
+class ReadableSpaces:
     """What one scope may read. Every statement on documents has `of` a table of it in its WHERE."""
 
     spaces: dict[int, str]
 
     @classmethod
-    def of_scope(cls, db: Connection, scope: DocumentScope) -> Within:
+    def of_scope(cls, db: Connection, scope: DocumentScope) -> ReadableSpaces:
         named = ",".join("?" * len(scope.spaces))
         rows = db.execute(f"select n, name from spaces where name in ({named or 'null'})", scope.spaces)  # noqa: S608 - question marks
         return cls(spaces={int(n): str(name) for n, name in rows})
@@ -31,10 +31,10 @@ class Within:
         """Return the condition that a row of a table is of one of the spaces. The numbers are our own."""
         return f"{table}.space_n in ({','.join(map(str, self.spaces)) or 'null'})"
 
-    def without(self, spaces: Iterable[int]) -> Within:
+    def without(self, spaces: Iterable[int]) -> ReadableSpaces:
         """Return what is left of it without some spaces."""
         gone = set(spaces)
-        return Within(spaces={n: name for n, name in self.spaces.items() if n not in gone})
+        return ReadableSpaces(spaces={n: name for n, name in self.spaces.items() if n not in gone})
 
     def source_n(self, db: Connection, source_id: str) -> int:
         """Return the number of a source.

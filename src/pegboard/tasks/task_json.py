@@ -1,4 +1,4 @@
-"""Shown: a task as plain HTTP and the command line show it."""
+"""Task JSON: a task as plain HTTP and the command line show it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pegboard.model.task import TaskRecord
 from pegboard.providers.mcp import mcp_error, mcp_result
 
 
-def shown_task(record: TaskRecord) -> JSON:
+def task_json(record: TaskRecord) -> JSON:
     """Return a task as JSON; what it does not have is left out."""
     shown: dict[str, JSONValue] = {
         "id": record.task_id,

@@ -1,4 +1,4 @@
-"""Elsewhere view: a View of tools that an SDK runs itself; a call passes every guard, and ends where it would run."""
+"""Guard-only view: a View of tools that an SDK runs itself; a call passes every guard, and ends where it would run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pegboard.model.tool import ToolEntry
 _ANY_OBJECT: JSON = {"type": "object"}
 
 
-class ElsewhereView(View):
+class GuardOnlyView(View):
     """The tools of a View that are mirrored, or come from a source, by the names that an SDK gives them.
 
     That is `mcp__<server>__<tool>`, or a bare mirrored name such as `Bash`. Made for one call.
@@ -38,7 +38,7 @@ class ElsewhereView(View):
 
     def renewed(self, ctx: ToolContext | None = None) -> View:
         # Where a person was asked, whoever began the call reads what came of it in the view that it began on.
-        return ElsewhereView(self._plain.renewed(ctx), self._passed)
+        return GuardOnlyView(self._plain.renewed(ctx), self._passed)
 
     def knows(self, name: str) -> bool:
         """Tell whether the name is mirrored at all, for whomever."""

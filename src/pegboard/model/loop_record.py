@@ -1,9 +1,9 @@
-"""Pace: whether code of a user, which is not async, has held the event loop once; then it runs beside it."""
+"""Loop record: whether code of a user, which is not async, has held the event loop once; then it runs beside it."""
 
 from __future__ import annotations
 
 
-class Pace:
+class LoopRecord:
     """Starts as quick. Whoever sees the code hold the loop says so, and from then on it is slow.
 
     Some code works on one thread only, such as a connection of `sqlite3`. Where the first run beside the loop fails,

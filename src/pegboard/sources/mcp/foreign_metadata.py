@@ -1,4 +1,4 @@
-"""Passed on: what a server says beside text: `_meta`, icons, hints and audiences, as a client behind us may get it.
+"""Foreign metadata: `_meta`, icons, hints and audiences that a server says, as a client behind us may get them.
 
 All of it is foreign: what is not JSON of a modest size is dropped, texts are cleaned, and no key goes through that the
 protocol or Pegboard reads, so that a server cannot speak in their names. Addresses of resources become those under
