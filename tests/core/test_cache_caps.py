@@ -44,7 +44,7 @@ def test_selections_of_many_policies() -> None:
     assert catalog.view(ToolContext(policy=first)).names() == ["echo"], "who was forgotten sees the same again"
 
     for number in range(bounds.SELECTIONS_KEPT + 50):
-        selections.remember((Selection(), Policy(deny=(f"none_{number}",))), [0])
+        selections.remember((Selection(), Policy(deny=(f"none_{number}",))), b"\1\0")
     assert len(selections._bits) == bounds.SELECTIONS_KEPT
 
 

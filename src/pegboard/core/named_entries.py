@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import weakref
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from itertools import compress
-from operator import is_not
 
+from pegboard.core.entry_change import EntryChange
 from pegboard.core.inventory import Inventory
 from pegboard.core.names import fold, is_tool_name, shortened
 from pegboard.core.wire_names import Named, WireNames
@@ -15,7 +15,7 @@ from pegboard.model.tool import ToolEntry
 
 @dataclass(frozen=True, slots=True)
 class NamedEntries:
-    """The entries of an inventory by folded qualified id, each with its wire name.
+    """The entries of an inventory by folded qualified id, in its order, each with its wire name.
 
     Of a large catalog one tool changes now and then: with the ones `before`, the others are not named and made again.
     """
@@ -23,6 +23,8 @@ class NamedEntries:
     inventory: Inventory
     names: WireNames
     by_key: Mapping[str, ToolEntry]
+    _kept_names: Callable[[], WireNames | None] | None = None
+    """Gives the names of before, where all that stayed kept them, as long as those live."""
 
     @classmethod
     def of(cls, inventory: Inventory, before: NamedEntries | None = None) -> NamedEntries:
@@ -30,20 +32,29 @@ class NamedEntries:
         if before is None:
             names = WireNames.of(map(name_parts, now.values()))
             return cls(inventory, names, {key: _with_name(entry, names) for key, entry in now.items()})
-        then = before.inventory.entries
-        gone, changed = _differing(then, now), _differing(now, then)
+        change = inventory.since(before.inventory)
+        kept_names = weakref.ref(before.names)
         names = before.names.after(
-            removed=[name_parts(entry) for entry in gone.values()],
-            added=[name_parts(entry) for entry in changed.values()],
+            removed=[name_parts(one.entry) for one in change.removed],
+            added=[name_parts(one.entry) for one in change.added],
         )
         kept = {**before.by_key}
-        for key in gone:
-            del kept[key]
+        is_in_place = change.moves.came_from is None
+        for one in () if is_in_place else change.removed:
+            del kept[one.key]
         if names is None:
-            names = WireNames.of(map(name_parts, now.values()))
+            kept_names, names = None, WireNames.of(map(name_parts, now.values()))
             kept = {key: _with_name(entry, names) for key, entry in kept.items()}
-        kept.update({key: _with_name(entry, names) for key, entry in changed.items()})
-        return cls(inventory, names, kept)
+        kept.update({one.key: _with_name(one.entry, names) for one in change.added})
+        by_key = kept if is_in_place else dict(zip(now, map(kept.__getitem__, now), strict=True))
+        return cls(inventory, names, by_key, kept_names)
+
+    def since(self, before: NamedEntries) -> EntryChange:
+        """Return what changed since those of before."""
+        if self._kept_names is None or self._kept_names() is not before.names:
+            return EntryChange.between(before.by_key, self.by_key)
+        change = self.inventory.since(before.inventory)
+        return change.of_others(tuple(before.by_key.values()), tuple(self.by_key.values()))
 
     @classmethod
     def with_own(cls, inventory: Inventory, own: Collection[str], named: NamedEntries) -> NamedEntries:
@@ -76,9 +87,3 @@ def name_parts(entry: ToolEntry) -> Named:
 def _with_name(entry: ToolEntry, names: WireNames) -> ToolEntry:
     name = names.by_tool[name_parts(entry)]
     return entry if entry.wire_name == name else replace(entry, wire_name=name)
-
-
-def _differing(entries: Mapping[str, ToolEntry], others: Mapping[str, ToolEntry]) -> dict[str, ToolEntry]:
-    """Return the entries that the others do not have as they are."""
-    differs = map(is_not, entries.values(), map(others.get, entries))
-    return {key: entries[key] for key in compress(entries, differs)}

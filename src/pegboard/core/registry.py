@@ -64,6 +64,7 @@ class Registry:
         self._outdated: dict[Kind, Snapshot] = {}
         """The newest that a change has outdated: the next one is made from it."""
         self._inventories: dict[Kind, Inventory] = {}
+        self._outdated_inventories: dict[Kind, Inventory] = {}
         self._sealed = SealedLists()
         self._former_names: dict[str, str] | None = None
         """The former names of declared tools, folded, and the key of each one's tool; `None` until they are needed."""
@@ -272,7 +273,7 @@ class Registry:
         with self._lock:
             self.swap(self.declarations.without_offers())
             # What is forgotten must be free to go, too.
-            self._outdated = {}
+            self._outdated, self._outdated_inventories = {}, {}
 
     def changed(self) -> None:
         """Let the next question see new snapshots, and tell the subscribers."""
@@ -398,11 +399,14 @@ class Registry:
         newest = self._inventories.get(kind)
         if newest is None:
             with self._lock:
-                newest = self._inventories[kind] = Inventory(self._entries(kind))
+                newest = Inventory(self._entries(kind), self._outdated_inventories.get(kind))
+                self._inventories[kind] = newest
+                self._outdated_inventories.pop(kind, None)
         return newest
 
     def _outdate(self) -> None:
         self._outdated |= self._snapshots
+        self._outdated_inventories |= self._inventories
         self._snapshots, self.newest, self._inventories = {}, {}, {}
 
     def _entries(self, kind: Kind) -> dict[str, ToolEntry]:
@@ -418,10 +422,14 @@ class Registry:
                     log.error("The tools of a builder that names them anew, %s, are left out: %s", list(names), error)
         self._sealed.keep_only({(name, each) for name in declared.sources for each in KINDS})
         for name in sorted(declared.sources):
-            listed = _listed(declared.sources[name], kind)
-            for _, key, entry in self._sealed.sealed((name, kind), listed, declared.bounds):
-                if merged.setdefault(key, entry) is not entry:
-                    log.warning("Source %r: %r is declared already and was left out.", name, entry.qualified_id)
+            listed = self._sealed.sealed((name, kind), _listed(declared.sources[name], kind), declared.bounds)
+            entries, left_out = listed.entries, listed.doubled
+            if not merged.keys().isdisjoint(entries):
+                left_out = (*left_out, *(entry for key, entry in entries.items() if key in merged))
+                entries = {key: entry for key, entry in entries.items() if key not in merged}
+            merged.update(entries)
+            for entry in left_out:
+                log.warning("Source %r: %r is declared already and was left out.", name, entry.qualified_id)
         return merged
 
     def _named(self, later: NamedLater, names: tuple[str, ...], taken: Mapping[str, ToolEntry]) -> dict[str, ToolEntry]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from functools import cached_property
-from itertools import compress
-from typing import NamedTuple
+from itertools import compress, count
+from typing import NamedTuple, TypeAlias
 
 from pegboard.core.bounded_cache import BoundedCache
+from pegboard.core.entry_change import EntryChange, Placed, places_by
 from pegboard.core.judge import Selection
-from pegboard.model.bounds import SELECTIONS_KEPT, SELECTIONS_REMEMBERED
+from pegboard.model.bounds import SELECTION_CHANGES, SELECTIONS_KEPT, SELECTIONS_REMEMBERED
 from pegboard.model.policy import Policy
 from pegboard.model.tool import ToolEntry
 
+_BUILT = object()
 _AS_DIGITS = bytes.maketrans(b"\0\1", b"01")
 _FROM_DIGITS = bytes.maketrans(b"01", b"\0\1")
 
@@ -48,37 +49,71 @@ class Selected(NamedTuple):
         return tuple([alike.entry for alike in self.alike])
 
 
+class _Bits(NamedTuple):
+    """A bit for each entry of the snapshot of a moment, 1 where it is selected."""
+
+    moment: int
+    length: int
+    bits: int
+
+    def as_chosen(self) -> bytes:
+        """Return a byte for each."""
+        return f"{self.bits:0{self.length}b}".encode().translate(_FROM_DIGITS) if self.length else b""
+
+
+_Key: TypeAlias = tuple[Selection, Policy]
+
+
 class Selections:
     """What was selected of the entries of one snapshot, by who asked: selection and own policy.
 
     Those for whom the same is left share it, whatever their policies say. The last ones are kept whole. Of many more a
-    bit for each entry is kept, from which they are made again in a hundredth of the time that judging takes.
+    bit for each entry is kept, from which they are made again in a hundredth of the time that judging takes; after a
+    change of the snapshot, too, where only what changed is judged.
     """
 
-    def __init__(self, entries: Sequence[ToolEntry]) -> None:
+    def __init__(
+        self, entries: Sequence[ToolEntry], before: Selections | None = None, change: EntryChange | None = None
+    ) -> None:
         self._entries = entries
-        self._whole = BoundedCache[tuple[Selection, Policy], Selected](max_entries=SELECTIONS_REMEMBERED)
-        self._bits = BoundedCache[tuple[Selection, Policy], int](max_entries=SELECTIONS_KEPT)
+        self._alike = self._followed(before, change)
+        self._whole = BoundedCache[_Key, Selected](max_entries=SELECTIONS_REMEMBERED)
         self._by_chosen = BoundedCache[bytes, Selected](max_entries=SELECTIONS_REMEMBERED)
         self._left = BoundedCache[tuple[int, tuple[int, ...], tuple[int, ...]], tuple[Selected, Selected]](
             max_entries=SELECTIONS_REMEMBERED
         )
+        if before is None or change is None:
+            self._bits, self._moment, self._moves = BoundedCache[_Key, _Bits](max_entries=SELECTIONS_KEPT), 0, ()
+        else:
+            # Shared: what was judged at one moment is followed to a later one when it is asked for there.
+            self._bits, self._moment = before._bits, before._moment + 1
+            self._moves = (*before._moves, change.moves)[-SELECTION_CHANGES:]
 
-    def get(self, key: tuple[Selection, Policy]) -> Selected | None:
-        """Return what was selected for this one; `None` where it must be judged."""
+    def get(self, key: _Key) -> Selected | None:
+        """Return what was selected for this one; `None` where something must be judged."""
         known = self._whole.get(key)
-        if known is None and (bits := self._bits.get(key)) is not None:
-            digits = f"{bits:0{len(self._entries)}b}".encode()
-            known = self._whole.remember(key, self._selected(digits.translate(_FROM_DIGITS)))
+        if known is None and (bits := self._bits.get(key)) is not None and bits.moment == self._moment:
+            known = self._whole.remember(key, self._selected(bits.as_chosen()))
         return known
 
-    def remember(self, key: tuple[Selection, Policy], places: Iterable[int]) -> Selected:
-        """Keep the places of the entries that are left, and return what is selected."""
-        chosen = bytearray(len(self._entries))
-        for place in places:
-            chosen[place] = 1
-        self._bits.remember(key, int(chosen.translate(_AS_DIGITS) or b"0", 2))
-        return self._whole.remember(key, self._selected(bytes(chosen)))
+    def before(self, key: _Key) -> tuple[bytearray, Collection[int] | None]:
+        """Return a byte for each entry, 1 where it was selected before, and the places that must be judged anew.
+
+        `None` of them where nothing is known of before.
+        """
+        bits = self._bits.get(key)
+        if bits is None or not self._moment - len(self._moves) <= bits.moment < self._moment:
+            return bytearray(len(self._entries)), None
+        chosen, unjudged = bits.as_chosen(), b""
+        for moves in self._moves[bits.moment - self._moment :]:
+            unjudged = bytes(moves.moved(unjudged or bytes(len(chosen)), 1))
+            chosen = bytes(moves.moved(chosen, 0))
+        return bytearray(chosen), [*compress(count(), unjudged)]
+
+    def remember(self, key: _Key, chosen: bytes) -> Selected:
+        """Keep the entries that are left, a byte for each, and return what is selected."""
+        self._bits.remember(key, _Bits(self._moment, len(chosen), int(chosen.translate(_AS_DIGITS) or b"0", 2)))
+        return self._whole.remember(key, self._selected(chosen))
 
     def without(self, selected: Selected, hidden: Sequence[int], places: Sequence[int]) -> Selected:
         """Return what is selected without what is hidden: some of those alike, by number, and some single places."""
@@ -108,11 +143,16 @@ class Selections:
     @cached_property
     def _conditions(self) -> tuple[tuple[Alike, ...], tuple[int, ...]]:
         """All entries that something may hide: those alike together, and the places of those that are built."""
-        by_condition: defaultdict[Hashable, list[int]] = defaultdict(list)
-        built: list[int] = []
-        for place, entry in enumerate(self._entries):
-            if entry.builder is not None:
-                built.append(place)
-            elif (condition := entry.condition) is not None:
-                by_condition[condition].append(place)
-        return tuple([Alike(self._entries[each[0]], tuple(each)) for each in by_condition.values()]), tuple(built)
+        built = self._alike.get(_BUILT, ())
+        alike = [Alike(self._entries[each[0]], each) for key, each in self._alike.items() if key is not _BUILT]
+        return tuple(alike), built
+
+    def _followed(self, before: Selections | None, change: EntryChange | None) -> Mapping[Hashable, tuple[int, ...]]:
+        """Return the places of the entries of each condition, and of those that are built."""
+        if before is not None and change is not None:
+            return change.followed(before._alike, _hangs_on)
+        return places_by([Placed(place, "", entry) for place, entry in enumerate(self._entries)], _hangs_on)
+
+
+def _hangs_on(entry: ToolEntry) -> Hashable:
+    return entry.condition if entry.builder is None else _BUILT

@@ -6,15 +6,18 @@ import inspect
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property, partial
-from typing import Any
+from itertools import compress
+from operator import attrgetter
+from typing import Any, TypeVar
 
 from pegboard.core.availability import Availability, compile_availability, unanswerable
 from pegboard.core.declarations import Declarations
 from pegboard.core.digests import digest
+from pegboard.core.entry_change import Column, Columns, EntryChange
 from pegboard.core.hooks import ToolHooks, hooks_of
 from pegboard.core.inventory import Inventory
 from pegboard.core.judge import Selection, static_code
@@ -31,6 +34,7 @@ from pegboard.model.memo import Question
 from pegboard.model.policy import Policy
 from pegboard.model.tool import ToolEntry
 
+T = TypeVar("T")
 log = logging.getLogger("pegboard")
 # Between namespace and name. A namespace may end with an underscore, so each place is tried.
 _MARKS = re.compile(r"(?=(__|\.))")
@@ -74,7 +78,9 @@ class Snapshot:
         self._hides_faults = hides_faults
         self.declared, self._inventory = declared, inventory
         self._named = named or NamedEntries.of(inventory, before and before._named)
-        self.entries: tuple[ToolEntry, ...] = tuple(map(self._named.by_key.__getitem__, inventory.entries))
+        self.entries: tuple[ToolEntry, ...] = tuple(self._named.by_key.values())
+        change = None if before is None else self._named.since(before._named)
+        self._columns = Columns(self.entries, before and before._columns, change and change.moves)
         self.generation = generation
         self.cache: dict[object, Any] = {}
         self._wall_clock = wall_clock
@@ -88,19 +94,20 @@ class Snapshot:
         )
         # A bundle is no tool itself: only what it builds is called by name.
         self.bundles = self._at(inventory.bundles)
-        self.by_wire_name = {entry.wire_name: entry for entry in self.entries}
+        self.by_wire_name = self._by_wire_name(before, change)
         """The tools by what they are called on the wire: read it, and ask `find` of what is not in it."""
         for entry in self.bundles:
-            del self.by_wire_name[entry.wire_name]
+            self.by_wire_name.pop(entry.wire_name, None)
         self._renamed: dict[str, ToolEntry] = {}
         for entry in self._at(inventory.renamed):
             for old in entry.spec.renamed_from:
                 self._renamed.setdefault(old, entry)
-        self._availability = {} if before is None else self._compiled_before(before)
+        self._availability = {} if before is None or change is None else self._compiled_before(before, change)
+        self._availability_besides: dict[str, Availability] = {}
         self.plans: dict[str, Plan] = {}
         """What `plan` has worked out so far, by wire name; good for the very entry that it is of."""
         self._questions: dict[int, Question] = {}
-        self._selections = Selections(self.entries)
+        self._selections = Selections(self.entries, before and before._selections, change)
 
     @cached_property
     def content_hash(self) -> str:
@@ -163,13 +170,16 @@ class Snapshot:
         return tuple([self.entries[place] for place in places])
 
     def availability(self, entry: ToolEntry) -> Availability:
-        """Return the compiled availability of an entry of this snapshot.
+        """Return the compiled availability of an entry.
 
         Raises:
             DefinitionError: it asks for an unknown predicate or source. A snapshot that hides faults hides the tool.
         """
-        compiled = self._availability.get(entry.qualified_id)
+        name = entry.qualified_id
+        compiled = self._availability.get(name) or self._availability_besides.get(name)
         if compiled is None:
+            # What is not an entry of this snapshot, as a name that is mirrored, may be another in the next.
+            kept = self._availability if self.owns(entry) else self._availability_besides
             try:
                 compiled = self._compile(entry.spec.available)
             except DefinitionError as error:
@@ -177,8 +187,8 @@ class Snapshot:
                     raise
                 words = "%s: %s: %s The tool is hidden until that is mended."
                 log.error(words, entry.spec.origin, entry.qualified_id, error)
-                compiled = unanswerable(str(error))
-            self._availability[entry.qualified_id] = compiled
+                kept, compiled = self._availability_besides, unanswerable(str(error))
+            kept[name] = compiled
         return compiled
 
     def plan(self, entry: ToolEntry) -> Plan:
@@ -201,7 +211,15 @@ class Snapshot:
     @cached_property
     def for_apps(self) -> tuple[ToolEntry, ...]:
         """The entries that are for interfaces alone, whoever may use them."""
-        return tuple([entry for entry in self.entries if entry.is_for_apps_alone])
+        return tuple(compress(self.entries, self.column("for apps", attrgetter("is_for_apps_alone"))))
+
+    def column(self, key: Hashable, of: Callable[[ToolEntry], T]) -> list[T]:
+        """Return `of` of each entry, by place; asked only of entries that the snapshot before did not have."""
+        return self._columns.whole(key, of)
+
+    def open_column(self, key: Hashable) -> Column:
+        """Return what is known of each entry by itself, for you to fill in."""
+        return self._columns.column(key)
 
     def judged(self, selection: Selection, own: Policy) -> Selected:
         """Return them with what may hide some of them; kept, as callers of one profile ask the same."""
@@ -209,13 +227,13 @@ class Snapshot:
         known = self._selections.get(key)
         if known is not None:
             return known
+        chosen, unjudged = self._selections.before(key)
         entries = self.entries
-        shown = [
-            place
-            for place in self._candidates(selection)
-            if static_code(entries[place], selection, own) is None and not entries[place].is_for_apps_alone
-        ]
-        return self._selections.remember(key, shown)
+        for place in self._candidates(selection) if unjudged is None else unjudged:
+            entry = entries[place]
+            if static_code(entry, selection, own) is None and not entry.is_for_apps_alone:
+                chosen[place] = 1
+        return self._selections.remember(key, bytes(chosen))
 
     def _candidates(self, selection: Selection) -> Iterable[int]:
         """Return the places of the entries without those that no group of the selection can show: most of a large one.
@@ -229,19 +247,24 @@ class Snapshot:
             places |= {place for place, entry in enumerate(self.entries) if entry.qualified_id in selection.extra}
         return places
 
-    def _compiled_before(self, before: Snapshot) -> dict[str, Availability]:
+    def _by_wire_name(self, before: Snapshot | None, change: EntryChange | None) -> dict[str, ToolEntry]:
+        if before is None or change is None:
+            return {entry.wire_name: entry for entry in self.entries}
+        named = {**before.by_wire_name}
+        for one in change.removed:
+            named.pop(one.entry.wire_name, None)
+        named.update({one.entry.wire_name: one.entry for one in change.added})
+        return named
+
+    def _compiled_before(self, before: Snapshot, change: EntryChange) -> dict[str, Availability]:
         """Return what was compiled for the entries that are still the same, where the same predicates are declared."""
-        if not before._availability:
-            return {}
         now, then = self.declared, before.declared
         if (now.predicates, now.bounds, set(now.sources)) != (then.predicates, then.bounds, set(then.sources)):
             return {}
-        ours, theirs = self._named.by_key, before._named.by_key
-        return {
-            name: known
-            for name, known in before._availability.items()
-            if (entry := ours.get(fold(name))) is not None and theirs.get(fold(name)) is entry
-        }
+        kept = {**before._availability}
+        for one in change.removed:
+            kept.pop(one.entry.qualified_id, None)
+        return kept
 
     def build_question(self, entry: ToolEntry) -> Question:
         """Return the question whose answer is `{declared or built name: entry}` of the entry's builder."""
@@ -266,6 +289,8 @@ class Snapshot:
         problems = [] if has_tasks else without_place_for_tasks(self._at(self._inventory.tasks))
         mirrored = (mirror.entry(name) for name, mirror in self.declared.all_mirrors().items())
         for entry in (*self._at(self._inventory.conditional), *mirrored):
+            if entry.qualified_id in self._availability:
+                continue
             try:
                 self.availability(entry)
             except DefinitionError as error:

@@ -21,7 +21,7 @@ class Named(NamedTuple):
     is_toolset: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class WireNames:
     """The wire names of some tools, injective and independent of their order.
 
@@ -58,6 +58,8 @@ class WireNames:
 
         `None` where one of the changed meets the name of another, so that all must be named anew.
         """
+        if sorted(removed) == sorted(added):
+            return self
         by_tool, claims, wishes = dict(self.by_tool), dict(self._claims), dict(self._wishes)
         for tool in removed:
             own, wish = fold(tool.name), by_tool.pop(tool)

@@ -98,6 +98,7 @@ SHOWN_MISFITS = 10  # of a result that is given all the same
 PROBLEMS = 50  # told of one set of arguments
 QUEUED_EVENTS = 1_000  # for one reader; the oldest go
 SELECTIONS_REMEMBERED = 256  # with the tools that they leave
+SELECTION_CHANGES = 16  # of the catalog, over which what was selected is followed
 SELECTIONS_KEPT = 20_000  # with a bit for each tool of the catalog
 STEP_GRACE_S = 0.25  # that code may go on after it was told to stop, before it is left alone
 OBSERVERS_S = 0.1  # that a call waits for its async observers, until they have been slower once

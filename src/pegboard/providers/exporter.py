@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import compress
-from typing import Any, NamedTuple, cast
+from itertools import compress, count
+from operator import gt, not_
+from typing import Any, NamedTuple
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.json_reader import parse_json
@@ -62,7 +63,7 @@ class Exporter:
             each = [self.tool_bytes(entry, snapshot) for entry in tools]
         else:
             each = self._chosen_bytes(snapshot, chosen)
-        joined = b"[" + b",".join(each) + b"]"
+        joined = _as_array(each)
         if chosen is not None or all(entry.builder is None and snapshot.owns(entry) for entry in tools):
             # The entries are kept beside the bytes, so that their ids cannot come to mean others.
             lists.remember(key, (tools, joined))
@@ -70,21 +71,21 @@ class Exporter:
 
     def _chosen_bytes(self, snapshot: Snapshot, chosen: bytes) -> Sequence[bytes]:
         """Return the chosen tools of a snapshot as JSON, in order; each is drawn when somebody first sees it."""
-        key = ("each", self._kept_as)
-        drawn: list[bytes | None] = snapshot.cache.get(key) or [None] * len(snapshot.entries)
-        snapshot.cache[key] = drawn
-        each = list(compress(drawn, chosen))
-        if None in each:
-            names, entries = self._renamed(snapshot), snapshot.entries
-            for place in compress(range(len(drawn)), chosen):
-                if drawn[place] is None:
-                    entry = entries[place]
-                    name = names.get(entry.wire_name, entry.wire_name)
-                    # Most were drawn for the snapshot before: a call for each would double what they cost.
-                    known: _ExportedTool | None = entry.drawn.get(self._kept_as)
-                    drawn[place] = (known if known and known.name == name else self._drawn(entry, name)).as_json
-            each = list(compress(drawn, chosen))
-        return cast("Sequence[bytes]", each)
+        drawn = snapshot.open_column(("drawn", self._kept_as))
+        names = self._renamed(snapshot)
+        if names and not snapshot.cache.get(("drawn", self._kept_as)):
+            # Such a name hangs on which others there are, and the column follows each entry alone.
+            for place in compress(count(), map(not_, self._fitting(snapshot))):
+                drawn.known[place] = 0
+            snapshot.cache["drawn", self._kept_as] = True
+        if int.from_bytes(chosen) & ~int.from_bytes(drawn.known):
+            for place in compress(count(), map(gt, chosen, bytes(drawn.known))):
+                entry = snapshot.entries[place]
+                # Most were drawn for the snapshot before: a call for each would double what they cost.
+                name = names.get(entry.wire_name, entry.wire_name)
+                known: _ExportedTool | None = entry.drawn.get(self._kept_as)
+                drawn.fill(place, (known if known and known.name == name else self._drawn(entry, name)).as_json)
+        return list(compress(drawn.values, chosen))
 
     def tool_bytes(self, entry: ToolEntry, snapshot: Snapshot) -> bytes:
         """Return one tool as JSON."""
@@ -141,10 +142,14 @@ class Exporter:
             names = snapshot.cache[key] = self._names(snapshot)
         return names
 
+    def _fitting(self, snapshot: Snapshot) -> list[bool]:
+        """Tell of each tool whether the target can carry its wire name."""
+        fits = name_pattern(self.name).fullmatch
+        return snapshot.column(("fitting", self.name), lambda entry: fits(entry.wire_name) is not None)
+
     def _names(self, snapshot: Snapshot) -> dict[str, str]:
         """Return the names of the tools whose wire names the target cannot carry; no two tools have one name."""
-        is_taken_as_it_is = name_pattern(self.name).fullmatch
-        renamed = [entry for entry in snapshot.entries if not is_taken_as_it_is(entry.wire_name)]
+        renamed = [*compress(snapshot.entries, map(not_, self._fitting(snapshot)))]
         taken = {entry.wire_name for entry in snapshot.entries} if renamed else set[str]()
         names: dict[str, str] = {}
         for entry in sorted(renamed, key=lambda item: item.qualified_id):
@@ -156,6 +161,16 @@ class Exporter:
             names[entry.wire_name] = name
             taken.add(name)
         return names
+
+
+def _as_array(each: Sequence[bytes]) -> bytes:
+    """Return the elements as one JSON array; they are copied once, as ten thousand tools are millions of bytes."""
+    if not each:
+        return b"[]"
+    parts = [*each]
+    parts[0] = b"[" + parts[0]
+    parts[-1] += b"]"
+    return b",".join(parts)
 
 
 class Exporters(dict[str, Exporter]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import Any
 
 import orjson
@@ -167,8 +168,8 @@ class Gateway:
         snapshot = self.catalog.registry.snapshot()
         mirroring: frozenset[str] | None = snapshot.cache.get("mirroring")
         if mirroring is None:
-            ids = (entry.qualified_id for entry in snapshot.entries if _mirrors(entry))
-            mirroring = snapshot.cache["mirroring"] = frozenset(ids)
+            those = compress(snapshot.entries, snapshot.column("mirrors", _mirrors))
+            mirroring = snapshot.cache["mirroring"] = frozenset([entry.qualified_id for entry in those])
         if not mirroring:
             return False
         entry = snapshot.find(name)

@@ -6,6 +6,8 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import compress
+from operator import attrgetter
 from typing import Any
 
 import mcp_types as types
@@ -159,18 +161,18 @@ class ListChanges:
         registry = self._catalog.registry
         snapshot, states = registry.snapshot(), registry.states()
         shown: dict[tuple[str | None, str], object] = {}
+        definitions = snapshot.column("definition", attrgetter("qualified_id", "fingerprint"))
         for profile in self._profiles():
             declared = None if profile is None else registry.profiles[profile]
             selection = Selection() if declared is None else Selection(include=declared.include, policy=declared.policy)
             # How they are shown, and which: what else a profile says is no reason to tell anybody.
             how = None if declared is None else replace(declared, policy=OPEN_POLICY, rate_limit=None, origin="")
-            shown[profile, "tools"] = (
-                how,
-                [
-                    (entry.qualified_id, entry.fingerprint, entry.source and states.get(entry.source))
-                    for entry in snapshot.selected(selection, OPEN_POLICY)
-                ],
-            )
+            selected = snapshot.judged(selection, OPEN_POLICY)
+            names = {entry.source for entry in selected.conditional} | {
+                snapshot.entries[place].source for place in selected.built
+            }
+            of_sources = {name: states.get(name) for name in names if name is not None}
+            shown[profile, "tools"] = (how, [*compress(definitions, selected.entries.chosen)], of_sources)
             resources = self._shown_resources(profile)
             for what in ("prompts", "resources"):
                 shown[profile, what] = [one for one in resources if one[0].startswith(what[:-1])]

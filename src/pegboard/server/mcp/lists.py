@@ -208,11 +208,14 @@ def _is_plain(view: View, capabilities: JSON) -> bool:
     snapshot = view.snapshot
     has_interfaces: bool | None = snapshot.cache.get("has interfaces")
     if has_interfaces is None:
-        # What a builder makes may have one.
-        of_builders = any(entry.builder is not None for entry in (*snapshot.entries, *snapshot.bundles))
-        has_interfaces = of_builders or any("ui" in entry.spec.meta for entry in snapshot.entries)
+        has_interfaces = any(snapshot.column("may have an interface", _may_have_interface))
         snapshot.cache["has interfaces"] = has_interfaces
     return has_interfaces and not declares_ui(capabilities)
+
+
+def _may_have_interface(entry: ToolEntry) -> bool:
+    # What a builder makes may have one.
+    return entry.builder is not None or "ui" in entry.spec.meta
 
 
 def _for_apps(view: View, capabilities: JSON) -> tuple[ToolEntry, ...]:
