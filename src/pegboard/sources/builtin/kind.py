@@ -47,7 +47,7 @@ def _revealed(value: Any) -> Any:
 class BuiltinConfig(BaseModel):
     """The settings of one built-in tool. Unknown keys are refused; messages never quote a value."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod
