@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from pegboard import Catalog, http_app
+from pegboard import CallContext, Catalog, Tasks, http_app
 from pegboard.config import load_catalog
 from pegboard.config.reload import Reloader
 from pegboard.model.bounds import HOPS
@@ -27,15 +27,16 @@ from pegboard.sources.mcp.servers_behind import ServersBehind
 from pegboard.sources.mcp.supervised_source import McpSource
 from tests.server.doors import JSON_HEADERS, META, served
 from tests.server.processes import PEGBOARD
+from tests.timing import PATIENCE_S
 from tests.upstream_mcp.parts import free_port, until, view_of
 
 
 class Gate:
     """One Pegboard on loopback: its catalog, its address, and how often its own tool ran."""
 
-    def __init__(self, name: str, port: int) -> None:
+    def __init__(self, name: str, port: int, **options: Any) -> None:
         self.name, self.port, self.url, self.runs = name, port, f"http://127.0.0.1:{port}", 0
-        self.catalog = Catalog(name)
+        self.catalog = Catalog(name, **options)
 
         @self.catalog.tool(name=f"of_{name}")
         async def own() -> str:
@@ -124,6 +125,33 @@ async def test_the_tools_of_a_ring_of_three_do_not_grow_and_each_has_all_of_the_
         assert a.tools == {"main.of_a", "b.of_b", "b.c__of_c"}
         assert b.tools == {"main.of_b", "c.of_c", "c.a__of_a"}
         assert c.tools == {"main.of_c", "a.of_a", "a.b__of_b"}
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+async def test_a_call_that_goes_on_as_a_task_does_not_forget_which_servers_it_has_passed(
+    store: str, tmp_path: Path
+) -> None:
+    (a,), kinds = gates("a"), asyncio.Queue[str]()
+    b = Gate("b", free_port(), tasks=Tasks(store if store == "memory" else f"sqlite:{tmp_path}/tasks.db"))
+
+    @b.catalog.tool(task="required")
+    async def later(ctx: CallContext) -> None:
+        """Go on later, at the other server."""
+        result = await b.catalog.view(ctx.plain()).call("a.of_a")
+        kinds.put_nowait("ok" if result.error is None else result.error.kind)
+
+    b.take(a)
+    async with serving(a, b), httpx2.AsyncClient(verify=False, timeout=PATIENCE_S) as client:
+        for hops, ended in (
+            (a.catalog.registry.server_id, "recursion_limit"),
+            ("w,x,y,z", "recursion_limit"),
+            ("w", "ok"),
+        ):
+            answer = await client.post(f"{b.url}/v1/tools/later/call", json={}, headers={HOPS_HEADER: hops})
+            assert "task" in answer.text, answer.text
+            async with asyncio.timeout(PATIENCE_S):
+                assert await kinds.get() == ended
+    assert a.runs == 1
 
 
 async def test_the_resources_and_prompts_of_a_ring_do_not_grow_where_it_has_no_tools() -> None:

@@ -31,7 +31,8 @@ class TaskCall:
     """What is kept of a call that became a task: nothing that is alive.
 
     `owner` is whose task it is, empty where nobody vouches for them: then it is whoever holds the id. `tool` is its
-    qualified id, `definition_hash` what it was when the task was made. `door` is what the call came in by.
+    qualified id, `definition_hash` what it was when the task was made. `door` is what the call came in by, `hops` the
+    servers that it has passed.
     """
 
     task_id: str
@@ -48,6 +49,7 @@ class TaskCall:
     depth: int = 0
     request_id: str = ""
     door: str = ""
+    hops: tuple[str, ...] = ()
     agreed: Agreement | None = None
 
     @property

@@ -126,7 +126,7 @@ class Execution:
         left_s = call.expires_at - guards.wall_clock()
         request = Request(
             call.request_id or new_id(), TaskClient(steps, call.agreed), deadline=guards.clock() + left_s,
-            budget=CallBudget(), depth=call.depth, steps=steps, door=call.door,
+            budget=CallBudget(), depth=call.depth, steps=steps, door=call.door, hops=call.hops,
         )  # fmt: skip
         view = view.renewed(replace(made, request=request))
         self.running[call.task_id] = call_id

@@ -26,6 +26,7 @@ def call_to_json(call: TaskCall) -> JSON:
         **{name: getattr(call, name) for name in _PLAIN},
         "include": None if call.include is None else list(call.include),
         "internal": list(call.internal),
+        "hops": list(call.hops),
         "agreed": None if call.agreed is None else list(call.agreed),
         "caller": {
             **{name: getattr(call.caller, name) for name in _CALLER},
@@ -51,6 +52,8 @@ def call_of_json(kept: JSON) -> TaskCall:
         caller=who,
         include=None if include is None else tuple(include),
         internal=tuple(kept["internal"]),
+        # As with the proof.
+        hops=tuple(kept.get("hops", ())),
         agreed=None if agreed is None else Agreement(*agreed),
     )
 

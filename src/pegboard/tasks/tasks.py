@@ -254,7 +254,7 @@ class Tasks:
             definition_hash=call.entry.fingerprint, arguments=call.args, caller=ctx.caller,
             created_at=call.guards.wall_clock(), ttl_s=self._ttl_s(ctx), profile=selection.profile,
             include=selection.include, internal=tuple(sorted(selection.internal)), depth=ctx.request.depth + 1,
-            request_id=ctx.request.id, door=ctx.request.door, agreed=agreed,
+            request_id=ctx.request.id, door=ctx.request.door, hops=ctx.request.hops, agreed=agreed,
         )  # fmt: skip
 
     def _ttl_s(self, ctx: ToolContext) -> float:
