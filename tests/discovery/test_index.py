@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pegboard.discovery.search.index import Hits, Index, ToolText
 from tests.sizes import examples
+from tests.timing import CPU, within
 
 REQUESTS = Path(__file__).parents[2] / "bench" / "requests"
 
@@ -258,6 +259,56 @@ def test_one_slip_of_the_keyboard_is_forgiven_and_a_mere_likeness_less() -> None
     for slipped in ("tranlate", "transllate", "transalte", "tramslate"):
         assert first(f"{slipped} the greeting", index) == "translate", slipped
         assert score(f"{slipped} the greeting") > score("transfer the greeting"), slipped
+
+
+FILES = Index.build(
+    ToolText(id=name, name=name, description=description, namespace=name)
+    for name, description in (
+        ("read_file", "Read a file."),
+        ("delete_file", "Delete a file."),
+        ("get_weather", "Tell the weather of a city."),
+        ("send_mail", "Send a message to somebody."),
+        ("play_song", "Play a song."),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("raed fiel", "read_file"),
+        ("delte teh flie", "delete_file"),
+        ("sogn", "play_song"),
+        ("eine Datei löschen", "delete_file"),
+        ("lire un fichier", "read_file"),
+        ("¿qué tiempo? clima de la ciudad", "get_weather"),
+        ("inviare un messaggio", "send_mail"),
+        ("tocar uma canção; canción", "play_song"),
+        ("прочитать файл", "read_file"),
+        ("北京天气", "get_weather"),
+    ],
+)
+def test_slips_in_short_words_and_other_languages_are_guessed_and_never_sure(query: str, found: str) -> None:
+    hit = FILES.search(query).hits[0]
+    assert hit.id == found
+    assert hit.confidence != "strong"
+
+
+def test_a_word_that_some_tool_has_is_not_guessed_at() -> None:
+    index = FILES.updated(changed=[ToolText(id="line", name="lire", namespace="line")])
+    assert [hit.id for hit in index.search("lire").hits] == ["line"]
+    assert [hit.id for hit in FILES.search("lire").hits] == ["read_file"]
+
+
+def test_guesses_are_made_of_visible_tools_alone() -> None:
+    assert not FILES.search("lire fiel", visible=["get_weather"]).hits
+    assert [hit.id for hit in FILES.search("fiel", visible=["read_file", "play_song"]).hits] == ["read_file"]
+
+
+@pytest.mark.parametrize("query", ["x" * 4_000, "qwzx " * 800, "é" * 500, "ab\u0000cd efgh", "𝔣𝔦𝔢𝔩 " * 99])
+def test_no_request_makes_guessing_long(query: str) -> None:
+    with within(0.2, CPU):
+        FILES.search(query)
 
 
 def test_both_halves_of_a_compound_are_better_evidence_than_one_each_of_two_tools() -> None:

@@ -419,6 +419,7 @@ SEARCH_QUERY_CHARS = 4_000  # that the index reads
 SEARCH_COMPOUND_CHARS = 64  # of a word that is looked at as two that are written together
 SEARCH_QUERY_WORDS = 64  # different ones of one query
 SEARCH_SPELLINGS = 3  # near one unknown word
+SEARCH_GUESSED_CHARS = 16  # of a word that is looked for with one letter changed
 SEARCH_WORDS_REMEMBERED = 1 << 16  # cut and stemmed
 SEARCH_LANGUAGES_REMEMBERED = 1 << 8  # sets of them, with their stop words
 

@@ -24,6 +24,9 @@ from pegboard.model.bounds import SEARCH_NEAR_NAMESPACES, SEARCH_QUERY_CHARS, SE
 
 __all__ = ["Hit", "Hits", "Index", "ToolText", "VisibleTools"]
 
+# The most that the chance comes to where no tool has a word of the request: fair.
+_GUESSED = 0.5  # not a limit: a chance
+
 
 @frozen
 class Hit:
@@ -198,6 +201,8 @@ class Index:
         signs = signs_of(request, ranking, tools.scope) if ranking is not None else None
         chance = chance_of(signs) if signs is not None else 0.0
         scores = ranking.scores if ranking is not None else np.zeros(tools.scope.count, dtype=np.float32)
+        if not any(group.is_known for group in request.groups):
+            chance = min(chance, _GUESSED)
         by_words = scores, chance
         begun = self._beginnings.found(query, len(self._ids))
         if begun is not None and (begun := begun[tools.seen]).any():

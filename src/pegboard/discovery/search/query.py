@@ -5,12 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from itertools import islice
+from string import ascii_lowercase
 
 from pegboard.discovery.search.postings import Postings, spellings_near
 from pegboard.discovery.search.synonyms import SYNONYMS
 from pegboard.discovery.search.terms import ENGLISH, Languages, languages_of, stem, stems, word_parts, words_of
+from pegboard.discovery.search.translations import english_of
 from pegboard.frozen import frozen
-from pegboard.model.bounds import SEARCH_COMPOUND_CHARS, SEARCH_QUERY_CHARS, SEARCH_QUERY_WORDS, SEARCH_SPELLINGS
+from pegboard.model.bounds import (
+    SEARCH_COMPOUND_CHARS,
+    SEARCH_GUESSED_CHARS,
+    SEARCH_QUERY_CHARS,
+    SEARCH_QUERY_WORDS,
+    SEARCH_SPELLINGS,
+)
 
 # Words of asking rather than of what is asked for: they say nothing about a tool. Forms, not stems: who is currently
 # planning something asks for neither the current weather nor a plan.
@@ -34,6 +42,7 @@ _ARGUMENT = re.compile(
 _SPLIT_SHARE = 0.5  # not a limit: a weight of the ranking
 _SPELLING_SHARE = 0.8  # not a limit: a weight of the ranking
 _LEAST_SPELLING = 0.5  # not a limit: a weight of the ranking
+_LEAST_GUESSED_CHARS = 4  # not a limit: of shorter words nobody knows what was meant
 _LEAST_SLIPPED = 6  # not a limit: among shorter words too many are one letter apart
 
 
@@ -127,7 +136,8 @@ def _asked_parts(word: str, spoken: Languages, vocabulary: Vocabulary, silent: f
     """Yield the parts of a word that say something, and the whole where a tool has it."""
     parts = word_parts(word, spoken)
     for part in parts:
-        is_whole = len(parts) > 1 and part is parts[-1]
+        # After pairs of characters, of scripts without spaces, no whole follows.
+        is_whole = len(parts) > 1 and part is parts[-1] and (len(part) > 2 or part.isascii())
         if part not in silent and not (is_whole and not vocabulary.known(stem(part))):
             yield part
 
@@ -154,7 +164,32 @@ def _group(part: str, following: str, spoken: Languages, vocabulary: Vocabulary,
         near = spellings_near(term, vocabulary.postings, known=known, least=_LEAST_SPELLING, count=SEARCH_SPELLINGS)
         exact = {other: _SPELLING_SHARE * share for other, share in near}
         is_known = len(part) >= _LEAST_SLIPPED and any(_is_one_slip(term, other) for other in exact)
+    if not exact and not similar and not is_argument:
+        exact = _guesses(part, term, vocabulary)
     return TermGroup(exact=tuple(exact.items()), similar=similar, is_known=is_known, is_argument=is_argument)
+
+
+def _guesses(part: str, term: str, vocabulary: Vocabulary) -> dict[str, float]:
+    """Return what a word may mean that no tool has and that is spelled nearly like none: in English, or a slip."""
+    known = vocabulary.known
+    if meant := [other for other in english_of(part) if known(other)]:
+        return dict.fromkeys(meant, 1.0)
+    terms = vocabulary.postings.vocabulary
+    slips = (other for form in dict.fromkeys((term, part)) for other in _slips_of(form))
+    return {other: _SPELLING_SHARE for other in slips if other in terms and known(other)}
+
+
+def _slips_of(word: str) -> Iterator[str]:
+    """Yield what a word becomes with a letter too few, too many or another, or with two exchanged."""
+    if not _LEAST_GUESSED_CHARS <= len(word) <= SEARCH_GUESSED_CHARS or not word.isalpha():
+        return
+    for place in range(len(word) + 1):
+        before, after = word[:place], word[place:]
+        yield before + after[1:]
+        yield before + after[1:2] + after[:1] + after[2:]
+        for letter in ascii_lowercase:
+            yield before + letter + after[1:]
+            yield before + letter + after
 
 
 def _is_one_slip(word: str, other: str) -> bool:
