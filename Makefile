@@ -95,10 +95,12 @@ contracts: $(READY)
 gates: $(READY)
 	@$(BIN)/python tools/gates.py
 
-# The wheel holds all that runs, and run.txt all that it needs: the demo passes from these two alone.
+# The wheel holds all that runs, and run.txt all that it needs: the demo passes from these two alone. Beside the wheel
+# stands what it needs, with hashes, for whoever must account for that.
 package: $(READY)
 	@rm -rf build/wheel
 	@$(BIN)/python -m hatchling build -t wheel -d build/wheel
+	@wheel=$$(echo build/wheel/*.whl); $(BIN)/python tools/sbom.py requirements/run.txt $$wheel > $${wheel%.whl}.cdx.json
 	@$(BIN)/python -m venv --clear .venv-run
 	@tools/install .venv-run requirements/run.txt build/wheel/*.whl
 	@.venv-run/bin/pegboard demo --once > build/demo.log || { cat build/demo.log; exit 1; }

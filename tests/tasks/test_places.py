@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
+from collections.abc import Generator
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from pegboard import Bounds, CallContext, Catalog, Tasks, ToolContext
+from pegboard.tasks.places import Places
+from tests.sizes import examples
 from tests.tasks.test_behaviour import MANY, YES
 from tests.timing import PATIENCE_S
 
@@ -134,3 +139,64 @@ async def test_one_caller_does_not_fill_the_memory_for_tasks(monkeypatch: pytest
     assert refused.error.kind == "busy"
     await waiting.begun("ask", BOB, 2)
     await waiting.catalog.close()
+
+
+@pytest.mark.parametrize("seed", range(examples(50)))
+async def test_whoever_comes_asks_and_leaves_no_place_is_lost_or_made_and_nobody_waits_for_ever(seed: int) -> None:
+    chance, places, share = random.Random(seed), Places(PLACES), PLACES * 3 // 4
+    working, answers = Counter[str](), list[asyncio.Event]()
+
+    @contextmanager
+    def at_work(owner: str) -> Generator[None]:
+        working[owner] += 1
+        assert (working.total() <= PLACES, working[owner] <= share) == (True, True)
+        try:
+            yield
+        finally:
+            working[owner] -= 1
+
+    async def come(owner: str) -> str:
+        async with places.taken(owner) as place:
+            for _ in range(chance.randrange(1, 4)):
+                with at_work(owner):
+                    await asyncio.sleep(0)
+                if chance.random() < 0.5:
+                    answers.append(answer := asyncio.Event())
+                    await place.free_for(answer.wait())
+            with at_work(owner):
+                return owner
+
+    # One owner's queue stands before everybody else comes.
+    owners = ["ann"] * 20 + [chance.choice("abcd") for _ in range(20)]
+    coming = [asyncio.create_task(come(owner)) for owner in owners]
+    async with asyncio.timeout(PATIENCE_S):
+        while not all(task.done() for task in coming):
+            await asyncio.sleep(0)
+            if chance.random() < 0.2:
+                # Cancelled wherever it stands: in a queue, at work, or while it waits for an answer.
+                chance.choice(coming).cancel()
+            if answers and chance.random() < 0.5:
+                answers.pop(chance.randrange(len(answers))).set()
+    ended = await asyncio.gather(*coming, return_exceptions=True)
+    assert all(isinstance(end, str | asyncio.CancelledError) for end in ended)
+    async with asyncio.timeout(PATIENCE_S), AsyncExitStack() as stack:
+        for owner in ("ann", "ann", "ann", "bob"):
+            await stack.enter_async_context(places.taken(owner))
+
+
+async def test_the_queue_of_one_owner_lets_another_in_with_the_next_place() -> None:
+    places, order, leave = Places(PLACES), list[str](), asyncio.Event()
+
+    async def come(owner: str) -> None:
+        async with places.taken(owner):
+            order.append(owner)
+            await leave.wait()
+
+    coming = [asyncio.create_task(come(owner)) for owner in ("ann",) * 50 + ("bob", "carol", "dan")]
+    await asyncio.sleep(0)
+    # The last place is there for whoever is not her; of those who wait for one the first comes first.
+    assert order == ["ann"] * 3 + ["bob"]
+    leave.set()
+    await asyncio.gather(*coming)
+    assert order[4:7].count("ann") <= 3
+    assert order.index("dan") < 12

@@ -27,7 +27,13 @@ RECOVERED_S = 5.0
 # Each worker is forked from one process that has loaded DBOS already, which takes seconds.
 FORKING = multiprocessing.get_context("forkserver")
 FORKING.set_forkserver_preload(
-    ["tests.tasks.importing", "pegboard.tasks.dbos_engine", "sqlalchemy.dialects.postgresql.psycopg"]
+    [
+        "tests.tasks.importing",
+        "pegboard.tasks.dbos_engine",
+        "sqlalchemy.dialects.postgresql.psycopg",
+        "sqlalchemy.dialects.sqlite.pysqlite",
+        "dbos._sys_db_sqlite",
+    ]
 )
 STEP_S = 0.1
 EXAMPLE = Path(__file__).parents[2] / "examples/approvals/import_orders.py"
