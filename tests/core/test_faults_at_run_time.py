@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pegboard import Catalog, DefinitionError, Policy, Profile, ToolContext
+from pegboard import Catalog, DefinitionError, Policy, Profile, ToolContext, ToolSpec
 from pegboard.model.tool import ToolEntry
 from tests.core.parts import FakeSource
 
@@ -131,3 +131,34 @@ async def test_a_source_that_cannot_say_what_it_has_takes_nothing_else_with_it(
     catalog.add_source(Broken(name="broken"))
     assert (await is_well(catalog), catalog.view(ANN).names()) == (True, ["hello"])
     assert "Source 'broken' cannot say what it has" in caplog.text
+
+
+def echo(ctx: ToolContext, args: dict[str, Any]) -> object:
+    return args
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ({"name": "x y"}, "Tool name 'x y'"),
+        ({"namespace": "a__b"}, "Namespace 'a__b'"),
+        ({"input_schema": {"type": "string"}}, "must be that of an object, not of 'string'"),
+        ({"deprecated": "soon"}, "deprecated='soon' is no date"),
+        ({"deprecated": 2027}, "deprecated=2027 is no date"),
+        (None, "a tool was left out"),
+    ],
+)
+async def test_a_source_that_lists_what_cannot_be_loses_that_and_nothing_else(
+    fault: dict[str, Any] | None, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    good = ToolSpec(name="good", namespace="ext", description="d").bind(echo)
+    bad: Any = "no tool" if fault is None else ToolSpec(**{"name": "x", "namespace": "ext", **fault}).bind(echo)
+    catalog = greeting()
+    catalog.add_source(FakeSource(name="ext", listed=[bad, good]))
+    for _ in range(2):
+        assert catalog.view(ANN).names() == ["good", "hello"]
+        catalog.group("another change")
+    assert (caplog.text.count("Source 'ext': a tool was left out"), said in caplog.text) == (1, True)
+    if fault is not None and "deprecated" in fault:
+        with pytest.raises(DefinitionError, match="is no date"):
+            catalog.register(ToolSpec(name="mine", description="d", **fault), echo)

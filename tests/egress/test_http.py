@@ -215,6 +215,13 @@ async def test_codings_that_were_not_asked_for_are_refused_unread(coding: str) -
         assert "accept-encoding: gzip, deflate\r\n" in server.heads[0].lower()
 
 
+@pytest.mark.parametrize("sign", list("\u2100\uff1f\uff03\uff20\uff1a\uff3c\uff05\uff3b\uff3d"), ids=ascii)
+async def test_a_host_gains_no_path_user_or_port_by_signs_that_stand_for_others(sign: str) -> None:
+    async with GuardedClient(LOCAL) as client:
+        exc = await failure(client, "GET", f"http://good.example{sign}x.test/")
+    assert exc.error.kind == "invalid_arguments"
+
+
 async def test_a_body_of_empty_packed_blocks_is_counted_as_it_came() -> None:
     empty_blocks = b"\x00\x00\x00\xff\xff" * 40_000
     async with (

@@ -11,6 +11,19 @@ from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.tool import ToolEntry, ToolSpec
 
 
+def check_end(spec: ToolSpec) -> None:
+    """Refuse an end that is no day: whether it is over is asked with each list.
+
+    Raises:
+        DefinitionError: it is none.
+    """
+    try:
+        if spec.deprecated is not None:
+            date.fromisoformat(spec.deprecated)
+    except (ValueError, TypeError):
+        raise DefinitionError(f"deprecated={spec.deprecated!r} is no date; write for example '2027-01-01'.") from None
+
+
 def with_end(entry: ToolEntry) -> ToolEntry:
     """Return a tool whose description says when it ends and what replaces it; any other tool as it is."""
     spec = entry.spec

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pegboard.core.digests import digest
-from pegboard.core.lifecycle import with_end
+from pegboard.core.lifecycle import check_end, with_end
 from pegboard.core.names import check_namespace, check_tool_name
 from pegboard.core.relaxed_schema import relaxed
 from pegboard.core.schema import Compiled, compile_schema
@@ -32,6 +32,7 @@ def seal(entry: ToolEntry, bounds: Bounds = DEFAULT_BOUNDS) -> ToolEntry:
     try:
         check_tool_name(spec.name)
         check_namespace(spec.namespace)
+        check_end(spec)
         check_root(spec.input_schema)
         if spec.task != "forbidden" and spec.factory is not None:
             text = (
