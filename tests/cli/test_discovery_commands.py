@@ -152,7 +152,8 @@ def test_tokens_says_how_it_counted(run: Run) -> None:
 PLUGIN = """
 def tiny():
     ranks = {bytes([byte]): byte for byte in range(256)}
-    return {"name": "tiny_offline", "pat_str": r"[\\s\\S]", "mergeable_ranks": ranks, "special_tokens": {}}
+    special = {"<|end|>": 256}
+    return {"name": "tiny_offline", "pat_str": r"[\\s\\S]", "mergeable_ranks": ranks, "special_tokens": special}
 
 ENCODING_CONSTRUCTORS = {"tiny_offline": tiny}
 """
@@ -162,11 +163,13 @@ def test_tokens_counts_with_a_vocabulary_that_is_there(tmp_path: Path) -> None:
     pytest.importorskip("tiktoken")
     (tmp_path / "tiktoken_ext").mkdir()
     (tmp_path / "tiktoken_ext" / "tiny.py").write_text(PLUGIN)
-    code = "from pegboard.discovery.token_count import tokenizer; t = tokenizer(); print(t.name, t.count('four'))"
+    # What ends a text for a model is plain text in a description.
+    counted = "print(t.name, t.count('four'), t.count('a<|end|>'))"
+    code = f"from pegboard.discovery.token_count import tokenizer; t = tokenizer(); {counted}"
     ran = subprocess.run(
         [sys.executable, "-c", code], env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=True
     )
-    assert ran.stdout == "tiktoken tiny_offline 4\n"
+    assert ran.stdout == "tiktoken tiny_offline 4 8\n"
 
 
 # ---- lint
