@@ -9,6 +9,7 @@ from typing import Any
 from pegboard import Catalog, http_app
 from pegboard.consent.sqlite_store import SqliteConsents
 from pegboard.server.identify import Identified
+from pegboard.server.listener import TrustedProxies
 from tests.server.asgi import send_raw
 
 PEOPLE = {
@@ -26,19 +27,23 @@ class Door:
     """An app with an inbox, as different callers reach it."""
 
     def __init__(self, app: Any, store: SqliteConsents, paid: list[str]) -> None:
-        self._app, self.store, self.paid = app, store, paid
+        self.app, self.store, self.paid = app, store, paid
 
     async def ask(
         self, who: str, method: str, path: str, body: object = None, *, query: str = "", **more: str
     ) -> tuple[int, dict[str, Any]]:
         raw = b"" if body is None else json.dumps(body).encode()
-        heads = [(b"host", b"127.0.0.1:8420"), (b"x-user", who.encode()), (b"content-type", b"application/json")]
+        heads = [
+            (b"host", more.pop("host", "127.0.0.1:8420").encode()),
+            (b"x-user", who.encode()),
+            (b"content-type", b"application/json"),
+        ]
         heads += [(name.replace("_", "-").encode(), value.encode()) for name, value in more.items()]
-        status, _, answer = await send_raw(self._app, raw, heads, path=path, method=method, query=query.encode())
+        status, _, answer = await send_raw(self.app, raw, heads, path=path, method=method, query=query.encode())
         return status, json.loads(answer)
 
     async def page(self, path: str, heads: dict[str, str], *, host: bytes = b"127.0.0.1") -> tuple[int, bytes]:
-        status, _, body = await send_raw(self._app, b"", [(b"host", host)], path=path, method="GET", told=heads)
+        status, _, body = await send_raw(self.app, b"", [(b"host", host)], path=path, method="GET", told=heads)
         return status, body
 
     async def pay(self, who: str = "agent", to: str = "bob") -> tuple[int, dict[str, Any]]:
@@ -167,6 +172,39 @@ async def test_no_page_of_another_address_decides_or_calls_with_the_login_of_a_p
         own = {"origin": "http://127.0.0.1:8420", "sec_fetch_site": "same-origin"}
         assert (await shop.ask("boss", "POST", f"/v1/consents/{asked}/approve", **own))[1]["state"] == "agreed"
     assert shop.paid == []
+
+
+BEHIND_A_PROXY: list[tuple[bool, dict[str, str]]] = [
+    # The proxy says Host as it was asked for, with a port that browsers leave out, or tells it apart from its own.
+    (True, {"host": "localhost", "origin": "https://localhost"}),
+    (True, {"host": "localhost:443", "origin": "https://localhost"}),
+    (True, {"host": "localhost:80", "origin": "http://localhost", "x_forwarded_proto": "http"}),
+    (True, {"origin": "https://localhost", "x_forwarded_host": "localhost"}),
+    (True, {"origin": "https://localhost:8443", "x_forwarded_host": " localhost:8443"}),
+    (False, {"origin": "https://localhost:9000", "x_forwarded_host": "localhost"}),
+    (False, {"origin": "https://127.0.0.1:8420", "x_forwarded_host": "localhost"}),
+    (False, {"origin": "https://localhost", "x_forwarded_host": "evil.example, localhost"}),
+    (False, {"host": "localhost", "origin": "http://localhost"}),
+    (False, {"host": "localhost:80", "origin": "https://localhost"}),
+    (False, {"host": "localhost", "origin": "https://localhost", "sec_fetch_site": "same-site"}),
+]
+
+
+async def test_behind_a_proxy_its_own_pages_are_told_from_others_by_the_address_that_the_browser_used(
+    tmp_path: Path,
+) -> None:
+    async with door(tmp_path) as shop:
+        app = shop.app
+        shop.app = TrustedProxies(app, ("127.0.0.1",))
+        for is_own, heads in BEHIND_A_PROXY:
+            status, problem = await shop.ask(
+                "agent", "POST", "/v1/tools/pay/call", {"to": "bob"}, **{"x_forwarded_proto": "https", **heads}
+            )
+            assert (status, problem["kind"]) == (403, "consent_required" if is_own else "forbidden"), heads
+        # Whoever is no trusted proxy says nothing of the address that counts.
+        shop.app = TrustedProxies(app, ("192.0.2.1",))
+        told = {"origin": "http://localhost", "x_forwarded_host": "localhost"}
+        assert (await shop.ask("agent", "POST", "/v1/tools/pay/call", {"to": "bob"}, **told))[1]["kind"] == "forbidden"
 
 
 async def test_a_refused_call_names_a_page_that_holds_no_question_and_cannot_be_framed(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import ipaddress
 import re
 from collections.abc import Iterable, Sequence
 
+from starlette.types import Scope
+
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.frozen import frozen
 from pegboard.model.bounds import HOST_NAME_CHARS, HOSTS_REMEMBERED
@@ -14,6 +16,9 @@ from pegboard.model.error import DefinitionError
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
 _ORIGIN = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
+
+FORWARDED_HOST = "pegboard.forwarded_host"
+"""The key of a scope under which stands the Host that a trusted proxy was asked for."""
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -68,17 +73,26 @@ class HostGuard:
         return name is not None and name in self.hosts
 
 
-def is_of_another_page(headers: Headers) -> bool:
+def is_of_another_page(scope: Scope) -> bool:
     """Tell whether a browser sends this for a page of another address: another port of this host is one, too.
 
     Such a request has the cookies of whoever sits there, and one without JSON is sent without asking us first. Browsers
-    say so themselves where they trust the connection; elsewhere they name where the page is from.
+    say so themselves where they trust the connection; elsewhere they name where the page is from, and that is held
+    against the address that the browser used: what a trusted proxy says of it, or else Host.
     """
-    said = dict(headers)
+    said = dict(scope["headers"])
     site, origin = said.get(b"sec-fetch-site"), said.get(b"origin")
     if site is not None:
         return site not in (b"same-origin", b"none")
-    return origin is not None and origin.lower().partition(b"://")[2] != said.get(b"host", b"").lower()
+    if origin is None:
+        return False
+    scheme, _, address = origin.lower().partition(b"://")
+    if scheme == b"http" and scope["scheme"] == "https":
+        # Whoever sits on the line can write pages of the plain address.
+        return True
+    own: bytes = scope.get(FORWARDED_HOST) or said.get(b"host", b"")
+    usual_port = b":443" if scheme == b"https" else b":80"
+    return address.removesuffix(usual_port) != own.lower().removesuffix(usual_port)
 
 
 def _name(form: re.Pattern[str], value: bytes) -> str | None:

@@ -33,6 +33,7 @@ from pegboard.server.access_log import AccessLog
 from pegboard.server.access_log import log as access_log
 from pegboard.server.event_loop import run
 from pegboard.server.front import NO_FRONT, Front
+from pegboard.server.host_guard import FORWARDED_HOST
 from pegboard.server.http_connection import HttpConnection
 from pegboard.server.process_exit import leave, leave_if_held
 from pegboard.server.process_memory import Collector
@@ -52,6 +53,11 @@ class TrustedProxies:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope.get("client") is None:
             scope["client"] = (_UNIX, 0)
+        if scope["type"] == "http" and scope["client"][0] in self._believe.trusted_hosts:
+            hosts = [value.strip(b" \t") for name, value in scope["headers"] if name == b"x-forwarded-host"]
+            # Of several proxies only the first knows it; which of them wrote what, nobody can tell.
+            if len(hosts) == 1 and b"," not in hosts[0]:
+                scope[FORWARDED_HOST] = hosts[0]
         await self._believe(cast("Any", scope), cast("Any", receive), cast("Any", send))
 
 

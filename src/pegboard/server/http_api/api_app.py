@@ -155,7 +155,7 @@ class PathApp:
         # httptools leaves white space around values (RFC 9110, 5.5).
         scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         refusal = self._api.host_guard.refusal(scope["headers"])
-        if refusal is None and scope["method"] not in _READING and is_of_another_page(scope["headers"]):
+        if refusal is None and scope["method"] not in _READING and is_of_another_page(scope):
             refusal = OTHER_PAGE
         if refusal is not None:
             raise problem_of(refusal)
