@@ -214,6 +214,54 @@ async def test_a_file_that_fails_is_no_reason_to_find_nothing(
     assert sum("What is used after searches cannot be kept" in record.message for record in caplog.records) == 1
 
 
+COLUMNS = "catalog, space, caller, tool, definition, terms, uses, last_s"
+ENDLESS = "with recursive n(x) as (select 1 union all select x + 1 from n) select"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"create table used ({COLUMNS}); insert into used values ('shop', '=s1', 1, null, x'ff', 7, 'x', 9e99)",
+        f"create table used ({COLUMNS}); insert into used values ('shop', '=s1', 'c', 't', 'd', null, 1, 9e99)",
+        f"create view used as {ENDLESS} 'shop' as catalog, '=s1' as space, 1 as caller, 1 as tool, 1 as definition,"
+        " 'a' as terms, 1 as uses, 0 as last_s from n",
+        "create table used (other)",
+    ],
+    ids=["other kinds", "nothing", "endless", "other columns"],
+)
+async def test_a_file_that_somebody_made_is_no_reason_to_find_nothing(
+    file: Path, script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pegboard.discovery.learning.use_store.USE_BUSY_S", 0.05)
+    with closing(sqlite3.connect(file)) as maker:
+        maker.executescript(script)
+    catalog, plain = catalog_of(file), catalog_of()
+    await calls(catalog, who("ann"), "finance")
+    assert await answer(catalog, who("cyd")) == await answer(plain, who("cyd"))
+    use = catalog.discovery.finder.use
+    assert use is not None
+    await use.written()
+
+
+async def test_no_more_is_read_of_a_space_than_it_has_room_for(file: Path) -> None:
+    store = UseStore(file, catalog="shop", space_rows=10)
+    store.add("=s1", Use(caller="a", tool="t", definition="d", terms=frozenset({"x"})))
+    with closing(sqlite3.connect(file, isolation_level=None)) as maker:
+        maker.executemany(
+            "insert into used values ('shop', '=s1', 'b', 't', 'd', ?, 1, 9e99)", [(f"w{n}",) for n in range(50)]
+        )
+        maker.execute("insert into used values ('shop', '=s1', 'b', 't', 'd', ?, 1, 9e99)", ("w " * 500_000,))
+    read = store.of_space("=s1")
+    assert len(read) == 10
+    assert all(len(" ".join(use.terms)) < 10_000 for use in read)
+
+
+async def test_a_space_that_no_file_can_name_is_no_reason_to_find_nothing(file: Path) -> None:
+    catalog, plain = catalog_of(file), catalog_of()
+    await calls(catalog, who("ann", space="\ud800"), "finance")
+    assert await answer(catalog, who("ann", space="\ud800")) == await answer(plain, who("ann", space="\ud800"))
+
+
 async def test_a_file_that_somebody_holds_is_asked_once_and_not_by_every_search(file: Path) -> None:
     catalog, plain = catalog_of(file), catalog_of()
     await calls(catalog, who("ann"), "finance")

@@ -12,7 +12,15 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from pegboard.frozen import frozen
-from pegboard.model.bounds import USE_BUSY_S, USE_CALLER_ROWS, USE_KEPT_S, USE_SPACE_ROWS, USE_SPACES
+from pegboard.model.bounds import (
+    SEARCH_QUERY_CHARS,
+    USE_BUSY_S,
+    USE_CALLER_ROWS,
+    USE_KEPT_S,
+    USE_SPACE_ROWS,
+    USE_SPACES,
+    USE_STEPS,
+)
 
 _TABLE = """\
 create table if not exists used (
@@ -90,12 +98,15 @@ class UseStore:
         """
         with self._transaction() as connection:
             rows = connection.execute(
-                "select caller, tool, definition, terms from used where catalog = ? and space = ? and last_s >= ?",
-                (self._catalog, space, self._wall_clock() - USE_KEPT_S),
+                "select caller, tool, definition, terms from used"
+                " where catalog = ? and space = ? and last_s >= ? and length(terms) <= ? limit ?",
+                (self._catalog, space, self._wall_clock() - USE_KEPT_S, SEARCH_QUERY_CHARS, self._space_rows),
             ).fetchall()
+        # The file may be anybody's by now, and what it has for texts numbers.
         return tuple(
             Use(caller=caller, tool=tool, definition=definition, terms=frozenset(terms.split()))
             for caller, tool, definition, terms in rows
+            if all(isinstance(cell, str) for cell in (caller, tool, definition, terms))
         )
 
     @contextmanager
@@ -104,9 +115,12 @@ class UseStore:
             if not self.path.exists():
                 self.path.touch(mode=0o600)
             with closing(sqlite3.connect(self.path, timeout=USE_BUSY_S, isolation_level=None)) as connection:
+                ends = time.monotonic() + USE_BUSY_S
+                # A table of somebody else's making may have no end.
+                connection.set_progress_handler(lambda: time.monotonic() > ends, USE_STEPS)
                 connection.execute("begin immediate")
                 connection.execute(_TABLE)
                 yield connection
                 connection.execute("commit")
-        except sqlite3.Error as error:
+        except (sqlite3.Error, ValueError) as error:  # ValueError: a text that SQLite cannot hold
             raise OSError(f"{str(self.path)!r}: {error}") from error
