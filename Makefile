@@ -176,7 +176,7 @@ OF_ADAPTERS := agents claude fastmcp langchain openai-agents pydantic-ai
 lock: $(READY)
 	$(COMPILE) pyproject.toml -o requirements/run.txt
 	$(COMPILE) pyproject.toml --all-extras --group dev $(FROM_SOURCE) -c requirements/run.txt -o requirements/dev.txt
-	$(COMPILE) pyproject.toml --extra docs --extra postgres requirements/bench.in -c requirements/run.txt -o requirements/bench.txt
+	$(COMPILE) pyproject.toml --extra agents --extra docs --extra postgres requirements/bench.in -c requirements/run.txt -o requirements/bench.txt
 	$(COMPILE) requirements/e2e.in -o requirements/e2e.txt
 	$(COMPILE) pyproject.toml $(OF_ADAPTERS:%=--extra %) --group dev --resolution lowest-direct $(FROM_SOURCE) \
 	  $(OLDEST:%=--upgrade-package %) -o requirements/oldest.txt

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from pydantic_ai.models.function import FunctionModel
 
-from pegboard import CallContext, Event, Secret, ToolContext, Verdict
+from pegboard import CallContext, Catalog, Event, Secret, ToolContext, Verdict
 from pegboard.agents.conversations import MemoryConversations, SessionKey, SqliteConversations
 from pegboard.agents.guardrails import GuardedRun
 from pegboard.model.agent import AgentBudgets, AgentMemory, AgentResult, Guardrail, ModelSpec
 from pegboard.model.bounds import AGENT_STREAM_ITEMS, CONVERSATION_BYTES
 from pegboard.model.tool import ToolSpec
 from pegboard.sources.agent_tool import QUERY, agent_entry, agent_tool
+from pegboard.testing import CallsTool, Hangup, ModelServer
 from tests.agents.team import Recorder, agent, asked, catalog_of, returned
 
 
@@ -150,6 +151,28 @@ async def test_a_run_that_has_used_up_a_budget_ends_before_its_next_request(budg
     assert (result.status, result.usage.requests) == ("budget_exceeded", 1)
     assert said in result.error.message
     await catalog.close()
+
+
+async def test_an_answer_that_broke_off_is_taken_from_every_budget_around_it() -> None:
+    with ModelServer(
+        {"lead": [CallsTool("ask", {"query": "q"}), "done"], "helper": [["half of ", Hangup()]]}
+    ) as server:
+        catalog = Catalog()
+        catalog.agent(agent("helper", model=claude("helper", server.url)))
+        ask = agent_tool("ask", agent="helper")
+        catalog.agent(
+            agent("lead", model=claude("lead", server.url), budgets=AgentBudgets(input_tokens=20)), tools=[ask]
+        )
+        result = await catalog.agents.run("lead", "go", ctx=ToolContext(secrets={"KEY": Secret("k")}))
+        await catalog.close()
+    assert result.error is not None
+    # Ten of its own and ten of the helper, whose answer never came to its end.
+    assert (result.status, result.usage.input_tokens) == ("budget_exceeded", 20)
+    assert "input_tokens of 20" in result.error.message
+
+
+def claude(name: str, base_url: str) -> ModelSpec:
+    return ModelSpec(provider="anthropic", name=name, base_url=base_url, api_key=Secret("k"))
 
 
 async def test_a_model_without_a_price_is_refused_under_a_budget_of_money() -> None:

@@ -196,7 +196,8 @@ class CountedModel(WrapperModel):
     ) -> ModelResponse:
         self._begin()
         response = await self.wrapped.request(messages, model_settings, model_request_parameters)
-        await self._end(response, model_request_parameters)
+        self._count(response)
+        await self._refuse_unknown(response, model_request_parameters)
         return response
 
     @asynccontextmanager
@@ -211,8 +212,12 @@ class CountedModel(WrapperModel):
         async with self.wrapped.request_stream(
             messages, model_settings, model_request_parameters, run_context
         ) as stream:
-            yield stream
-        await self._end(stream.get(), model_request_parameters)
+            try:
+                yield stream
+            finally:
+                # One that broke off or was left was paid for, too.
+                self._count(stream.get())
+        await self._refuse_unknown(stream.get(), model_request_parameters)
 
     def _begin(self) -> None:
         if self._requests >= (self._run.spec.max_iterations or AGENT_ITERATIONS):
@@ -220,8 +225,10 @@ class CountedModel(WrapperModel):
         self._requests += 1
         self._run.budget.begin_request()
 
-    async def _end(self, response: ModelResponse, parameters: ModelRequestParameters) -> None:
+    def _count(self, response: ModelResponse) -> None:
         self._run.budget.count(response.usage, self._run.spec.model)
+
+    async def _refuse_unknown(self, response: ModelResponse, parameters: ModelRequestParameters) -> None:
         known = {tool.name for tool in (*parameters.function_tools, *parameters.output_tools)}
         for part in response.parts:
             if isinstance(part, ToolCallPart) and part.tool_name not in known:
