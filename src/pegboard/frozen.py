@@ -7,7 +7,7 @@ asked for, and most never are. The standard library still makes them.
 
 from __future__ import annotations
 
-from dataclasses import Field, FrozenInstanceError, dataclass, field, fields, is_dataclass, make_dataclass
+from dataclasses import FrozenInstanceError, dataclass, field, fields, is_dataclass
 from typing import Any, NoReturn, TypeVar, cast, dataclass_transform
 
 T = TypeVar("T")
@@ -52,26 +52,26 @@ class _Later:
         if instance is None and name == "__hash__":
             # Every default of a field is asked whether its class has one.
             return self
-        own: list[tuple[str, Any, Field[Any]]] = [(one.name, one.type, one) for one in fields(cast("Any", record))]
+        own = fields(cast("Any", record))
         named: dict[str, Any] = {
             "__module__": record.__module__,
             "__qualname__": record.__qualname__,
             # Else its signature is read and written out for want of words.
             "__doc__": record.__doc__ or record.__name__,
+            "__annotations__": {one.name: one.type for one in own},
+            **{one.name: one for one in own},
         }
         if hasattr(record, "__post_init__"):
             # That there is one is all that is asked here: the record's own is called.
             named["__post_init__"] = None
-        twin = make_dataclass(
-            record.__name__,
-            own,
-            namespace=named,
+        make = dataclass(
             frozen=True,
             kw_only=True,
             init=name == "__init__",
             repr=name == "__repr__",
             eq=name in ("__eq__", "__hash__"),
         )
+        twin = make(type(record.__name__, (), named))
         method = vars(twin)[name]
         setattr(record, name, method)
         return method.__get__(instance, owner)
