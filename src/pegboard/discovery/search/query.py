@@ -42,6 +42,7 @@ _ARGUMENT = re.compile(
 _SPLIT_SHARE = 0.5  # not a limit: a weight of the ranking
 _SPELLING_SHARE = 0.8  # not a limit: a weight of the ranking
 _LEAST_SPELLING = 0.5  # not a limit: a weight of the ranking
+_GUESSED_FIRST = 6  # not a limit: of a whole task the words after these are not guessed at, which takes time
 _LEAST_GUESSED_CHARS = 4  # not a limit: of shorter words nobody knows what was meant
 _LEAST_SLIPPED = 6  # not a limit: among shorter words too many are one letter apart
 
@@ -123,7 +124,14 @@ def _read(text: str, vocabulary: Vocabulary, *, silent: frozenset[str]) -> Parse
                 if stem(part) not in places and len(groups) < SEARCH_QUERY_WORDS:
                     places[stem(part)] = len(groups)
                     groups.append(
-                        _group(part, following, spoken, vocabulary, is_argument=is_argument or part.isdigit())
+                        _group(
+                            part,
+                            following,
+                            spoken,
+                            vocabulary,
+                            is_argument=is_argument or part.isdigit(),
+                            may_guess=len(groups) < _GUESSED_FIRST,
+                        )
                     )
                 if stem(part) in places:
                     members[places[stem(part)]] = None
@@ -142,7 +150,9 @@ def _asked_parts(word: str, spoken: Languages, vocabulary: Vocabulary, silent: f
             yield part
 
 
-def _group(part: str, following: str, spoken: Languages, vocabulary: Vocabulary, *, is_argument: bool) -> TermGroup:
+def _group(
+    part: str, following: str, spoken: Languages, vocabulary: Vocabulary, *, is_argument: bool, may_guess: bool
+) -> TermGroup:
     known = vocabulary.known
     own = [term for term in stems(part, (ENGLISH, *spoken)) if known(term)]
     if not own:
@@ -165,7 +175,7 @@ def _group(part: str, following: str, spoken: Languages, vocabulary: Vocabulary,
         exact = {other: _SPELLING_SHARE * share for other, share in near}
         is_known = len(part) >= _LEAST_SLIPPED and any(_is_one_slip(term, other) for other in exact)
     if not exact and not similar and not is_argument:
-        exact = _guesses(part, term, vocabulary)
+        exact = _guesses(part, term, vocabulary) if may_guess else {}
     return TermGroup(exact=tuple(exact.items()), similar=similar, is_known=is_known, is_argument=is_argument)
 
 
