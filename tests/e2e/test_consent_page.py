@@ -25,6 +25,7 @@ HOSTILE = (
     "</pre><script>window.pwned = 1</script><img src=x onerror='window.pwned = 2'><svg onload='window.pwned = 3'>"
     "<a href='javascript:window.pwned = 4'>\u202e\x1b[2J\u2028{{7*7}}<iframe src=//x.test></iframe>`${pwned = 5}`"
 )
+BEYOND_JAVASCRIPT = 2**53 + 1  # A number of JavaScript cannot hold it, and a call runs with it.
 
 
 async def browsed(**told: str) -> dict[str, Any]:
@@ -41,7 +42,7 @@ def shop(folder: Path, paid: list[str]) -> Catalog:
     catalog = Catalog("shop", consent_store=SqliteConsents(folder / "consents.db"))
 
     @catalog.tool(consent="always", description=HOSTILE)
-    async def pay(to: str, note: dict[str, str]) -> str:
+    async def pay(to: str, note: dict[str, str], amount: int) -> str:
         paid.append(to)
         return "paid"
 
@@ -49,7 +50,7 @@ def shop(folder: Path, paid: list[str]) -> Catalog:
 
 
 async def filed(url: str, heads: dict[str, str]) -> str:
-    arguments = {"to": HOSTILE, "note": {HOSTILE: HOSTILE}}
+    arguments = {"to": HOSTILE, "note": {HOSTILE: HOSTILE}, "amount": BEYOND_JAVASCRIPT}
     async with httpx2.AsyncClient(headers=heads, timeout=PATIENCE_S) as client:
         answer = await client.post(f"{url}/v1/tools/pay/call", json=arguments)
     if answer.status_code == 403:
@@ -63,6 +64,7 @@ def assert_hostile_text_stays_text(told: dict[str, Any]) -> None:
     assert (shown["said"], shown["isShown"], shown["mayDecide"]) == ("State: asked", True, True)
     assert "<script>window.pwned = 1</script>" in shown["arguments"]
     assert "\u202e" not in shown["arguments"] + shown["question"]
+    assert f'"amount": {BEYOND_JAVASCRIPT}' in shown["arguments"]
     # The only script is the page's own.
     assert (shown["elements"], shown["pwned"]) == (1, "undefined")
     assert (told["seen"]["dialogs"], told["seen"]["foreign"]) == ([], [])

@@ -22,6 +22,8 @@ async function opened(url, options = {}) {
 }
 
 async function show(page, key) {
+  // What was said to whoever asked before is not the answer.
+  await page.evaluate(() => { document.getElementById("said").textContent = ""; });
   await page.fill("#key", key);
   await page.click("#show button");
   await page.waitForFunction(() => document.getElementById("said").textContent !== "");
