@@ -15,15 +15,7 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def frozen(cls: type[T]) -> type[T]:
-    """Make a frozen, keyword-only dataclass with slots of a class.
-
-    >>> @frozen
-    ... class RateLimit:
-    ...     max_calls: int
-    ...     window_s: float = 60.0
-    >>> RateLimit(max_calls=10)
-    RateLimit(max_calls=10, window_s=60.0)
-    """
+    """Make a frozen, keyword-only dataclass with slots of a class."""
     own = vars(cls)
     if any(map(is_dataclass, cls.__mro__[1:])):
         return dataclass(frozen=True, kw_only=True, slots=True)(cls)

@@ -244,7 +244,7 @@ def test_names_and_words_of_any_kind_stay_names_and_words(run: Run, tmp_path: Pa
         HOSTILE: {
             "command": "x", "args": [HOSTILE, "- a: b", "'", '"', "\\", "\n", "{}", "*a", "&a", "!!str", "%", "@", "`"],
         },
-        "naïve ☕ сервер": {"command": "; rm -rf /", "env": {"A": HOSTILE}},
+        "naïve ☕ сервер": {"command": ";", "args": ["rm -rf /"], "env": {"A": HOSTILE}},
         **{name: {"command": "x"} for name in ("a" * 500, "", "A", "a", "__proto__")},
     }  # fmt: skip
     ran = run("import", written(tmp_path / "mcp.json", {"mcpServers": servers}), "--yes", "--json")
@@ -255,7 +255,7 @@ def test_names_and_words_of_any_kind_stay_names_and_words(run: Run, tmp_path: Pa
     read = [tool.value for tool in config.tools]
     assert len({tool.name.casefold() for tool in read}) == len(servers)
     assert list(read[0].mcp.args)[1:] == servers[HOSTILE]["args"][1:]
-    assert read[1].mcp.command == "; rm -rf /"
+    assert read[1].mcp.command == ";"
 
 
 @pytest.mark.parametrize(

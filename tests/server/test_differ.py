@@ -13,7 +13,6 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from pegboard import Bounds, CallContext, Catalog, ImageContent, ToolSpec, http_app
-from pegboard.server.mcp.client_channel import ClientChannel
 from pegboard.server.mcp.fast_path import FastPath
 from pegboard.server.mcp.notifications import LEVELS
 from pegboard.server.mcp.sdk_handlers import Principals
@@ -105,7 +104,7 @@ def everything() -> Catalog:
     @catalog.tool(groups="core")
     async def talk(ctx: CallContext) -> str:
         channel = ctx.client
-        assert isinstance(channel, ClientChannel)
+        assert channel is not None
         for level in LEVELS:
             await channel.log({"é": [level, 1, None]}, level=level)
             await ctx.progress(LEVELS.index(level) / 8, "" if level == "info" else level)

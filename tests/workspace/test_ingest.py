@@ -181,7 +181,7 @@ FILES = 120
 INGEST = ["pegboard", "ingest", "in", "--space", "s1", "--source", "handbook"]
 
 
-@pytest.mark.parametrize("moments", [20, pytest.param(50, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("moments", [5, pytest.param(50, marks=pytest.mark.soak)])
 @ON_SQLITE_ALONE
 async def test_killing_it_loses_nothing_acknowledged_and_the_next_run_does_the_rest(
     library: Library, tmp_path: Path, moments: int

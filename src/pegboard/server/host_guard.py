@@ -5,13 +5,16 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable, Sequence
-
-from starlette.types import Scope
+from typing import TYPE_CHECKING
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.frozen import frozen
 from pegboard.model.bounds import HOST_NAME_CHARS, HOSTS_REMEMBERED
 from pegboard.model.error import DefinitionError
+
+if TYPE_CHECKING:
+    # Of a server over HTTP, which one on stdio never reads.
+    from starlette.types import Scope
 
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
