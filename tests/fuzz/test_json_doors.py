@@ -65,6 +65,8 @@ def keeping() -> tuple[Catalog, list[Any]]:
     return catalog, kept
 
 
+# Unmeasured: what traces would itself go too deep where a text does.
+@pytest.mark.slow
 @pytest.mark.parametrize("fresh", [False, pytest.param(True, marks=pytest.mark.soak)])
 def test_the_reader_reads_what_the_reference_reads_and_refuses_the_rest(fresh: bool) -> None:
     for raw in texts(IN_CI["core"], fresh=fresh):
