@@ -54,8 +54,9 @@ def lines(effort: Effort = THOROUGH) -> Iterator[str]:
             "| | beside |"
         )
         runs = effort.times(RUNS)
-        wrong, took_s, resident = asyncio.run(at_once(url, min(AGENTS, runs), runs))
-    yield f"| {runs:,} runs at once, twice: lost, doubled or of another run | {wrong} | 0 | {HELD[wrong > 0]} |"
+        faults, took_s, resident = asyncio.run(at_once(url, min(AGENTS, runs), runs))
+    verdict = HELD[bool(faults)]
+    yield f"| {runs:,} runs at once, twice: lost, doubled or of another run | {len(faults)} | 0 | {verdict} |"
     growth = resident[1] / resident[0]
     yield f"| ... resident bytes after the second beside the first | {growth:.2f}× | ≤ 1.1× | {HELD[growth > 1.1]} |"
     yield f"| ... runs a second, each of four requests and three calls | {2 * runs / took_s:.3g} | | beside |"
@@ -97,38 +98,42 @@ def asyncio_costs(url: str, effort: Effort) -> tuple[list[float], list[float]]:
 # ---- all at once -----------------------------------------------------------------------------------------------------
 
 
-async def at_once(url: str, agents: int, runs: int) -> tuple[int, float, list[int]]:
-    """Return how many runs were not as they had to be in two rounds, the seconds, and resident bytes after each."""
-    catalog, wrong, resident = catalog_of(agents, url), 0, list[int]()
+async def at_once(url: str, agents: int, runs: int, rounds: int = 2) -> tuple[list[str], float, list[int]]:
+    """Return what was wrong with runs that are made at once, the seconds of all rounds, and resident KiB after each."""
+    catalog, faults, resident = catalog_of(agents, url), list[str](), list[int]()
     began = time.monotonic()
-    for _ in range(2):
-        wrong += sum(await asyncio.gather(*(is_wrong(catalog, number, agents) for number in range(runs))))
+    for _ in range(rounds):
+        found = await asyncio.gather(*(fault_of(catalog, number, agents) for number in range(runs)))
+        faults += filter(None, found)
         gc.collect()
         status = Path("/proc/self/status").read_text(encoding="utf-8")
         resident.append(int(re.findall(r"VmRSS:\s+(\d+)", status)[0]))
     took_s = time.monotonic() - began
     await catalog.close()
-    return wrong, took_s, resident
+    return faults, took_s, resident
 
 
-async def is_wrong(catalog: Catalog, number: int, agents: int) -> bool:
-    """Tell whether a run gave or heard anything but its own."""
+async def fault_of(catalog: Catalog, number: int, agents: int) -> str | None:
+    """Return what a run gave or heard that is not its own, or did not, if anything."""
     recorder, text = EventRecorder(), list[str]()
     token, lead = f"<{number}>", number % agents
     result = await catalog.agents.run(
         f"lead-{lead}", f"See to {token}.", callbacks=recorder, on_text=text.append,
         ctx=ToolContext(user_id=f"user-{number}"),
     )  # fmt: skip
-    is_right = (
-        result.status == "completed"
-        and result.output == "".join(text)
-        and set(re.findall(r"<\d+>", str(result.output))) == {token}
-        and set(re.findall(r"by (\d+)", str(result.output))) == {str(lead)}
-        and Counter(recorder.types) == HEARD
-        and set(re.findall(r"<\d+>", str([event.payload for event in recorder.events]))) == {token}
-        and [event.seq for event in recorder.events] == sorted({event.seq for event in recorder.events})
-    )
-    return not is_right
+    heard = str([event.payload for event in recorder.events])
+    numbers = [event.seq for event in recorder.events]
+    is_right = {
+        f"it is {result.status}: {result.error}": result.status == "completed",
+        f"its text was {text}": result.output == "".join(text),
+        f"it answered {result.output}": set(re.findall(r"<\d+>", str(result.output))) == {token}
+        and set(re.findall(r"by (\d+)", str(result.output))) == {str(lead)},
+        f"it heard {recorder.types}": Counter(recorder.types) == HEARD,
+        f"it heard of others: {heard}": set(re.findall(r"<\d+>", heard)) == {token},
+        f"its events have the numbers {numbers}": numbers == sorted(set(numbers)),
+        "its events are of several requests": len({event.request_id for event in recorder.events}) == 1,
+    }
+    return next((f"run {number}: {words}" for words, holds in is_right.items() if not holds), None)
 
 
 def catalog_of(agents: int, url: str) -> Catalog:
