@@ -30,6 +30,7 @@ ALONE = (
     "clients",
     "credentials",
     "capacity",
+    "scale",
     "proxy",
     "openapi",
     "search",
@@ -99,7 +100,7 @@ def duration(seconds: float) -> str:
     return f"{seconds / 1e-6:.3g} µs"
 
 
-def measured(name: str, effort: Effort, *, within_s: int = PART_S) -> list[str]:
+def measured(name: str, effort: Effort, *, within_s: int = PART_S, only: Sequence[str] = ()) -> list[str]:
     """Run one bench and return its part of the results, which opens with the bench's own words.
 
     Raises:
@@ -111,11 +112,13 @@ def measured(name: str, effort: Effort, *, within_s: int = PART_S) -> list[str]:
     try:
         with at_most(within_s):
             # What is judged by more than a time brings a table of its own.
-            found = list(bench.lines(effort) if hasattr(bench, "lines") else table(bench.run(effort)))
+            made = bench.lines(effort, only) if only else bench.lines(effort) if hasattr(bench, "lines") else None
+            found = list(table(bench.run(effort)) if made is None else made)
     except (AssertionError, EOFError, OSError, RuntimeError) as error:
         raise DidNotRunError(f"{name}: {type(error).__name__}: {error}") from error
     took_s, after = time.monotonic() - began, os.getloadavg()[0]
     at = f"* {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {took_s:.0f} s, load {before:.1f} to {after:.1f}"
+    at += f": {', '.join(only)}" * bool(only)
     return ["", f"## {title}", "", words.strip(), "", at, *machine(), "", *found]
 
 
@@ -151,6 +154,23 @@ def with_part(results: str, lines: Sequence[str]) -> str:
     return "\n".join((HEAD, *parts.values()))
 
 
+def with_rows(results: str, lines: Sequence[str]) -> str:
+    """Return a file of results with some rows of one part anew; its other rows stay, and when those were measured."""
+    name = next(iter(parts_of("\n".join(lines))))
+    anew = {_first_cell(line) for line in lines if line.startswith("| ")}
+    of_before = parts_of(results).get(name, "").splitlines()
+    whens = [line for line in of_before if re.match(r"\* 20\d\d-", line)]
+    rows = [
+        line for line in of_before if line.startswith("| ") and line.partition("|")[2].partition("|")[0] not in anew
+    ]
+    place = next(place for place, line in enumerate(lines) if line.startswith("* ")) + 1
+    return with_part(results, [*lines[:place], *whens, *lines[place:], *rows])
+
+
+def _first_cell(row: str) -> str:
+    return row.split("|")[1]
+
+
 def main() -> None:
     """Run what was asked for."""
     parser = argparse.ArgumentParser(
@@ -162,6 +182,7 @@ def main() -> None:
     parser.add_argument(
         "--within", type=int, default=PART_S, metavar="SECONDS", help=f"the longest that one may take; {PART_S} s"
     )
+    parser.add_argument("--only", nargs="*", default=(), metavar="PIECE", help="these pieces of one that has such")
     options = parser.parse_args()
     unknown = set(options.names) - set(BENCHES + ALONE)
     if unknown:
@@ -172,7 +193,8 @@ def main() -> None:
     missing: list[str] = []
     for name in wanted:
         try:
-            lines = measured(name, BRIEF if options.brief else THOROUGH, within_s=options.within)
+            effort = BRIEF if options.brief else THOROUGH
+            lines = measured(name, effort, within_s=options.within, only=options.only)
         except DidNotRunError as error:
             # It takes no figure of the others with it, nor its own of before.
             missing.append(f"Did not run: {error}")
@@ -181,7 +203,8 @@ def main() -> None:
         print("\n".join(lines), flush=True)
         if not options.brief and (options.write or not options.names):
             # At once: whatever becomes of those that follow, this one is measured.
-            RESULTS.write_text(with_part(RESULTS.read_text(encoding="utf-8"), lines), encoding="utf-8")
+            write = with_rows if options.only else with_part
+            RESULTS.write_text(write(RESULTS.read_text(encoding="utf-8"), lines), encoding="utf-8")
             print(f"\nWritten to bench/RESULTS.md: {name}")
     if missing:
         raise SystemExit("\n".join(missing))

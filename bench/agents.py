@@ -125,6 +125,7 @@ async def fault_of(catalog: Catalog, number: int, agents: int) -> str | None:
     numbers = [event.seq for event in recorder.events]
     is_right = {
         f"it is {result.status}: {result.error}": result.status == "completed",
+        f"a call failed: {heard}": all(event.ok is not False for event in recorder.events),
         f"its text was {text}": result.output == "".join(text),
         f"it answered {result.output}": set(re.findall(r"<\d+>", str(result.output))) == {token}
         and set(re.findall(r"by (\d+)", str(result.output))) == {str(lead)},

@@ -17,7 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -45,17 +45,23 @@ profiles: {all: {include: [core], exposure: direct}}
 """
 
 
-def lines(effort: Effort = THOROUGH) -> Iterator[str]:
-    """Measure all of it."""
+def lines(effort: Effort = THOROUGH, only: Sequence[str] = ()) -> Iterator[str]:
+    """Measure all of it, or only some of `PIECES`."""
     yield "| what | found | hold | |"
     yield "|---|---:|---:|---|"
-    count = effort.times(SESSIONS)
-    with serving("capacity", module=__name__) as server:
-        yield from asyncio.run(sessions(server, count))
-    with serving("capacity", module=__name__) as server:
-        yield from asyncio.run(calls(server, effort.times(CALLS)))
-    yield from slope(effort)
-    yield from workers(effort)
+    for name, piece in PIECES.items():
+        if name in only or not only:
+            yield from piece(effort)
+
+
+def open_sessions(effort: Effort) -> list[str]:
+    with serving("capacity", module="bench.capacity") as server:
+        return asyncio.run(sessions(server, effort.times(SESSIONS)))
+
+
+def calls_in_flight(effort: Effort) -> list[str]:
+    with serving("capacity", module="bench.capacity") as server:
+        return asyncio.run(calls(server, effort.times(CALLS)))
 
 
 def row(what: str, found: float, unit: str, hold: float | None = None, *, words: str = "") -> str:
@@ -371,6 +377,11 @@ async def together(works: Iterator[Any]) -> AsyncIterator[Any]:
 def resident_bytes(pid: int) -> int:
     """Return the bytes of memory that a process has."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+PIECES: dict[str, Callable[[Effort], Iterable[str]]] = {
+    "sessions": open_sessions, "calls": calls_in_flight, "slope": slope, "workers": workers,
+}  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Clients: the processor time of a server for what real clients send, against an echo of the same bytes.
 
 The headers and `_meta` of each client in both eras, from `bench/requests/clients.jsonl`; sessions are opened first.
-Servers and tools are those of the bench `http`. `call` has the client's own progress token and log level.
+Servers and tools are those of the bench `http`, and all are sent an API key, which ours looks up for each request.
+`call` has the client's own progress token and log level.
 
 There are many requests to measure, so each has fewer rounds than elsewhere; the clock of a process is exact enough for
 short ones.
@@ -15,10 +16,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from bench.http import CONNECTIONS, ECHO, OURS, SDK, Server, serving
-from bench.measure import THOROUGH, Cost, Effort, Row, compared
+from bench import credentials, peers
+from bench.http import CONNECTIONS, ECHO, FASTMCP, MANY, OURS, SDK, Server, serving
+from bench.measure import THOROUGH, Cost, Effort, Row, Spread, compared
 
 ROUNDS = 9
 RECORDED = Path(__file__).with_name("requests") / "clients.jsonl"
@@ -40,25 +43,36 @@ def run(effort: Effort = THOROUGH) -> list[Row]:
     rows: list[Row] = []
     effort = replace(effort, rounds=min(effort.rounds, ROUNDS))
     with ExitStack() as stack:
-        servers = {name: stack.enter_context(serving(name)) for name in (ECHO, OURS, SDK)}
-        times = {ECHO: 240, OURS: 240, SDK: 16}
-        for client in clients():
-            rows += measured(servers, client, client.call, f"{client.name}: call", effort, times, held=(2.0, 1.35))
-            rows += measured(servers, client, client.list, f"{client.name}: list of 10", effort, times)
-    with ExitStack() as stack:
-        servers = {name: stack.enter_context(serving(name, "1000")) for name in (ECHO, OURS, SDK)}
+        path = Path(stack.enter_context(TemporaryDirectory(prefix="pegboard-bench-"))) / "keys.db"
+        key = credentials.made_key(path)
+
+        def server(name: str, count: int) -> Server:
+            kind = (credentials.KEY, str(path), str(count)) if name in (OURS, MANY) else (name, str(count))
+            module = credentials.__name__ if name in (OURS, MANY) else "bench.http"
+            return stack.enter_context(serving(*kind, module=module))
+
+        beside = [SDK, *([FASTMCP] if peers.HAS_FASTMCP else [])]
+        few = {name: server(name, 10) for name in (ECHO, OURS, *beside)}
+        calls = {**few, MANY: server(MANY, 10_000)}
+        times = {ECHO: 240, OURS: 240, MANY: 240, SDK: 16, FASTMCP: 8}
+        for client in clients(key):
+            held = {OURS: (2.0, 1.35)}
+            rows += measured(calls, client, client.call, f"{client.name}: call", effort, times, held)
+            rows += measured(few, client, client.list, f"{client.name}: list of 10", effort, times, {})
+        many = {name: server(name, 1_000) for name in (ECHO, OURS, SDK)}
         times = {ECHO: 80, OURS: 16, SDK: 1}
-        for client in [one for one in clients() if one.name.startswith(("fastmcp", "TypeScript"))]:
-            rows += measured(servers, client, client.list, f"{client.name}: list of 1,000", effort, times)
+        for client in [one for one in clients(key) if one.name.startswith(("fastmcp", "TypeScript"))]:
+            rows += measured(many, client, client.list, f"{client.name}: list of 1,000", effort, times, {})
     return rows
 
 
-def clients() -> Iterator[Client]:
-    """Yield what each client sends."""
+def clients(key: str) -> Iterator[Client]:
+    """Yield what each client sends, with this API key."""
     for line in RECORDED.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         era = "2026-07-28" if row["initialize"] is None else "session of " + row["headers"]["mcp-protocol-version"]
-        yield Client(f"{row['client']}, {era}", row["headers"], row["initialize"], row["list"], row["call"])
+        headers = {**row["headers"], "authorization": f"Bearer {key}"}
+        yield Client(f"{row['client']}, {era}", headers, row["initialize"], row["list"], row["call"])
 
 
 def measured(
@@ -68,13 +82,27 @@ def measured(
     what: str,
     effort: Effort,
     times: dict[str, int],
-    held: tuple[float, float] | None = None,
+    held: dict[str, tuple[float, float]],
 ) -> list[Row]:
     """Return the rows of one request of one client, on each server."""
     ways = {
         f"{name}: {what}": cost(server, client, message, effort.times(times[name])) for name, server in servers.items()
     }
-    return compared(ways, effort, floor=f"{ECHO}: {what}", held={f"{OURS}: {what}": held} if held else {})
+    found = compared(
+        ways, effort, floor=f"{ECHO}: {what}", held={f"{name}: {what}": each for name, each in held.items()}
+    )
+    return [*found, *(_flat(found) if MANY in servers else [])]
+
+
+def _flat(rows: list[Row]) -> list[Row]:
+    """Return what the call costs among 10,000 tools beside what it costs among 10, of the same rounds."""
+    few, many = (next(row for row in rows if row.what.startswith(f"{name}: ")) for name in (OURS, MANY))
+    ratio = Spread(
+        low=many.ratio.low / few.ratio.median,
+        median=many.ratio.median / few.ratio.median,
+        high=many.ratio.high / few.ratio.median,
+    )
+    return [replace(many, what=f"... {many.what}", against=few.what, ratio=ratio, hold=1.1)]
 
 
 def cost(server: Server, client: Client, message: JSON, times: int) -> Cost:

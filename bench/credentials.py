@@ -115,7 +115,7 @@ def redis(folder: Path) -> Iterator[str]:
 # ---- servers: this module run as a program ---------------------------------------------------------------------------
 
 
-def main(kind: str, given: str = "") -> None:
+def main(kind: str, given: str = "", count: str = "10") -> None:
     from pegboard import run_http
     from pegboard.auth.claim_templates import Template
     from pegboard.auth.rules import IdentityRules, MapRule, TokenRules
@@ -125,7 +125,7 @@ def main(kind: str, given: str = "") -> None:
         from pegboard.limits.redis_store import RedisLimitStore
 
         store = RedisLimitStore(given)
-    catalog = bench_catalog(10, limit_store=store)
+    catalog = bench_catalog(int(count), limit_store=store)
     user, all_tools = Template("ann"), (Template("all"),)
     if kind == KEY:
         rule = MapRule(key="bench", user=user, profiles=all_tools)

@@ -102,11 +102,14 @@ def main() -> None:
         port = int(address.split(":")[2].partition("/")[0])
 
         def send() -> None:
-            sent_calls(port, WARM_CALLS)
-            sampler.start()
-            sent_calls(port, CALLS)
-            sampler.stop()
-            os.kill(os.getpid(), signal.SIGTERM)
+            try:
+                sent_calls(port, WARM_CALLS)
+                sampler.start()
+                sent_calls(port, CALLS)
+            finally:
+                # Whatever became of them, the server ends.
+                sampler.stop()
+                os.kill(os.getpid(), signal.SIGTERM)
 
         threading.Thread(target=send, daemon=True).start()
 

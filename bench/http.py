@@ -2,7 +2,8 @@
 
 Each server is a process of its own, and only its time counts. All stand on uvicorn with uvloop and httptools, and
 get the same JSON-RPC body over connections that stay open. Our tool has three parameters, an output schema, a rate
-limit, a before- and an after-hook and an observer; the peers' tools have none of these but the schemas.
+limit, a before- and an after-hook and an observer, and a policy stands before it; the peers' tools have none of these
+but the schemas.
 """
 
 from __future__ import annotations
@@ -211,7 +212,7 @@ def bench_catalog(count: int, limit_store: Any = None) -> Catalog:
     # Here, not at the top: the echo's process must not carry what it does not use.
     from bench.calls import OUTPUT, Silent, add
     from bench.tools import spec
-    from pegboard import Catalog, Profile, RateLimit
+    from pegboard import Catalog, Policy, Profile, RateLimit
 
     catalog = Catalog("bench", limit_store=limit_store)
     catalog.tool(output=OUTPUT, rate_limit=RateLimit(max_calls=10**9, window_s=0.01))(add)
@@ -226,7 +227,8 @@ def bench_catalog(count: int, limit_store: Any = None) -> Catalog:
     for number in range(count - 1):
         catalog.register(spec(number), answer)
     groups = ("core", "search", "files", "mail", "crm", "admin")
-    catalog.profile(Profile(name="all", include=groups, exposure="direct"))
+    policy = Policy(allow=("add", "tool_*"), deny=("tool_9999999", "delete_*"))
+    catalog.profile(Profile(name="all", include=groups, exposure="direct", policy=policy))
     return catalog
 
 

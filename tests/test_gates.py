@@ -224,7 +224,7 @@ def test_import_linter_refuses_an_import_that_points_outward(tmp_path: Path) -> 
         write(tmp_path, f"src/pegboard/{package}/__init__.py", "")
     for name in ("context", "tool"):
         write(tmp_path, f"src/pegboard/model/{name}.py", "")
-    for name in ("executor", "call", "view", "registry", "availability"):
+    for name in ("executor", "call", "view", "registry", "predicates"):
         write(tmp_path, f"src/pegboard/core/{name}.py", "")
     write(tmp_path, "src/pegboard/core/judge.py", "import pegboard.core.view\n")
     write(tmp_path, "src/pegboard/model/error.py", "import pegboard.core.judge\n")

@@ -70,6 +70,12 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
+@cache
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    """Return every node of a file's tree; each gate looks through them, one walks."""
+    return tuple(ast.walk(parsed(path)))
+
+
 def file_names(root: Path) -> Iterator[str]:
     """A module has one noun or one verb for a name."""
     for path in python_files(root, *PYTHON_FOLDERS):
@@ -79,7 +85,7 @@ def file_names(root: Path) -> Iterator[str]:
 
 def imported_packages(path: Path) -> Iterator[tuple[int, str]]:
     """Yield line and top-level package of every import in a file, wherever it stands."""
-    for node in ast.walk(parsed(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name.partition(".")[0]) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
@@ -106,7 +112,7 @@ def raw_files(root: Path) -> Iterator[str]:
         if name.startswith(EGRESS):
             continue
         lines = path.read_text(encoding="utf-8").splitlines()
-        for node in ast.walk(parsed(path)):
+        for node in nodes_of(path):
             match node:
                 case ast.Call(func=ast.Name(id="open")):
                     call = "open"
@@ -129,7 +135,7 @@ def raw_ways_out(root: Path) -> Iterator[str]:
         if name.startswith(EGRESS):
             continue
         lines = path.read_text(encoding="utf-8").splitlines()
-        for node in ast.walk(parsed(path)):
+        for node in nodes_of(path):
             match node:
                 case ast.Call(func=ast.Attribute(attr=attr)) if attr in LOOP_METHODS and not RAW_MARK.search(
                     lines[node.lineno - 1]
@@ -161,6 +167,7 @@ def is_banned(module: str) -> bool:
 # What may be loaded late: heavy third-party packages, and modules of ours that are the door to one of them.
 LAZY = {
     "pydantic": "pydantic",
+    "pydantic_core": "pydantic",
     "docstring_parser": "docstring_parser",
     "tiktoken": "tiktoken",
     "yaml": "PyYAML",
@@ -179,7 +186,7 @@ LAZY = {
     "pegboard.config": "ruamel.yaml",
     "pegboard.config.yaml.plain_reader": "PyYAML",
     "pegboard.consent.postgres_store": "psycopg",
-    "pegboard.consent.redis_store": "redis",
+    "pegboard.consent.redis_used_answers": "redis",
     "pegboard.discovery.meaning": "numpy",
     "pegboard.discovery.learning.search_use": "sqlite3, which few catalogs need here",
     "pegboard.discovery.learning.use_store": "sqlite3",
@@ -230,8 +237,8 @@ def late_imports(root: Path) -> Iterator[str]:
     """A late import is one of a known few, and stands where the type checker and import-linter see it too."""
     for path in python_files(root, SRC):
         name = path.relative_to(root).as_posix()
-        named = {module for node in ast.walk(parsed(path)) for module in typed_imports(node)}
-        for node in ast.walk(parsed(path)):
+        named = {module for node in nodes_of(path) for module in typed_imports(node)}
+        for node in nodes_of(path):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "LazyModule"):
                 continue
             module = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
@@ -341,20 +348,20 @@ def named_numbers(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
             return
 
 
-def numbers(tree: ast.Module) -> Iterator[ast.expr]:
+def numbers(path: Path) -> Iterator[ast.expr]:
     """Yield every number that stands where a limit does.
 
     These are: constants of a module; what a size, count, depth or time is compared with; arguments, defaults and
     members whose name is one; the argument of what bounds by it. Not: slices, which cut what is shown and refuse
     nothing; examples; and the fields of forms and settings, which are options, documented with their defaults.
     """
-    for node in tree.body:
+    for node in parsed(path).body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and is_constant(node):
             values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
             # Below zero are the codes of JSON-RPC.
             if node.value is not None and any((number(value) or -1) > 0 for value in values if value is not None):
                 yield node.value
-    nodes = [*ast.walk(tree)]
+    nodes = nodes_of(path)
     shown = [node for node in nodes if isinstance(node, ast.keyword) and node.arg == "examples"]
     examples = {id(inner) for example in shown for inner in ast.walk(example)}
     for node in nodes:
@@ -381,7 +388,7 @@ def limits(root: Path) -> Iterator[str]:
             continue
         lines = path.read_text(encoding="utf-8").splitlines()
         by_line: dict[int, list[str]] = {}
-        for node in numbers(parsed(path)):
+        for node in numbers(path):
             by_line.setdefault(node.lineno, []).append(ast.unparse(node))
         for line, shown in sorted(by_line.items()):
             if not NOT_A_LIMIT.search(lines[line - 1]):

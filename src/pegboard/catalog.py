@@ -24,13 +24,14 @@ from pegboard.authoring.definition import (
 )
 from pegboard.authoring.options import BuilderKeywords, ToolKeywords
 from pegboard.authoring.tool_class import Tool
-from pegboard.core.availability import predicate as question_of
+from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.call.record import Guards
 from pegboard.core.declarations import Declarations, Mirror, MirroredSource
 from pegboard.core.executor import Executor
 from pegboard.core.judge import Selection
 from pegboard.core.names import fold, nearest
 from pegboard.core.ports import ConsentRecords, DocumentStore, Embedder, LimitStore, Source, UsedAnswers
+from pegboard.core.predicates import predicate as question_of
 from pegboard.core.registry import Registry
 from pegboard.core.snapshot import Snapshot
 from pegboard.core.unmatched_globs import unmatched
@@ -39,7 +40,7 @@ from pegboard.discovery.exposure import Discovery, exposed
 from pegboard.discovery.finder import Found
 from pegboard.lazy import LazyModule
 from pegboard.model.agent import AgentEntry, AgentSpec, ModelSpec
-from pegboard.model.bounds import DEFAULT_BOUNDS, SEARCH_USUAL_HITS, SHUTDOWN_GRACE_S, Bounds
+from pegboard.model.bounds import DEFAULT_BOUNDS, POLICIES_CHECKED, SEARCH_USUAL_HITS, SHUTDOWN_GRACE_S, Bounds
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError, PegboardError
 from pegboard.model.hook import Hook, HookKind
@@ -559,9 +560,11 @@ class Catalog:
         """
         if profile is not None and include is not None:
             raise DefinitionError(f"Give include= or profile={profile!r}, not both: a profile has its own groups.")
-        found = None if profile is None else self.registry.profile(profile)
+        found = None if profile is None else self.runtime.registry.profile(profile)
         selection = self._selected_by(found)
-        self._check_policies(selection.policy, ctx.caller.policy)
+        own = ctx.caller.policy
+        if not (selection.policy is OPEN_POLICY and own is OPEN_POLICY):
+            self._check_policies(selection.policy, own)
         if include is None and not internal and not extra_tools:
             return View(self.runtime.view_parts, ctx, selection, profile=found)
         groups = selection.include if include is None else tuple(as_list(include))
@@ -615,7 +618,7 @@ class Catalog:
         exposure and the profile's `rename` say) and what the profile pins; every tool of the view can
         still be called by its name.
         """
-        return exposed(view, self.discovery)
+        return exposed(view, self.runtime.discovery)
 
     async def search(self, view: View, query: str, *, limit: int = SEARCH_USUAL_HITS, explain: bool = False) -> Found:
         """Return the view's tools that match a request, best first, each with how sure it is that it serves.
@@ -636,17 +639,25 @@ class Catalog:
                 raise DefinitionError(f"Unknown group {group!r}.{nearest(group, known, label='Groups')}")
 
     def _check_policies(self, *policies: Policy) -> None:
+        cache = self.snapshot().cache
+        checked: BoundedCache[int, Policy] | None = cache.get("checked policies")
+        if checked is None:
+            checked = cache["checked policies"] = BoundedCache[int, Policy](max_entries=POLICIES_CHECKED)
         for policy in policies:
-            if policy is OPEN_POLICY or policy == OPEN_POLICY:
-                continue
-            errors = self.policy_faults(policy)[0]
-            if errors:
-                fault = DefinitionError(f"Policy {policy.origin or ''}: " + "; ".join(errors))
-                if not self.registry.leaves_faults_out:
-                    raise fault
-                # Its namespace was there when the policy was declared: nothing is opened by a name that means nothing.
-                if self.snapshot().cache.setdefault(("told", policy), fault) is fault:
-                    logging.getLogger("pegboard").warning("%s", fault)
+            # That of a profile or a caller is one object, as a rule: to be compared with all others takes far longer.
+            if checked.get(id(policy)) is not policy and policy != OPEN_POLICY:
+                self._check_policy(policy)
+                checked.remember(id(policy), policy)
+
+    def _check_policy(self, policy: Policy) -> None:
+        errors = self.policy_faults(policy)[0]
+        if errors:
+            fault = DefinitionError(f"Policy {policy.origin or ''}: " + "; ".join(errors))
+            if not self.registry.leaves_faults_out:
+                raise fault
+            # Its namespace was there when the policy was declared: nothing is opened by a name that means nothing.
+            if self.snapshot().cache.setdefault(("told", policy), fault) is fault:
+                logging.getLogger("pegboard").warning("%s", fault)
 
     def policy_faults(self, policy: Policy) -> tuple[list[str], list[str]]:
         """Return (errors, warnings) of a policy: globs of undeclared namespaces, and globs that match nothing now."""

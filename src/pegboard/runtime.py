@@ -79,7 +79,7 @@ def assemble(
     in_memory = MemoryLimitStore(clock=clock, max_keys=declared.bounds.ratelimit_keys)
     guards = Guards(
         registry=registry,
-        limits=limit_store or in_memory,
+        limits=in_memory if limit_store is None else limit_store,
         local_limits=in_memory,
         consents=MemoryConsents(lambda: registry.wall_clock()),  # noqa: PLW0108 - it may be set anew
         # Whoever makes bad calls from many networks must not have everybody refused who is not known yet.

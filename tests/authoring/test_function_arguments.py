@@ -111,6 +111,34 @@ async def test_keyword_only_and_open_ended_parameters():
     assert (await call(g, {"x": 1, "y": 2})).structured == 2
 
 
+async def test_further_arguments_arrive_as_their_annotation_means_them():
+    class Inner(pydantic.BaseModel):
+        day: datetime.date
+
+    def days(first: datetime.date, **more: datetime.date) -> list[str]:
+        return [type(day).__name__ for day in (first, *more.values())]
+
+    def models(own: Inner, **more: Inner | float) -> list[str]:
+        return [type(one).__name__ for one in (own, *more.values())]
+
+    given = {"first": "2026-01-02", "a": "2026-01-03", "first_of_all": "2026-01-04"}
+    assert (await call(days, given)).structured == ["date", "date", "date"]
+    assert schema(days)["additionalProperties"] == {"type": "string", "format": "date"}
+    late = await call(days, {"first": "2026-01-02", "a": "2026-02-30"})
+    assert (late.error is not None, "$.a: " in late.text) == (True, True)
+    one: dict[str, Any] = {"day": "2026-01-02"}
+    assert (await call(models, {"own": one, "a": one, "b": 1})).structured == ["Inner", "Inner", "float"]
+
+    def lower(**more: Annotated[str, pydantic.AfterValidator(refuse)]) -> None: ...
+
+    refused = await call(lower, {"name": "x"})
+    assert "$.name: Value error, never" in refused.text
+
+
+def refuse(value: str) -> str:
+    raise ValueError(f"never {value}")
+
+
 def test_additional_properties_need_somewhere_to_go():
     def f(a: int) -> None: ...
 

@@ -123,6 +123,16 @@ async def test_a_result_is_written_the_way_its_schema_was_drawn(
     assert (result.structured, result.has_structured) == (structured, True)
 
 
+async def test_a_model_of_any_kind_is_given_whole():
+    class Inner(pydantic.BaseModel):
+        a: int
+
+    def f() -> pydantic.BaseModel:
+        return Inner(a=3)
+
+    assert (await call(f, {})).structured == {"a": 3}
+
+
 async def test_a_result_that_breaks_the_promise_is_output_invalid():
     def f() -> Out:
         return {"howBig": "x"}  # type: ignore[return-value]

@@ -1,5 +1,6 @@
 """Every kind of value in every position: as a parameter, optional, in lists, mappings, models and results."""
 
+import contextlib
 import dataclasses
 import functools
 import re
@@ -445,6 +446,32 @@ def test_what_cannot_be_unpacked_is_refused_at_registration(unpacked: Any, words
     find.__annotations__["options"] = Unpack[unpacked]
     with pytest.raises(DefinitionError, match=words):
         Catalog().tool(name="t")(find)
+
+
+@pytest.mark.parametrize("name", ["ctx", "context"])
+def test_a_context_without_its_type_is_not_asked_of_the_model(name: str) -> None:
+    made: dict[str, Any] = {}
+    exec(f"def plain(a: int, {name}): ...\ndef typed(a: int, {name}: str): ...", made)
+    with pytest.raises(DefinitionError, match=f"write `{name}: ToolContext` or `{name}: CallContext`"):
+        Catalog().tool(made["plain"])
+    catalog = Catalog()
+    catalog.tool(made["typed"])
+    [entry] = catalog.view(ToolContext()).tools()
+    assert list(entry.spec.input_schema["properties"]) == ["a", name]
+
+
+def test_what_makes_a_context_manager_is_no_tool() -> None:
+    @contextlib.contextmanager
+    def opened(a: int):
+        yield a
+
+    @contextlib.asynccontextmanager
+    async def opened_later(a: int):
+        yield a
+
+    for fn in (opened, opened_later):
+        with pytest.raises(DefinitionError, match=f"'{fn.__name__}' makes a context manager"):
+            Catalog().tool(fn)
 
 
 def test_self_is_nothing_to_a_function() -> None:

@@ -1,12 +1,16 @@
 """Signatures of other frameworks: aliases, floats, sets, flags and plain classes, wherever they stand."""
 
+import numbers
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections import ChainMap, UserDict, UserList, UserString
+from collections.abc import AsyncIterator, Collection, Hashable, Iterator, KeysView, ValuesView
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Flag, IntFlag
-from typing import Annotated, Any, TypedDict
+from types import MappingProxyType, SimpleNamespace
+from typing import Annotated, Any, Protocol, TypedDict
 
+import attrs
 import jsonschema
 import pydantic
 import pytest
@@ -188,7 +192,67 @@ async def test_an_instance_of_a_plain_class_is_given_by_its_public_fields(kind: 
         fits(result.structured, tool["outputSchema"])
 
 
-@pytest.mark.parametrize("kind", [threading.Event, Catalog, Guard, Iterator[int], AsyncIterator[int], list[Guard]])
+@attrs.define
+class Attrs:
+    size: int
+    _kept: int = 1
+
+
+class Slots:
+    __slots__ = ("_kept", "later", "size")
+
+    def __init__(self) -> None:
+        self.size, self._kept = 3, 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "given"),
+    [
+        (Attrs, Attrs(3), {"size": 3}),
+        (Slots, Slots(), {"size": 3}),
+        (SimpleNamespace, SimpleNamespace(size=3), {"size": 3}),
+        (ChainMap[str, int], ChainMap({"a": 1}), {"a": 1}),
+        (UserDict[str, int], UserDict({"a": 1}), {"a": 1}),
+        (MappingProxyType[str, int], MappingProxyType({"a": 1}), {"a": 1}),
+        (range, range(2), [0, 1]),
+        (UserList[int], UserList([1]), [1]),
+        (KeysView[str], {"a": 1}.keys(), ["a"]),
+        (ValuesView[int], {"a": 1}.values(), [1]),
+        (Collection[int], (1, 2), [1, 2]),
+        (Collection[str], {"a": 1}, {"a": 1}),
+        (numbers.Real, 1.5, 1.5),
+        (Hashable, "a", "a"),
+    ],
+)
+@pytest.mark.parametrize("position", ["itself", "optional", "list", "dict"])
+async def test_a_collection_that_pydantic_does_not_know_is_given_as_what_it_is(
+    kind: Any, value: Any, given: Any, position: str
+) -> None:
+    annotations = {"itself": kind, "optional": kind | None, "list": list[kind], "dict": dict[str, kind]}
+    wrap: Any = {"list": lambda one: [one], "dict": lambda one: {"k": one}}.get(position, lambda one: one)
+
+    def make() -> Any:
+        return wrap(value)
+
+    make.__annotations__ = {"return": annotations[position]}
+    view = view_of(make)
+    result = await view.call("t")
+    assert result.structured == wrap(given), result.text
+    [tool] = view.export("mcp")
+    fits(result.structured, tool.get("outputSchema", {}))
+
+
+class Runs(Protocol):
+    def run(self) -> int: ...
+
+
+REFUSED_RESULTS = [
+    threading.Event, Catalog, Guard, Iterator[int], AsyncIterator[int], list[Guard], Runs, list[Runs], type[int],
+    list[type], list[bytearray], memoryview, UserString, slice,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", REFUSED_RESULTS)
 def test_a_result_that_is_no_data_is_refused_at_registration(kind: Any) -> None:
     def make() -> None: ...
 

@@ -55,6 +55,13 @@ async def test_bodies_that_are_no_json_come_as_text_or_base64() -> None:
         (b"LaN", "text/plain; charset=cp037", ("LaN", "text")),
         ("\u65e5".encode("shift_jis"), "text/plain; charset=Shift_JIS", ("\u65e5", "text")),
         (b"\\d", "text/plain; charset=unicode_escape", ("\\d", "text")),
+        # A page may say it itself, in no encoding that hides what others see in it.
+        (b"<meta charset=iso-8859-1>caf\xe9 \x96", "text/html", ("<meta charset=iso-8859-1>caf\xe9 \u2013", "text")),
+        ("<meta charset='sjis'>\u65e5".encode("shift_jis"), "text/html", ("<meta charset='sjis'>\u65e5", "text")),
+        (b"<meta charset=utf-7>+ADw-b", "text/html", ("<meta charset=utf-7>+ADw-b", "text")),
+        (b"<meta charset=utf-16>caf\xc3\xa9", "text/html", ("<meta charset=utf-16>caf\xe9", "text")),
+        (b"<meta charset=koi8-r>\xc3\xa9", "text/html; charset=utf-8", ("<meta charset=koi8-r>\xe9", "text")),
+        (b"<meta charset=koi8-r>\xc3\xa9", "text/plain", ("<meta charset=koi8-r>\xe9", "text")),
     ):
         async with RawServer(answer(body, headers=[f"Content-Type: {kind}"])) as server:
             got = await shelf("http_request", OPEN).value("http_request", {"method": "GET", "url": server.url})

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -351,6 +352,41 @@ def test_on_a_terminal_only_a_clear_yes_runs_the_tool(
     assert "\x1b" not in asked
     assert "Go ahead? [y/N] " in asked
     assert ("consent_declined" in asked) is (code == 1)
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_was_typed_before_a_question_stands_there_is_no_answer_to_it(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = os.openpty()
+
+    class Screen(Keyboard):
+        def write(self, text: str) -> int:
+            if "Go ahead?" in text:
+                os.write(ours, b"n\n")
+            return super().write(text)
+
+    with open(theirs) as keyboard:
+        os.write(ours, b"y\n")
+        monkeypatch.setattr(sys, "stdin", keyboard)
+        monkeypatch.setattr(sys, "stderr", screen := Screen())
+        assert run("call", "delete_page", "page=x").code == 1
+    os.close(ours)
+    assert "consent_declined" in screen.getvalue()
+
+
+def test_a_question_that_is_too_long_for_a_screen_is_not_asked(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = folder / "pegboard.yaml"
+    config.write_text(config.read_text().replace("workshop:echo\n", "workshop:echo\n    consent: always\n", 1))
+    screen = Keyboard()
+    monkeypatch.setattr(sys, "stdin", Keyboard("y\n"))
+    monkeypatch.setattr(sys, "stderr", screen)
+    many = json.dumps({"page": "x", **{f"note_{number}": "y" * 400 for number in range(30)}})
+    assert run("call", "echo", "--args", many).code == 1
+    assert "Go ahead?" not in screen.getvalue()
+    assert "the question would be too long to read" in screen.getvalue()
 
 
 @pytest.mark.usefixtures("folder")

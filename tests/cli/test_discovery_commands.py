@@ -262,17 +262,76 @@ tools:
   - {name: send_slack, type: builtin, config: {token: xoxb-1234567}}
   - {name: send_email, type: builtin, config: {smtp_host: smtp.example.com, from_address: a@example.com}}
 """
+EXAMPLES = ("quickstart", "team", "handbook", "openapi", "approvals")
 PLAIN = "datetime_now json_transform cache_store http_request graphql_query web_scrape wikipedia text_summarize"
 
 
 def test_nothing_that_pegboard_ships_is_a_finding(run: Run, tmp_path: Path) -> None:
     plain = "".join(f"  - {{name: {name}, type: builtin}}\n" for name in PLAIN.split())
     (tmp_path / "shipped.yaml").write_text(SHIPPED + plain)
-    for words in (("--config", "shipped.yaml"), ("--config", str(ROOT / "examples/quickstart/pegboard.yaml"))):
-        ran = run("lint", *words, "--fail-on", "note")
+    examples = [str(ROOT / "examples" / name / "pegboard.yaml") for name in EXAMPLES]
+    for file in ("shipped.yaml", *examples):
+        ran = run("lint", "--config", file, "--fail-on", "note")
         assert (ran.code, ran.out.partition(" in ")[0]) == (0, "0 findings"), ran.out
     run("init", "new")
     assert run("lint", "--config", "new", "--fail-on", "note").code == 0
+
+
+DESCRIBED = '''\
+import pegboard
+
+@pegboard.default_catalog.tool
+def find_order(query: str, page: int, ctx: pegboard.ToolContext) -> str:
+    """Find an order in the shop.
+
+    Args:
+        qury: what to look for
+        query, page: which of them
+        ctx: is no argument, and yet a parameter
+    """
+    return ""
+
+@pegboard.default_catalog.tool
+def take_note(text: str = "", **more: str) -> str:
+    """Take a note about anything at all.
+
+    Args:
+        text: of the note
+        **more: whatever else there is
+        colour: of the paper
+    """
+    return ""
+
+class Erase(pegboard.Tool):
+    """Erase a note that somebody took.
+
+    Args:
+        nmber: of the note
+        old_name: of the note
+        limit: is an attribute of the class
+    """
+
+    number: int = pegboard.Field(description="which", aliases=["old_name"])
+    limit = 3
+
+    def perform(self) -> str:
+        return ""
+'''
+
+
+def test_words_on_a_parameter_that_there_is_not_are_a_finding(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "described_tools.py").write_text(DESCRIBED)
+    (tmp_path / "described.yaml").write_text("python: [described_tools]\n")
+    ran = run("lint", "--config", "described.yaml", "--json")
+    told = [(one["tool"], one["rule"], one["message"]) for one in answer(ran)["findings"]]  # type: ignore[attr-defined]
+    assert (ran.code, told) == (
+        1,
+        [
+            (tool, "stray words", f"the docstring describes {word!r}, which is no parameter. Did you mean {meant!r}?")
+            for tool, word, meant in (("find_order", "qury", "query"), ("erase", "nmber", "number"))
+        ],
+    )
+    assert "which of them" in run("show", "find_order", "--config", "described.yaml").out
 
 
 def test_lint_fails_from_the_level_that_is_asked_for(run: Run, tmp_path: Path) -> None:
@@ -315,10 +374,21 @@ def test_a_finding_is_ignored_for_a_reason_and_an_idle_ignore_is_told(run: Run, 
         assert run("check", "x.yaml").code == 2
 
 
-def test_the_words_of_others_are_notes(run: Run) -> None:
-    folder = str(ROOT / "examples/openapi/pegboard.yaml")
-    assert run("lint", "--config", folder).code == 0
-    assert run("lint", "--config", folder, "--fail-on", "note").code == 1
+OF_OTHERS = """\
+openapi: 3.1.0
+info: {title: Shop, version: "1"}
+servers: [{url: "https://shop.example"}]
+paths: {"/orders/{id}": {delete: {operationId: cancelOrder, summary: Cancel an order,
+  parameters: [{name: id, in: path, required: true, schema: {type: integer}}], responses: {204: {description: done}}}}}
+"""
+
+
+def test_the_words_of_others_are_notes(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "api.yaml").write_text(OF_OTHERS)
+    (tmp_path / "of_others.yaml").write_text("tools: [{name: shop, type: openapi, openapi: {spec: api.yaml}}]\n")
+    assert run("lint", "--config", "of_others.yaml").code == 0
+    ran = run("lint", "--config", "of_others.yaml", "--fail-on", "note")
+    assert (ran.code, ran.out.splitlines()[-1]) == (1, "2 findings in 1 of 1 tools.")
 
 
 # ---- refs

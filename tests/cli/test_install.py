@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 from pegboard.cli import jsonc
 from pegboard.cli.command_error import CommandError
 from pegboard.cli.mcp_clients import CLIENTS
-from pegboard.cli.operator_file import write_operator_file
+from pegboard.cli.operator_file import change_operator_file, write_operator_file
 from tests.cli.conftest import Run
 
 PEGBOARD = Path(sys.executable).with_name("pegboard")
@@ -255,3 +257,26 @@ def test_a_protected_file_and_one_that_changes_meanwhile_are_left_as_they_are(ru
     with pytest.raises(CommandError, match="has changed meanwhile"):
         write_operator_file(shown, "mine", expected='{"a": 1}')
     assert sorted(os.listdir(tmp_path)) == ["link.json", "pegboard.yaml", "settings.json"]
+
+
+def test_entries_that_several_write_at_one_instant_all_stand_there(tmp_path: Path) -> None:
+    path, together = tmp_path / "settings.json", threading.Barrier(4)
+    # One that was ended while it wrote holds nobody up.
+    (left := tmp_path / ".settings.json.pegboard.tmp").write_text("")
+    os.utime(left, (0, 0))
+
+    def enter(name: str) -> None:
+        def change(text: str) -> str:
+            # All four have read the same text when the first of them writes.
+            if name not in waited:
+                waited.add(name)
+                together.wait(30)
+            return json.dumps({**json.loads(text or "{}"), name: {}})
+
+        change_operator_file(path, change)
+
+    waited: set[str] = set()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(enter, "abcd"))
+    assert sorted(json.loads(path.read_text())) == ["a", "b", "c", "d"]
+    assert not left.exists()

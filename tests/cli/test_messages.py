@@ -211,6 +211,25 @@ def test_an_option_of_http_is_refused_with_stdio(run: Run, tmp_path: Path, words
     assert f"{words[0]} is for HTTP" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "mcpServers: {m: {command: npx}}\n",
+            "unknown key 'mcpServers'. That is the form of MCP clients: `pegboard import",
+        ),
+        (
+            "tools: [{name: web_search, type: builtin, provider: tavily}]\n",
+            "What a built-in is told stands under `config:`;",
+        ),
+    ],
+)
+def test_a_key_that_belongs_elsewhere_is_told_where(run: Run, tmp_path: Path, text: str, words: str) -> None:
+    write(tmp_path, text)
+    ran = run("check")
+    assert (ran.code, words in ran.out) == (2, True), ran.out
+
+
 def test_a_builtin_that_stands_twice_is_told_of_as(run: Run, tmp_path: Path) -> None:
     two = "  - {name: http_request, type: builtin}\n" * 2
     write(tmp_path, f"tools:\n{two}")

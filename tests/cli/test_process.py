@@ -1,5 +1,6 @@
 """The installed command, as a process: on a terminal, in a pipe, and how little it loads."""
 
+import json
 import os
 import pty
 import re
@@ -145,6 +146,19 @@ def test_a_full_disk_is_told_in_one_line(words: list[str]) -> None:
     assert told.splitlines()[-1] == b"pegboard: The answer could not be written: No space left on device."
     assert b"Traceback" not in told
     assert b"Exception ignored" not in told
+
+
+@pytest.mark.usefixtures("folder")
+def test_serving_on_a_full_standard_output_ends_quietly() -> None:
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}
+    with Path("/dev/full").open("wb") as full, Path("said").open("wb+") as said, Path("asked").open("w+b") as asking:
+        asking.write(json.dumps(asked).encode() + b"\n")
+        asking.seek(0)
+        code = forking.fork(
+            ["pegboard", "serve", "--stdio"], files=(asking.fileno(), full.fileno(), said.fileno())
+        ).wait()
+    assert (code, Path("said").read_text()) == (0, "")
 
 
 @pytest.mark.usefixtures("folder")

@@ -34,7 +34,7 @@ def test_bad_files_are_one_line_each_and_end_with_1(run: Run, tmp_path: Path) ->
     (tmp_path / "handbook" / "picture.png").write_bytes(b"x")
     ran = run("ingest", "handbook", "--space", "s1")
     assert (ran.code, ran.err.count("\n")) == (1, 1)
-    assert ran.err.startswith("bad.json: it is no JSON: ")
+    assert ran.err.startswith("bad.json: it is no JSON at ")
     assert ran.out == "2 added, 1 failed in the space 's1'.\nFiles of kinds that are not read: 1 .png.\n"
     told = orjson.loads(run("ingest", "handbook", "--space", "s1", "--json").out)
     assert (told["failed"], told["unchanged"], told["kindsNotRead"]) == (1, 2, {"png": 1})

@@ -148,6 +148,15 @@ BAD = {
     ),
     "deleted": (None, "pegboard.yaml: does not exist"),
     "empty": ("", "pegboard.yaml:1:1: the file is empty"),
+    # A name that is too long stands for all that the system does not let be looked at, such as somebody's folder.
+    "unseen file": (
+        f"identity: {{api_keys: {{store: 'sqlite:{'x' * 300}'}}, map: [{{when: {{key: a}}, profiles: [b]}}]}}\n",
+        "pegboard.yaml: it names '/",
+    ),
+    "unseen folder": (
+        f"tools: [{{name: read_file, type: builtin, config: {{roots: ['{'x' * 300}']}}}}]\n",
+        "pegboard.yaml: it names '/",
+    ),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pegboard import Catalog, RateLimit, ToolContext, ToolResult, Verdict
+from pegboard import CallContext, Catalog, RateLimit, ToolContext, ToolResult, Verdict
 from pegboard.consent import sql_records
 from pegboard.consent.postgres_store import PostgresConsents
 from pegboard.consent.sql_records import ConsentStateError, SqlConsents, matching_of
@@ -569,6 +569,98 @@ async def test_a_yes_serves_one_task_and_neither_a_second_one_nor_a_call(tmp_pat
     assert used is not None
     assert (done.text, paid, used.uses_left) == ("paid", ["bob"], 0)
     await catalog.close()
+
+
+class Deferred:
+    """A shop whose payment is a task, and what happens to the task when it is about to run."""
+
+    def __init__(self, folder: Path, tasks: str = IN_MEMORY) -> None:
+        self.store, self.paid = SqliteConsents(folder / "consents.db"), list[str]()
+        self.catalog = Catalog("shop", consent_store=self.store, tasks=Tasks(tasks))
+        self.asked, self.goes_on, self.reached = "", asyncio.Event(), asyncio.Event()
+        self.when_run: Callable[[], Any] = lambda: None  # a hook, asked before the consent is looked at
+
+        @self.catalog.tool(consent="always", task="required")
+        async def pay(ctx: CallContext, to: str) -> str:
+            """Pay somebody."""
+            await ctx.step("pay", self.paid.append, to)
+            self.reached.set()
+            await self.goes_on.wait()
+            return "paid"
+
+        @self.catalog.before("pay")
+        async def about_to_run(call: Any) -> Verdict | None:
+            if call.ctx.request.steps is None:
+                return None
+            happened = self.when_run()
+            return await happened if isinstance(happened, Awaitable) else happened
+
+    async def begun(self) -> str:
+        view = self.catalog.view(ANN)
+        self.asked = question_of(await view.call("pay", {"to": "bob"}))
+        await self.store.decide(self.asked, is_yes=True, decided_by="cli:ann")
+        begun = await view.call("pay", {"to": "bob"})
+        assert begun.task_id is not None
+        return begun.task_id
+
+    async def ended(self, task_id: str) -> str:
+        return kind(await self.catalog.tasks.result(task_id, ANN, timeout_s=PATIENCE_S))
+
+    async def uses_left(self) -> int:
+        record = await self.store.shown(self.asked)
+        return 0 if record is None else record.uses_left
+
+
+async def test_a_yes_is_looked_at_again_when_its_task_runs_and_goes_back_where_that_is_refused(tmp_path: Path) -> None:
+    shop = Deferred(tmp_path)
+
+    async def taken_back() -> None:
+        await shop.store.forget(shop.asked)
+
+    shop.when_run = taken_back
+    assert await shop.ended(await shop.begun()) == "consent_required", "a person took it back meanwhile"
+    shop.when_run = lambda: Verdict.deny("closed")
+    assert (await shop.ended(await shop.begun()), await shop.uses_left()) == ("hook_refused", 1)
+    when_judged_again = [None, Verdict.deny("closed")]
+    shop.when_run = lambda: when_judged_again.pop(0)
+    begun = await shop.catalog.view(ANN).call("pay", {"to": "bob"})
+    assert (await shop.ended(begun.task_id or ""), await shop.uses_left()) == ("hook_refused", 1)
+    shop.catalog.tasks.context_for = lambda call: None
+    begun = await shop.catalog.view(ANN).call("pay", {"to": "bob"})
+    assert (await shop.ended(begun.task_id or ""), await shop.uses_left()) == ("not_found", 1)
+    assert shop.paid == []
+    await shop.catalog.close()
+
+
+async def test_a_task_waits_until_it_can_be_told_whether_its_yes_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pegboard.tasks.execution.TASK_LOOK_S", 0.0)
+    shop, outages = Deferred(tmp_path), [ConnectionError("away")] * 2
+    stands = shop.store.stands
+
+    async def told(consent_id: str) -> bool:
+        if outages:
+            raise outages.pop()
+        return await stands(consent_id)
+
+    monkeypatch.setattr(shop.store, "stands", told)
+    shop.goes_on.set()
+    assert (await shop.ended(await shop.begun()), shop.paid, outages) == ("ok", ["bob"], [])
+    await shop.catalog.close()
+
+
+async def test_a_yes_stays_used_where_its_task_had_begun_and_is_refused_when_it_goes_on(tmp_path: Path) -> None:
+    first, second = (Deferred(tmp_path, f"sqlite:{tmp_path}/tasks.db") for _ in range(2))
+    task_id = await first.begun()
+    await asyncio.wait_for(first.reached.wait(), PATIENCE_S)
+    await first.catalog.close()
+    second.asked, second.when_run = first.asked, lambda: Verdict.deny("closed")
+    await second.catalog.tasks.wake()
+    assert (await second.ended(task_id), await second.uses_left()) == ("hook_refused", 0)
+    assert kind(await second.catalog.view(ANN).call("pay", {"to": "bob"})) == "consent_required"
+    assert first.paid + second.paid == ["bob"]
+    await second.catalog.close()
 
 
 # ---------------------------------------------------------------- several processes

@@ -10,6 +10,7 @@ import pytest
 
 from pegboard import CallError, Catalog, ConsentRequest, Policy, RateLimit, ToolContext, Verdict
 from pegboard.core.digests import digest
+from pegboard.model.bounds import CONSENT_DECLINED_S, CONSENT_GOOD_S
 from pegboard.model.tool import Annotations
 from tests.core.parts import ANN, Clock, FakeSource, Recorder, echo, foreign, kind_of, one_tool, spec
 
@@ -220,6 +221,43 @@ async def test_a_limit_that_filled_up_while_a_person_thought_refuses_the_call() 
     for answer in answers:
         answer.set()
     assert sorted(kind_of(result) for result in await asyncio.gather(*running)) == ["ok", "rate_limited"]
+
+
+async def test_a_yes_that_served_no_call_serves_the_next_one_within_its_hour() -> None:
+    for waited_s, asked in ((CONSENT_GOOD_S - 1, 2), (CONSENT_GOOD_S, 3)):
+        questions: list[ConsentRequest] = []
+        together = asyncio.Barrier(2)
+
+        async def approve(request: ConsentRequest, questions: Any = questions, together: Any = together) -> bool:
+            questions.append(request)
+            if len(questions) <= 2:
+                await together.wait()
+            return True
+
+        clock, wall = Clock(), Clock()
+        catalog = one_tool(
+            consent="always", rate_limit=RateLimit(max_calls=1, window_s=60.0), catalog=Catalog(clock=clock)
+        )
+        catalog.registry.wall_clock = wall
+        view = catalog.view(replace(ANN, approve=approve))
+        results = await asyncio.gather(view.call("echo"), view.call("echo"))
+        assert sorted(map(kind_of, results)) == ["ok", "rate_limited"]
+        clock.now += 61
+        wall.now += waited_s
+        assert (kind_of(await view.call("echo")), len(questions)) == ("ok", asked)
+
+
+async def test_a_no_is_remembered_for_a_day() -> None:
+    questions: list[ConsentRequest] = []
+    catalog, wall = one_tool(consent="always"), Clock()
+    catalog.registry.wall_clock = wall
+    view = catalog.view(replace(ANN, approve=lambda request: questions.append(request)))
+    declining = catalog.view(replace(ANN, approve=lambda request: questions.append(request) or False))
+    assert kind_of(await declining.call("echo")) == "consent_declined"
+    wall.now += CONSENT_DECLINED_S - 1
+    assert (kind_of(await view.call("echo")), len(questions)) == ("consent_declined", 1)
+    wall.now += 1
+    assert (kind_of(await view.call("echo")), len(questions)) == ("consent_required", 2)
 
 
 # ---------------------------------------------------------------- other ways to ask

@@ -10,6 +10,7 @@ import pytest
 
 from pegboard import Catalog, Policy, Profile, ToolContext, ToolSpec
 from pegboard.core.names import nearest_one
+from pegboard.model.bounds import NAMES_COMPARED_EACH
 from tests.sizes import IS_SOAK
 
 COUNT = 10_000 if IS_SOAK else 3_000
@@ -69,6 +70,14 @@ def test_what_is_hidden_from_this_caller_alone_is_no_hint_either() -> None:
     catalog.profile(Profile(name="more", include=("core",)))
     view = catalog.view(ToolContext(), profile="more")
     assert "pay_bill" not in view.hint("pay_bil")
+
+
+def test_where_nothing_can_be_used_now_no_name_is_a_hint() -> None:
+    catalog = Catalog("closed")
+    for number in range(NAMES_COMPARED_EACH + 1):
+        catalog.tool(name=f"pay_bill_{number:03}", groups="core", available=lambda ctx: False)(lambda: "paid")
+    catalog.profile(Profile(name="all", include=("core",)))
+    assert "pay_bill" not in catalog.view(ToolContext(), profile="all").hint("pay_bil_007")
 
 
 def test_few_names_are_compared_each() -> None:

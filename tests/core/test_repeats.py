@@ -1,5 +1,6 @@
 """Repeats: a call that failed five times in a row, with the same words, is refused for a minute; a clock of our own."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -172,3 +173,22 @@ async def test_what_is_remembered_of_failures_is_bounded() -> None:
     fresh.fails = lambda: None
     await fresh.kinds(1)
     assert not fresh.catalog.guards.repeats.rows
+
+
+async def test_a_call_that_failed_often_while_a_person_thought_is_refused_and_its_yes_goes_back() -> None:
+    tool, thinking = Tool(COUNTED["tool_error"], consent="always"), asyncio.Event()
+
+    async def approve(request: Any) -> bool:
+        if not thinking.is_set():
+            thinking.set()
+            # Meanwhile the same call is made by others, and fails.
+            assert await tool.kinds(REPEAT_FAILURES) == ["tool_error"] * REPEAT_FAILURES
+        return True
+
+    tool.ctx = replace(ANN, approve=approve)
+    assert await tool.kinds(1) == ["rate_limited"]
+    assert tool.ran == REPEAT_FAILURES
+    tool.ctx = replace(ANN, approve=None)
+    tool.clock.now += 60
+    assert await tool.kinds(2) == ["tool_error", "rate_limited"]
+    assert tool.ran == REPEAT_FAILURES + 1

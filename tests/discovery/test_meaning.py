@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 import random
@@ -355,6 +356,11 @@ async def test_one_that_asked_for_the_end_of_the_process_is_asked_again() -> Non
     assert not isinstance(await meaning.likeness(INDEX, ["a"]), str)
 
 
+def hurrying(step_s: float) -> Callable[[], float]:
+    """Return a clock by which all time of a search is over once its request is read, however long that took."""
+    return itertools.count(0.0, step_s).__next__
+
+
 async def test_tools_that_take_long_to_read_are_read_behind_the_searches() -> None:
     may_read = threading.Event()
 
@@ -364,7 +370,7 @@ async def test_tools_that_take_long_to_read_are_read_behind_the_searches() -> No
                 await asyncio.sleep(0.001)
             return await super().embed(texts)
 
-    meaning = Meaning(Slow(), wait_s=0.05)
+    meaning = Meaning(Slow(), wait_s=30, clock=hurrying(30))
     assert await meaning.likeness(INDEX, ["cash"]) == STILL_READING
     assert await meaning.likeness(INDEX, ["money"]) == STILL_READING
     may_read.set()
@@ -420,7 +426,7 @@ async def test_a_forked_child_reads_for_itself_what_its_parent_was_reading() -> 
             await asyncio.sleep(0.001)
         return await Concepts.embed(Concepts(), texts)
 
-    meaning = Meaning(Broken(embed), wait_s=0.05)
+    meaning = Meaning(Broken(embed), wait_s=30, clock=hurrying(30))
     index = Index.build(map(tool_text, TOOLS[:5]))
     assert await meaning.likeness(index, ["cash"]) == STILL_READING
     # What `os.register_at_fork` calls in a child, where neither thread nor reading goes on.

@@ -200,8 +200,11 @@ async def test_only_words_that_tell_are_kept_and_no_values(file: Path) -> None:
         lambda file: file.write_bytes(b"this is no database at all" * 99),
         lambda file: file.mkdir(),
         lambda file: file.symlink_to(file.parent / "nowhere" / "use.sqlite"),
+        pytest.param(
+            lambda file: (file.touch(), file.chmod(0o666)), marks=pytest.mark.skipif(os.name == "nt", reason="POSIX")
+        ),
     ],
-    ids=["garbage", "folder", "nowhere"],
+    ids=["garbage", "folder", "nowhere", "others may write it"],
 )
 async def test_a_file_that_fails_is_no_reason_to_find_nothing(
     file: Path, spoil: Callable[[Path], object], caplog: pytest.LogCaptureFixture

@@ -20,7 +20,7 @@ SERVER = f"""
 import asyncio, sys
 sys.path.insert(0, {str(ROOT)!r})
 from pegboard import http_app
-from pegboard.consent.redis_store import RedisAnswerStore
+from pegboard.consent.redis_used_answers import RedisAnswerStore
 from tests.conformance.fixtures import conformance_catalog
 from tests.server.doors import served
 

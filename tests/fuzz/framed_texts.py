@@ -143,6 +143,7 @@ LINES: list[bytes] = [
     _ANSWER[:20] + b"\n" + _ANSWER[20:] + b"\n" + _ANSWER + b"\n",
     _ANSWER + b"\r" + _ANSWER + b"\n" + _ANSWER + b"\n",
     b"\n\n\r\n \n" + _ANSWER + b"\n",
+    b"\r" + _ANSWER + b"\r[1]\n",
     b"\x00" + _ANSWER + b"\n" + _ANSWER + b"\x00\n",
     b"[" + _ANSWER + b"]\n" + _ANSWER + b"\n",
     b"Content-Length: 10\r\n\r\n" + _ANSWER + b"\n",

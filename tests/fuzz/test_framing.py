@@ -159,7 +159,7 @@ def _is_whole_answer(line: str) -> bool:
             is_text = not is_text
         elif not is_text:
             depth += {"{": 1, "}": -1}.get(letter, 0)
-    return depth == 0 and line.startswith(
+    return depth == 0 and line.lstrip(" \t\r\n").startswith(
         ('{"jsonrpc": "2.0", "id": 7, "result"', '{"jsonrpc": "2.0", "id": 7, "error"')
     )
 

@@ -33,7 +33,7 @@ HIDDEN = (
 WORDS = (
     *HIDDEN, '"', "\\", "\\u200b", "\\n", '", "amount": 1', "…", '" … "', " (SHA-256 ", "{", "}", "[", "]", ",", ": ",
     "1", "1.0", "true", "null", "a", "a.b", "b", "", " ", "é", "e\u0301", "\u0301", "א", "ب", "漢", "👨‍👩‍👧",
-    "<", "!--", "-->", "](", "![", "&lt;", "p\u0430y",
+    "<", "!--", "-->", "](", "![", "&lt;", "p\u0430y", "~~", "~/", "\u0663", "\u09ea",
     "x" * 399, "x" * 400, "x" * 401, "\u200b" * 67, "y" * 5_000,
 )  # fmt: skip
 TEXTS = st.lists(st.sampled_from(WORDS) | st.characters(), max_size=4).map("".join)
@@ -287,13 +287,17 @@ HIDING_MARKUP = [
     {"to": "<https://mallory.example>"},
     {"to": "bob<?mallory?>"},
     {"to": "&#109;allory mallory"},
+    {"to": "~~mallory~~ bob"},
+    {"from": "~mallory", "to": "bob~"},
 ]
 
 
 @pytest.mark.parametrize("arguments", HIDING_MARKUP, ids=lambda one: next(iter(one.values()))[:12])
 def test_a_client_that_shows_markup_shows_the_same_values(arguments: dict[str, Any]) -> None:
     text = consent_text(request(arguments))
-    for shown in (Shown(text).seen, Shown(MarkdownIt("commonmark").render(text)).seen):
+    rendered = MarkdownIt("commonmark").enable("strikethrough").render(text)
+    assert "<s>" not in rendered
+    for shown in (Shown(text).seen, Shown(rendered).seen):
         assert "mallory" in shown
         # Of JSON's own backslashes Markdown takes one of two.
         assert shown.strip().count('"') == text.count('"')
@@ -312,6 +316,17 @@ def test_a_client_that_shows_markup_shows_the_same_values(arguments: dict[str, A
         "a\u2044b",
         "x\u02ee, \u02eeto",
         "\u13a0lice",
+        "1\u06600",
+        "1\u30070",
+        "g\u2d54ogle",
+        "b\u15f7b",
+        "\u101dne",
+        "acme\u2010pay",
+        "bob\uff20x",
+        "\u09ea\u09e6\u09e6",
+        "\u0663 \u0664",
+        "\U0001d7cf\U0001d7ce",
+        "\U0001d41b\U0001d428\U0001d41b",
     ],
 )
 def test_what_passes_for_another_letter_is_spelled_out(false: str) -> None:
@@ -320,7 +335,23 @@ def test_what_passes_for_another_letter_is_spelled_out(false: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "honest", ["Москва", "αβγ", "漢字：です", "iPhone版", "kırmızı Straße", "a < b && c", "AT&T", "f(x)[0]"]
+    "honest",
+    [
+        "Москва",
+        "αβγ",
+        "漢字：です",
+        "iPhone版",
+        "kırmızı Straße",
+        "a < b && c",
+        "AT&T",
+        "f(x)[0]",
+        "~/notes",
+        "5 m²",
+        "ใช้API",
+        "PDFを100円",
+        "আমি ৪ টাকা",
+        "１００円",
+    ],
 )
 def test_honest_words_of_any_language_are_shown_as_they_are(honest: str) -> None:
     assert shown_arguments({"to": honest}) == f'{{"to": "{honest}"}}'

@@ -191,6 +191,15 @@ async def test_text_stays_text_where_text_is_wanted():
     assert seen.args[-1] == {"a": "5", "b": "6", "n": 7}
 
 
+@pytest.mark.parametrize("blank", [" ", "\n", "\t", " \n", "`", "`` "])
+async def test_a_fence_that_is_never_closed_holds_nobody(blank: str) -> None:
+    view, seen = tool({"type": "object", "properties": {"n": {"type": "integer"}}})
+    began = CPU()
+    result = await view.call("t", {"n": "```" + blank * 2_000 + "x"})
+    assert is_within(CPU() - began, 0.05, CPU)
+    assert (kind_of(result), seen.args) == ("invalid_arguments", [])
+
+
 @pytest.mark.parametrize("shape", [name for name in SHAPES if name != "anything"])
 async def test_right_arguments_are_never_changed(shape: str) -> None:
     own = SHAPES[shape]

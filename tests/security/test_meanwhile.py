@@ -451,7 +451,7 @@ async def test_answers_that_are_voided_again_and_again_end_the_question_instead_
     async def forgotten(ctx: ToolContext) -> bool:
         asked.append(len(asked))
         # As if a person had been asked by another call just now, each time.
-        ctx.memo._now = type(ctx.memo._now)()  # pyright: ignore[reportPrivateUsage]
+        ctx.memo._answers = None  # pyright: ignore[reportPrivateUsage]
         return len(asked) > 10
 
     one_tool(available="forgotten", catalog=catalog)

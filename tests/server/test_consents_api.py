@@ -128,7 +128,7 @@ async def test_a_person_grants_takes_back_and_denies_over_http(tmp_path: Path) -
         for bad in (
             {}, {"calls": 0, "seconds": 60}, {"calls": 2}, {"calls": 1.5, "seconds": 60}, {"calls": True, "seconds": 1},
             {"calls": 2, "seconds": 1e12}, {"calls": 10**30, "seconds": 60}, {"calls": 2, "seconds": 60, "where": []},
-            {"calls": 2, "seconds": 60, "user": "eve"},
+            {"calls": 2, "seconds": 60, "user": "eve"}, {"calls": 2, "seconds": 60, "where": {"to": 10**30}},
         ):  # fmt: skip
             assert (await shop.ask("boss", "POST", f"/v1/consents/{asked}/grant", bad))[0] == 422, bad
         body = {"calls": 2, "seconds": 60, "where": {"to": "bob"}}

@@ -217,7 +217,15 @@ def test_a_declaration_that_cannot_be_honoured_is_refused() -> None:
         ("x://{+a}", "x://1/2%00", None),
         ("x://{a}-{b}", "x://1-2-3", {"a": "1-2", "b": "3"}),
         ("x://(a)+{b}", "x://(a)+1", {"b": "1"}),
+        ("x://{a}-{+b}", "x://1-2/3-4", {"a": "1", "b": "2/3-4"}),
+        ("x://{+a}/{b}.{c}", "x://1/2/a.tar.gz", {"a": "1/2", "b": "a.tar", "c": "gz"}),
+        ("x://{a}{b}", "x://12/", None),
+        # What a regular expression takes minutes to say no to, and one too long for its many variables.
+        ("x://{a}-{b}-{c}-{d}-{e}", "x://" + "a-" * 1_000 + "/", None),
+        ("x://{+a}/{+b}/{+c}/{+d}/z", "x://" + "a/" * 1_000, None),
+        ("x://" + "".join(f"{{v{number}}}" for number in range(60)), "x://" + "a" * 2_000, None),
     ],
+    ids=lambda value: str(value)[:40],
 )
 def test_a_template_matches_its_own_uris(template: str, uri: str, values: dict[str, str] | None) -> None:
     assert ResourceSpec(uri=template, name="x").match(uri) == values

@@ -18,7 +18,7 @@ from tests.server.doors import served
 from tests.server.processes import serving
 
 SWAPS, CLIENTS = 100, 50
-FEW = 10
+FEW = 2 * len(BAD)
 ERAS = ("2026-07-28", "legacy")
 
 

@@ -124,7 +124,9 @@ async def test_the_official_client_lists_calls_and_is_asked(script: Path, era: A
 
 
 @pytest.mark.parametrize("is_modern", [True, False])
-async def test_an_id_that_is_open_is_refused_and_its_request_is_answered_once(script: Path, is_modern: bool) -> None:
+async def test_an_id_that_is_open_or_none_is_refused_and_its_request_is_answered_once(
+    script: Path, is_modern: bool
+) -> None:
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     begin = [
         {"id": 0, "method": "initialize", "params": hello},
@@ -137,9 +139,11 @@ async def test_an_id_that_is_open_is_refused_and_its_request_is_answered_once(sc
         process.stdin.write((b"" if is_modern else opening) + call(1, "wait"))
         while await process.stderr.readline() != b"waiting\n":
             pass
-        process.stdin.write(call(1, "who") + call("1", "who"))
-        answers = [json.loads(await process.stdout.readline()) for _ in range(2 if is_modern else 3)]
+        process.stdin.write(call(1, "who") + call(1.5, "who") + call("1", "who"))
+        answers = [json.loads(await process.stdout.readline()) for _ in range(3 if is_modern else 4)]
         by_id = {json.dumps(answer["id"]): answer for answer in answers}
+        # The SDK would take it for a notification, and its client would wait for ever.
+        assert "is a text or an integer" in by_id["null"]["error"]["message"]
         assert by_id["1"]["error"]["message"] == "A request with the id 1 is already open."
         assert "result" in by_id['"1"']
     finally:

@@ -88,21 +88,27 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Generator[Pair]:
     folder = tmp_path_factory.mktemp("pair")
     with redis_server(folder) as redis, contextlib.ExitStack() as stack:
         Project(folder).write(CONFIG.format(key="k" * 32, uri=redis.uri), mine=MODULE)
-        said = [folder / f"said-{number}" for number in range(2)]
-        for path in said:
-            file = stack.enter_context(path.open("wb")).fileno()
-            words = ["pegboard", "serve", "--port", "0", "--reload"]
-            server = forking.fork(words, files=(file, file, file), cwd=folder)
-            stack.callback(server.wait)
-            stack.callback(server.send_signal, signal.SIGTERM)
-        urls: list[str] = []
-        deadline = time.monotonic() + PATIENCE_S
-        for path in said:
-            while not (match := re.search(r"Serving MCP on (http\S+)/mcp\b", path.read_text())):
-                assert time.monotonic() < deadline, path.read_text()
-                time.sleep(0.02)
-            urls.append(match[1])
-        yield Pair(folder, urls, redis)
+        said = [started(folder, f"said-{number}", stack) for number in range(2)]
+        yield Pair(folder, [address(path) for path in said], redis)
+
+
+def started(folder: Path, name: str, stack: contextlib.ExitStack) -> Path:
+    """Start a worker; return the file in which it says where it is."""
+    path = folder / name
+    file = stack.enter_context(path.open("wb")).fileno()
+    words = ["pegboard", "serve", "--port", "0", "--reload"]
+    server = forking.fork(words, files=(file, file, file), cwd=folder)
+    stack.callback(server.wait)
+    stack.callback(server.send_signal, signal.SIGTERM)
+    return path
+
+
+def address(said: Path) -> str:
+    deadline = time.monotonic() + PATIENCE_S
+    while not (match := re.search(r"Serving MCP on (http\S+)/mcp\b", said.read_text())):
+        assert time.monotonic() < deadline, said.read_text()
+        time.sleep(0.02)
+    return match[1]
 
 
 OPENED: list[httpx2.AsyncClient] = []
@@ -295,7 +301,7 @@ async def test_a_client_that_lost_its_stream_has_the_rest_of_it_through_the_othe
         assert await messages(stream.aiter_lines()) == []
 
 
-async def test_what_a_client_wants_to_hear_counts_at_the_other_worker(pair: Pair) -> None:
+async def test_what_a_client_wants_to_hear_counts_at_the_other_worker_and_at_one_that_begins_later(pair: Pair) -> None:
     session = await Session.begun(pair)
 
     async def logged(worker: int, request_id: int) -> list[str]:
@@ -307,6 +313,13 @@ async def test_what_a_client_wants_to_hear_counts_at_the_other_worker(pair: Pair
     async with asyncio.timeout(PATIENCE_S):
         while (heard := await logged(1, 3)) != ["a failure"]:
             assert heard == ["a detail", "a failure"]
+    with contextlib.ExitStack() as stack:
+        url = address(started(pair.folder, "said-later", stack))
+        session.clients.append(httpx2.AsyncClient(base_url=url, verify=False, timeout=PATIENCE_S))
+        OPENED.append(session.clients[-1])
+        async with asyncio.timeout(PATIENCE_S):
+            while (heard := await logged(2, 4)) != ["a failure"]:
+                assert heard == ["a detail", "a failure"]
 
 
 async def test_events_and_ends_of_calls_go_to_the_other_worker_and_metrics_are_summed(pair: Pair) -> None:

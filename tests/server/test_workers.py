@@ -6,14 +6,20 @@ import signal
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from pegboard import Catalog, RateLimit
+from pegboard.limits.memory import MemoryLimitStore
+from pegboard.model.tool import Annotations
+from pegboard.server.worker_checks import count_for_all, counted_in_memory
 from tests import forking
 from tests.config.project import Project
+from tests.core.parts import ANN, FakeSource, foreign, kind_of
 from tests.server.doors import JSON_HEADERS, answer_of, post
 from tests.server.processes import Server, serving
 
@@ -235,3 +241,25 @@ def test_windows_says_what_is_missing_and_what_to_do() -> None:
 
     assert windows.NO_WORKERS is not None
     assert "Serve with one worker" in windows.NO_WORKERS
+
+
+async def test_a_limit_that_comes_after_the_start_is_none_that_each_worker_counts_for_itself() -> None:
+    catalog, source = Catalog(), FakeSource(name="git")
+    catalog.add_source(source)
+    assert counted_in_memory(catalog) is None
+    count_for_all(catalog, 2)
+    limit = RateLimit(max_calls=1, window_s=60.0)
+    push, log = (foreign("git", name) for name in ("push", "log"))
+    reading = replace(log.spec, rate_limit=limit, annotations=Annotations(read_only=True))
+    source.relist([replace(push, spec=replace(push.spec, rate_limit=limit)), replace(log, spec=reading)])
+
+    async def ends(name: str) -> list[str]:
+        return [kind_of(await catalog.view(ANN).call(name)) for _ in range(2)]
+
+    assert await ends("git__push") == ["ratelimit_unavailable"] * 2
+    # What changes nothing goes on, as while a store is down; a config that names one is heard.
+    assert await ends("git__log") == ["ok", "rate_limited"]
+    catalog.guards.use_limits(None)
+    assert await ends("git__push") == ["ratelimit_unavailable"] * 2
+    catalog.guards.use_limits(MemoryLimitStore())
+    assert await ends("git__push") == ["ok", "rate_limited"]

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from functools import cache
 
 import psycopg
-from dbos import DBOSClient
+from dbos import DBOS
+
+from pegboard.tasks.task_tables import TaskTables
 
 _numbers = itertools.count(1)
 
@@ -28,9 +30,13 @@ def _name(url: str) -> str:
 
 @cache
 def _template(superuser_url: str) -> str:
-    """Return the URL of a database with the tables of DBOS, which take a second to make, and nothing in them."""
+    """Return the URL of a database with the tables of DBOS and ours, which take a second to make; they are empty."""
     url = _made(superuser_url, None)
-    DBOSClient(system_database_url=url.replace("postgresql://", "postgresql+psycopg://")).destroy()
+    with_driver = url.replace("postgresql://", "postgresql+psycopg://")
+    DBOS.migrate(with_driver)
+    tables = TaskTables(with_driver)
+    tables.create()
+    tables.close()
     return url
 
 

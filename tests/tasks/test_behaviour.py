@@ -28,6 +28,7 @@ from pegboard import (
     ToolResult,
 )
 from pegboard.model.bounds import STEP_RESULT_BYTES
+from pegboard.model.caller import Caller
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.request import CallBudget
 from pegboard.model.task import TaskCall, TaskRecord
@@ -140,7 +141,12 @@ async def test_a_task_is_its_owners_alone_and_anothers_id_answers_as_an_unknown_
     assert (await catalog.tasks.get(nobodys, BOB)).task_id == nobodys
     assert [record.task_id for record in await catalog.tasks.list(ANN)] == [mine]
     assert list(await catalog.tasks.list(BOB)) == list(await catalog.tasks.list(ToolContext())) == []
-    assert {record.task_id for record in await catalog.tasks.list(OPERATOR)} == {mine, nobodys}
+    # Neither does the space that an open server gives to all who come.
+    comer = ToolContext(caller=Caller(credential="anonymous", space_id="open"))
+    comers = await begun(catalog, "wait", ctx=comer)
+    assert (await catalog.tasks.get(comers, comer)).task_id == comers
+    assert list(await catalog.tasks.list(comer)) == []
+    assert {record.task_id for record in await catalog.tasks.list(OPERATOR)} == {mine, nobodys, comers}
     # The same user with another credential, or in another space, is another principal.
     for other in (replace(ANN.caller, credential="key:2"), replace(ANN.caller, space_id="s2")):
         with pytest.raises(CallError, match="No task"):

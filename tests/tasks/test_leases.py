@@ -53,6 +53,20 @@ async def test_a_worker_that_cannot_renew_its_lease_stops_its_tasks_and_goes_on_
         result = await catalog.tasks.result(task_id, ANN, timeout_s=PATIENCE_S)
         assert (result.error, result.text, runs.count("first")) == (None, "done", 1)
         assert runs.count("second") > 1
+        # One that others took for dead, and that hears of it from a task that it begins, stops what it ran as well.
+        monkeypatch.setattr("pegboard.tasks.dbos_engine.TASK_LEASE_S", 1_000.0)
+        monkeypatch.setattr("pegboard.tasks.dbos_engine.TASK_BEAT_S", 1.0)
+        for event in (began, stopped, may_end):
+            event.clear()
+        running = (await catalog.view(ANN).call("load")).task_id
+        assert running is not None
+        await asyncio.wait_for(began.wait(), PATIENCE_S)
+        with closing(sqlite3.connect(tmp_path / "tasks.db", isolation_level=None)) as other:
+            other.execute("delete from pegboard_task_workers")
+        assert (await catalog.view(ANN).call("load")).task_id is not None
+        await asyncio.wait_for(stopped.wait(), PATIENCE_S)
+        may_end.set()
+        assert (await catalog.tasks.result(running, ANN, timeout_s=PATIENCE_S)).text == "done"
     finally:
         await catalog.close()
 

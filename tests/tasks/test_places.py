@@ -200,3 +200,48 @@ async def test_the_queue_of_one_owner_lets_another_in_with_the_next_place() -> N
     await asyncio.gather(*coming)
     assert order[4:7].count("ann") <= 3
     assert order.index("dan") < 12
+
+
+async def test_a_run_that_waits_for_several_people_works_in_its_place_from_the_first_answer_on() -> None:
+    places, answers = Places(1), [asyncio.Event() for _ in range(3)]
+    order, goes_on = list[str](), asyncio.Event()
+
+    async def runs() -> None:
+        async with places.taken("ann") as place:
+
+            async def one(number: int) -> None:
+                await place.free_for(answers[number].wait())
+                order.append(f"answer {number}")
+                if number == 0:
+                    async with place.for_step():
+                        await goes_on.wait()
+
+            await asyncio.gather(*map(one, range(2)))
+            left_behind.append(asyncio.create_task(one(2)))
+
+    async def comes(name: str) -> None:
+        async with places.taken("bob"):
+            order.append(name)
+
+    async def turns() -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    left_behind = list[asyncio.Task[None]]()
+    running = asyncio.create_task(runs())
+    await turns()
+    await comes("while both wait")
+    answers[0].set()
+    await turns()
+    coming = asyncio.create_task(comes("when the first has ended"))
+    await turns()
+    assert order == ["while both wait", "answer 0"], "the place is held at work, though another part waits"
+    goes_on.set()
+    await coming
+    answers[1].set()
+    await running
+    answers[2].set()
+    await asyncio.gather(*left_behind)
+    # What a run leaves behind holds no place.
+    await asyncio.wait_for(comes("at the end"), PATIENCE_S)
+    assert order[2:] == ["when the first has ended", "answer 1", "answer 2", "at the end"]

@@ -168,7 +168,7 @@ def killed(workers: Workers, kills: int, moments: random.Random) -> list[float]:
     return took
 
 
-@pytest.mark.parametrize(("workers", "kills"), [("sqlite", 5), ("postgres", 3)], indirect=["workers"])
+@pytest.mark.parametrize(("workers", "kills"), [("sqlite", 20), ("postgres", 20)], indirect=["workers"])
 def test_exec_01_a_task_goes_on_from_its_last_recorded_step_after_kill_9_at_any_moment(
     workers: Workers, kills: int
 ) -> None:

@@ -46,7 +46,8 @@ RESULT: dict[str, Any] = {
         {"type": "resource_link", "uri": "note://today", "name": "today",
          "icons": [ICON, {"src": "javascript:1"}], "size": 5},
         {"type": "resource_link", "uri": "https://example.com/x", "name": "page"},
-        {"type": "resource", "resource": {"uri": "note://today", "text": "t", "_meta": {"example.com/v": 2}}},
+        {"type": "resource", "_meta": {"example.com/v": 1, "mcp.dev/x": 1},
+         "resource": {"uri": "note://today", "text": "t", "_meta": {"example.com/v": 2, "mcp.dev/x": 1}}},
     ],
     "_meta": {
         "example.com/cost": 3, "pegboard/repaired": ["x"], "io.modelcontextprotocol/related-task": {"taskId": "1"},
@@ -138,8 +139,25 @@ async def test_what_a_result_says_beside_its_text_arrives_and_its_links_can_be_r
         assert (link.uri, page.uri, embedded.resource.uri) == (
             "pegboard://up/note://today", "https://example.com/x", "pegboard://up/note://today",
         )  # fmt: skip
+        assert (embedded.meta, embedded.resource.meta) == ({"example.com/v": 1}, {"example.com/v": 2})
         assert (await client.read_resource(link.uri)).contents
         assert ([icon.src for icon in link.icons or ()], link.size, page.icons) == ([ICON["src"]], 5, None)
+
+
+@pytest.mark.parametrize(
+    ("structure", "details"),
+    [
+        ({"code": 7, "why": ["x"]}, {"structured_content": {"code": 7, "why": ["x"]}}),
+        ({}, None),
+        ({"deep": json.loads("[" * 200 + "]" * 200)}, None),
+    ],
+)
+async def test_the_structure_of_an_error_arrives_with_its_text(tmp_path: Path, structure: Any, details: Any) -> None:
+    answered = {"isError": True, "content": [{"type": "text", "text": "no"}], "structuredContent": structure}
+    async with reached(telling(tmp_path, TOLD | {"result": answered})) as (client, _, _):
+        result = await client.call_tool("up__clock", {})
+        error = (result.structured_content or {})["error"]
+        assert (result.is_error, error["kind"], error.get("details")) == (True, "tool_error", details)
 
 
 @pytest.mark.parametrize(

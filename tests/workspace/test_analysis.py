@@ -22,6 +22,8 @@ LEASE = (
     "Either side may end it\nwith three months' notice.\n"
 )
 PAD = "Nothing of note is said here.\n" * 3_000
+# With signs that models write otherwise.
+ENDING = "The end’s “blue” – truly…"
 OTHER = "canary-of-another-document: the tenant pays nothing."
 CITED = CallsTool("cite", {"quote": "Either side may end it with three months' notice."})
 
@@ -60,7 +62,7 @@ class Analysing:
 
 @pytest.fixture
 async def analysing(library: Library) -> AsyncIterator[Analysing]:
-    ids = await library.add("s1", "data", {"lease.txt": LEASE, "long.txt": LEASE + PAD + "The end is blue.\n"})
+    ids = await library.add("s1", "data", {"lease.txt": LEASE, "long.txt": LEASE + PAD + ENDING + "\n"})
     ids |= await library.add("s1", "more", {"other.txt": OTHER, "empty.txt": ""})
     ids |= await library.add("s2", "data", {"foreign.txt": OTHER})
     analysing: Analysing | None = None
@@ -140,9 +142,11 @@ async def test_it_stops_after_its_steps_and_brings_what_there_is(analysing: Anal
 
 @ON_SQLITE_ALONE
 async def test_a_citation_is_found_far_into_a_long_document(analysing: Analysing) -> None:
-    given = await analysing.analyse([CallsTool("cite", {"quote": "The  end is\nblue."})], "Blue.", of="long.txt")
+    given = await analysing.analyse(
+        [CallsTool("cite", {"quote": 'The  end\'s\n"blue" - truly...'})], "Blue.", of="long.txt"
+    )
     [citation] = given["citations"]
-    assert (citation["start"], citation["quote"]) == (len(LEASE + PAD), "The end is blue.")
+    assert (citation["start"], citation["quote"]) == (len(LEASE + PAD), ENDING)
 
 
 @ON_SQLITE_ALONE

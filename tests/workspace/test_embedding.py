@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pegboard.models.embedding.hashing import HashingEmbedder
-from tests.workspace.library import Library, Place, files, in_space
+from tests.workspace.library import ON_SQLITE_ALONE, Library, Place, files, in_space
 
 TOPICS = {"leave": ("holiday", "vacation"), "travel": ("train", "flight", "ticket"), "food": ("soup", "bread")}
 TEXTS = {
@@ -121,6 +121,27 @@ async def test_vectors_of_another_model_or_dimension_are_never_compared_and_made
     assert (answer["mode_used"], [each["name"] for each in answer["hits"]]) == ("hybrid", ["leave.txt"])
     assert await library.store.embed_missing(library.store.operator_scope("s1"), "s1") == 0
     library.store.close()
+
+
+@ON_SQLITE_ALONE
+async def test_a_model_that_tells_questions_from_passages_by_a_word_before_them_gets_it(place: Place) -> None:
+    read: dict[str, list[str]] = {}
+
+    class Reading(Topics):
+        async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+            read.setdefault(self.model_id, []).extend(texts)
+            return await super().embed(texts)
+
+    names = ("intfloat/multilingual-e5-small", "nomic-ai/nomic-embed-text-v1.5", "intfloat/e5-mistral-7b-instruct")
+    for name in (*names, "BAAI/bge-small-en-v1.5"):
+        library = Library(place, embedder=Reading(name))
+        await filled(library)
+        # Of another model than the one before: all are read anew, and the question as well.
+        assert (await library.call("search_documents", query="holiday"))["hits"][0]["name"] == "leave.txt"
+        library.store.close()
+    begun = {name: {text.partition(": ")[0] for text in texts if ": " in text} for name, texts in read.items()}
+    assert [begun[name] for name in names] == [{"query", "passage"}, {"search_query", "search_document"}, set()]
+    assert begun["BAAI/bge-small-en-v1.5"] == set()
 
 
 async def test_a_changed_document_has_the_vectors_of_what_it_says_now(library: Library) -> None:

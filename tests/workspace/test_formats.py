@@ -14,6 +14,7 @@ import pytest
 from docx.oxml import parse_xml
 
 from pegboard.model.document import NewDocument
+from pegboard.workspace.chunking import chunks_of
 from pegboard.workspace.file_reader import FileReader
 
 
@@ -48,12 +49,19 @@ def word() -> bytes:
     return file.getvalue()
 
 
-SHEET = """<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetData>{rows}</sheetData></worksheet>"""
+SHEET = """<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetData>{rows}</sheetData>{more}</worksheet>"""
 RELS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+CORE = (
+    'xmlns:cp="http://schemas.openxmlformats.org/package/2006/metadata/core-properties" '
+    'xmlns:dc="http://purl.org/dc/elements/1.1/"'
+)
 PACKAGE = "http://schemas.openxmlformats.org/package/2006"
 
 
-def workbook(*sheets: str) -> bytes:
+def workbook(*sheets: str, merged: str = "", properties: str = "") -> bytes:
+    """Return a workbook; `merged` are ranges of cells of each sheet, and `properties` what it tells of itself."""
+    ranges = "".join(f'<mergeCell ref="{each}"/>' for each in merged.split())
+    more = f"<mergeCells>{ranges}</mergeCells>" if ranges else ""
     names = range(1, len(sheets) + 1)
     listed = "".join(f'<sheet name="Sheet {n}" sheetId="{n}" r:id="rId{n}"/>' for n in names)
     related = "".join(
@@ -73,7 +81,11 @@ def workbook(*sheets: str) -> bytes:
             "xl/_rels/workbook.xml.rels": (
                 f'<Relationships xmlns="{PACKAGE}/relationships">{related}</Relationships>'
             ).encode(),
-            **{f"xl/worksheets/sheet{n}.xml": SHEET.format(rows=each).encode() for n, each in enumerate(sheets, 1)},
+            "docProps/core.xml": f"<cp:coreProperties {CORE}>{properties}</cp:coreProperties>".encode(),
+            **{
+                f"xl/worksheets/sheet{n}.xml": SHEET.format(rows=each, more=more).encode()
+                for n, each in enumerate(sheets, 1)
+            },
         }
     )
 
@@ -89,10 +101,11 @@ def row(number: int, *values: Any) -> str:
     return f'<row r="{number}">{cells}</row>'
 
 
-def pdf(*pages: str, kids: str | None = None, info: str = "") -> bytes:
+def pdf(*pages: str, kids: str | None = None, info: str = "", typed: str = "") -> bytes:
+    """Return a PDF with a text on each page; `typed` is what somebody typed into a form on them."""
     numbers = [4 + 2 * place for place in range(len(pages))]
     objects = {
-        1: "<< /Type /Catalog /Pages 2 0 R >>",
+        1: f"<< /Type /Catalog /Pages 2 0 R {'/AcroForm << /Fields [90 0 R] >>' if typed else ''} >>",
         2: f"<< /Type /Pages /Count {len(pages)} /Kids [{kids or ' '.join(f'{n} 0 R' for n in numbers)}] >>",
         3: "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
     }
@@ -100,9 +113,19 @@ def pdf(*pages: str, kids: str | None = None, info: str = "") -> bytes:
         stream = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET"
         objects[number] = (
             f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources << /Font << /F1 3 0 R >> >> "
-            f"/Contents {number + 1} 0 R >>"
+            f"/Contents {number + 1} 0 R {'/Rotate 90 /Annots [90 0 R]' if typed else ''} >>"
         )
         objects[number + 1] = f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream"
+    if typed:
+        shown = f"BT /F1 12 Tf 2 5 Td ({typed}) Tj ET"
+        objects[90] = (
+            "<< /Type /Annot /Subtype /Widget /FT /Tx /T (name) /F 4 /Rect [72 600 300 620] /AP << /N 91 0 R >> "
+            f"/V ({typed}) >>"
+        )
+        objects[91] = (
+            "<< /Type /XObject /Subtype /Form /BBox [0 0 228 20] /Resources << /Font << /F1 3 0 R >> >> "
+            f"/Length {len(shown)} >>\nstream\n{shown}\nendstream"
+        )
     if info:
         objects[99] = info
     body, places = b"%PDF-1.4\n", dict[int, int]()
@@ -156,10 +179,18 @@ async def test_all_that_a_reader_of_a_word_document_sees_is_read_once(reader: Fi
     for place, markup in enumerate(PARTS.values()):
         part = parse_xml(f"<w:body {W}>{markup.format(f'quince{place}')}</w:body>")[0]
         document.element.body.insert(len(document.element.body) - 1, part)
+    # Above and below the pages; a second section has the same again, and a header of its own.
+    document.sections[0].header.paragraphs[0].text, document.sections[0].footer.paragraphs[0].text = "above", "below"
+    document.add_section().header.is_linked_to_previous = False
+    document.sections[1].header.paragraphs[0].text = "above the annex"
+    # One that is named and not there is no reason to lose the rest.
+    missing = parse_xml(f'<w:headerReference {W} xmlns:r="{RELS}" w:type="even" r:id="rId999"/>')
+    document.sections[1]._sectPr.insert(0, missing)
     file = io.BytesIO()
     document.save(file)
     read = await reader.read("parts.docx", file.getvalue())
-    assert read.text == "\n\n".join(f"quince{place}" for place in range(len(PARTS)))
+    body = [f"quince{place}" for place in range(len(PARTS))]
+    assert read.text.split("\n\n") == [*body, "above", "below", "above the annex"]
 
 
 async def test_a_title_above_a_table_is_no_row_of_it(reader: FileReader) -> None:
@@ -173,6 +204,8 @@ async def test_a_title_above_a_table_is_no_row_of_it(reader: FileReader) -> None
     # What separates values is not what stands within one, and a single column has no title.
     quoted = await reader.read("a.csv", b'id;"name, first, last"\n1;"a, b"\n')
     assert [(table.columns, table.rows) for table in quoted.tables] == [(("id", "name, first, last"), ((1, "a, b"),))]
+    spaced = await reader.read("a.csv", b'a, b, c\n1, "x, y", 3\n')
+    assert [(table.columns, table.rows) for table in spaced.tables] == [(("a", "b", "c"), ((1, "x, y", 3),))]
     single = await reader.read("a.csv", b"one\n1\n2\n")
     assert [(table.columns, table.rows) for table in single.tables] == [(("one",), ((1,), (2,)))]
 
@@ -188,14 +221,41 @@ async def test_a_workbook_has_a_table_for_each_sheet_with_numbers_as_numbers(rea
     ]
 
 
+async def test_a_cell_that_was_merged_of_several_stands_in_each_of_them(reader: FileReader) -> None:
+    costs = row(1, "Costs") + row(2, "team", "2025", None, "2026", None) + row(3, None, "plan", "real", "plan", "real")
+    people = row(4, "red", 1, 2, 3, 4) + row(5, None, 5, 6, 7, 8)
+    told = "<dc:title>Costs of teams</dc:title><dc:creator>Zoe</dc:creator>"
+    read = await reader.read(
+        "a.xlsx", workbook(costs + people, merged="A1:E1 A2:A3 B2:C2 D2:E2 A4:A5 Z1:Z9", properties=told)
+    )
+    assert [(table.columns, table.rows) for table in read.tables] == [
+        (("team", "2025 plan", "2025 real", "2026 plan", "2026 real"), (("red", 1, 2, 3, 4), ("red", 5, 6, 7, 8)))
+    ]
+    assert (read.metadata["title"], read.metadata["author"]) == ("Costs of teams", "Zoe")
+    assert read.text.count("Costs") == 1
+
+
+async def test_the_lists_in_json_are_tables_wherever_they_stand_and_whatever_it_is_called(reader: FileReader) -> None:
+    deep = b'{"meta": {"page": 1}, "data": {"items": [{"id": 1}, {"id": 2}]}}'
+    read = [await reader.read("a.json", each) for each in (deep, b'{"id": 1}\n{"id": 2}\n')]
+    assert [[(table.name, table.rows) for table in each.tables] for each in read] == [
+        [("data_items", ((1,), (2,)))],
+        [("", ((1,), (2,)))],
+    ]
+    broken = await reader.read("a.jsonl", b'{"id": 1}\n{"id":\n')
+    assert broken.error == "line 2 is no JSON at column 7: Expecting value"
+
+
 async def test_a_pdf_has_its_pages_and_what_is_told_of_it(reader: FileReader) -> None:
-    info = "<< /Title (Lease) /Author (Bob) /CreationDate (D:20260102030405Z) >>"
+    info = "<< /Title (Lease) /Author (Bob) /CreationDate (D:20260102030405+02'00') >>"
     document = await reader.read("lease.pdf", pdf("The notice period", "is three months", info=info))
     assert document.error == ""
     assert document.text == "The notice period\n\nis three months"
     assert document.metadata == {
-        "title": "Lease", "author": "Bob", "created": "2026-01-02T03:04:05", "pages": 2,
+        "title": "Lease", "author": "Bob", "created": "2026-01-02T03:04:05+02:00", "pages": 2,
     }  # fmt: skip
+    form = await reader.read("form.pdf", pdf("Name of the guest:", typed="Ann Quince"))
+    assert {*form.text.splitlines()} == {"Name of the guest:", "Ann Quince"}
 
 
 async def test_a_page_has_all_that_a_reader_sees_and_nothing_else(reader: FileReader) -> None:
@@ -207,6 +267,21 @@ async def test_a_page_has_all_that_a_reader_sees_and_nothing_else(reader: FileRe
     document = await reader.read("a.html", page.encode())
     assert document.text == "# Reise\n\nZweite Klasse.\n\n- a\n- b\n\n1 | 2\nEin Bild"
     assert document.metadata == {"title": "Reise & mehr", "author": "Ann", "language": "de", "headings": ["Reise"]}
+    # The head may end without a word of it, the lines of the file are not those of the page, and a picture has a title.
+    bare = (
+        "<head><title>T</title><svg><title>icon</title></svg><p>one\n line</p>\n<table>\n <tr>\n  <td>1</td>\n  <td>2"
+        "</table><pre>if x:\n    y</pre><select><option>a<option>b</select>"
+    )
+    read = await reader.read("a.html", bare.encode())
+    assert (read.text, read.metadata["title"]) == ("one line\n\n1 | 2\n\nif x:\n    y\n\na\nb", "T")
+    hidden = (
+        "<div hidden>QUINCE<div>QUINCE</div>QUINCE</div><p>1<p style='color: red; display : none'>QUINCE<p>2<ul>"
+        "<li hidden>QUINCE<ul><li>QUINCE</ul><li>3</ul><span style=visibility:hidden>QUINCE<br>QUINCE</span>4"
+        "<div style=display:none><p hidden>QUINCE</div>5<p style='display:nonesuch'>6<img hidden alt=QUINCE>"
+    )
+    assert (await reader.read("a.html", hidden.encode())).text.split() == ["1", "2", "-", "3", "45", "6"]
+    old = '<?xml version="1.0" encoding="iso-8859-1"?><html><body><p>Café</p></body></html>'.encode("latin-1")
+    assert (await reader.read("a.xhtml", old)).text == "Café"
     for named, encoding, text in (
         ("iso-8859-1", "latin-1", "Café"), ("Shift_JIS", "cp932", "休暇①"), ("windows-1251", "cp1251", "Отпуск"),
         ("gb2312", "gb18030", "年假"), ("euc-kr", "cp949", "휴가"),
@@ -217,12 +292,18 @@ async def test_a_page_has_all_that_a_reader_sees_and_nothing_else(reader: FileRe
 
 async def test_markdown_tells_its_headings_and_what_stands_before_it(reader: FileReader) -> None:
     front = "---\ntitle: 'Leave'\nauthor: Ann\nlang: en\ndate: 2026-01-02\n---\n"
-    text = front + "# One\r\n```\n# no heading\n```\n## Two ##\n"
+    # Thousands of blanks took minutes, in a reader and again where a document is cut into passages.
+    text = front + "# One\r\n```\n# no heading\n```\n## Two ##\n# a" + " " * 20_000 + "b\n# " + "c" * 9_000 + "\n"
     document = await reader.read("a.md", text.encode("utf-16"))
     assert document.metadata == {
-        "title": "Leave", "author": "Ann", "created": "2026-01-02", "language": "en", "headings": ["One", "Two"],
+        "title": "Leave", "author": "Ann", "created": "2026-01-02", "language": "en",
+        "headings": ["One", "Two", "a", "c" * 200],
     }  # fmt: skip
+    # Each passage below a heading is found by it, too, and has no more of it than a title may have.
+    assert chunks_of(document.text)[-1].headings == ("c" * 200,)
     assert "\r" not in document.text
+    lines = b"Leave rules\n===========\n\nDays\n----\n\nThirty.\n\n- a\n- b\n---\n\n| a |\n|---|\n"
+    assert (await reader.read("b.md", lines)).metadata == {"title": "Leave rules", "headings": ["Leave rules", "Days"]}
 
 
 ENTITIES = b'<!DOCTYPE x [<!ENTITY a "' + b"ha" * 500 + b'">' + b"".join(

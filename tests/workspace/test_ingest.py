@@ -8,8 +8,10 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any, LiteralString
 
 import apsw
+import psycopg
 import pytest
 
 from pegboard.model.error import CallError
@@ -99,7 +101,7 @@ async def test_each_bad_file_is_one_line_and_the_others_come_in(library: Library
     assert "\n" not in told.pop("loop.pdf", "")
     assert dict(report.kinds_not_read) == {"bin": 1}
     assert {path: reason for path, reason in told.items() if path != "deep.json"} == {
-        "broken.json": "it is no JSON: Expecting value: line 1 column 7 (char 6)",
+        "broken.json": "it is no JSON at line 1, column 7: Expecting value",
         "two�lines.json": "its name has a character that cannot be shown, such as a line break; rename it",
         "latin.txt": "it is not valid UTF-8 near byte 3; save it as UTF-8",
         "wide.csv": "a table has 0 rows and 2,000 columns; at most 1,000,000 and 1,000 are taken. Split it",
@@ -181,19 +183,23 @@ FILES = 120
 INGEST = ["pegboard", "ingest", "in", "--space", "s1", "--source", "handbook"]
 
 
-@pytest.mark.parametrize("moments", [5, pytest.param(50, marks=pytest.mark.soak)])
-@ON_SQLITE_ALONE
+@pytest.mark.parametrize(
+    ("place", "moments"),
+    [("sqlite", 20), *(pytest.param(each, 50, marks=pytest.mark.soak) for each in ("sqlite", "postgres"))],
+    indirect=["place"],
+)
 async def test_killing_it_loses_nothing_acknowledged_and_the_next_run_does_the_rest(
     library: Library, tmp_path: Path, moments: int
 ) -> None:
-    (tmp_path / "pegboard.yaml").write_text("workspace: {store: 'sqlite:documents.db'}\n")
+    (tmp_path / "pegboard.yaml").write_text("workspace: {store: '${DOCUMENTS}'}\n")
+    env = {**os.environ, "DOCUMENTS": "sqlite:documents.db" if isinstance(library.place, Path) else library.place}
     folder = files(tmp_path / "in", {f"{place:03}.txt": f"lease number{place}\n" for place in range(FILES)})
     known = set[str]()
     for moment in range(moments):
         files(folder, {f"{place:03}.txt": f"lease number{place} round{moment}\n" for place in range(FILES)})
         with (tmp_path / "said").open("wb") as said:
             files_of_it = (said.fileno(), said.fileno(), said.fileno())
-            running = forking.fork(INGEST, files=files_of_it, cwd=tmp_path, env={**os.environ})
+            running = forking.fork(INGEST, files=files_of_it, cwd=tmp_path, env=env)
             ended = asyncio.create_task(asyncio.to_thread(running.wait))
             with watching(library) as version:
                 # After as many transactions of it as the moment says, and a little later each time.
@@ -223,10 +229,20 @@ async def test_killing_it_loses_nothing_acknowledged_and_the_next_run_does_the_r
 @contextmanager
 def watching(library: Library) -> Iterator[Callable[[], int]]:
     """Give what changes with each transaction of somebody else's."""
-    Path(str(library.place), "documents.db").touch()
-    with closing(apsw.Connection(str(Path(str(library.place), "documents.db")))) as db:
+    if not isinstance(library.place, Path):
+        with psycopg.connect(library.place, autocommit=True) as connection:
+            yield lambda: _number(connection, "select pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
+        return
+    (library.place / "documents.db").touch()
+    with closing(apsw.Connection(str(library.place / "documents.db"))) as db:
         db.set_busy_timeout(30_000)
         yield lambda: int(db.pragma("data_version"))
+
+
+def _number(connection: psycopg.Connection[Any], statement: LiteralString) -> int:
+    row = connection.execute(statement).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 async def _stored(library: Library, moment: int) -> int:
@@ -235,7 +251,11 @@ async def _stored(library: Library, moment: int) -> int:
 
 
 async def _found(library: Library) -> int:
-    with closing(apsw.Connection(str(Path(str(library.place), "documents.db")))) as db:
+    if not isinstance(library.place, Path):
+        with psycopg.connect(library.place, autocommit=True) as connection:
+            connection.execute("select set_config('pegboard.spaces', 'all', false)")
+            return _number(connection, "select count(*) from pegboard.postings where term = 'leas'")
+    with closing(apsw.Connection(str(library.place / "documents.db"))) as db:
         [[count]] = db.execute("select count(*) from postings where term = 'leas'").fetchall()
         return int(str(count))
 

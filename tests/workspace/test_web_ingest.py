@@ -99,6 +99,12 @@ async def test_the_entries_of_a_feed_come_in_once_and_stay_when_the_feed_forgets
     site.pages["/feed"] = ("application/rss+xml", RSS.format(items=items).encode())
     ingest = workspace(library).ingest
     assert dict((await ingest(f"{url}/feed", space="s1", source="news")).counts) == {"added": 3}
+    # Told from the place of the feed; one that nobody can read is no reason to lose the entry.
+    relative = (
+        items.replace("https://fernhill.example/", "/") + "<item><link>http://[x</link><title>lost</title></item>"
+    )
+    site.pages["/relative"] = ("application/rss+xml", RSS.format(items=relative).encode())
+    assert dict((await ingest(f"{url}/relative", space="s2")).counts) == {"added": 4}
     later = ITEM.format(title="News 2, corrected", name="news-2", text="wren number2 after all")
     site.pages["/feed"] = ("text/xml", RSS.format(items=later + ITEM.format(title="4", name="n4", text="owl")).encode())
     assert dict((await ingest(f"{url}/feed", space="s1", source="news")).counts) == {"changed": 1, "added": 1}
@@ -166,6 +172,23 @@ def test_atom_is_read_with_its_markup_and_entries_without_a_link() -> None:
     )
     assert (first["created"], first["html"].split()) == ("2026-01-02T03:04:05+00:00", ["Wrens", "nest", "low."])
     assert (second["link"], second["id"], second["html"]) == ("", "urn:2", "Only an id.")
+
+
+def test_an_address_in_a_feed_is_told_from_the_place_that_it_names_and_a_date_in_any_usual_form() -> None:
+    atom = """<feed xmlns="http://www.w3.org/2005/Atom" xml:base="https://birds.example/blog/"><title>T</title>
+    <link rel="self" href="feed.xml"/><entry xml:base="posts/"><source><title>Other</title>
+    <link href="http://x.example"/></source><title type="html"><![CDATA[Wrens & owls]]></title>
+    <link rel="enclosure" href="a.mp3"/><link href="one.html"/><author><name>Ann Q</name>
+    <email>a@x.example</email></author><updated>{}</updated>
+    </entry></feed>"""
+    dates = ["2 Jan 2026", "Fri, 02 January 2026", "January 2, 2026", "Fri, 2026-01-02 00:00:00 +0000", "2026-01-02"]
+    read = [parse_feed(None, atom.format(each).encode())["entries"][0] for each in dates]
+    assert {each["created"].removesuffix("+00:00") for each in read} == {"2026-01-02T00:00:00"}
+    assert {(each["title"], each["link"], each["author"]) for each in read} == {
+        ("Wrens & owls", "https://birds.example/blog/posts/one.html", "Ann Q")
+    }
+    rss = b"<rss><channel><item><guid>https://a.example/1</guid></item><item><link>http://[x</link></item></channel></rss>"
+    assert [each["link"] for each in parse_feed(None, rss)["entries"]] == ["https://a.example/1", "http://[x"]
 
 
 @pytest.mark.parametrize(

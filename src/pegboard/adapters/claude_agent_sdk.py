@@ -15,7 +15,7 @@ from mcp.server import Server, ServerRequestContext
 
 from pegboard.adapters.guard_only_view import GuardOnlyView
 from pegboard.adapters.result_parts import error_text
-from pegboard.core.stepping import is_cancelled
+from pegboard.core.coroutine_runner import is_cancelled
 from pegboard.core.view import View
 from pegboard.model.bounds import GUARD_HOOK_S
 from pegboard.model.error import DefinitionError

@@ -121,7 +121,7 @@ class FastMCPSource:
             result = await self._client.call_tool_mcp(theirs, args, progress_handler=tell)
             return read_result(result, tool=spec.name, server=self.name)
 
-        return upstream_tool(spec, handle, source=self.name)
+        return upstream_tool(spec, handle, source=self.name, reaches=theirs)
 
 
 class _Changes(MessageHandler):

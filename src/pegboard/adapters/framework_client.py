@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 
-from pegboard.core.consent_text import QuestionTooLongError, consent_text
+from pegboard.core.consent_text import QuestionTooLongError, consent_text, too_long
 from pegboard.core.view import View
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.context_ports import ClientBridge
@@ -110,11 +110,7 @@ def _text(request: ConsentRequest) -> str:
     try:
         return consent_text(request)
     except QuestionTooLongError as error:
-        text = (
-            f"{request.tool!r} was not run: a person must agree first, and the question would be too long to read "
-            f"({error}). Make calls with smaller arguments."
-        )
-        raise CallError("consent_required", text) from None
+        raise too_long(request, error) from None
 
 
 def for_one_call(

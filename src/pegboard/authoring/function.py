@@ -9,11 +9,11 @@ from typing import Any, cast
 
 from pegboard.authoring import signature
 from pegboard.authoring.aliases import declared, published, resolve
-from pegboard.authoring.field import MISSING
 from pegboard.authoring.json_schema import output_reader, output_schema, output_writer
 from pegboard.authoring.options import ToolOptions
-from pegboard.authoring.signature import origin_of, underlying
+from pegboard.authoring.signature import EACH, origin_of, underlying
 from pegboard.core.names import snake_case
+from pegboard.core.schema import json_path
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError, DefinitionError, Problem
 from pegboard.model.json_types import JSON
@@ -38,7 +38,7 @@ def function_entry(fn: Callable[..., Any], options: ToolOptions) -> ToolEntry:
         input_schema=published(_with_extra(reading, options, where), fields, aliases),
         output_schema=output_schema(returns, where=where),
         aliases=aliases,
-        allow_unknown=reading.extra is not MISSING,
+        allow_unknown=reading.extra is not None,
     )
     is_async: bool = signature.is_async(fn)
     runs: Runs = "async" if is_async else "inline" if options["inline"] else "thread"
@@ -52,6 +52,7 @@ def function_entry(fn: Callable[..., Any], options: ToolOptions) -> ToolEntry:
         runs=runs,
         needs_context=reading.context is not None,
         reread=output_reader(returns),
+        stray_words=reading.stray_words,
     )
 
 
@@ -62,6 +63,9 @@ def _refuse_what_is_no_function(fn: Any, where: str) -> None:
     elif not callable(fn):
         named = f" A name goes in `name={fn!r}`." if isinstance(fn, str) else ""
         fault, where = f"{fn!r} cannot be called; give a function.{named}", ""
+    elif signature.is_context_manager(fn):
+        name = getattr(underlying(fn), "__name__", "it")
+        fault = f"{name!r} makes a context manager, which is no result: enter it in a function that returns a value."
     elif signature.is_generator(fn):
         name = getattr(underlying(fn), "__name__", "it")
         fault = f"{name!r} is a generator: return a list, and report what is under way with `ctx.progress`."
@@ -81,19 +85,22 @@ def _with_extra(reading: signature.FunctionSignature, options: ToolOptions, wher
     """Return the input schema; `**kwargs` takes further arguments, of its annotation or of `additional_properties`."""
     schema: JSON = reading.parameters.schema
     additional = options.declared.get("additional_properties")
-    if reading.extra is MISSING:
+    if reading.extra is None:
         if additional is False:
             return {**schema, "additionalProperties": False}
         if additional is not None:
             message = "additional_properties: the function has no **kwargs to take them."
             raise DefinitionError(Problem(where=where, message=message))
         return schema
+    each = reading.extra.schema
     if additional is None:
-        additional = {"type": _EXTRA_TYPES[reading.extra]} if reading.extra in _EXTRA_TYPES else True
-    return {**schema, "additionalProperties": additional}
-
-
-_EXTRA_TYPES: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
+        additional = each["properties"][EACH] or True
+    here, there = schema.get("$defs", {}), each.get("$defs", {})
+    if any(here[name] != there[name] for name in here.keys() & there.keys()):
+        # Two classes of one name: what is not published is held when the tool is called.
+        additional, there = True, {}
+    definitions: JSON = {**there, **here}
+    return {**schema, "additionalProperties": additional, **({"$defs": definitions} if definitions else {})}
 
 
 # ---------------------------------------------------------------- the call
@@ -105,11 +112,16 @@ def _handler(fn: Callable[..., Any], reading: signature.FunctionSignature) -> Ha
     # Most types that JSON does not know are `int`, for which JSON Schema takes 3.0: looked for in one go.
     is_of_floats_alone: bool = reading.parameters.coerces_integers_alone
     name, wants_call = reading.context, reading.wants_call
-    reserved: frozenset[str] = reading.reserved if reading.extra is not MISSING else frozenset()
+    extra = reading.extra
+    reserved: frozenset[str] = reading.reserved if extra is not None else frozenset()
+    each: Callable[[JSON], JSON] | None = None if extra is None or extra.is_plain else extra.values
+    own = frozenset(reading.parameters.schema["properties"])
 
     def handler(ctx: CallContext, args: JSON) -> Any:
         if reserved and not reserved.isdisjoint(args):
             raise _not_an_argument(sorted(reserved & set(args)))
+        if each is not None:
+            args = {**args, **{key: _as(each, key, value) for key, value in args.items() if key not in own}}
         if values is not None and not (is_of_floats_alone and float not in map(type, args.values())):
             args = values(args)
         if name is None:
@@ -117,6 +129,14 @@ def _handler(fn: Callable[..., Any], reading: signature.FunctionSignature) -> Ha
         return fn(**args, **{name: ctx if wants_call else ctx.plain()})
 
     return handler
+
+
+def _as(each: Callable[[JSON], JSON], key: str, value: Any) -> Any:
+    """Return a further argument as its annotation means it; an error names it as it was called."""
+    try:
+        return each({EACH: value})[EACH]
+    except CallError as error:
+        raise CallError("invalid_arguments", str(error).replace(json_path([EACH]), json_path([key]))) from None
 
 
 def _not_an_argument(names: list[str]) -> CallError:

@@ -6,9 +6,22 @@ import copy
 import enum
 import functools
 import inspect
+import numbers
 import typing
 import warnings
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections import UserString
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Hashable,
+    Mapping,
+    Sequence,
+    Set,
+    Sized,
+    ValuesView,
+)
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
@@ -36,8 +49,10 @@ if TYPE_CHECKING:
     import pydantic.fields
     import pydantic.json_schema
     import pydantic.warnings
+    import pydantic_core
 else:
     pydantic = LazyModule("pydantic")
+    pydantic_core = LazyModule("pydantic_core")
 
 
 _OF_NAMES = (typing.Final, typing.ClassVar)
@@ -65,7 +80,7 @@ def _misplaced() -> type[Warning]:
 def _pydantic_faults() -> tuple[type[Exception], ...]:
     """Return what pydantic raises for a type that it knows no schema for."""
     own = (pydantic.errors.PydanticUserError, pydantic.PydanticSchemaGenerationError, _misplaced())
-    return (*own, TypeError, NameError, AttributeError)
+    return (*own, pydantic_core.SchemaError, TypeError, NameError, AttributeError)
 
 
 @frozen
@@ -325,6 +340,8 @@ def _fault(name: str, annotation: Any, where: str) -> list[Problem]:
 
 
 def _no_schema(where: str, what: str, error: Exception) -> Problem:
+    if isinstance(error, pydantic_core.SchemaError):
+        error = TypeError("nothing can be told to be an instance of it, as of a Protocol.")
     fault = (str(error).splitlines() or [type(error).__name__])[0].partition(" Set `arbitrary_types_allowed")[0]
     advice = " Use a dataclass, a TypedDict or a pydantic model." if "generate pydantic-core schema" in fault else ""
     return Problem(where=where, path=what, message=f"the annotation has no JSON Schema: {fault}{advice}")
@@ -405,10 +422,17 @@ def returned_type(annotation: Any) -> Any:
     if origin in (Awaitable, Coroutine):
         return returned_type(get_args(annotation)[-1])
     bare = get_args(annotation)[0] if origin is Annotated else annotation
+    if _is_any_model(bare):
+        return None
     if any(bare is plain for plain in _NO_OUTPUT) or (inspect.isclass(bare) and issubclass(bare, str | bytes)):
         # An Enum of strings is text to Python, and yet a closed set to the model.
         return annotation if inspect.isclass(bare) and hasattr(bare, "__members__") else None
     return None if _mentions_content(bare) else annotation
+
+
+def _is_any_model(annotation: Any) -> bool:
+    """Tell whether a model of any kind is promised: written by this alone it would have no fields."""
+    return getattr(annotation, "__module__", "") == "pydantic.main" and annotation is pydantic.BaseModel
 
 
 def _mentions_content(annotation: Any) -> bool:
@@ -490,6 +514,20 @@ def _mask(kind: type[enum.Flag]) -> int:
     return functools.reduce(lambda so_far, member: so_far | member.value, kind, 0)
 
 
+def _shape_of(kind: type) -> JSON | None:
+    """Return the schema of a result whose class pydantic does not know, as `plain_form` writes it."""
+    if kind in _OF_ANY_SHAPE:
+        return {}
+    if has_fields(kind) or issubclass(kind, Mapping):
+        return {"type": "object"}
+    is_text = issubclass(bytes, kind) or issubclass(kind, UserString | bytearray | memoryview)
+    return {"type": "array"} if issubclass(kind, Set | Sequence | ValuesView) and not is_text else None
+
+
+# A text or mapping is a collection too, and the exact text of a fraction a number.
+_OF_ANY_SHAPE = (Collection, Hashable, Sized, numbers.Number, numbers.Real, numbers.Rational, numbers.Integral)
+
+
 @functools.cache
 def _schema_writer() -> type[pydantic.json_schema.GenerateJsonSchema]:
     class SchemaWriter(pydantic.json_schema.GenerateJsonSchema):
@@ -551,11 +589,16 @@ def _schema_writer() -> type[pydantic.json_schema.GenerateJsonSchema]:
             bounds = {"minimum": 0, "maximum": _mask(kind)} if self.mode == "validation" else {}
             return {"type": "integer", "description": words, **bounds}
 
+        def is_subclass_schema(self, schema: Any) -> Any:
+            # Where an argument would be one, the words are those of `UnfillableError`.
+            if self.mode == "validation":
+                return super().is_subclass_schema(schema)
+            return self.handle_invalid_for_json_schema(schema, f"a class ({schema['cls']!r}), which is no JSON")
+
         def is_instance_schema(self, schema: Any) -> Any:
             # Only results come with classes that pydantic does not know.
-            if not has_fields(schema["cls"]):
-                return super().is_instance_schema(schema)
-            return {"type": "object"}
+            shown = _shape_of(schema["cls"]) if self.mode == "serialization" else None
+            return super().is_instance_schema(schema) if shown is None else shown
 
         def _text(self, kind: str) -> Any:
             # A result is written by pydantic, and what it writes is never held against a pattern.

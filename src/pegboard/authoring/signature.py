@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import sys
@@ -26,13 +27,19 @@ else:
     _docstrings = LazyModule("docstring_parser")
 
 
+EACH = "each"
+"""The name by which what is known of every further argument is asked for."""
+
+
 @frozen
 class FunctionSignature:
     """What a signature says.
 
     `context` is the name of the injected parameter, `wants_call` whether it is a `CallContext`.
     `reserved` are names that no argument may have: the context's, and what a partial has fixed.
-    `extra` is the annotation of `**kwargs`, `MISSING` where there are none. `returns` is the return annotation.
+    `extra` says what each further argument of `**kwargs` is, `None` where there are none. `returns` is the return
+    annotation.
+    `stray_words` are names that the docstring describes and the function does not have.
     """
 
     parameters: ParameterSchema
@@ -40,8 +47,9 @@ class FunctionSignature:
     context: str | None = None
     wants_call: bool = False
     reserved: frozenset[str] = field(default_factory=frozenset[str])
-    extra: Any = MISSING
+    extra: ParameterSchema | None = None
     returns: Any = inspect.Signature.empty
+    stray_words: tuple[str, ...] = ()
 
 
 def read_function(fn: Callable[..., Any], *, where: str) -> FunctionSignature:
@@ -59,8 +67,9 @@ def read_function(fn: Callable[..., Any], *, where: str) -> FunctionSignature:
     fixed = _fixed(fn)
     parameters: list[Parameter] = []
     contexts: list[tuple[str, bool]] = []
-    extra: Any = MISSING
-    for name, item in _signature(fn, where).items():
+    extra: ParameterSchema | None = None
+    signature = _signature(fn, where)
+    for name, item in signature.items():
         annotation = hints.get(name, Any if isinstance(item.annotation, str) else _annotation_or_any(item.annotation))
         if item.kind in (item.VAR_POSITIONAL, item.POSITIONAL_ONLY):
             raise DefinitionError(Problem(where=where, path=f"parameter {name!r}", message=_BY_NAME))
@@ -69,7 +78,7 @@ def read_function(fn: Callable[..., Any], *, where: str) -> FunctionSignature:
                 unpacked = _unpacked(name, get_args(annotation)[0], described, where=where)
                 parameters += [item for item in unpacked if (item.python_name or item.name) not in fixed]
             else:
-                extra = annotation
+                extra = parameter_schema([parameter(EACH, annotation)], where=where)
         elif context_type(annotation) is not None:
             contexts.append((name, issubclass(context_type(annotation) or ToolContext, CallContext)))
         elif item.annotation is item.empty and name in _MEANT_OTHERWISE and name not in fixed:
@@ -95,7 +104,15 @@ def read_function(fn: Callable[..., Any], *, where: str) -> FunctionSignature:
         reserved=frozenset(fixed) | {name for name, _ in contexts},
         extra=extra,
         returns=hints.get("return", inspect.Signature.empty),
+        stray_words=() if extra is not None else _stray_words(described, signature, parameters),
     )
+
+
+def _stray_words(
+    described: Mapping[str, str], signature: Mapping[str, inspect.Parameter], parameters: list[Parameter]
+) -> tuple[str, ...]:
+    own = {name for item in parameters for name in (item.name, item.python_name, *item.spec.aliases)}
+    return tuple(name for name in described if name not in own and name not in signature)
 
 
 def _unpacked(name: str, keys: Any, described: Mapping[str, str], *, where: str) -> list[Parameter]:
@@ -127,11 +144,15 @@ _OF_A_METHOD = (
     "is filled by an object, and here is none: register the method of an object, `catalog.tool(thing.method)`, or "
     "derive a class from Tool. If the model shall send it, give it a type."
 )
+_OF_A_CALL = (
+    "has no annotation: write `{0}: ToolContext` or `{0}: CallContext` for the context of a call. If the model shall "
+    "send it, give it a type."
+)
 _MEANT_OTHERWISE: Mapping[str, str] = {
     "self": _OF_A_METHOD,
     "cls": _OF_A_METHOD,
-    "ctx": "has no annotation: write `ctx: ToolContext` or `ctx: CallContext` for the context of a call. If the model "
-    "shall send it, give it a type.",
+    "ctx": _OF_A_CALL.format("ctx"),
+    "context": _OF_A_CALL.format("context"),
 }
 _BY_NAME = "cannot be given by name, and arguments come as a JSON object; make it a plain parameter."
 
@@ -192,7 +213,12 @@ def docstring(owner: Any) -> tuple[str, dict[str, str]]:
         return text, {}
     parsed = _docstrings.parse(text)
     parts = [part.strip() for part in (parsed.short_description, parsed.long_description) if part]
-    described = {item.arg_name.split(" ")[0]: " ".join((item.description or "").split()) for item in parsed.params}
+    # Some write `a, b: both`, and `**options` as in the signature.
+    described = {
+        name.split(" ")[0].lstrip("*"): " ".join((item.description or "").split())
+        for item in parsed.params
+        for name in item.arg_name.split(", ")
+    }
     return "\n\n".join(parts), described
 
 
@@ -248,6 +274,11 @@ def is_generator(fn: Callable[..., Any]) -> bool:
     """Tell whether calling gives a generator, which is no result."""
     bare = underlying(fn)
     return inspect.isgeneratorfunction(bare) or inspect.isasyncgenfunction(bare)
+
+
+def is_context_manager(fn: Callable[..., Any]) -> bool:
+    """Tell whether a function is what `contextlib` makes of a generator."""
+    return getattr(underlying(fn), "__globals__", None) is vars(contextlib)
 
 
 # ---------------------------------------------------------------- where a declaration stands

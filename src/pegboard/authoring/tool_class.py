@@ -149,7 +149,13 @@ def class_entry(cls: type[Tool], *, where: str) -> ToolEntry:
         hooks=class_hooks.class_hooks(cls, Tool, instances, where=where),
         runs=class_hooks.runs_of(cls.perform, inline=options["inline"]),
         reread=None if output is None else output_reader(output),
+        stray_words=() if fields.takes_extra else _stray_words(cls, {*fields.names, *fields.aliases}),
     )
+
+
+def _stray_words(cls: type[Tool], names: set[str]) -> tuple[str, ...]:
+    # What is no parameter may be another attribute, which a docstring tells of too.
+    return tuple(name for name in docstring(cls)[1] if name not in names and not hasattr(cls, name))
 
 
 def _description(cls: type[Tool]) -> str:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from pegboard.cli.command_error import CommandError
-from pegboard.model.bounds import FOREIGN_FILE_BYTES
+from pegboard.model.bounds import FOREIGN_FILE_BYTES, OPERATOR_FILE_WAIT_S
+
+_PAUSE_S = 0.02  # not a limit: between two looks
 
 
 def read_operator_file(path: Path) -> str:
@@ -38,7 +43,7 @@ def write_operator_file(path: Path, text: str, *, expected: str | None = None) -
     """
     # A link, as people keep their settings elsewhere, stays one.
     path = path.resolve()
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.pegboard.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
@@ -46,11 +51,11 @@ def write_operator_file(path: Path, text: str, *, expected: str | None = None) -
         if not mode & 0o222 or (path.exists() and not os.access(path, os.W_OK)):
             text = f"{str(path)!r} is write-protected; nothing was written. Make it writable if it is meant."
             raise CommandError(text, kind="not_written")
-        temporary.touch(mode=0o600, exist_ok=False)
+        _begin(temporary)
         try:
             temporary.write_bytes(text.encode())  # raw: the operator's own file, named on the command line
             temporary.chmod(mode)
-            # As late as can be: who writes it besides us, such as a client that runs, holds no lock.
+            # As late as can be: a client that runs and writes its own file waits for nobody.
             if expected is not None and read_operator_file(path) != expected:
                 text = f"{str(path)!r} has changed meanwhile; nothing was written. Try again."
                 raise CommandError(text, kind="changed")
@@ -59,3 +64,43 @@ def write_operator_file(path: Path, text: str, *, expected: str | None = None) -
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise CommandError(f"{str(path)!r} cannot be written: {error.strerror}.", kind="not_written") from error
+
+
+def change_operator_file(path: Path, change: Callable[[str], str]) -> tuple[str, str]:
+    """Write what `change` makes of a file's text, made anew where others wrote meanwhile. Return both texts.
+
+    Raises:
+        CommandError: as the above, or others wrote it again and again.
+    """
+    until = time.monotonic() + OPERATOR_FILE_WAIT_S
+    while True:
+        before = read_operator_file(path)
+        after = change(before)
+        try:
+            if after != before:
+                write_operator_file(path, after, expected=before)
+        except CommandError as error:
+            if error.kind != "changed" or time.monotonic() > until:
+                raise
+        else:
+            return before, after
+
+
+def _begin(temporary: Path) -> None:
+    """Make the file that will take the place of another: who has made it is the only Pegboard that writes there.
+
+    Raises:
+        OSError: it cannot be made, or another holds it for longer than anybody writes.
+    """
+    until = time.monotonic() + 2 * OPERATOR_FILE_WAIT_S
+    while True:
+        try:
+            return temporary.touch(mode=0o600, exist_ok=False)
+        except FileExistsError:
+            if time.monotonic() > until:
+                raise
+        with suppress(FileNotFoundError):
+            # Whoever made it was ended: nobody writes for so long.
+            if time.time() - temporary.stat().st_mtime > OPERATOR_FILE_WAIT_S:
+                temporary.unlink()
+        time.sleep(_PAUSE_S)

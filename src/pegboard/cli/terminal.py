@@ -7,8 +7,8 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -61,6 +61,14 @@ class UnwritableError(Exception):
         self.is_reader_gone = isinstance(cause, BrokenPipeError)
 
 
+@contextmanager
+def _told_if_unwritable() -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UnwritableError(error) from error
+
+
 class _Nowhere(io.StringIO):
     """Takes everything and keeps nothing. It holds no file that somebody would have to close."""
 
@@ -106,7 +114,8 @@ class Terminal:
 
     def stream(self, text: str) -> None:
         """Write a piece of the answer, at once and as it is."""
-        self._write(safe(text, lines=True), flush=True)
+        self._write(safe(text, lines=True))
+        self.flush()
 
     def note(self, text: str) -> None:
         """Write plain lines beside the answer, after what has been said of it so far."""
@@ -136,7 +145,8 @@ class Terminal:
         Raises:
             UnwritableError: it cannot.
         """
-        self._write("", flush=True)
+        with _told_if_unwritable():
+            self.out.flush()
 
     def abandon(self) -> None:
         """Write no more of the answer. What waits unwritten is dropped, or Python would complain of it at exit."""
@@ -144,13 +154,9 @@ class Terminal:
             self.out.close()
         self.out = _Nowhere()
 
-    def _write(self, text: str, *, flush: bool = False) -> None:
-        try:
+    def _write(self, text: str) -> None:
+        with _told_if_unwritable():
             self.out.write(text)
-            if flush:
-                self.out.flush()
-        except OSError as error:
-            raise UnwritableError(error) from error
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
         """Write a table as wide as the terminal; a cell that is too long goes on below, never lost."""

@@ -29,10 +29,10 @@ from pegboard.config.python_modules import (
 )
 from pegboard.config.task_store import tasks_of
 from pegboard.config.workspace import declare_workspace, store_of
-from pegboard.config.yaml.problems import Report
-from pegboard.core.availability import compile_availability
+from pegboard.config.yaml.problems import Report, unseen
 from pegboard.core.names import fold
 from pegboard.core.ports import LimitStore
+from pegboard.core.predicates import compile_availability
 from pegboard.lazy import LazyModule
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError
@@ -59,7 +59,7 @@ def build(config: Config, *, clock: Clock = time.monotonic) -> Catalog:
     Raises:
         DefinitionError: with all problems, by file and line.
     """
-    return _catalog_of(config, Report(), clock)
+    return _built(config, Report(), clock)
 
 
 def load_catalog(
@@ -74,7 +74,15 @@ def load_catalog(
     if strict and report:
         # Before anything runs that it names.
         raise DefinitionError(report.sorted(config.files, config.secrets))
-    return _catalog_of(config, report, clock), config
+    return _built(config, report, clock), config
+
+
+def _built(config: Config, report: Report, clock: Clock) -> Catalog:
+    try:
+        return _catalog_of(config, report, clock)
+    except OSError as error:
+        report.add(unseen(config.path, error))
+        raise DefinitionError(report.sorted(config.files, config.secrets)) from None
 
 
 def _server_id(config: Config) -> str:

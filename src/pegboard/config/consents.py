@@ -14,10 +14,10 @@ from pegboard.model.secret import Secret
 
 if TYPE_CHECKING:
     from pegboard.consent import postgres_store
-    from pegboard.consent import redis_store as redis_answers
+    from pegboard.consent import redis_used_answers as redis_answers
 else:
     postgres_store = LazyModule("pegboard.consent.postgres_store")
-    redis_answers = LazyModule("pegboard.consent.redis_store")
+    redis_answers = LazyModule("pegboard.consent.redis_used_answers")
 
 
 def consent_store_of(config: Config, report: Report) -> UsedAnswers | None:

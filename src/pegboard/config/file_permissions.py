@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -29,7 +30,7 @@ def permission_faults(paths: Iterable[Path]) -> Iterator[Problem]:
         return
     seen = set[Path]()
     for path in paths:
-        for place in {path.absolute(), path.resolve()}:
+        for place in {path.absolute(), Path(os.path.realpath(path))}:
             for each in (place, *place.parents):
                 if each not in seen:
                     seen.add(each)

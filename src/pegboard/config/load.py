@@ -37,7 +37,7 @@ from pegboard.config.unsupported import UNSUPPORTED, refusal
 from pegboard.config.yaml.config_files import find_files, has_top_level_key, looks_like_config, read_text
 from pegboard.config.yaml.environment import Environment
 from pegboard.config.yaml.parser import parse
-from pegboard.config.yaml.problems import Report
+from pegboard.config.yaml.problems import Report, unseen
 from pegboard.config.yaml.tree import At, Items, Mark, Node, Scalar, Table
 from pegboard.core.names import fold, nearest, nearest_one
 from pegboard.model.bounds import CONFIG_FILES, SKILL_FILES, Bounds
@@ -74,14 +74,17 @@ def read(path: Path, *, env: Mapping[str, str], strict: bool = False) -> tuple[C
     """
     loading = _Load(path=path, environment=Environment(env, folder=path.parent), strict=strict)
     loading.check_permissions([path])
-    main = loading.file(path, MainFile)
-    if main is None:
-        return loading.config(MainFile.model_validate({})), loading.report
-    loading.load_plugins(main)
-    loading.collect(main)
-    for fragment in loading.fragments(main):
-        loading.collect(fragment)
-    return loading.config(main.value, main.at), loading.report
+    try:
+        main = loading.file(path, MainFile)
+        if main is not None:
+            loading.load_plugins(main)
+            loading.collect(main)
+            for fragment in loading.fragments(main):
+                loading.collect(fragment)
+            return loading.config(main.value, main.at), loading.report
+    except OSError as error:
+        loading.report.add(unseen(path, error))
+    return loading.config(MainFile.model_validate({})), loading.report
 
 
 @dataclass(kw_only=True, slots=True)

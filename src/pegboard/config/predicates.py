@@ -9,8 +9,8 @@ from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
 from pegboard.config.forms.predicate_form import PredicateForm, PredicateRef
 from pegboard.config.yaml.tree import At
-from pegboard.core.availability import YES, Answer, Availability, compile_availability, predicate
 from pegboard.core.names import nearest
+from pegboard.core.predicates import YES, Answer, Availability, compile_availability, predicate
 from pegboard.model.context import ToolContext, context_fields
 from pegboard.model.error import DefinitionError
 from pegboard.model.memo import Question

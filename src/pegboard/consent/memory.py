@@ -51,6 +51,10 @@ class MemoryConsents:
             self._declined.remember(_no_key(request), (consent_id, now + CONSENT_DECLINED_S))
         return ConsentAnswer(consent_id, is_yes)
 
+    async def stands(self, consent_id: str) -> bool:
+        """Return that it does: nobody can take back what is here; see `ports.ConsentRecords`."""
+        return True
+
     async def give_back(self, consent_id: str) -> None:
         """Put back a use; see `ports.ConsentRecords`."""
         used = self._used.pop(consent_id, None)

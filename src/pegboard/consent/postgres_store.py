@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.errors import InsufficientPrivilege, ReadOnlySqlTransaction
 
 from pegboard.consent.sql_records import TABLES, Run, SqlConsents
 from pegboard.model.bounds import CONSENT_STORE_BUSY_S, POSTGRES_CONNECT_S
@@ -64,5 +65,7 @@ class PostgresConsents(SqlConsents):
             self._has_tables = True
         except psycopg.Error as error:
             self._has_tables = False
-            # The text of an error of connecting may name the server and its user.
-            raise ConnectionError(f"the store of consents did not answer: {type(error).__name__}") from None
+            # The text of an error of connecting may name the server and its user; what a user may not, does not.
+            told = isinstance(error, (InsufficientPrivilege, ReadOnlySqlTransaction))
+            reason = str(error).partition("\n")[0] if told else type(error).__name__
+            raise ConnectionError(f"the store of consents did not answer: {reason}") from None

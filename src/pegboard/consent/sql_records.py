@@ -116,6 +116,11 @@ class SqlConsents(ABC):
 
         return await self._do(work)
 
+    async def stands(self, consent_id: str) -> bool:
+        """Tell whether a yes was not taken back; see `ports.ConsentRecords`."""
+        sql = "select 1 from consents where id = :id and state = 'agreed'"
+        return bool(await self._do(lambda run, now: run(sql, id=consent_id)))
+
     async def give_back(self, consent_id: str) -> None:
         """Put back a use; see `ports.ConsentRecords`."""
         sql = "update consents set uses_left = uses_left + 1 where id = :id and uses_left < uses and state = 'agreed'"
@@ -192,7 +197,10 @@ class SqlConsents(ABC):
         _check_span(grant.lasts_s)
         if not 1 <= grant.calls <= CONSENT_GRANT_CALLS:
             raise ValueError(f"A grant is for 1 to {CONSENT_GRANT_CALLS:,} calls, not {grant.calls:,}.")
-        compile_schema(dict(grant.matching))
+        try:
+            compile_schema(dict(grant.matching))
+        except CallError as error:
+            raise ValueError(f"What a grant's calls must fit cannot be used: {error.error.message}") from None
         consent_id = new_id()
 
         def work(run: Run, now: float) -> Consent:

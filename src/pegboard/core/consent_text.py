@@ -22,6 +22,7 @@ from pegboard.model.bounds import (
     CONSENT_VALUE_CHARS,
 )
 from pegboard.model.consent import ConsentRequest
+from pegboard.model.error import CallError
 from pegboard.model.json_types import JSONValue
 
 _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -38,18 +39,22 @@ _MARKS_IN_A_ROW = 2  # not a limit: as many as languages put on a letter; more c
 _RIGHT_TO_LEFT = frozenset(("R", "AL"))
 _BMP = 0xFFFF  # not a limit: the last character that four hexadecimal digits can spell
 _LOOKS_LIKE_JSON = frozenset('"{}[]:<&')
-# A client may show the question as Markdown or HTML, which hide comments, tags and where a link leads.
-_MARKUP = re.compile(r"<(?=[A-Za-z/!?])|(?<=\])[(\[:]|!(?=\[)|&(?=#?\w{1,40};)")
-# What passes for a letter or digit of ASCII where it stands among them, by the beginnings of its Unicode name.
+# A client may show the question as Markdown or HTML, which hide comments, tags and where a link leads, and strike out.
+_MARKUP = re.compile(r"<(?=[A-Za-z/!?])|(?<=\])[(\[:]|!(?=\[)|&(?=#?\w{1,40};)|(?<!^)~|^~(?!/)")
+# Within a word of ASCII only these are shown: what is written beside it without a space and passes for none of it.
 _WORD = re.compile(r"\w+")
-_IMPOSTORS = (
-    "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU", "MATHEMATICAL", "FULLWIDTH", "ROMAN NUMERAL",
-    "SMALL ROMAN NUMERAL", "LATIN LETTER SMALL CAPITAL", "LATIN SMALL LETTER ALPHA", "LATIN SMALL LETTER SCRIPT G",
-    "LATIN LETTER", "MODIFIER LETTER", "DOUBLE-STRUCK", "SCRIPT ", "BLACK-LETTER",
+_GUESTS = (
+    "LATIN ", "CJK ", "HIRAGANA LETTER", "KATAKANA LETTER", "KATAKANA-HIRAGANA", "HANGUL SYLLABLE", "THAI CHARACTER",
+    "LAO ", "KHMER ", "MICRO SIGN", "SUPERSCRIPT ", "VULGAR FRACTION",
 )  # fmt: skip
-# Marks that pass for `.`, `/`, `:` and `"`: of an address, and of the text around a value.
+_FALSE_LATIN = (
+    "LATIN LETTER", "LATIN SMALL LETTER ALPHA", "LATIN SMALL LETTER SCRIPT G", "LATIN SMALL LETTER IOTA",
+    "LATIN SMALL LETTER TONE",
+)  # fmt: skip
+# Marks that pass for `.`, `/`, `:`, `-`, `@` and `"`: of an address, and of the text around a value.
 _FALSE_MARKS = frozenset(
     "\u2024\u2044\u2215\u29f8\u2571\u1735\ua789\u2236\u02d0\u0589\u05c3\u02ba\u02ee\u2033\u3003\uff02"
+    "\ufe52\u2010\u2043\u02d7\u2212\ufe6b\uff20"
 )
 _SHORTENED = " (SHA-256 "
 
@@ -69,6 +74,15 @@ def consent_text(request: ConsentRequest, *, max_chars: int | None = CONSENT_TEX
     """
     shown = shown_arguments(request.arguments, max_chars=max_chars)
     return f"Allow this call of {_plain(request.tool)}? {_reason(request.reason)}. Arguments: {shown}"
+
+
+def too_long(request: ConsentRequest, error: QuestionTooLongError) -> CallError:
+    """Return the refusal of a call about which nobody could be asked in a text that is read."""
+    text = (
+        f"{request.tool!r} was not run: a person must agree first, and the question would be too long to read "
+        f"({error}). Make calls with smaller arguments."
+    )
+    return CallError("consent_required", text)
 
 
 def shown_arguments(arguments: Mapping[str, JSONValue], *, max_chars: int | None = CONSENT_TEXT_CHARS) -> str:
@@ -201,18 +215,35 @@ def _without_markup(spelled: str) -> str:
 
 
 def _false_places(text: str) -> frozenset[int]:
-    """Return where letters stand that pass for others: `р` of Cyrillic in a word of ASCII, marks that look like `/`."""
-    places = {place for place, char in enumerate(text) if char in _FALSE_MARKS}
+    """Return where stands what passes for another: `р` of Cyrillic in a word of ASCII, `৪` alone, marks like `/`."""
+    scripts = {_script(char) for char in text if not char.isascii() and char.isalpha()}
+    places = {place for place, char in enumerate(text) if char in _FALSE_MARKS or _is_stray(char, scripts)}
     for word in _WORD.finditer(text):
         letters = word.group()
         if letters.isascii() or not any(char.isascii() for char in letters):
             continue
-        places |= {
-            word.start() + place
-            for place, char in enumerate(letters)
-            if not char.isascii() and unicodedata.name(char, "").startswith(_IMPOSTORS)
-        }
+        places |= {word.start() + place for place, char in enumerate(letters) if not _is_guest(char)}
     return frozenset(places)
+
+
+def _is_guest(char: str) -> bool:
+    name = unicodedata.name(char, "")
+    return char.isascii() or (name.startswith(_GUESTS) and not name.startswith(_FALSE_LATIN))
+
+
+def _is_stray(char: str, scripts: set[str]) -> bool:
+    """Tell whether a digit stands where no letter of its script does: it looks like another digit, or swaps with it."""
+    if char.isascii():
+        return False
+    if unicodedata.category(char) != "Nd" and unicodedata.bidirectional(char) != "AN":
+        return char.isalpha() and _script(char) == "MATHEMATICAL"
+    script = _script(char)
+    return script == "MATHEMATICAL" or (script not in scripts and script != "FULLWIDTH")
+
+
+def _script(char: str) -> str:
+    """Return the script that a character's name begins with; that of `ARABIC-INDIC DIGIT FIVE` is Arabic."""
+    return unicodedata.name(char, "").removeprefix("EXTENDED ").partition(" ")[0].partition("-")[0]
 
 
 def _hides(char: str, category: str) -> bool:

@@ -31,6 +31,7 @@ _KEY_CHARS = 80  # not a limit: how much of a key is shown
 _FEW = 32  # not a limit: what has more brackets is left to the careful reader
 _MANY = 1_000  # not a limit: what has more keys is left to it too
 _SCALARS = frozenset((str, int, bool, type(None)))
+_WHITE_SPACE = b" \t\r\n"
 
 
 def quickly_read(raw: bytes) -> JSON | None:
@@ -45,8 +46,10 @@ def quickly_read(raw: bytes) -> JSON | None:
         value = orjson.loads(raw)
     except ValueError:
         return None
-    if orjson.dumps(value) == raw:
+    written = orjson.dumps(value)
+    if written == raw or written.translate(None, b" ") == raw.translate(None, _WHITE_SPACE):
         # It is what writing it gives, so nothing in it stands twice or is a float that was none. Most is written so.
+        # Without white space, that inside of texts included, as many members are left of either.
         is_plain = raw.count(b":") <= _MANY and b"\\u0000" not in raw
         return value if is_plain and is_object(value) else None
     keys, has_floats = _shape_of(value)

@@ -8,9 +8,9 @@ from datetime import date
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from pegboard.core.availability import Availability, States
 from pegboard.core.lifecycle import has_ended
 from pegboard.core.names import listing, matches_folded
+from pegboard.core.predicates import Availability, States
 from pegboard.frozen import frozen
 from pegboard.model.context import ToolContext
 from pegboard.model.decision import Code, Decision, Fix

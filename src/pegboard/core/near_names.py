@@ -10,6 +10,7 @@ from pegboard.model.bounds import NAMES_BESIDE
 from pegboard.model.tool import ToolEntry
 
 _SHORT = 3  # not a limit: with one letter more or less, such a name is another
+_ALIKE = 0.6  # not a limit: the share of their letters that two names have in common, as `difflib` has it
 
 
 class NearNames:
@@ -28,19 +29,25 @@ class NearNames:
         self._letters = sorted({letter for name in self._by_name for letter in name})
 
     def around(self, name: str) -> Iterator[tuple[ToolEntry, bool]]:
-        """Yield a few tools, the likeliest first: those one slip away, marked as such, then those that begin or end
-        most like it.
+        """Yield a few tools, the likeliest first: those one slip away, then those that begin or end most like it.
+
+        Marked are those that were meant, as a rule: nobody need compare the rest of their names.
         """
         if not _SHORT < len(name) <= MAX_NAME_CHARS * 2:
             return
-        forward, backward = _beside(self._forward, name), _beside(self._backward, name[::-1])
-        before = max(_shared(name, known) for known in forward)
-        after = max(_shared(name[::-1], known) for known in backward)
+        reversed_name = name[::-1]
+        backward = [known[::-1] for known in _beside(self._backward, reversed_name)]
+        likely = {
+            known: (_shared(name, known), _shared(reversed_name, known[::-1]))
+            for known in (*_beside(self._forward, name), *backward)
+        }
+        before, after = (max(alike) for alike in zip(*likely.values(), strict=True))
         for meant in self._one_slip(name, max(0, len(name) - after - 1), before):
             if meant in self._by_name:
                 yield self._by_name[meant], True
-        likely = {*forward, *(known[::-1] for known in backward)}
-        yield from ((self._by_name[known], False) for known in sorted(likely, key=lambda known: _unlike(name, known)))
+        for known in sorted(likely, key=lambda known: len(known) - 2 * sum(likely[known])):
+            alike = min(sum(likely[known]), len(name), len(known))
+            yield self._by_name[known], 2 * alike >= _ALIKE * (len(name) + len(known))
 
     def _one_slip(self, name: str, first: int, last: int) -> Iterator[str]:
         """Yield what can have been meant if one slip stands between two places."""
@@ -64,8 +71,3 @@ def _shared(one: str, other: str) -> int:
         if a != b:
             return place
     return min(len(one), len(other))
-
-
-def _unlike(name: str, known: str) -> int:
-    """Return how little two names have in common at their beginnings and ends."""
-    return len(known) - 2 * (_shared(name, known) + _shared(name[::-1], known[::-1]))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import inspect
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence, Set, ValuesView
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set, ValuesView
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from dataclasses import fields, is_dataclass
 from datetime import timedelta
 from enum import Enum
 from pathlib import PurePath
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
 import orjson
@@ -122,7 +122,7 @@ def _sound_member(block: Content, name: str, value: object) -> object:
     match name:
         case "data" | "blob":
             return _raw_bytes(block, name, value)
-        case "annotations" | "meta":
+        case "annotations" | "meta" | "resource_meta":
             if isinstance(value, Mapping):
                 return structured(dict(cast("Mapping[object, object]", value))).structured
             raise _not_of_its_kind(block, name, value, "a dict")
@@ -278,9 +278,16 @@ def has_fields(kind: type) -> bool:
 
     What Python's library and Pegboard bring are locks, sockets and catalogs: nothing to hand to a model.
     """
-    is_own = kind.__module__.partition(".")[0] not in _NO_DATA
-    has_dict = any("__dict__" in vars(base) for base in kind.__mro__)
-    return is_own and has_dict and not issubclass(kind, _WITHOUT_FIELDS)
+    is_own = kind is SimpleNamespace or kind.__module__.partition(".")[0] not in _NO_DATA
+    # In slots stands what else stands in the dictionary of an instance; attrs makes its classes so.
+    has_any = any("__dict__" in vars(base) or _slots(base) for base in kind.__mro__)
+    return is_own and has_any and not issubclass(kind, _WITHOUT_FIELDS)
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    slots: str | Iterable[str] = vars(kind).get("__slots__", ())
+    names = (slots,) if isinstance(slots, str) else tuple(slots)
+    return tuple(name for name in names if not name.startswith("__"))
 
 
 def fields_of(value: object) -> dict[str, object]:
@@ -292,13 +299,13 @@ def fields_of(value: object) -> dict[str, object]:
     kind = type(value)
     if not has_fields(kind):
         raise TypeError(f"a {kind.__name__}")
-    declared = [name for base in reversed(kind.__mro__) for name in inspect.get_annotations(base)]
-    names = dict.fromkeys((*declared, *vars(value)))
+    declared = [name for base in reversed(kind.__mro__) for name in (*inspect.get_annotations(base), *_slots(base))]
+    names = dict.fromkeys((*declared, *getattr(value, "__dict__", ())))
     return {name: getattr(value, name) for name in names if not name.startswith("_") and hasattr(value, name)}
 
 
 # What is made to be followed, called, awaited or closed says nothing by its attributes.
-_NO_DATA = sys.stdlib_module_names | {"pegboard"}
+_NO_DATA = sys.stdlib_module_names | {"pegboard", "typing_extensions"}
 _WITHOUT_FIELDS: Any = (
     type, BaseException, Iterator, AsyncIterator, Awaitable, Callable, AbstractContextManager,
     AbstractAsyncContextManager, ToolContext, ModuleType,

@@ -110,6 +110,10 @@ class ConsentRecords(Protocol):
         """Write down an answer that a person gave elsewhere. A yes is used up by the call that it was given to."""
         ...
 
+    async def stands(self, consent_id: str) -> bool:
+        """Tell whether a yes, of which a call has a use already, is there still: nobody has taken it back."""
+        ...
+
     async def give_back(self, consent_id: str) -> None:
         """Put back the use of a yes that served no call."""
         ...

@@ -18,9 +18,9 @@ from pegboard.core.lifecycle import called, check_circles, still_called
 from pegboard.core.named_entries import NamedEntries
 from pegboard.core.names import fold, nearest
 from pegboard.core.ports import LeadsElsewhere, OffersResources, Source
-from pegboard.core.sealed_lists import SealedLists
 from pegboard.core.snapshot import ReadBuilt, Snapshot, without_place_for_tasks
 from pegboard.core.validated_entry import seal
+from pegboard.core.validated_lists import ValidatedLists
 from pegboard.model.agent import AgentEntry
 from pegboard.model.bounds import Bounds
 from pegboard.model.context import ToolContext
@@ -65,7 +65,7 @@ class Registry:
         """The newest that a change has outdated: the next one is made from it."""
         self._inventories: dict[Kind, Inventory] = {}
         self._outdated_inventories: dict[Kind, Inventory] = {}
-        self._sealed = SealedLists()
+        self._sealed = ValidatedLists()
         self._former_names: dict[str, str] | None = None
         """The former names of declared tools, folded, and the key of each one's tool; `None` until they are needed."""
         self._generation = 0

@@ -14,7 +14,7 @@ from itertools import compress
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from pegboard.core.availability import Availability, compile_availability, unanswerable
+from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.declarations import Declarations
 from pegboard.core.digests import digest
 from pegboard.core.entry_change import Column, Columns, EntryChange
@@ -23,15 +23,17 @@ from pegboard.core.inventory import Inventory
 from pegboard.core.judge import Selection, static_code
 from pegboard.core.named_entries import NamedEntries, name_parts
 from pegboard.core.names import MAX_NAME_CHARS, fold
+from pegboard.core.predicates import Availability, compile_availability, unanswerable
 from pegboard.core.schema import Compiled
 from pegboard.core.selections import Selected, Selections
 from pegboard.core.validated_entry import judges, seal
 from pegboard.core.wire_names import WireNames
-from pegboard.model.bounds import Bounds
+from pegboard.model.bounds import VERDICTS_REMEMBERED, Bounds
 from pegboard.model.context import ToolContext
+from pegboard.model.decision import Code
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.memo import Question
-from pegboard.model.policy import Policy
+from pegboard.model.policy import OPEN_POLICY, Policy
 from pegboard.model.tool import ToolEntry
 
 T = TypeVar("T")
@@ -108,6 +110,9 @@ class Snapshot:
         """What `plan` has worked out so far, by wire name; good for the very entry that it is of."""
         self._questions: dict[int, Question] = {}
         self._selections = Selections(self.entries, before and before._selections, change)
+        self._verdicts = BoundedCache[tuple[int, int, str], tuple[Selection, Policy, Code | None]](
+            max_entries=VERDICTS_REMEMBERED
+        )
 
     @cached_property
     def content_hash(self) -> str:
@@ -199,6 +204,18 @@ class Snapshot:
         if self.owns(entry):
             self.plans[entry.wire_name] = plan
         return plan
+
+    def static_code(self, entry: ToolEntry, selection: Selection, own: Policy) -> Code | None:
+        """Return what `judge.static_code` does of an entry that `find` gave; kept where it takes matching globs."""
+        if selection.policy is OPEN_POLICY and own is OPEN_POLICY:
+            return static_code(entry, selection, own)
+        # By which objects they are: to compare what they say would take as long. They stand beside it, so that an id
+        # cannot come to mean others.
+        key = (id(selection), id(own), entry.wire_name)
+        known = self._verdicts.get(key)
+        if known is None or known[0] is not selection or known[1] is not own:
+            known = self._verdicts.remember(key, (selection, own, static_code(entry, selection, own)))
+        return known[2]
 
     def selected(self, selection: Selection, own: Policy) -> tuple[ToolEntry, ...]:
         """Return the entries that no static code hides, without those that are for interfaces alone."""

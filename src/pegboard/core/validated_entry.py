@@ -49,6 +49,8 @@ def seal(entry: ToolEntry, bounds: Bounds = DEFAULT_BOUNDS) -> ToolEntry:
             [Problem(where=spec.origin, path=spec.qualified_id, message=str(problem)) for problem in error.problems]
         ) from error
     shown = [spec.definition(), spec.groups, spec.internal_only, str(spec.available), spec.factory]
+    if entry.reaches:
+        shown.append(entry.reaches)
     return replace(entry, fingerprint=digest(shown))
 
 

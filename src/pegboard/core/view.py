@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol, cast
 
-from pegboard.core.availability import Availability, States
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.declarations import Mirror
 from pegboard.core.judge import (
@@ -23,6 +22,7 @@ from pegboard.core.judge import (
 from pegboard.core.lifecycle import after_end, has_ended
 from pegboard.core.names import listing, nearest, nearest_one
 from pegboard.core.near_names import NearNames
+from pegboard.core.predicates import Availability, States
 from pegboard.core.registry import Kind, Registry
 from pegboard.core.selections import Selected
 from pegboard.core.snapshot import Plan, Snapshot
@@ -297,7 +297,7 @@ class View:
         entry = snapshot.by_wire_name.get(name) or snapshot.find(name)
         if entry is None:
             return self._find_in_bundles(name, snapshot)
-        if static_code(entry, self.selection, self.ctx.caller.policy) is not None:
+        if snapshot.static_code(entry, self.selection, self.ctx.caller.policy) is not None:
             return None
         if not entry.is_conditional:
             return entry
@@ -405,9 +405,9 @@ class View:
         selected = self._selected()
         if len(selected) <= NAMES_COMPARED_EACH:
             return nearest_one(name, (entry.wire_name for entry in self._unbuilt(selected) if name not in entry.names))
-        for entry, is_slip in _near_names(self.snapshot, selected).around(name):
+        for entry, is_near in _near_names(self.snapshot, selected).around(name):
             if name not in entry.names and any(True for _ in self._unbuilt((entry,))):
-                return entry.wire_name if is_slip else nearest_one(name, (entry.wire_name,))
+                return entry.wire_name if is_near else nearest_one(name, (entry.wire_name,))
         return None
 
     # -- awaiting

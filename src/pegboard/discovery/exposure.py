@@ -75,7 +75,8 @@ class Discovery:
 
 def exposed(view: View, discovery: Discovery) -> View:
     """Return what the view's profile shows of it; the view itself where it lists every tool."""
-    return view if view.profile is None else exposed_as(view, view.profile, discovery)
+    profile = view.profile
+    return view if profile is None or profile.exposure == "direct" else ExposedView(view, profile, discovery)
 
 
 def exposed_as(view: View, profile: Profile, discovery: Discovery) -> View:

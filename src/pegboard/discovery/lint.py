@@ -7,6 +7,7 @@ from datetime import date
 from typing import NamedTuple
 
 from pegboard.core.lifecycle import has_ended
+from pegboard.core.names import nearest
 from pegboard.core.view import View
 from pegboard.discovery.finder import Finder
 from pegboard.discovery.search.terms import terms_of, words_of
@@ -40,6 +41,7 @@ _LEVELS: Mapping[LintRule, LintLevel] = {
     "weak description": "warning",
     "long description": "warning",
     "silent parameters": "warning",
+    "stray words": "warning",
     "competing": "warning",
     "deep nesting": "note",
     "refused schema": "error",
@@ -126,6 +128,14 @@ def _parameters(entry: ToolEntry) -> Iterator[Finding]:
         yield _finding(entry, "silent parameters", f"no description: {', '.join(silent)}")
 
 
+def _stray_words(entry: ToolEntry) -> Iterator[Finding]:
+    properties = entry.spec.input_schema.get("properties")
+    names = list(properties) if is_object(properties) else []
+    for word in entry.stray_words:
+        meant = nearest(word, names, label="It has")
+        yield _finding(entry, "stray words", f"the docstring describes {word!r}, which is no parameter.{meant}")
+
+
 def _says_nothing(schema: JSON) -> bool:
     return not any(schema.get(key) for key in ("description", "title", "enum", "const", "$ref"))
 
@@ -187,7 +197,13 @@ def _lifecycle(entry: ToolEntry, view: View, today: date) -> Iterator[Finding]:
             yield _finding(entry, "former name taken", text)
 
 
-_CHECKS: Sequence[Callable[[ToolEntry], Iterator[Finding]]] = (_description, _parameters, _depth, _refused)
+_CHECKS: Sequence[Callable[[ToolEntry], Iterator[Finding]]] = (
+    _description,
+    _parameters,
+    _stray_words,
+    _depth,
+    _refused,
+)
 
 
 # ---------------------------------------------------------------- tools that compete

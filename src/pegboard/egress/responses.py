@@ -15,6 +15,13 @@ from pegboard.model.bounds import LONGEST_RETRY_AFTER_S
 from pegboard.model.error import CallError
 
 _CHARSET = re.compile(r"charset\s*=\s*\"?([\w.:-]{1,40})", re.IGNORECASE)
+# What a page says of itself: `<meta charset=…>`, `<meta … content="text/html; charset=…">`, `<?xml encoding=…?>`.
+_IN_PAGE = re.compile(
+    rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})|^\s*<\?xml[^>]{0,200}?encoding=[\"']([\w.:-]{1,40})",
+    re.I,
+)
+_MARKUP = frozenset({"text/html", "application/xhtml+xml", "application/xml", "text/xml", ""})
+_LOOKED_AT_BYTES = 2_048  # not a limit: of a page, for its encoding. Source: the HTML standard asks for 1,024
 # Those of the web (WHATWG, Encoding), by Python's names. In all but UTF-16 plain ASCII reads as itself, so that nothing
 # is hidden from who looks at the bytes: not so in UTF-7, HZ, ISO-2022 and EBCDIC.
 _CHARSETS = frozenset({
@@ -54,10 +61,23 @@ def is_json(media: str) -> bool:
 def text_of(response: Response) -> str:
     """Return the body as text, in the encoding that the answer names where it is one of the web's, else in UTF-8.
 
-    What cannot be read becomes `�`.
+    Where the answer names none a page may, as servers seldom know. What cannot be read becomes `�`.
     """
     declared = _CHARSET.search(response.headers.get("content-type", ""))
-    return response.body.decode(_codec(declared[1] if declared else "utf-8"), "replace")
+    codec = _codec(declared[1]) if declared else _codec_in_page(response)
+    return response.body.decode(codec, "replace")
+
+
+def _codec_in_page(response: Response) -> str:
+    """Return the encoding that a page says it has; its first bytes tell of UTF-16, which no word in it could."""
+    if media_type(response) not in _MARKUP:
+        return "utf-8"
+    if response.body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    named = _IN_PAGE.search(response.body[:_LOOKED_AT_BYTES])
+    codec = _codec((named[1] or named[2]).decode()) if named and not response.body.startswith(codecs.BOM_UTF8) else ""
+    # Pages that say Latin-1 mean what Windows makes of it, as browsers know.
+    return "cp1252" if codec in ("ascii", "iso8859-1") else "utf-8" if codec.startswith("utf-16") else codec or "utf-8"
 
 
 def _codec(charset: str) -> str:

@@ -94,4 +94,6 @@ class ConsentAnswer(NamedTuple):
     is_yes: bool
 
 
+Stands: TypeAlias = "Callable[[str], Awaitable[bool]]"
+"""Tells by its id whether a yes is there still, or a person has taken it back."""
 Approve: TypeAlias = "Callable[[ConsentRequest], Awaitable[bool | None] | bool | None]"

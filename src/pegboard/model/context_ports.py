@@ -14,8 +14,10 @@ class ClientBridge(Protocol):
 
     One that asks by having the client call again also has `begins(tool, definition_hash)`, which is told of each call
     before anybody is asked, and `has_paid(tool) -> bool`: whether limits were charged for it before its question. Its
-    `carry(request, consent_id)` takes a yes along to the next round, where `carried(request)` gives it back;
-    `spent(request)` hears that a call which was answered has ended.
+    `carry(request, consent_id)` takes a yes along to the next round, where `await carried(request, stands)` gives
+    it back if `await stands(consent_id)` says that nobody has taken it back;
+    `spent(request)` hears that a call which was answered has ended, and `keeps(request)` tells whether it was begun in
+    a round before: then its yes does not go back where it is refused now.
     """
 
     @property
@@ -58,7 +60,12 @@ class Client(ClientBridge, Protocol):
 
 
 class StepRunner(Protocol):
-    """The durable side of one task, behind `CallContext.step` and `ask`. It belongs to the call `call_id` alone."""
+    """The durable side of one task, behind `CallContext.step` and `ask`. It belongs to the call `call_id` alone.
+
+    `has_run` is set when every guard has let that call pass, and its tool is run.
+    """
+
+    has_run: bool
 
     @property
     def task_id(self) -> str: ...

@@ -13,6 +13,7 @@ LintRule: TypeAlias = Literal[
     "weak description",
     "long description",
     "silent parameters",
+    "stray words",
     "competing",
     "deep nesting",
     "refused schema",

@@ -65,16 +65,24 @@ class Memo:
     asked anew, by all contexts that share the memo.
     """
 
-    __slots__ = ("_deferring", "_lock", "_now")
+    __slots__ = ("_answers", "_deferring", "_lock")
 
     def __init__(self) -> None:
         self._deferring: int | None = None
-        self._now = _Answers()
+        # Made when something is asked: most requests ask nothing.
+        self._answers: _Answers | None = None
         self._lock = threading.Lock()
+
+    @property
+    def _now(self) -> _Answers:
+        if self._answers is None:
+            with self._lock:
+                self._answers = self._answers or _Answers()
+        return self._answers
 
     async def renew(self, ctx: object) -> None:
         """Forget every answer; ask again at once what needs awaiting, so that who had it ready has it ready still."""
-        before, self._now = self._now, _Answers()
+        before, self._answers = self._now, _Answers()
         again = before.awaited.values()
         await self.answer_async(again, ctx)
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from pegboard.frozen import frozen
+from pegboard.model.bounds import TEMPLATE_STEPS
 from pegboard.model.json_types import JSON
 
+# What a variable cannot have in it.
+_PLAIN, _SLASHED = frozenset("/?#"), frozenset("\n")
 _VARIABLE = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -42,10 +45,10 @@ class ResourceSpec:
         """Return the values of the variables for a URI of this resource; `None` when it is another's."""
         if not self.variables:
             return {} if uri == self.uri else None
-        found = re.fullmatch(_pattern(self.uri), uri)
-        if found is None:
+        raw = _values(self.uri, uri)
+        if raw is None:
             return None
-        values = {name: unquote(value) for name, value in found.groupdict().items()}
+        values = {name: unquote(value) for name, value in raw.items()}
         # As in arguments, which JSON brings: NUL means the end of a text to some, and is stored nowhere.
         if "\0" in "".join(values.values()):
             return None
@@ -98,14 +101,39 @@ Offer = ResourceSpec | PromptSpec | CompletionSpec | UploadSpec
 """What a catalog offers beside tools."""
 
 
-def _pattern(template: str) -> str:
-    parts: list[str] = []
-    end = 0
-    for found in _VARIABLE.finditer(template):
-        parts.append(re.escape(template[end : found.start()]))
-        parts.append(f"(?P<{found[2]}>{'.+' if found[1] else '[^/?#]+'})")
-        end = found.end()
-    return "".join(parts) + re.escape(template[end:])
+def _values(template: str, uri: str) -> dict[str, str] | None:
+    """Return what the variables stand for, the first ones as long as can be; `None` where the URI is another's."""
+    # Text, "+" or nothing, name, text, …
+    words = _VARIABLE.split(template)
+    literals, names = words[::3], words[2::3]
+    excluded = [_SLASHED if plus else _PLAIN for plus in words[1::3]]
+    if len(uri) * len(names) > TEMPLATE_STEPS or not uri.startswith(literals[0]):
+        return None
+    # Where each variable may end so that all behind it still fits, from the last one on: a regular expression would
+    # try every way to share a text out among several variables.
+    ends = [{len(uri) - len(literals[-1])} if uri.endswith(literals[-1]) else set[int]()]
+    for text, marks in zip(literals[-2:0:-1], excluded[:0:-1], strict=True):
+        starts = _starts(uri, ends[0], marks)
+        ends.insert(0, {start - len(text) for start in starts if uri.endswith(text, 0, start)})
+    values: dict[str, str] = {}
+    at = len(literals[0])
+    for name, marks, may_end, text in zip(names, excluded, ends, literals[1:], strict=True):
+        stop = next((place for place in range(at, len(uri)) if uri[place] in marks), len(uri))
+        end = max((end for end in may_end if at < end <= stop), default=None)
+        if end is None:
+            return None
+        values[name] = uri[at:end]
+        at = end + len(text)
+    return values
+
+
+def _starts(uri: str, ends: set[int], marks: frozenset[str]) -> Iterator[int]:
+    """Yield where a variable may start that has none of these marks, and ends at one of those places."""
+    is_open = False
+    for place in reversed(range(len(uri))):
+        is_open = (is_open or place + 1 in ends) and uri[place] not in marks
+        if is_open:
+            yield place
 
 
 def _is_segment(value: str) -> bool:

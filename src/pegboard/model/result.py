@@ -39,7 +39,7 @@ class AudioContent(NamedTuple):
 
 
 class ResourceContent(NamedTuple):
-    """An embedded resource: text, or raw bytes."""
+    """An embedded resource: text, or raw bytes. `meta` is said of the block, `resource_meta` of the resource in it."""
 
     uri: str
     text: str | None = None
@@ -47,6 +47,7 @@ class ResourceContent(NamedTuple):
     mime_type: str | None = None
     annotations: Mapping[str, Any] | None = None
     meta: Mapping[str, Any] | None = None
+    resource_meta: Mapping[str, Any] | None = None
 
 
 class ResourceLink(NamedTuple):

@@ -39,7 +39,7 @@ class ToolSpec:
 
     `input_schema` and `output_schema` are JSON Schema 2020-12 and must not be changed in place.
     `aliases` maps an accepted argument name to the property it stands for. `available` has one of
-    the forms of `pegboard.core.availability`. `origin` is where the declaration stands. `output_check` of `None` is
+    the forms of `pegboard.core.predicates`. `origin` is where the declaration stands. `output_check` of `None` is
     `strict` for our own tools and `warn` for foreign ones.
     """
 
@@ -152,6 +152,9 @@ class ToolEntry:
     is no tool: a resource, prompt or completion, which are judged and run alike. `agent` is the agent that a tool runs.
     `exact_output` is what results were said to be where less is demanded of them (`output_check="warn"`).
     `reread` makes of a result that misses its promise what the annotation means by it, and raises where it is nothing.
+    `stray_words` are names that the docstring describes as parameters and that are none.
+    `reaches` is a digest of what beside the declaration says what a call does, as an address or settings; empty where
+    only code says it. It is a part of the fingerprint.
     """
 
     spec: ToolSpec
@@ -167,6 +170,8 @@ class ToolEntry:
     agent: str | None = None
     exact_output: JSON | None = None
     reread: Callable[[object], object] | None = None
+    stray_words: tuple[str, ...] = ()
+    reaches: str = ""
     fingerprint: str = ""
     wire_name: str = ""
 

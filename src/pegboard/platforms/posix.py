@@ -7,8 +7,11 @@ import fcntl
 import os
 import signal
 import socket  # noqa: TID251 - prepares one to listen, and calls nobody
+import stat
+import termios
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import TextIO
 
 NO_PROGRAMS: str | None = None
 """Why no program can be started so that it is surely ended again; `None` where it can."""
@@ -42,6 +45,12 @@ def signals_to(handler: Callable[[], None]) -> Generator[None]:
             loop.remove_signal_handler(number)
 
 
+def forget_typed(keyboard: TextIO) -> None:
+    """Drop what was typed on a terminal and has not been read."""
+    with suppress(OSError, ValueError, termios.error):
+        termios.tcflush(keyboard.fileno(), termios.TCIFLUSH)
+
+
 def take_address_again(listening: socket.socket) -> None:
     """Let a socket listen where the connections of a server that has ended are not quite gone."""
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -50,6 +59,11 @@ def take_address_again(listening: socket.socket) -> None:
 def is_of_another_user(status: os.stat_result) -> bool:
     """Tell whether a file belongs to somebody else than the user that runs this and the system."""
     return status.st_uid not in (os.getuid(), 0)
+
+
+def may_everybody_write(status: os.stat_result) -> bool:
+    """Tell whether every user of the machine may write a file."""
+    return bool(status.st_mode & stat.S_IWOTH)
 
 
 def lock_now(handle: int) -> None:

@@ -9,6 +9,7 @@ import socket  # noqa: TID251 - prepares one to listen, and calls nobody
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
+from typing import TextIO
 
 NO_PROGRAMS: str | None = (
     "programs are not started on Windows, where Pegboard cannot end what they start, nor limit their memory. "
@@ -44,6 +45,10 @@ def signals_to(handler: Callable[[], None]) -> Generator[None]:
             signal.signal(number, usual)
 
 
+def forget_typed(keyboard: TextIO) -> None:
+    """Leave what was typed as it is: only the keyboard of a real terminal there could be asked."""
+
+
 def take_address_again(listening: socket.socket) -> None:
     """Let a socket have its address alone; that of a server that has ended is free at once here."""
     # Without it another program could listen at the same address, and take our callers.
@@ -54,6 +59,11 @@ def take_address_again(listening: socket.socket) -> None:
 
 def is_of_another_user(status: os.stat_result) -> bool:
     """Return `False`: an owner cannot be told."""
+    return False
+
+
+def may_everybody_write(status: os.stat_result) -> bool:
+    """Return `False`: access lists say so here, and the mode does not."""
     return False
 
 

@@ -75,7 +75,12 @@ def mcp_result(result: ToolResult, *, output_schema: JSON | None = None, wrap_st
 
     `wrap_structured` serves revisions before 2026-07-28: a value that is no object goes out as `{"result": …}`.
     """
-    shown: JSON = {"content": [mcp_content(block) for block in result.content]}
+    content = result.content
+    if len(content) == 1 and type(block := content[0]) is TextContent and block[1:] == (None, None):
+        # What nearly all give, in one go.
+        shown: JSON = {"content": [{"type": "text", "text": block[0]}]}
+    else:
+        shown = {"content": [mcp_content(block) for block in content]}
     if result.error is not None:
         shown["structuredContent"] = {"error": mcp_error(result.error)}
     elif result.has_structured:
@@ -121,11 +126,13 @@ def _content(block: Content) -> JSON:
             return {"type": "image", "data": base64.b64encode(data).decode(), "mimeType": mime_type}
         case AudioContent(data, mime_type):
             return {"type": "audio", "data": base64.b64encode(data).decode(), "mimeType": mime_type}
-        case ResourceContent(uri, text, blob, mime_type):
+        case ResourceContent(uri, text, blob, mime_type, resource_meta=resource_meta):
             # A resource has text or a blob, if only an empty text.
             inner: JSON = {"uri": uri, "mimeType": mime_type, "text": "" if text is None and blob is None else text}
             if blob is not None:
                 inner["blob"] = base64.b64encode(blob).decode()
+            if resource_meta:
+                inner["_meta"] = dict(resource_meta)
             return {"type": "resource", "resource": {key: value for key, value in inner.items() if value is not None}}
         case ResourceLink(uri, name, mime_type, description, title, icons=icons, size=size):
             link = {"uri": uri, "name": name, "mimeType": mime_type, "description": description, "title": title}

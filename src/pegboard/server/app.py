@@ -24,7 +24,6 @@ from pegboard.server.authenticator import Authenticator
 from pegboard.server.bus import Bus, Others
 from pegboard.server.consent_page import ConsentPage
 from pegboard.server.event_hub import EventHub
-from pegboard.server.front import NO_FRONT, Front
 from pegboard.server.gateway import gateway_of
 from pegboard.server.health import Health
 from pegboard.server.host_guard import LOOPBACK_HOSTS, HostGuard, Refusal, hosts_of
@@ -36,6 +35,7 @@ from pegboard.server.listener import bound_to, listen
 from pegboard.server.mcp.endpoint import Endpoint
 from pegboard.server.mcp.request_states import sealing_with
 from pegboard.server.principal import choose_profile
+from pegboard.server.proxy_settings import NO_PROXY, ProxySettings
 from pegboard.server.sealing import Sealing
 from pegboard.server.start_page import StartPage
 from pegboard.server.workers import Worker
@@ -289,7 +289,7 @@ def serve_http(
     grace_s: float = SHUTDOWN_GRACE_S,
     bus: str | Secret | None = None,
     worker: Worker | None = None,
-    front: Front = NO_FRONT,
+    front: ProxySettings = NO_PROXY,
 ) -> None:
     """Serve the catalog on a socket, which is bound when all else is known to be good; `worker` if there are several.
 

@@ -57,10 +57,6 @@ def stop_if_cancelled() -> None:
         raise asyncio.CancelledError
 
 
-def _nothing(_who: str, _said: JSON) -> None:
-    """Stand for a handler where there is none."""
-
-
 class Others(NamedTuple):
     """What a server knows of other workers: whether there may be any, whether there are, and the way to them."""
 
@@ -105,7 +101,7 @@ class Bus:
 
     def __init__(self, transport: Transport, sealing: Sealing) -> None:
         self._transport, self._sealing = transport, sealing
-        self._handlers: dict[str, Handler] = {"answers": self._answered}
+        self._handlers: dict[str, tuple[Handler, ...]] = {"answers": (self._answered,)}
         self._asked: dict[str, _Answers] = {}
         self._waiting: asyncio.Queue[_Waiting] = asyncio.Queue(BUS_WAITING)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -117,8 +113,8 @@ class Bus:
         return self._sealing.worker
 
     def on(self, kind: str, handler: Handler) -> None:
-        """Have a kind of message handled."""
-        self._handlers[kind] = handler
+        """Have a kind of message handled, too; one that others wait for is answered by who is first."""
+        self._handlers[kind] = (*self._handlers.get(kind, ()), handler)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -191,7 +187,8 @@ class Bus:
                 if sent is not None and not sent.done():
                     sent.set_result(heard)
                 if not heard:
-                    self._handlers.get("gone", _nothing)(to, {})
+                    for handler in self._handlers.get("gone", ()):
+                        handler(to, {})
             stop_if_cancelled()
 
     async def ask(self, kind: str, said: JSON, *, is_enough: Callable[[JSON], bool] = lambda _: False) -> Answers:
@@ -225,16 +222,15 @@ class Bus:
         if not isinstance(said, list) or said[:2] != ["bus", self._sealing.audience] or said[2] == self.worker:
             return
         who, kind, body = cast("tuple[str, str, JSON]", tuple(said[2:]))  # pyright: ignore[reportUnknownArgumentType] - JSON
-        handler = self._handlers.get(kind)
-        if handler is None:
-            return
-        try:
-            answer = handler(who, body)
-        except Exception:
-            log.exception("What another worker said could not be taken (%r).", kind)
-            return
-        if answer is not None:
-            self.tell_soon("answers", {"question": body["question"], "answer": answer}, to=who)
+        for handler in self._handlers.get(kind, ()):
+            try:
+                answer = handler(who, body)
+            except Exception:
+                log.exception("What another worker said could not be taken (%r).", kind)
+                return
+            if answer is not None:
+                self.tell_soon("answers", {"question": body["question"], "answer": answer}, to=who)
+                return
 
     def _answered(self, _who: str, said: JSON) -> None:
         answers = self._asked.get(said["question"])

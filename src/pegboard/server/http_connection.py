@@ -35,6 +35,11 @@ class WrittenTogether:
             self._loop.call_soon(self.flush)
         self._waiting.append(data)
 
+    def write_now(self, data: bytes) -> None:
+        """Write, behind what waits."""
+        self._waiting.append(data)
+        self.flush()
+
     def flush(self) -> None:
         """Write what waits; nothing, where the client has gone in the meantime: uvloop would raise in the loop."""
         if self._waiting:
@@ -96,7 +101,7 @@ class Sending:
         head = b"%bcontent-length: %d\r\n%b\r\n" % (connection.head(status), len(body), lines)
         cycle.waiting_for_100_continue = False
         cycle.response_started = cycle.response_complete = True
-        cycle.transport.write(head + body)
+        connection.written.write_now(head + body)
         cycle.message_event.set()
         cycle.on_response()
         return True
@@ -115,21 +120,21 @@ class HttpConnection(HttpToolsProtocol):
     _heads: dict[int, bytes] = {}  # noqa: RUF012 - replaced whole
 
     def connection_made(self, transport: Any) -> None:
-        self._written = WrittenTogether(transport, self.loop, self._is_body_due)
-        super().connection_made(cast("Any", self._written))
+        self.written = WrittenTogether(transport, self.loop, self._is_body_due)
+        super().connection_made(cast("Any", self.written))
         self._expect_head()
 
     def on_response_complete(self) -> None:
-        self._written.flush()
+        self.written.flush()
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget_deadline()
-        self._written.ended()
+        self.written.ended()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._written.is_ending:
+        if self.written.is_ending:
             return
         if self._is_in_head:
             self._head_bytes += len(data)

@@ -32,11 +32,11 @@ from pegboard.platforms import platform
 from pegboard.server.access_log import AccessLog
 from pegboard.server.access_log import log as access_log
 from pegboard.server.event_loop import run
-from pegboard.server.front import NO_FRONT, Front
 from pegboard.server.host_guard import FORWARDED_HOST
 from pegboard.server.http_connection import HttpConnection
 from pegboard.server.process_exit import leave, leave_if_held
 from pegboard.server.process_memory import Collector
+from pegboard.server.proxy_settings import NO_PROXY, ProxySettings
 from pegboard.server.workers import Worker
 
 log = logging.getLogger("pegboard.serve")
@@ -134,7 +134,7 @@ class Listener(uvicorn.Server):
         drain: Callable[[], Awaitable[None]],
         listening: socket.socket,
         worker: Worker | None = None,
-        front: Front = NO_FRONT,
+        front: ProxySettings = NO_PROXY,
     ) -> None:
         super().__init__(config)
         self._front = front
@@ -268,7 +268,7 @@ def bound_to_file(path: Path) -> socket.socket:
     return listening
 
 
-def address_of(listening: socket.socket, front: Front = NO_FRONT) -> str:
+def address_of(listening: socket.socket, front: ProxySettings = NO_PROXY) -> str:
     """Return where `/mcp` is, of a socket."""
     name = listening.getsockname()
     if isinstance(name, str):
@@ -287,7 +287,7 @@ def listen(
     drain: Callable[[], Awaitable[None]],
     grace_s: float,
     worker: Worker | None = None,
-    front: Front = NO_FRONT,
+    front: ProxySettings = NO_PROXY,
 ) -> None:
     """Serve an app on a bound socket until a signal; leaves the process with exit code 0 if threads would hold it."""
     logged = AccessLog(app) if access_log.isEnabledFor(logging.INFO) else app

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pegboard.model.bounds import share_of_one
-from pegboard.server.principal import Principal
+from pegboard.server.principal import Principal, Whose
 
 
 class OpenRequests:
@@ -12,34 +12,33 @@ class OpenRequests:
     def __init__(self, limit: int) -> None:
         self._limit, self._share = limit, share_of_one(limit)
         self._total = 0
-        self._of_one: dict[tuple[str | None, ...], int] = {}
+        self._of_one: dict[Whose, int] = {}
 
     @property
     def is_full(self) -> bool:
         """Whether nobody more is taken, whoever it is."""
         return self._total >= self._limit
 
-    def enter(self, principal: Principal) -> bool:
-        """Count one more; `False` where the door is full, or has given this caller its share."""
+    def enter(self, principal: Principal) -> Whose | None:
+        """Count one more and return whose it is, for `leave`; `None` where the door is full, or the caller's share is
+        given.
+        """
         whose = principal.shares_as
         of_one = self._of_one.get(whose, 0)
         if of_one >= self._share or self._total >= self._limit:
-            return False
+            return None
         self._of_one[whose] = of_one + 1
         self._total += 1
-        return True
+        return whose
 
-    def reenter(self, principal: Principal) -> None:
+    def reenter(self, whose: Whose) -> None:
         """Count again one that was let in and left for a while."""
-        whose = principal.shares_as
         self._of_one[whose] = self._of_one.get(whose, 0) + 1
         self._total += 1
 
-    def leave(self, principal: Principal) -> None:
-        """Count one less."""
-        whose = principal.shares_as
+    def leave(self, whose: Whose) -> None:
+        """Count one less of whom `enter` named."""
         self._total -= 1
-        if self._of_one[whose] == 1:
-            del self._of_one[whose]
-        else:
-            self._of_one[whose] -= 1
+        left = self._of_one.pop(whose) - 1
+        if left:
+            self._of_one[whose] = left

@@ -22,7 +22,7 @@ from pegboard.server.gateway import Gateway, gateway_of
 from pegboard.server.mcp.earlier_path import EarlierPath
 from pegboard.server.mcp.fast_path import VERSION_KEY, FastPath, Plan
 from pegboard.server.mcp.handshake import Handshake
-from pegboard.server.mcp.jsonrpc import as_object, error_message, json_bytes
+from pegboard.server.mcp.jsonrpc import NO_ID, as_object, error_message, is_unanswerable, json_bytes
 from pegboard.server.mcp.lists import Lists
 from pegboard.server.mcp.session_ids import Client
 from pegboard.server.mcp.sessions import Sessions
@@ -206,6 +206,9 @@ class StdioConnection:
                 self._is_modern = True
                 self._begin(plan)
                 return
+        if request is not None and is_unanswerable(request):
+            await self._refuse(-32600, NO_ID)
+            return
         if self._is_cancelled(message) or (request is not None and await self._is_of_session(request, line)):
             return
         pipe = await self._loaded()

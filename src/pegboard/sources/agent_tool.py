@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from pegboard.core.digests import digest
 from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.call_context import CallContext
 from pegboard.model.json_types import JSON
@@ -71,4 +72,4 @@ def agent_entry(spec: ToolSpec, *, agent: str, context_transform: str | None = N
     if spec.annotations == Annotations():
         # What it does, nobody knows but who wrote the agent.
         spec = replace(spec, annotations=Annotations(open_world=True))
-    return ToolEntry(spec=spec, handler=run, agent=agent)
+    return ToolEntry(spec=spec, handler=run, agent=agent, reaches=digest([agent, context_transform]))

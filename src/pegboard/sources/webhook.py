@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import orjson
 
+from pegboard.core.digests import digest
 from pegboard.core.json_text import json_bytes
 from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.credential_redaction import revealed, without_credentials
@@ -106,7 +107,10 @@ def webhook_entry(spec: ToolSpec, settings: WebhookSettings) -> ToolEntry:
     # What another service answers is checked as a foreign tool's results are.
     entry_spec = replace(spec, timeout_s=timeout_s + SERVICE_GRACE_S, output_check=spec.output_check or "warn")
     secrets = list(service.secrets())
-    return ToolEntry(spec=entry_spec, handler=without_credentials(call, secrets) if secrets else call)
+    # Which credentials it sends is no part of what it does: those are changed often.
+    reaches = digest([settings.url, settings.method, sorted(settings.headers), settings.body, settings.result])
+    handler = without_credentials(call, secrets) if secrets else call
+    return ToolEntry(spec=entry_spec, handler=handler, reaches=reaches)
 
 
 # ---------------------------------------------------------------- what can be honoured

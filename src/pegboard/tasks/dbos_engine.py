@@ -40,7 +40,7 @@ from pegboard.platforms import platform
 from pegboard.tasks.engine import Run
 from pegboard.tasks.lifelines import Lifelines
 from pegboard.tasks.records import call_of_json, call_to_json, outcome_of_json, outcome_to_json, question_to_json
-from pegboard.tasks.task_tables import Kept, OtherQuestionError, TaskTables
+from pegboard.tasks.task_tables import Kept, OtherQuestionError, TaskTables, reason_of
 
 # What SQLite and PostgreSQL say of a store that takes nothing for now, beside that it is away: full, or read only.
 _PASSING_TEXTS = ("disk is full", "disk I/O error", "readonly database", "unable to open database file")
@@ -138,6 +138,8 @@ class DbosEngine:
         self._ended = threading.Event()
         self._guarding: asyncio.Task[None] | None = None
         self._renewed_at, self._has_stopped, self._is_away = 0.0, False, False
+        self._was_forgotten = False
+        """Whether a task that was begun here found that others have taken this worker for dead."""
         self._signs: dict[str, tuple[float, float]] = {}
         self._running: dict[str, asyncio.Task[Any]] = {}
         self._asked: dict[tuple[str, str], asyncio.Future[JSON]] = {}
@@ -165,8 +167,8 @@ class DbosEngine:
         self._thread.start()
         _Current.engine = self
         try:
-            await _away(self._open)
-            await self._elsewhere(_launch(self._url, self._worker))
+            may_make_tables = await _away(self._open)
+            await self._elsewhere(_launch(self._url, self._worker, may_make_tables=may_make_tables))
             self._client = await _away(self._make_client)
             await _away(self._adopt)
             # The above takes seconds where the machine is busy.
@@ -177,16 +179,17 @@ class DbosEngine:
         self._guarding = asyncio.create_task(self._guard())
         self._beating.start()
 
-    def _open(self) -> None:
+    def _open(self) -> bool:
         if self._url.drivername == "sqlite" and self._url.database:
             path = Path(self._url.database)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch(mode=0o600)
-        self._tables.create()
+        may_make_tables = self._tables.create()
         self._lifelines.hold(self._worker)
         self._renewed_at = time.monotonic()
         self._tables.beat(self._worker)
         self._dead()
+        return may_make_tables
 
     def _make_client(self) -> DBOSClient:
         url = self._url.render_as_string(hide_password=False)
@@ -240,7 +243,9 @@ class DbosEngine:
 
     def _renew(self) -> None:
         now = time.monotonic()
-        if not self._tables.beat(self._worker):
+        is_known = self._tables.beat(self._worker)
+        if self._was_forgotten or not is_known:
+            self._was_forgotten = False
             log.warning("Other workers took this one for dead; what it ran goes on with them.")
             self._has_stopped = True
         if self._has_stopped:
@@ -410,6 +415,15 @@ class DbosEngine:
         await asyncio.get_running_loop().create_future()
         raise AssertionError("a run that was stopped goes on")
 
+    async def was_begun(self, task_id: str) -> bool:
+        """Tell whether a task that runs here was begun before; where the database does not tell, it was."""
+        ask = partial(self._known.list_workflows, workflow_ids=[task_id], load_input=False, load_output=False)
+        try:
+            [row] = await _asked_of_store(ask)
+        except (OSError, ValueError):
+            return True
+        return row.recovery_attempts != 1
+
     def note(self, task_id: str, fraction: float, message: str) -> None:
         """Note how far a task is; written with the next beat."""
         self._notes[task_id] = (fraction, message)
@@ -429,11 +443,16 @@ class DbosEngine:
         """
         try:
             async with asyncio.timeout(TASK_STORE_S):
-                kept = partial(self._tables.add, call.task_id, call.owner, call.expires_at, worker=self._worker)
-                await _away(kept)
+                await _away(self._add, call)
                 await self._elsewhere(_begin(call))
-        except (SQLAlchemyError, TimeoutError) as error:
-            raise OSError(f"The database of tasks does not answer: {error}") from error
+        except SQLAlchemyError as error:
+            raise OSError(f"The database of tasks does not answer: {reason_of(error)}") from error
+        except TimeoutError as error:
+            raise OSError(f"The database of tasks does not answer within {TASK_STORE_S:g} s.") from error
+
+    def _add(self, call: TaskCall) -> None:
+        if not self._tables.add(call.task_id, call.owner, call.expires_at, worker=self._worker):
+            self._was_forgotten = True
 
     async def read(self, task_id: str) -> TaskRecord | None:
         """Return a task as it is now."""
@@ -450,8 +469,10 @@ class DbosEngine:
         try:
             async with asyncio.timeout(TASK_STORE_S):
                 return await _away(self._records, task_ids)
-        except (SQLAlchemyError, TimeoutError) as error:
-            raise OSError(f"The database of tasks does not answer: {error}") from error
+        except SQLAlchemyError as error:
+            raise OSError(f"The database of tasks does not answer: {reason_of(error)}") from error
+        except TimeoutError as error:
+            raise OSError(f"The database of tasks does not answer within {TASK_STORE_S:g} s.") from error
 
     def _records(self, ids: Sequence[str]) -> list[TaskRecord]:
         # First, since they are taken away once they are written.
@@ -517,6 +538,10 @@ class _DbosJournal:
     def __init__(self, engine: DbosEngine, task_id: str) -> None:
         self._engine, self._task_id = engine, task_id
 
+    async def was_begun(self) -> bool:
+        """Tell whether the task was begun in a run before this one; where nobody can tell, it was."""
+        return await self._engine.was_begun(self._task_id)
+
     async def once(self, name: str, work: Callable[[], Awaitable[JSON]]) -> JSON:
         """Return what `work` gives, recorded; where it is recorded already, that."""
         raised: list[BaseException] = []
@@ -573,7 +598,7 @@ class _DbosJournal:
         self._engine.note(self._task_id, fraction, message)
 
 
-async def _launch(url: sa.URL, worker: str) -> None:
+async def _launch(url: sa.URL, worker: str, *, may_make_tables: bool) -> None:
     dbos = DBOS(
         config={
             "name": "pegboard",
@@ -582,7 +607,8 @@ async def _launch(url: sa.URL, worker: str) -> None:
             "executor_id": worker,
             "application_version": _PROTOCOL,
             "log_level": "CRITICAL",
-            "run_migrations": True,
+            # A user who may not finds them made; DBOS then looks whether they are those that it needs.
+            "run_migrations": may_make_tables,
         }
     )
     # What others left behind is taken from this queue, at which DBOS looks but once a second.
@@ -624,7 +650,7 @@ async def _asked_of_store(act: Callable[..., T], *args: Any) -> T:
     try:
         return await _away(act, *args)
     except SQLAlchemyError as error:
-        raise OSError(f"The database of tasks does not answer: {type(error).__name__}") from error
+        raise OSError(f"The database of tasks does not answer: {reason_of(error)}") from error
 
 
 def _record(row: Any, kept: Kept, noted: tuple[float | None, str] | None) -> TaskRecord:

@@ -12,6 +12,10 @@ from pegboard.model.task import Outcome, Question, TaskCall, TaskRecord
 class Journal(Protocol):
     """What one run of a task writes down, and finds again when it is run anew."""
 
+    async def was_begun(self) -> bool:
+        """Tell whether the task was begun in a run before this one; where nobody can tell, it was."""
+        ...
+
     async def once(self, name: str, work: Callable[[], Awaitable[JSON]]) -> JSON:
         """Return what `work` gives, recorded under its name; where it is recorded already, that."""
         ...

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Final, Protocol
 
+from pegboard.core.call.consent_stage import give_back
 from pegboard.core.executor import Executor
 from pegboard.core.identifiers import new_id
 from pegboard.core.schema import copied
 from pegboard.core.view import View
+from pegboard.model.bounds import TASK_LOOK_S
 from pegboard.model.caller import Caller
-from pegboard.model.consent import ConsentAnswer, ConsentRequest
+from pegboard.model.consent import ConsentAnswer, ConsentRequest, Stands
 from pegboard.model.context import ToolContext
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSONValue
@@ -24,6 +27,7 @@ from pegboard.tasks.engine import Journal
 from pegboard.tasks.places import Place, Places
 from pegboard.tasks.steps import TaskSteps
 
+log = logging.getLogger("pegboard")
 # What says that a call could not be run, and not how the tool fared.
 _FAILURES: Final = frozenset({"not_found", "needs_review", "protocol_error", "storage_unavailable"})
 _INTERRUPTIONS: Final = frozenset({"shutting_down", "cancelled"})
@@ -55,6 +59,7 @@ class TaskClient:
 
     def __init__(self, steps: TaskSteps, agreed: Agreement | None) -> None:
         self._steps, self._agreed = steps, agreed
+        self._carried: ConsentRequest | None = None
         self._has_paid = False
 
     def can(self, capability: str) -> bool:
@@ -69,13 +74,23 @@ class TaskClient:
         """Ask nobody: there is no client any more."""
         return None
 
-    def carried(self, request: ConsentRequest) -> ConsentAnswer | None:
-        """Return the yes that was given when the task was made, to this very call; it is good for the task alone."""
+    async def carried(self, request: ConsentRequest, stands: Stands) -> ConsentAnswer | None:
+        """Return the yes that was given when the task was made, to this very call, unless a person took it back since.
+
+        It is good for the task alone. The task waits as long as nobody can tell.
+        """
         agreed, self._agreed = self._agreed, None
         if agreed is None:
             return None
         given = Agreement(request.tool, request.definition_hash, request.args_digest, agreed.consent_id)
-        return ConsentAnswer(agreed.consent_id, is_yes=True) if given == agreed else None
+        if given != agreed or not await _told(stands, agreed.consent_id):
+            return None
+        self._carried = request
+        return ConsentAnswer(agreed.consent_id, is_yes=True)
+
+    def keeps(self, request: ConsentRequest) -> bool:
+        """Tell whether this is the yes of the task, which goes back where the task never ran."""
+        return request is self._carried
 
     def begins(self, tool: str, definition_hash: str) -> None:
         """Hear of a call that begins."""
@@ -84,6 +99,18 @@ class TaskClient:
         """Tell whether limits were charged for this call: for the task itself when it was made, for others not."""
         paid, self._has_paid = not self._has_paid, True
         return paid
+
+
+async def _told(stands: Stands, consent_id: str) -> bool:
+    is_told = False
+    while True:
+        try:
+            return await stands(consent_id)
+        except OSError as error:
+            if not is_told:
+                log.warning("A task waits until it can be told whether its consent stands: %s", error)
+            is_told = True
+            await asyncio.sleep(TASK_LOOK_S)
 
 
 class Execution:
@@ -117,6 +144,7 @@ class Execution:
         try:
             view, entry = await self._permitted(call)
         except CallError as refused:
+            await self._give_back(call, journal)
             return Outcome(None, refused.error)
         made, call_id = view.ctx, new_id()
         steps = TaskSteps(
@@ -139,12 +167,19 @@ class Execution:
         if guards.closing and result.error is not None and result.error.kind in _INTERRUPTIONS:
             # It has not ended, its process does: somebody else goes on with it.
             raise asyncio.CancelledError
+        if not steps.has_run:
+            await self._give_back(call, journal)
         if steps.refusal is not None:
             # Whatever the tool made of it.
             return Outcome(None, steps.refusal.error)
         if result.error is not None and result.error.kind in _FAILURES:
             return Outcome(None, result.error)
         return Outcome(result)
+
+    async def _give_back(self, call: TaskCall, journal: Journal) -> None:
+        """Put back the yes of a task that was refused, unless it ran before, in a process that ended."""
+        if call.agreed is not None and not await journal.was_begun():
+            await give_back(self._executor.guards.consents, call.agreed.consent_id)
 
     async def _permitted(self, call: TaskCall) -> tuple[View, ToolEntry]:
         """Return the tool, and a view that shows it, as everything is now.

@@ -150,6 +150,10 @@ class _MemoryJournal:
     def __init__(self, engine: InProcessEngine, kept: _Kept) -> None:
         self._engine, self._kept = engine, kept
 
+    async def was_begun(self) -> bool:
+        """Return that it was not."""
+        return False
+
     async def once(self, name: str, work: Callable[[], Awaitable[JSON]]) -> JSON:
         """Return what `work` gives."""
         return await work()

@@ -14,21 +14,39 @@ T = TypeVar("T")
 
 
 class Place:
-    """The place of one run. Made by `Places.taken`, which gives it back."""
+    """The place of one run. Made by `Places.taken`, which gives it back.
+
+    A run may wait for several people at once, each in an `asyncio` task of its own. It leaves its place when it waits
+    and none of its steps runs, and takes it again with the first answer. One that was answered while another waits is
+    at work until it asks again or ends.
+    """
 
     def __init__(self, *queues: asyncio.Semaphore) -> None:
-        self._queues, self._is_held, self._waiting = queues, False, 0
+        self._queues, self._is_held, self._waiting, self._steps = queues, False, 0, 0
+        self._taking, self._is_over = asyncio.Lock(), False
+        self._answered: set[asyncio.Task[object]] = set()
 
     async def take(self) -> None:
-        """Wait for the place, and hold it."""
-        first, second = self._queues
-        await first.acquire()
-        try:
-            await second.acquire()
-        except BaseException:
-            first.release()
-            raise
-        self._is_held = True
+        """Wait for the place, unless it is held, and hold it."""
+        async with self._taking:
+            if self._is_held or self._is_over:
+                return
+            first, second = self._queues
+            await first.acquire()
+            try:
+                await second.acquire()
+            except BaseException:
+                first.release()
+                raise
+            self._is_held = True
+            if self._is_over:
+                # Its run has ended without this part of it.
+                self.leave()
+
+    def end(self) -> None:
+        """Give the place back for good."""
+        self._is_over = True
+        self.leave()
 
     def leave(self) -> None:
         """Give the place to whoever waits for one."""
@@ -37,17 +55,40 @@ class Place:
             for queue in self._queues:
                 queue.release()
 
+    @asynccontextmanager
+    async def for_step(self) -> AsyncGenerator[None]:
+        """Hold the place for the time of the block, whoever else of the run waits meanwhile."""
+        self._steps += 1
+        try:
+            await self.take()
+            yield
+        finally:
+            self._steps -= 1
+            self._leave_if_idle()
+
     async def free_for(self, answer: Awaitable[T]) -> T:
-        """Wait for an answer without the place, and for the place again; not where more than one is waited for."""
+        """Wait for an answer without the place, unless others of the run are at work; and for the place again."""
+        asking = asyncio.current_task()
+        assert asking is not None
         self._waiting += 1
-        self.leave()
+        self._ended(asking)
         try:
             answered = await answer
         finally:
             self._waiting -= 1
-        if not (self._waiting or self._is_held):
-            await self.take()
+        if self._waiting:
+            self._answered.add(asking)
+            asking.add_done_callback(self._ended)
+        await self.take()
         return answered
+
+    def _ended(self, asking: asyncio.Task[object]) -> None:
+        self._answered.discard(asking)
+        self._leave_if_idle()
+
+    def _leave_if_idle(self) -> None:
+        if self._waiting and not (self._steps or self._answered):
+            self.leave()
 
 
 class Places:
@@ -72,4 +113,4 @@ class Places:
         try:
             yield place
         finally:
-            place.leave()
+            place.end()

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from pegboard.core.questions import form_of
+from pegboard.core.elicitation_form import form_of
 from pegboard.core.redaction import Redactor
 from pegboard.model.attempts import attempted
 from pegboard.model.bounds import STEP_RESULT_BYTES
@@ -44,6 +44,8 @@ class TaskSteps:
         self._look_again, self._place = look_again, place
         self._names: set[str] = set()
         self._asked = 0
+        self.has_run = False
+        """Whether every guard has let the call pass, and its tool was run."""
         self.refusal: CallError | None = None
         """Why the task may not go on: what its tool does with that does not matter."""
 
@@ -64,7 +66,8 @@ class TaskSteps:
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         causes: list[BaseException] = []
         work = partial(self._work, name, run, args, retries=retries, timeout_s=limit_s, causes=causes)
-        recorded = await self._journal.once(name, work)
+        async with self._place.for_step():
+            recorded = await self._journal.once(name, work)
         if "error" in recorded:
             raised = CallError("tool_error", "")
             raised.error = error_of_json(recorded["error"])

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.event import listen
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from pegboard.model.bounds import TASK_STORE_BUSY_S
@@ -42,6 +42,9 @@ _WORKERS = sa.Table(
     sa.Column("beats_at", sa.Float, nullable=False),
 )
 _LOCK = "select pg_advisory_xact_lock(7235140913)"  # not a limit: a number of ours, for making the tables
+_MAY_MAKE = "select has_database_privilege(current_database(), 'create')"
+# What a user may not, or a database does not take: there PostgreSQL speaks to operators, and quotes nothing stored.
+_TELLING_STATES = frozenset({"25006", "42501", "53100"})
 Notes = Mapping[str, tuple[float | None, str]]
 
 
@@ -55,6 +58,14 @@ class Kept(NamedTuple):
 
 class OtherQuestionError(Exception):
     """Where a task asks something, it had asked something else."""
+
+
+def reason_of(error: SQLAlchemyError) -> str:
+    """Return why a database refused, for operators: its kind, since the text of most errors quotes what was stored."""
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    if getattr(cause, "sqlstate", None) in _TELLING_STATES:
+        return str(cause).partition("\n")[0]
+    return type(cause).__name__
 
 
 class TaskTables:
@@ -80,26 +91,38 @@ class TaskTables:
             with self._engine.begin() as connection:
                 yield connection
         except SQLAlchemyError as error:
-            raise OSError(f"The database of tasks does not answer: {type(error).__name__}.") from error
+            raise OSError(f"The database of tasks does not answer: {reason_of(error)}.") from error
 
-    def create(self) -> None:
-        """Make the tables that are not there, while others may do so too."""
+    def create(self) -> bool:
+        """Make the tables that are not there, while others may do so too; tell whether its user may make tables.
+
+        One that may not finds them made.
+        """
+        is_sqlite = self._engine.dialect.name == "sqlite"
         with self._transaction() as connection:
-            if self._engine.dialect.name != "sqlite":
+            if not is_sqlite:
                 connection.execute(sa.text(_LOCK))
+            known = sa.inspect(connection).get_table_names()
             for table in _METADATA.sorted_tables:
+                if table.name in known:
+                    continue
                 connection.execute(CreateTable(table, if_not_exists=True))
                 for index in table.indexes:
                     connection.execute(CreateIndex(index, if_not_exists=True))
+            return is_sqlite or connection.execute(sa.text(_MAY_MAKE)).scalar_one()
 
     # -- tasks
 
-    def add(self, task_id: str, owner: str, expires_at: float, *, worker: str) -> None:
-        """Note whose a task is, and that the worker lives that will run it: what it leaves behind is found by that."""
+    def add(self, task_id: str, owner: str, expires_at: float, *, worker: str) -> bool:
+        """Note whose a task is, and that the worker lives that will run it: what it leaves behind is found by that.
+
+        `False` where others have taken the worker for dead, as `beat` says it.
+        """
         with self._transaction() as connection:
-            self._renew(connection, worker)
+            was_known = self._renew(connection, worker)
             row = {"task_id": task_id, "owner": owner, "expires_at": expires_at, "message": ""}
             connection.execute(sa.insert(_TASKS).values(row))
+        return was_known
 
     def note(self, notes: Notes) -> None:
         """Note how far tasks are: a fraction, and words."""
@@ -194,7 +217,9 @@ class TaskTables:
         beating = sa.update(_WORKERS).where(_WORKERS.c.worker == worker).values(beats_at=moment)
         if connection.execute(beating).rowcount == 1:
             return True
-        connection.execute(sa.insert(_WORKERS).values(worker=worker, beats_at=moment))
+        # Another thread of this worker may do the same at this moment.
+        sign = f"insert into {_WORKERS.name} values (:worker, {self._now}) on conflict do nothing"  # noqa: S608 - names of ours
+        connection.execute(sa.text(sign), {"worker": worker})
         return False
 
     def leave(self, worker: str) -> None:

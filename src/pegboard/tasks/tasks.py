@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 from pegboard.auth.rejections import UnavailableError
 from pegboard.core.call.record import Call
 from pegboard.core.digests import canonical_json, digest
+from pegboard.core.elicitation_form import fits_form
 from pegboard.core.executor import Executor
 from pegboard.core.identifiers import new_id
-from pegboard.core.questions import fits_form
 from pegboard.lazy import LazyModule
 from pegboard.model.bounds import TASK_LEASE_S, TASK_LEAST_TTL_S, TASK_LOOK_S, TASK_SWEEP_S, TASK_TTL_S
 from pegboard.model.caller import Caller
@@ -37,7 +37,7 @@ else:
 
 log = logging.getLogger("pegboard")
 IN_MEMORY: Final = "memory"
-_UNVOUCHED = frozenset({"", "anonymous"})
+_ANONYMOUS = "anonymous"
 
 
 class _Operator:
@@ -50,7 +50,9 @@ Asking = ToolContext | _Operator
 
 def owner_of(caller: Caller) -> str:
     """Return whose tasks are his who asks; empty where nobody vouches for him: his are those whose id he holds."""
-    if caller.credential in _UNVOUCHED and caller.user_id is None and caller.space_id is None:
+    # An open server may give all of whom nothing is known one space: it makes them no one person.
+    nobody_says_where = caller.space_id is None or caller.credential == _ANONYMOUS
+    if caller.credential in ("", _ANONYMOUS) and caller.user_id is None and nobody_says_where:
         return ""
     return digest([caller.credential, caller.user_id, caller.space_id])
 
@@ -230,6 +232,7 @@ class Tasks:
             engine = await self._opened()
             await engine.start(kept)
         except OSError as error:
+            log.warning("%r was not begun: %s", call.name, error)
             text = f"{call.name!r} was not begun: the store of tasks does not answer. Try again in a moment."
             raise CallError("storage_unavailable", text) from error
         lasts = "" if engine.is_durable else " It is kept in memory: it ends with the server's process."

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pegboard.model.bounds import CHUNK_CHARS, CHUNK_LEAST_CHARS
+from pegboard.model.bounds import CHUNK_CHARS, CHUNK_LEAST_CHARS, DOCUMENT_TITLE_CHARS
 
 # Where a text may be cut, the best place first: before a heading, between paragraphs, lines, sentences, words.
 _CUTS = (
@@ -16,7 +16,15 @@ _CUTS = (
     re.compile(r"(?<=[.!?。！？।])\s+|(?<=[。！？])"),
     re.compile(r"\s+"),
 )
-_HEADING = re.compile(r"^(#{1,6}) +(.+?) *#*$", re.MULTILINE)
+_HEADING = re.compile(r"^(#{1,6}) (.*)$", re.MULTILINE)
+
+
+class Heading(NamedTuple):
+    """A heading of Markdown: where its line begins, its level from 1, its words."""
+
+    start: int
+    level: int
+    title: str
 
 
 class Chunk(NamedTuple):
@@ -27,23 +35,38 @@ class Chunk(NamedTuple):
     headings: tuple[str, ...]
 
 
+def heading_title(words: str) -> str:
+    """Return what stands between the signs of a heading; empty where nothing does.
+
+    Blanks and closing `#` are taken off, and not matched: a line of 20,000 blanks would take minutes.
+    """
+    bare = words.strip(" ")
+    # Every passage below it is found by it, too: of a heading of a megabyte each would have a copy.
+    return (bare.rstrip("#").rstrip(" ") or bare[:1])[:DOCUMENT_TITLE_CHARS]
+
+
+def _headings_in(text: str) -> Iterator[Heading]:
+    for found in _HEADING.finditer(text):
+        if title := heading_title(found[2]):
+            yield Heading(found.start(), len(found[1]), title)
+
+
 def chunks_of(text: str) -> list[Chunk]:
     """Return the passages of a text, in order, none longer than `CHUNK_CHARS` and none of white space alone."""
-    headings = [(found.start(), len(found[1]), found[2]) for found in _HEADING.finditer(text)]
+    headings = [*_headings_in(text)]
     chunks: list[Chunk] = []
-    above: list[tuple[int, str]] = []
+    above: list[Heading] = []
     next_heading = 0
     for start, end in _spans(text):
-        while next_heading < len(headings) and headings[next_heading][0] < start:
+        while next_heading < len(headings) and headings[next_heading].start < start:
             above = _entered(above, headings[next_heading])
             next_heading += 1
-        chunks.append(Chunk(start, end, tuple(title for _, title in above)))
+        chunks.append(Chunk(start, end, tuple(heading.title for heading in above)))
     return chunks
 
 
-def _entered(above: list[tuple[int, str]], heading: tuple[int, int, str]) -> list[tuple[int, str]]:
-    _, level, title = heading
-    return [*(each for each in above if each[0] < level), (level, title)]
+def _entered(above: list[Heading], heading: Heading) -> list[Heading]:
+    return [*(each for each in above if each.level < heading.level), heading]
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:

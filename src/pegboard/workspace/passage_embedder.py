@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -21,6 +22,13 @@ NO_ANSWER: Final = "the embedder does not answer, so passages were found by word
 # puts in order what words leave alike: its best rank is worth less than a step between the first ranks by words.
 _OF_MODEL: Final = 1.0  # not a limit: a weight
 _OF_HASHING: Final = 0.01  # not a limit: a weight
+# What models were trained to read before a question and before a passage, by their names. Source: their model cards.
+# Those of the E5 family that follow instructions have passages without any, and questions with a task of their own.
+_PREFIXES: Final = (
+    (re.compile(r"(?:^|[^a-z0-9])e5-(?!.*(?:instruct|mistral))", re.IGNORECASE), "query: ", "passage: "),
+    (re.compile(r"nomic-embed-text", re.IGNORECASE), "search_query: ", "search_document: "),
+)
+_NO_PREFIXES: Final = ("", "")
 
 
 class PassageEmbedder:
@@ -46,7 +54,8 @@ class PassageEmbedder:
         if length is None:
             # Nobody knows before it has answered.
             length = self._length = (await self._asked(["dimension"], EMBED_READ_S)).shape[1]
-        return f"{self._embedder.model_id}:{length}{':terms' if self._is_hashing else ''}"
+        how = ":terms" if self._is_hashing else ":prefixed" if prefixes_of(self.model_id) != _NO_PREFIXES else ""
+        return f"{self._embedder.model_id}:{length}{how}"
 
     async def of_question(self, text: str) -> Vectors | None:
         """Return the vector of a question, as one row; `None` where the embedder says nothing in time, or of it."""
@@ -54,7 +63,7 @@ class PassageEmbedder:
             return None
         try:
             await self._load(EMBED_LOAD_S)
-            vectors = await self._asked([text], EMBED_WAIT_S)
+            vectors = await self._asked([prefixes_of(self.model_id)[0] + text], EMBED_WAIT_S)
         except Exception as error:  # noqa: BLE001 - boundary: an embedder is foreign code, and no reason to find nothing
             self._rests_until = self._clock() + EMBED_REST_S
             why = f"{type(error).__name__}: {str(error)[:LISTED_LINE_CHARS]}"
@@ -68,7 +77,8 @@ class PassageEmbedder:
         Raises:
             Exception: whatever the embedder raises; TimeoutError.
         """
-        return await self._asked(texts, EMBED_READ_S)
+        _, before = prefixes_of(self.model_id)
+        return await self._asked([before + text for text in texts], EMBED_READ_S)
 
     @property
     def model_id(self) -> str:
@@ -89,3 +99,8 @@ class PassageEmbedder:
             vectors = await asyncio.wrap_future(self._thread.start(embedded(texts, self._embedder)))
         self._length = vectors.shape[1]
         return vectors
+
+
+def prefixes_of(model_id: str) -> tuple[str, str]:
+    """Return what a model wants to read before a question, and before a passage; empty for most."""
+    return next(((ask, tell) for named, ask, tell in _PREFIXES if named.search(model_id)), _NO_PREFIXES)

@@ -10,7 +10,7 @@ import html
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.http import GuardedClient
@@ -100,7 +100,7 @@ class WebIngest:
             return
         address = urlsplit(response.url)
         source = self.source or f"{address.hostname}{address.path}".rstrip("/")
-        documents = [each async for each in _documents(feed, reader)]
+        documents = [each async for each in _documents(feed, reader, response.url)]
         for start in range(0, max(1, len(documents)), INGEST_BATCH_DOCUMENTS):
             await self._store(source, "feed", documents[start : start + INGEST_BATCH_DOCUMENTS], report)
 
@@ -124,15 +124,27 @@ class WebIngest:
         self.on_bad(bad)
 
 
-async def _documents(feed: Feed, reader: FileReader) -> AsyncIterator[NewDocument]:
-    """Yield a document for each entry, under the address that it links to: titles change, addresses seldom do."""
+async def _documents(feed: Feed, reader: FileReader, url: str) -> AsyncIterator[NewDocument]:
+    """Yield a document for each entry, under the address that it links to: titles change, addresses seldom do.
+
+    One that is relative is told from `url`, the feed's own.
+    """
     for entry in feed["entries"]:
-        known = entry["link"] or entry["id"] or entry["title"]
-        path = path_of(entry["link"], "text/html") if is_address(entry["link"]) else None
+        link = _address(url, entry["link"])
+        known = link or entry["id"] or entry["title"]
+        path = path_of(link, "text/html") if is_address(link) else None
         if path is None:
             path = f"entries/{hashlib.sha256(known.encode()).hexdigest()[:16]}.html"
         document = await reader.read(path, _page_of(entry).encode("utf-8-sig", "replace"))
-        yield replace(document, metadata={**document.metadata, **({"url": entry["link"]} if entry["link"] else {})})
+        yield replace(document, metadata={**document.metadata, **({"url": link} if link else {})})
+
+
+def _address(base: str, link: str) -> str:
+    """Return the address that an entry links to; empty where it names none that can be read."""
+    try:
+        return urljoin(base, link) if link else ""
+    except ValueError:
+        return ""
 
 
 def _page_of(entry: FeedEntry) -> str:

@@ -12,11 +12,12 @@ from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.options import Options, SharedOptions, ToolName
 from pegboard.cli.project import opened
 from pegboard.cli.terminal import Terminal, json_text, safe
-from pegboard.core.consent_text import consent_text
+from pegboard.core.consent_text import QuestionTooLongError, consent_text, too_long
 from pegboard.core.json_text import json_value
 from pegboard.model.consent import Approve, ConsentRequest
 from pegboard.model.json_types import JSON
 from pegboard.model.result import TextContent, ToolResult
+from pegboard.platforms import platform
 from pegboard.providers.mcp import mcp_content
 
 _PAIRS = "Arguments: key=value, read by the type that the schema gives; key:=JSON for raw JSON."
@@ -62,7 +63,13 @@ def approval(terminal: Terminal, *, yes: bool) -> Approve | None:
 
 
 def _ask(request: ConsentRequest, terminal: Terminal) -> bool:
-    terminal.note(consent_text(request, max_chars=None))
+    try:
+        question = consent_text(request)
+    except QuestionTooLongError as error:
+        raise too_long(request, error) from None
+    terminal.note(question)
+    # What was typed before anybody could read this is no answer to it.
+    platform.forget_typed(sys.stdin)
     terminal.err.write("Go ahead? [y/N] ")
     terminal.err.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from pegboard.cli.command_error import CommandError
 from pegboard.cli.jsonc import JsoncError
 from pegboard.cli.mcp_clients import CLIENTS, McpClient
-from pegboard.cli.operator_file import read_operator_file, write_operator_file
+from pegboard.cli.operator_file import change_operator_file, read_operator_file
 from pegboard.cli.options import SharedOptions
 from pegboard.cli.project import find_config
 from pegboard.core.names import nearest
@@ -44,13 +44,11 @@ def install_command(
     if known is None:
         raise CommandError(f"There is no client {client!r}.{nearest(client, CLIENTS, label='Clients')}")
     path = (file or known.path(Path())).expanduser()
-    before = read_operator_file(path)
-    after = _as_before(before, partial(_changed, known, name=name, command=None if remove else _command(options)))
+    change = partial(_changed, known, name=name, command=None if remove else _command(options))
     if print_only:
-        options.terminal.say(after.rstrip("\n"))
+        options.terminal.say(_as_before(read_operator_file(path), change).rstrip("\n"))
         return
-    if after != before:
-        write_operator_file(path, after, expected=before)
+    before, after = change_operator_file(path, lambda text: _as_before(text, change))
     done = "unchanged" if after == before else "removed" if remove else "installed"
     if options.json:
         options.terminal.json({"client": client, "file": str(path), "name": name, "outcome": done})

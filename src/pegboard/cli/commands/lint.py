@@ -33,9 +33,9 @@ async def lint_command(
 ) -> Exit:
     """Find what makes tools hard to find, to tell apart, or to use.
 
-    Missing and weak descriptions, parameters without one, tools that compete for the same requests, what a provider
-    refuses although an export rewrites it, deep nesting, tools past their end. `lint: {ignore: […]}` in the config
-    lets findings pass, each with a reason.
+    Missing and weak descriptions, parameters without one, words on parameters that are none, tools that compete for
+    the same requests, what a provider refuses although an export rewrites it, deep nesting, tools past their end.
+    `lint: {ignore: […]}` in the config lets findings pass, each with a reason.
     """
     async with opened(options) as (project, view):
         catalog = project.catalog

@@ -28,11 +28,11 @@ from pegboard.model.bounds import WORKERS
 from pegboard.model.context import ToolContext
 from pegboard.model.secret import Secret
 from pegboard.platforms import platform
-from pegboard.server.front import Front
 from pegboard.server.host_guard import hosts_of
 from pegboard.server.principal import Principal, choose_profile, context_maker
-from pegboard.server.shared_state import counted_in_memory
+from pegboard.server.proxy_settings import ProxySettings
 from pegboard.server.stdio import run_stdio
+from pegboard.server.worker_checks import count_for_all, counted_in_memory
 from pegboard.server.workers import Worker, Workers
 
 # On standard input neither uvicorn nor Starlette nor the SDK of MCP is needed, which take longer than all the rest.
@@ -112,7 +112,7 @@ def serve_command(
         raise CommandError("--uds listens at a file, and not at --host, --port or with --tls-cert. Leave one out.")
     if uds is not None and platform.NO_WORKERS is not None:
         raise CommandError("--uds: there are no such sockets on Windows. Listen at --host and --port.")
-    front = Front(trusted=forwarded_allow, root_path=_root_path(root_path), certificate=tls_cert, key=tls_key)
+    front = ProxySettings(trusted=forwarded_allow, root_path=_root_path(root_path), certificate=tls_cert, key=tls_key)
     _check_front(front)
     host, port, count = host or _HOST, _PORT if port is None else port, 1 if workers is None else workers
     if not 0 <= port <= _LAST_PORT:
@@ -162,7 +162,7 @@ def _serve(
     *,
     host: str,
     bind: Callable[[], socket.socket],
-    front: Front,
+    front: ProxySettings,
     names: tuple[str, ...],
     reload: bool,
     strict: bool,
@@ -237,6 +237,7 @@ def _share(catalog: Catalog, worker: Worker) -> None:
             'together: add `rate_limits: {store: "redis://HOST:PORT"}` to the config, or serve with one worker.',
             kind="not_shared",
         )
+    count_for_all(catalog, worker.count)
     if catalog.guards.tasks is not None and not catalog.tasks.is_durable:
         raise CommandError(
             f"Tasks are kept in memory, and each of {worker.count} workers would know its own alone. Keep them for "
@@ -318,7 +319,7 @@ def _root_path(named: str | None) -> str:
     return path
 
 
-def _check_front(front: Front) -> None:
+def _check_front(front: ProxySettings) -> None:
     for address in front.trusted:
         try:
             ipaddress.ip_network(address)

@@ -50,6 +50,10 @@ _OTHER_WORDS = {
     "exclude": "deny",
     "streamable-http": "http",
     "streamablehttp": "http",
+    "timeout": "timeout_seconds",
+}
+_OF_OTHER_FILES = {
+    "mcpservers": "That is the form of MCP clients: `pegboard import FILE` takes it over.",
 }
 # More would be a wall of words, and none of them is like the wrong one.
 _LISTED_KEYS = 12  # not a limit: how many are shown
@@ -176,10 +180,14 @@ def _meant_key(name: str, keys: Mapping[str, str]) -> str | None:
 def _unknown_key(name: str, holders: Iterable[type[BaseModel]]) -> str:
     keys = _keys_of_forms(holders)
     meant = _meant_key(name, keys)
-    if meant is not None:
+    if (elsewhere := _OF_OTHER_FILES.get(name.casefold())) is not None:
+        hint = elsewhere
+    elif meant is not None:
         hint = f"Did you mean {meant!r}?"
     elif (place := _one_level_deeper(name, holders)) is not None:
         hint = f"Did you mean {place[1]!r}, which stands under `{place[0]}:`?"
+    elif "config" in keys:
+        hint = "What a built-in is told stands under `config:`; `pegboard schema` describes all keys."
     elif len(keys) > _LISTED_KEYS:
         hint = f"There are {len(keys)}; `pegboard schema` describes them."
     else:

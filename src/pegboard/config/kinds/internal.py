@@ -17,6 +17,7 @@ from pegboard.config.forms.value_types import Anything, Flag, Maybe, Reference, 
 from pegboard.config.kinds.tool_form import ToolForm, check_aliases, check_examples, overlaid
 from pegboard.config.parameters import misfits, read_parameters
 from pegboard.config.yaml.tree import Table
+from pegboard.core.digests import digest
 from pegboard.core.names import fold, nearest_one
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.tool import ToolEntry
@@ -72,7 +73,8 @@ def _base(tool: Declared[InternalForm], build: BuildContext) -> ToolEntry | None
             )
             return None
         target = build.resolve(form.handler, at / "handler")
-        return None if target is None else _entry(target, tool, build)
+        entry = None if target is None else _entry(target, tool, build)
+        return None if entry is None else replace(entry, reaches=digest(form.handler))
     if registered is None:
         # A `handlr:` was told of already: what it stands for is no second mistake.
         keys = at.node.items.keys() if isinstance(at.node, Table) else set[str]()

@@ -198,7 +198,8 @@ def description_value(text: str, *, bounds: Bounds, is_explained: bool = True) -
         try:
             return parse_json(text, bounds=room)
         except CallError as error:
-            raise DefinitionError(f"cannot be read as JSON: {_unquoted(error.error.message, text)}") from None
+            reason = _of_a_document(error.error.message)
+            raise DefinitionError(f"cannot be read as JSON: {_unquoted(reason, text)}") from None
     try:
         return plain_reader.PlainReader(bounds=room, most_values=OPENAPI_DOCUMENT_KEYS).read(text)
     except DefinitionError as error:
@@ -210,6 +211,12 @@ def description_value(text: str, *, bounds: Bounds, is_explained: bool = True) -
         reason = _unquoted(str(problems[0]), text) if problems else "it is empty"
         raise DefinitionError(f"cannot be read as YAML: {reason}")
     return plain_value(root)
+
+
+def _of_a_document(message: str) -> str:
+    """Return what is wrong with JSON in the words for one document, which are those for arguments otherwise."""
+    reason = message.removeprefix("The arguments were refused unread: ")
+    return re.sub(r"^they (are|have) ", lambda verb: "it is " if verb[1] == "are" else "it has ", reason)
 
 
 def _unquoted(reason: str, text: str) -> str:

@@ -9,7 +9,7 @@ from itertools import starmap
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, create_model
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, create_model
 from pydantic_core import PydanticCustomError
 
 from pegboard.authoring.aliases import ParameterName, resolve
@@ -43,15 +43,16 @@ from pegboard.model.json_types import JSON
 from pegboard.model.tool import ConsentRule, ToolEntry, ToolSpec
 
 
-def _consent_rule(value: str) -> str:
-    if not (value in ("never", "always", "destructive") or value.startswith("python:")):
+def _consent_rule(value: object) -> object:
+    # `true`, as many write first, is told which words there are, and not that it is no text.
+    if not isinstance(value, str) or not (value in ("never", "always", "destructive") or value.startswith("python:")):
         raise PydanticCustomError("consent", "expected never, always, destructive or `python:module:function`")
     return reference(value) if value.startswith("python:") else value
 
 
 Consent: TypeAlias = Annotated[
-    Text,
-    AfterValidator(_consent_rule),
+    str,
+    BeforeValidator(_consent_rule),
     Field(json_schema_extra={"pattern": "^(never|always|destructive|python:[\\w.]+:[\\w.]+)$"}),
 ]
 

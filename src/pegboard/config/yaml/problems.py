@@ -14,6 +14,15 @@ from pegboard.model.error import Problem
 from pegboard.model.secret import Secret
 
 
+def unseen(config: Path, error: OSError) -> Problem:
+    """Return the problem of a config that names what the system does not even let be looked at.
+
+    A name that is too long, a folder of somebody else: any check of any path may end so.
+    """
+    what = "something" if error.filename is None else repr(str(error.filename)[:200])
+    return Problem(where=str(config), message=f"it names {what}, which cannot be looked at: {error.strerror or error}")
+
+
 class Report:
     """The problems of one load, as they are found. At one place only the first counts: the rest follows from it."""
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from pegboard.core.redaction import Redactor
+from pegboard.model.bounds import PROBLEM_LINE_CHARS
 
 # Of a longer line the part around the problem is shown.
 _SHOWN_CHARS = 100  # not a limit: how a line is drawn
@@ -41,6 +42,8 @@ def source_line(lines: Sequence[str], line: int, column: int, *, path: str, reda
     if not 0 < line <= len(lines):
         return "", 0
     text = lines[line - 1]
+    if len(text) > PROBLEM_LINE_CHARS:
+        return "", 0
     above = _keys_above(lines, line)
     if redactor.finds(text) or any(map(_names_secret, (path, *above))):
         return "", 0

@@ -10,8 +10,9 @@ from typing import Any, Final, TypeVar
 
 from pegboard.core.call.record import Asked, Call
 from pegboard.core.consent_text import QuestionTooLongError, consent_text
+from pegboard.core.coroutine_runner import InterruptedWaitError, Pending, begin
 from pegboard.core.digests import digest
-from pegboard.core.stepping import InterruptedWaitError, Pending, begin
+from pegboard.core.ports import ConsentRecords
 from pegboard.model.bounds import NO_LIMIT_S
 from pegboard.model.consent import ConsentAnswer, ConsentRequest
 from pegboard.model.context import seconds_left
@@ -75,7 +76,7 @@ async def ask_consent(call: Call, reason: str) -> ConsentRequest:
         request_id=ctx.request.id, is_session_brief=ctx.caller.is_session_brief,
     )  # fmt: skip
     call.asked, call.consent = request, "nobody"
-    answer = _carried(call, request)
+    answer = await _carried(call, request)
     if answer is None:
         answer = await _of_store(call, call.guards.consents.recall(request))
     if answer is None:
@@ -92,10 +93,13 @@ async def ask_consent(call: Call, reason: str) -> ConsentRequest:
     return request
 
 
-def _carried(call: Call, request: ConsentRequest) -> ConsentAnswer | None:
-    """Return what a client that calls again with answers carries of a call that was answered and goes on."""
+async def _carried(call: Call, request: ConsentRequest) -> ConsentAnswer | None:
+    """Return what is carried of a call that was answered and goes on: by a client that calls again, or by a task.
+
+    A yes that a person has taken back since is none.
+    """
     carried = getattr(call.view.ctx.request.client, "carried", None)
-    return None if carried is None else carried(request)
+    return None if carried is None else await _of_store(call, carried(request, call.guards.consents.stands))
 
 
 async def _asked(call: Call, request: ConsentRequest) -> ConsentAnswer | None:
@@ -143,15 +147,23 @@ async def settle_consent(call: Call, asked: ConsentRequest, result: ToolResult) 
 
     Unless the call goes on that way.
     """
+    client = call.view.ctx.request.client
     # A task that was made of the call has the yes with it.
     if call.consent == "yes" and not call.ran and result.task_id is None:
-        try:
-            await call.guards.consents.give_back(call.consent_id)
-        except OSError as error:
-            log.warning("The consent %r stays used: it could not be given back (%s).", call.consent_id, error)
-    spent = getattr(call.view.ctx.request.client, "spent", None)
+        keeps = getattr(client, "keeps", None)
+        if keeps is None or not keeps(asked):
+            await give_back(call.guards.consents, call.consent_id)
+    spent = getattr(client, "spent", None)
     if spent is not None and (result.error is None or result.error.kind != "consent_required"):
         spent(asked)
+
+
+async def give_back(consents: ConsentRecords, consent_id: str) -> None:
+    """Put back the use of a yes that served no call, where the store takes it."""
+    try:
+        await consents.give_back(consent_id)
+    except OSError as error:
+        log.warning("The consent %r stays used: it could not be given back (%s).", consent_id, error)
 
 
 async def _of_store(call: Call, asked: Awaitable[T]) -> T:

@@ -12,11 +12,11 @@ from pegboard.core.call.arguments import judged_arguments, read_arguments
 from pegboard.core.call.limit_keys import owner_of
 from pegboard.core.call.output import checked
 from pegboard.core.call.record import Call
+from pegboard.core.coroutine_runner import BOUND_CODE, SLOW_CODE, CancelScope, InterruptedWaitError, Pending, is_on_loop
+from pegboard.core.coroutine_runner import begin as begin_waiting
 from pegboard.core.hooks import describe
 from pegboard.core.normalise import normalise
 from pegboard.core.schema import copied
-from pegboard.core.stepping import BOUND_CODE, SLOW_CODE, CancelScope, InterruptedWaitError, Pending, is_on_loop
-from pegboard.core.stepping import begin as begin_waiting
 from pegboard.model.bounds import LOOP_BLOCKED_S
 from pegboard.model.error import CallError
 from pegboard.model.hook import Hook, Verdict

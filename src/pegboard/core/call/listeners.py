@@ -47,13 +47,21 @@ DELIVERED = Delivered()
 
 
 class Listeners(dict[EventType, tuple[Callable[[Event], Any], ...]]):
-    """The methods of some observers that hear a type of event; each is looked up once."""
+    """The methods of some observers that hear a type of event; each is looked up once.
 
-    def __init__(self, observers: tuple[Any, ...] = ()) -> None:
-        super().__init__()
-        self.observers = observers
+    `general` are others, who hear it before them.
+    """
+
+    __slots__ = ("general", "observers")
+
+    def __init__(self, observers: tuple[Any, ...] = (), general: Listeners | None = None) -> None:
+        self.observers, self.general = observers, general
 
     def __missing__(self, event_type: EventType) -> tuple[Callable[[Event], Any], ...]:
-        methods = [getattr(observer, event_type, None) for observer in self.observers]
-        listening = self[event_type] = tuple([method for method in methods if method is not None])
+        listening = () if self.general is None else self.general[event_type]
+        for observer in self.observers:
+            method = getattr(observer, event_type, None)
+            if method is not None:
+                listening = (*listening, method)
+        self[event_type] = listening
         return listening

@@ -19,12 +19,12 @@ from pegboard.core.call.limit_keys import FloodGuard, Hits
 from pegboard.core.call.listeners import DELIVERED, Delivered, Listeners
 from pegboard.core.call.repeats import RepeatBreaker
 from pegboard.core.call.workers import WorkerPool
+from pegboard.core.coroutine_runner import CancelScope, is_cancelled
 from pegboard.core.hooks import NO_HOOKS, ToolHooks
 from pegboard.core.ports import AuditLog, ConsentRecords, LimitStore, LocalLimitStore, UsedAnswers
 from pegboard.core.redaction import Redactor
 from pegboard.core.registry import Registry
 from pegboard.core.snapshot import Plan
-from pegboard.core.stepping import CancelScope, is_cancelled
 from pegboard.core.view import View
 from pegboard.model.agent import AgentEntry, AgentResult
 from pegboard.model.bounds import FLOOD_WINDOW_S, OBSERVED_EVENTS, OBSERVERS_S, REDACTORS_REMEMBERED, Bounds
@@ -104,6 +104,8 @@ class Guards:
     agents: AgentRunner | None = None
     audit: AuditLog | None = None
     audit_required: bool = False
+    stands_for_memory: LimitStore | None = None
+    """Where limits are counted without a store, in a process that is one of several: memory knows its own calls."""
     repair: Callable[[Call, Callable[[object], JSON]], bool] = lambda call, judge: False
     listeners: Listeners = field(default_factory=Listeners)
     call_observers: tuple[CallObserver, ...] = ()
@@ -163,8 +165,9 @@ class Guards:
         self.observers_lag = True
 
     def use_limits(self, store: LimitStore | None) -> None:
-        """Count limits in another store from now on; `None` counts them in memory."""
-        self.limits = store or self.local_limits
+        """Count limits in another store from now on; `None` counts them in memory, or where that is not to be."""
+        # A store that has counted nothing yet may be empty: it is one all the same.
+        self.limits = next(one for one in (store, self.stands_for_memory, self.local_limits) if one is not None)
 
     def adopt_bounds(self) -> None:
         """Hold what is declared now where a bound is kept beside the declarations; what was counted stays counted."""

@@ -6,9 +6,9 @@ from typing import Any
 
 from pegboard.core.call.limit_keys import owner_of
 from pegboard.core.call.record import Call
-from pegboard.core.call.task_split import is_of_task
+from pegboard.core.call.task_decision import is_of_task
+from pegboard.core.coroutine_runner import InterruptedWaitError, Pending, begin
 from pegboard.core.hooks import wrap
-from pegboard.core.stepping import InterruptedWaitError, Pending, begin
 from pegboard.model.bounds import NO_LIMIT_S
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_awaitable
@@ -35,6 +35,8 @@ def start(call: Call) -> Any:
     if spec.max_concurrency is not None:
         call.guards.workers.enter(entry.qualified_id, cap=spec.max_concurrency, name=call.name)
     call.ran = True
+    if request.steps is not None and is_of_task(call):
+        request.steps.has_run = True
     value = None
     try:
         if call.hooks.around:

@@ -21,6 +21,7 @@ from pegboard.model.bounds import (
     USE_SPACES,
     USE_STEPS,
 )
+from pegboard.platforms import platform
 
 _TABLE = """\
 create table if not exists used (
@@ -114,6 +115,9 @@ class UseStore:
         try:
             if not self.path.exists():
                 self.path.touch(mode=0o600)
+            elif platform.may_everybody_write(self.path.stat()):
+                # Whoever writes it can speak for any two callers, and so lift a tool for everybody.
+                raise OSError(f"{str(self.path)!r} may be written by everybody; run chmod o-w {self.path}")
             with closing(sqlite3.connect(self.path, timeout=USE_BUSY_S, isolation_level=None)) as connection:
                 ends = time.monotonic() + USE_BUSY_S
                 # A table of somebody else's making may have no end.

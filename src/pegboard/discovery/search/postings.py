@@ -26,14 +26,18 @@ class Postings:
     """The inverted index. Term number `t` stands at `starts[t]:starts[t + 1]` of `tools` and `weights`.
 
     `trigrams` has the terms of more than three letters by their runs of three, `trigram_counts` how many each has.
+    `letters` and `lengths` say of each term which letters it has, a bit each, and how many.
     """
 
+    terms: tuple[str, ...]
     vocabulary: Mapping[str, int]
     starts: NDArray[np.int32]
     tools: NDArray[np.int32]
     weights: NDArray[np.float32]
     trigrams: Mapping[str, tuple[str, ...]]
     trigram_counts: Mapping[str, int]
+    letters: NDArray[np.uint32]
+    lengths: NDArray[np.int32]
 
     def span(self, term: str) -> slice:
         """Return where the postings of a term stand; an empty slice when no tool has it."""
@@ -57,13 +61,17 @@ def post(documents: Sequence[TermWeights]) -> Postings:
     starts = np.zeros(len(vocabulary) + 1, dtype=np.int32)
     np.cumsum(np.bincount(numbers, minlength=len(vocabulary)), out=starts[1:])
     trigrams, trigram_counts = _trigram_table(vocabulary)
+    terms = tuple(vocabulary)
     return Postings(
+        terms=terms,
         vocabulary=vocabulary,
         starts=starts,
         tools=np.repeat(np.arange(len(documents), dtype=np.int32), counts)[order],
         weights=weights[order],
         trigrams=trigrams,
         trigram_counts=trigram_counts,
+        letters=_letters_of(terms),
+        lengths=np.fromiter(map(len, terms), dtype=np.int32),
     )
 
 
@@ -82,6 +90,22 @@ def spellings_near(
 def _alike_long(term: str, other: str) -> bool:
     # Runs of one character make one trigram however long they are.
     return 2 * min(len(term), len(other)) >= max(len(term), len(other))
+
+
+def terms_alike(word: str, postings: Postings) -> list[str]:
+    """Return the terms of about the letters and the length of a word; all that one slip makes of it are among them."""
+    alike = np.bitwise_count(postings.letters ^ _letters_of((word,))) <= 2
+    alike &= np.abs(postings.lengths - len(word)) <= 1
+    return [postings.terms[place] for place in np.flatnonzero(alike)]
+
+
+def _letters_of(terms: Sequence[str]) -> NDArray[np.uint32]:
+    """Return which letters each term has, a bit each; those of other scripts share the 32 bits."""
+    if not terms:
+        return np.zeros(0, dtype=np.uint32)
+    codes = np.frombuffer("".join(terms).encode("utf-32-le", errors="surrogatepass"), dtype=np.uint32)
+    starts = np.cumsum([0, *map(len, terms[:-1])])
+    return np.bitwise_or.reduceat(np.left_shift(np.uint32(1), codes & np.uint32(31)), starts)
 
 
 def trigrams_of(term: str) -> set[str]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from itertools import islice
-from string import ascii_lowercase
 
-from pegboard.discovery.search.postings import Postings, spellings_near
+from pegboard.discovery.search.postings import Postings, spellings_near, terms_alike
 from pegboard.discovery.search.synonyms import SYNONYMS
 from pegboard.discovery.search.terms import ENGLISH, Languages, languages_of, stem, stems, word_parts, words_of
 from pegboard.discovery.search.translations import english_of
@@ -184,35 +183,28 @@ def _guesses(part: str, term: str, vocabulary: Vocabulary) -> dict[str, float]:
     known = vocabulary.known
     if meant := [other for other in english_of(part) if known(other)]:
         return dict.fromkeys(meant, 1.0)
-    terms = vocabulary.postings.vocabulary
-    slips = (other for form in dict.fromkeys((term, part)) for other in _slips_of(form))
-    return {other: _SPELLING_SHARE for other in slips if other in terms and known(other)}
+    slips = {other for form in {term, part} for other in _slips_of(form, vocabulary.postings) if known(other)}
+    # In an order of their own: sums of floats depend on it.
+    return dict.fromkeys(sorted(slips), _SPELLING_SHARE)
 
 
-def _slips_of(word: str) -> Iterator[str]:
-    """Yield what a word becomes with a letter too few, too many or another, or with two exchanged."""
+def _slips_of(word: str, postings: Postings) -> list[str]:
+    """Return the terms that a word is with a letter too few, too many or another, or with two exchanged."""
     if not _LEAST_GUESSED_CHARS <= len(word) <= SEARCH_GUESSED_CHARS or not word.isalpha():
-        return
-    for place in range(len(word) + 1):
-        before, after = word[:place], word[place:]
-        yield before + after[1:]
-        yield before + after[1:2] + after[:1] + after[2:]
-        for letter in ascii_lowercase:
-            yield before + letter + after[1:]
-            yield before + letter + after
+        return []
+    return [other for other in terms_alike(word, postings) if other.isalpha() and _is_one_slip(word, other)]
 
 
 def _is_one_slip(word: str, other: str) -> bool:
     """Tell whether a letter too many, too few, another or two exchanged make one word the other."""
-    start = _shared(word, other)
-    end = _shared(word[start:][::-1], other[start:][::-1])
-    slip, meant = word[start : len(word) - end], other[start : len(other) - end]
-    return max(len(slip), len(meant)) <= 1 or (len(slip) == len(meant) == 2 and slip == meant[::-1])
-
-
-def _shared(word: str, other: str) -> int:
-    """Return how many letters two words share from the start."""
-    return next((n for n, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), min(len(word), len(other)))
+    start = 0
+    for letter, meant in zip(word, other, strict=False):
+        if letter != meant:
+            break
+        start += 1
+    rest, due = word[start:], other[start:]
+    is_exchanged = rest[:2] == due[1::-1] and rest[2:] == due[2:]
+    return rest[1:] == due[1:] or rest == due[1:] or rest[1:] == due or is_exchanged
 
 
 def _split_compound(word: str, known: Callable[[str], bool]) -> tuple[str, str] | tuple[()]:

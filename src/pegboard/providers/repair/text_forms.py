@@ -9,7 +9,9 @@ from pegboard.model.bounds import REPAIRED_FENCE_CHARS
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSONValue
 
-_FENCED = re.compile(r"\s*```[\w+-]*[ \t]*\n?(.*?)\n?\s*```\s*", re.DOTALL)
+_FENCE = "```"
+# Behind the fence that opens. What is between both is cut out, and not matched: that took the cube of its blanks.
+_LANGUAGE = re.compile(r"[\w+-]*")
 # As Python and YAML write them; JSON's own are lower case.
 _WORDS: dict[str, JSONValue] = {"true": True, "false": False, "null": None, "none": None}
 
@@ -20,10 +22,11 @@ class NotJSON:
 
 def unfenced(text: str) -> str:
     """Return the text inside a Markdown code fence; text that is not fenced as it is."""
-    if len(text) > REPAIRED_FENCE_CHARS or not text.lstrip().startswith("```"):
+    bare = "" if len(text) > REPAIRED_FENCE_CHARS else text.strip()
+    if len(bare) < 2 * len(_FENCE) or not (bare.startswith(_FENCE) and bare.endswith(_FENCE)):
         return text
-    fenced = _FENCED.fullmatch(text)
-    return text if fenced is None else fenced[1].strip()
+    inner = bare.removeprefix(_FENCE).removesuffix(_FENCE)
+    return _LANGUAGE.sub("", inner, count=1).strip()
 
 
 def value_in(text: str) -> JSONValue | type[NotJSON]:

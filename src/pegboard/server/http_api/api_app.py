@@ -173,12 +173,13 @@ class PathApp:
             principal=principal, path=scope.get("path_params", {}), query=query, headers=dict(scope["headers"]),
             base=scope.get("root_path", ""), receive=receive, send=send, is_head=scope["method"] == "HEAD",
         )  # fmt: skip
-        if not self._api.open.enter(principal):
+        whose = self._api.open.enter(principal)
+        if whose is None:
             raise _busy()
         try:
             return await answer(request)
         finally:
-            self._api.open.leave(principal)
+            self._api.open.leave(whose)
 
     def _words(self, raw: bytes) -> dict[str, str]:
         """Return the query; a word that is unknown or said twice is refused, not ignored."""

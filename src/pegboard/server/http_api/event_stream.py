@@ -55,8 +55,8 @@ class EventRoute:
             stack.callback(event_hub.listen(owner, outbox))
             stack.callback(self._api.gateway.catalog.subscribe(changed := _Signal()))
             # It is no call, and must not keep others from calling.
-            self._api.open.leave(request.principal)
-            stack.callback(self._api.open.reenter, request.principal)
+            self._api.open.leave(request.principal.shares_as)
+            stack.callback(self._api.open.reenter, request.principal.shares_as)
             known = await self._shown(request.principal)
             await self._stream(request, outbox, self._watch(request.principal, known, changed, outbox))
         return None

@@ -99,7 +99,7 @@ class UploadPlaces:
             yield place
         finally:
             self._places.remove(place)
-            self._open.leave(principal)
+            self._open.leave(place.whose)
             async with self._freed:
                 self._freed.notify_all()
 
@@ -107,7 +107,7 @@ class UploadPlaces:
         whose = principal.shares_as
         self._waiting[whose] += 1
         try:
-            while not self._is_turn_of(whose) or not self._open.enter(principal):
+            while not self._is_turn_of(whose) or self._open.enter(principal) is None:
                 try:
                     async with asyncio.timeout(UPLOAD_PATIENCE_S):
                         await self._freed.wait()

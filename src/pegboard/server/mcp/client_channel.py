@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from pegboard.core.consent_text import QuestionTooLongError, consent_text, is_shortened
+from pegboard.core.consent_text import QuestionTooLongError, consent_text, is_shortened, too_long
 from pegboard.core.digests import digest
-from pegboard.core.questions import fits_form, form_of
+from pegboard.core.elicitation_form import fits_form, form_of
 from pegboard.model.bounds import SAMPLED_TOKENS
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.error import CallError
@@ -163,11 +163,7 @@ class ClientChannel:
         try:
             asked = consent_question(request)
         except QuestionTooLongError as error:
-            text = (
-                f"{request.tool!r} was not run: a person must agree first, and the question would be too long to read "
-                f"({error}). Make calls with smaller arguments."
-            )
-            raise CallError("consent_required", text) from None
+            raise too_long(request, error) from None
         try:
             answer = await self._ask(CONSENT_KEY, asked, bound_to=request)
         except QuestionPendingError:

@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.types import Receive, Send
 
-from pegboard.core.stepping import Begun, first_step
+from pegboard.core.coroutine_runner import Begun, first_step
 from pegboard.model.bounds import STREAM_PING_S, WATCHED_AFTER_S
 from pegboard.server.mcp.fast_path import Answer, Plan
 from pegboard.server.whole_answer import send_whole

@@ -22,8 +22,8 @@ from pegboard.server.mcp.fast_path import (
 from pegboard.server.mcp.jsonrpc import as_object, json_bytes
 from pegboard.server.mcp.lists import Lists
 from pegboard.server.mcp.notifications import MessageOutlet
-from pegboard.server.mcp.questions import SessionChannel
 from pegboard.server.mcp.sessions import Session
+from pegboard.server.mcp.unanswered_requests import SessionChannel
 from pegboard.server.principal import Principal
 
 _BODY_KEYS = frozenset(("jsonrpc", "id", "method", "params"))

@@ -31,7 +31,7 @@ from pegboard.server.mcp.session_endpoint import Exchange, SessionEndpoint
 from pegboard.server.mcp.session_ids import SessionIds
 from pegboard.server.mcp.sessions import Sessions
 from pegboard.server.open_requests import OpenRequests
-from pegboard.server.principal import Principal
+from pegboard.server.principal import Principal, Whose
 from pegboard.server.resource_metadata import ResourceMetadata
 from pegboard.server.sealing import Sealing
 
@@ -131,16 +131,24 @@ class Endpoint:
                 await self._with_sessions.answer(Exchange(scope, receive, send, principal, headers))
             else:
                 await self._to_sdk(scope, receive, send, principal)
-        elif not self._open.enter(principal):
+            return
+        whose = self._open.enter(principal)
+        if whose is None:
             await _refuse(send, 503, _BUSY, "The server is busy. Try again in a moment.", (b"retry-after", b"1"))
         else:
             try:
-                await self._post(scope, receive, send, principal, headers)
+                await self._post(scope, receive, send, principal, headers, whose)
             finally:
-                self._open.leave(principal)
+                self._open.leave(whose)
 
     async def _post(
-        self, scope: Scope, receive: Receive, send: Send, principal: Principal, headers: RequestHeaders
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        principal: Principal,
+        headers: RequestHeaders,
+        whose: Whose,
     ) -> None:
         if not headers.is_json:
             await _refuse(send, 415, -32600, "Send the body as Content-Type: application/json, in UTF-8.")
@@ -169,12 +177,12 @@ class Endpoint:
         # A stream that listens is counted by the SDK; it must not keep others from calling.
         listens = (as_object(message) or {}).get("method") == "subscriptions/listen"
         if listens:
-            self._open.leave(principal)
+            self._open.leave(whose)
         try:
             await self._to_sdk(scope, replay(body, receive), send, principal)
         finally:
             if listens:
-                self._open.reenter(principal)
+                self._open.reenter(whose)
             MIRRORED.reset(mirrored)
 
     async def _mirrored(self, message: JSONValue, principal: Principal) -> JSON | None:

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Any, cast
 
-from pegboard.model.consent import ConsentAnswer, ConsentRequest
+from pegboard.model.consent import ConsentAnswer, ConsentRequest, Stands
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.server.mcp.client_channel import CONSENT_KEY, ClientChannel, QuestionPendingError, fits
@@ -34,19 +34,28 @@ class InputRequiredChannel(ClientChannel):
     ) -> None:
         super().__init__(capabilities)
         self.questions: dict[str, JSON] = {}
-        self._responses = dict(responses or {})
-        previous: JSON = {} if state is None else json.loads(state)
-        self._answers: dict[str, JSON] = previous.get("answers", {})
-        # The call that the person was asked about in the round before, and the one that they are asked about now.
-        self._asked: str | None = previous.get("asked")
-        self._asking: str | None = None
-        # What was agreed to and has not ended yet: those calls begin again in each round. The others are spent.
-        self._agreed: dict[str, JSON] = previous.get("agreed", {})
-        self._running: dict[str, JSON] = {}
-        self._paid: str | None = previous.get("paid")
-        self._limited: str | None = None
         self._definitions: dict[str, str] = {}
-        self._previous_definitions: dict[str, str] = previous.get("definitions", {})
+        self._running: dict[str, JSON] = {}
+        self._begun: set[str] = set()
+        self._asking: str | None = None
+        """The call that the person is asked about now."""
+        self._limited: str | None = None
+        self._responses = {} if responses is None else dict(responses)
+        self._answers: dict[str, JSON] = {}
+        self._asked: str | None = None
+        """The call that they were asked about in the round before."""
+        self._agreed: dict[str, JSON] = {}
+        """What was agreed to and has not ended yet: those calls begin again in each round. The others are spent."""
+        self._paid: str | None = None
+        self._previous_definitions: dict[str, str] = {}
+        if state is not None:
+            self._go_on(json.loads(state))
+
+    def _go_on(self, previous: JSON) -> None:
+        """Take up what the round before left."""
+        self._answers, self._agreed = previous.get("answers", {}), previous.get("agreed", {})
+        self._asked, self._paid = previous.get("asked"), previous.get("paid")
+        self._previous_definitions = previous.get("definitions", {})
 
     def begins(self, tool: str, definition_hash: str) -> None:
         """Void every answer where a definition changed while the person thought: they were given to another call."""
@@ -87,14 +96,23 @@ class InputRequiredChannel(ClientChannel):
         self._running[call] = answer
         return answer
 
-    def carried(self, request: ConsentRequest) -> ConsentAnswer | None:
-        """Return the answer to a call that was given in a round before, and goes on in this one."""
+    async def carried(self, request: ConsentRequest, stands: Stands) -> ConsentAnswer | None:
+        """Return the answer to a call that was given in a round before, and goes on in this one, if it stands still."""
         call = _binding(request)
-        answer = self._agreed.get(call)
-        if answer is None or answer.get("action") not in ("accept", "decline"):
+        known = self._agreed.get(call, {})
+        if known.get("action") not in ("accept", "decline"):
             return None
-        self._running[call] = self._agreed.pop(call)
-        return ConsentAnswer(answer.get(_RECORD, ""), answer.get("action") == "accept")
+        answer = ConsentAnswer(known.get(_RECORD, ""), known["action"] == "accept")
+        del self._agreed[call]
+        if answer.is_yes and not await stands(answer.consent_id):
+            return None
+        self._running[call] = known
+        self._begun.add(call)
+        return answer
+
+    def keeps(self, request: ConsentRequest) -> bool:
+        """Tell whether a call was agreed to in a round before: it ran there until it asked something."""
+        return _binding(request) in self._begun
 
     def carry(self, request: ConsentRequest, consent_id: str) -> None:
         """Take a yes along to the next round, wherever it came from: it has been used up, and serves this call."""

@@ -25,6 +25,14 @@ def called_tool(message: Any) -> str | None:
     return name if type(name) is str else None
 
 
+NO_ID = "The id of a request is a text or an integer. A message without one is a notification."
+
+
+def is_unanswerable(message: JSON) -> bool:
+    """Tell whether a request has an id that no answer can have: the SDK takes it for a notification, and is silent."""
+    return "method" in message and "id" in message and type(message["id"]) not in (int, str)
+
+
 def error_message(code: int, text: str, request_id: int | str | None = None) -> bytes:
     """Return a JSON-RPC error; without an id it belongs to no request."""
     return json_bytes({"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": text}})

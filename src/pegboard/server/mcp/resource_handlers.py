@@ -179,7 +179,9 @@ def _contents(uri: str, spec: ResourceSpec, block: Content, result: ToolResult) 
             blob = base64.b64encode(data).decode()
             return {"uri": uri, "mimeType": spec.mime_type or mime_type, "blob": blob}
         case ResourceContent():
-            inner: JSON = {**mcp_content(block)["resource"], **({"_meta": dict(block.meta)} if block.meta else {})}
+            inner: JSON = mcp_content(block)["resource"]
+            if block.meta:
+                inner["_meta"] = {**dict(block.meta), **inner.get("_meta", {})}
             return {**inner, "uri": uri, **({"mimeType": spec.mime_type} if spec.mime_type else {})}
         case _:
             raise RpcError(INTERNAL_ERROR, f"The resource {uri!r} gave a link; it must give contents.")

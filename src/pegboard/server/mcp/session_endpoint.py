@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import orjson
 from starlette.types import Message, Receive, Scope, Send
 
-from pegboard.core.stepping import Begun, first_step
+from pegboard.core.coroutine_runner import Begun, first_step
 from pegboard.model.bounds import ANSWERED_STREAM_S, INITIALIZE_BYTES, SESSION_SWEEP_S, STREAM_PING_S, WATCHED_AFTER_S
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.server.body_reader import replay
@@ -28,12 +28,12 @@ from pegboard.server.mcp.fast_path import Answer, Plan, error_answer
 from pegboard.server.mcp.headers import RequestHeaders
 from pegboard.server.mcp.jsonrpc import as_object, error_message, json_bytes
 from pegboard.server.mcp.notifications import MessageOutlet
-from pegboard.server.mcp.questions import worker_of
 from pegboard.server.mcp.sdk_handlers import Principals
 from pegboard.server.mcp.sdk_server import introduced
 from pegboard.server.mcp.session_streams import SessionStream, SessionStreams
 from pegboard.server.mcp.sessions import Session, Sessions
 from pegboard.server.mcp.shared_sessions import SharedSessions, Wishes, other_keeper_of
+from pegboard.server.mcp.unanswered_requests import worker_of
 from pegboard.server.principal import Principal
 from pegboard.server.whole_answer import send_whole
 

@@ -13,12 +13,9 @@ from dataclasses import dataclass, field
 from pegboard.model.bounds import SESSION_IDLE_S, SESSION_SUBSCRIPTIONS, SESSION_TELL_S, SESSIONS, SESSIONS_OF_ONE
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import INVALID_PARAMS, RpcError
-from pegboard.server.mcp.questions import Questions
 from pegboard.server.mcp.session_ids import Client, SessionIds, name_of
-from pegboard.server.principal import Principal
-
-Whose = tuple[str | None, ...]
-"""Who has one share of the sessions: `Principal.shares_as`."""
+from pegboard.server.mcp.unanswered_requests import UnansweredRequests
+from pegboard.server.principal import Principal, Whose
 
 
 async def _tell_nobody(_message: JSON) -> None:
@@ -49,7 +46,7 @@ class Session:
     is_open: bool = False
     level: str | None = None
     uris: set[str] = field(default_factory=set[str])
-    questions: Questions = field(default_factory=Questions)
+    questions: UnansweredRequests = field(default_factory=UnansweredRequests)
     tell: Callable[[JSON], Awaitable[None]] = _tell_nobody
     in_flight: int = 0
     used_at: float = 0.0
@@ -131,7 +128,7 @@ class Sessions:
             session_id=session_id, owner=principal.owner, whose=principal.shares_as, profile=principal.profile,
             name=name_of(session_id).hex(), version=client.version, capabilities=client.capabilities, ends_at=ends_at,
             used_at=self._clock(), clock=self._clock,
-            questions=Questions(self.worker, self._refusal, has_others=self._has_others),
+            questions=UnansweredRequests(self.worker, self._refusal, has_others=self._has_others),
         )  # fmt: skip
         self._known[session_id] = self._by_name[session.name] = session
         self._of_one[session.whose] += 1

@@ -7,8 +7,9 @@ rest of a stream has it from the worker that keeps it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,8 +20,8 @@ from pegboard.core.identifiers import new_id
 from pegboard.model.bounds import BUS_ANSWER_S, SESSIONS, STREAM_PING_S
 from pegboard.model.json_types import JSON
 from pegboard.server.bus import Bus
-from pegboard.server.mcp.questions import worker_of
 from pegboard.server.mcp.sessions import Session, Sessions
+from pegboard.server.mcp.unanswered_requests import worker_of
 
 _EVENT_OF = re.compile(r"p([0-9a-f]{16})-[0-9]{1,18}")
 
@@ -64,6 +65,7 @@ class SharedSessions:
             "session.resume": self._on_resume,
             "session.left": self._on_left,
             "session.sent": self._on_sent,
+            "hello": self._on_hello,
         }.items():
             bus.on(kind, handler)
 
@@ -110,15 +112,34 @@ class SharedSessions:
         """Tell what has changed in what the client of a session wants to hear."""
         added, removed = session.uris - before.uris, before.uris - session.uris
         if session.level != before.level or added or removed:
+            self._wishes.remember(session.name, Wishes(session.level, set(session.uris)))
             said: JSON = {"level": session.level, "added": sorted(added), "removed": sorted(removed)}
             self._bus.tell_soon("session.wishes", {"session": session.name, **said})
 
     def _on_wishes(self, _who: str, said: JSON) -> None:
-        # Of one that is not known here, it is remembered until its client comes.
+        # It is remembered until its client comes, to this worker as well, and when the session was forgotten here.
         session = self._sessions.named(said["session"])
-        kept = session or self._wishes.get(said["session"]) or self._wishes.remember(said["session"], Wishes())
-        kept.level = said["level"]
-        kept.uris = (kept.uris | set(said["added"])) - set(said["removed"])
+        known = self._wishes.get(said["session"]) or Wishes()
+        wishes = Wishes(said["level"], (known.uris | set(said["added"])) - set(said["removed"]))
+        self._wishes.remember(said["session"], wishes)
+        if session is not None:
+            session.level, session.uris = wishes.level, set(wishes.uris)
+
+    def _on_hello(self, who: str, _said: JSON) -> None:
+        """Tell a worker that begins what clients wished before."""
+        self._begin(self._tell_wishes(who, {**self._wishes}))
+
+    async def _tell_wishes(self, who: str, wishes: Mapping[str, Wishes]) -> None:
+        with contextlib.suppress(ConnectionError):
+            # One after the other: there may be as many as sessions, and the bus carries what others say, too.
+            for name, wished in wishes.items():
+                said: JSON = {"session": name, "level": wished.level, "added": sorted(wished.uris), "removed": []}
+                await self._bus.tell("session.wishes", said, to=who)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def remembered(self, session: Session) -> None:
         """Let a session that begins here have what was said of it elsewhere."""
@@ -181,9 +202,7 @@ class SharedSessions:
             finally:
                 del self._followed[follow]
 
-        task = asyncio.get_running_loop().create_task(run())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._begin(run())
 
     def _on_left(self, _who: str, said: JSON) -> None:
         left = self._followed.get(said["follow"])

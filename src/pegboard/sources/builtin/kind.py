@@ -12,6 +12,7 @@ from typing import Annotated, Any, Generic, Protocol, TypeVar, cast, runtime_che
 
 from pydantic import BaseModel, ConfigDict, PlainValidator, WithJsonSchema, model_validator
 
+from pegboard.core.digests import digest
 from pegboard.core.ports import DocumentStore, Model
 from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.credential_redaction import without_credentials
@@ -72,6 +73,14 @@ def _secrets_in(value: Any) -> Iterator[Secret]:
     elif is_object(value):
         for item in value.values():
             yield from _secrets_in(item)
+
+
+def _place(value: Any) -> Any:
+    """Return a setting as it says what is reached: of a secret, only an address, without who logs in there."""
+    if isinstance(value, Secret):
+        scheme, _, rest = value.reveal().partition("://")
+        return f"{scheme}://{rest.rpartition('@')[2]}" if rest else "***"
+    return value
 
 
 class NoConfig(BuiltinConfig):
@@ -153,7 +162,9 @@ class BuiltinKind(Generic[C]):
         secrets = tuple(config.secrets())
         if secrets:
             handler = without_credentials(handler, secrets)
-        return ToolEntry(spec=spec, handler=handler, runs=self.runs, needs_context=self.needs_context)
+        settings = {name: _place(value) for name, value in config.model_dump().items()}
+        reaches = digest([self.spec.name, settings]) if settings else ""
+        return ToolEntry(spec=spec, handler=handler, runs=self.runs, needs_context=self.needs_context, reaches=reaches)
 
 
 def tool_spec(

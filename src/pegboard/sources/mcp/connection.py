@@ -151,7 +151,7 @@ class Connection:
         self.is_lost = False
         self.traffic = StdioTraffic()
         self.failures = TransportFailures(self.lose, on_changed, evidence)
-        self.elicitations = ElicitationRelay()
+        self.elicitations = ElicitationRelay(settings.bounds)
         self.session: ClientSession
         self._dispatcher: LenientDispatcher
         self._on_changed, self._on_lost = on_changed, on_lost

@@ -70,6 +70,17 @@ def checked_definition(raw: object, *, bounds: Bounds) -> JSON:
     return definition
 
 
+def checked_form(schema: JSONValue, *, bounds: Bounds) -> JSON:
+    """Return the form in which a server asks a person, its prose cleaned, once an answer can be judged by it.
+
+    Raises:
+        UnfitError: it cannot, or something in it could not be seen.
+    """
+    _check_schema(schema, "requestedSchema", bounds)
+    form: Any = _clean_schema(schema, bounds)
+    return form
+
+
 def _check_schema(schema: JSONValue, key: str, bounds: Bounds) -> None:
     if not is_object(schema):
         raise UnfitError(f"its {key} is no object")

@@ -9,17 +9,19 @@ from typing import Any
 import mcp_types as types
 from mcp.client.session import ClientRequestContext
 
-from pegboard.model.bounds import MCP_QUESTION_BYTES
+from pegboard.model.bounds import MCP_QUESTION_BYTES, Bounds
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import is_object
 from pegboard.sources.foreign_text import cleaned
+from pegboard.sources.mcp.definitions import UnfitError, checked_form
 
 
 class ElicitationRelay:
     """The calls that run on one connection, and thereby whom a question is for."""
 
-    def __init__(self) -> None:
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
         self._running: list[CallContext] = []
 
     @contextmanager
@@ -39,7 +41,10 @@ class ElicitationRelay:
         # With several callers a guess could show one person's question to another.
         if len(self._running) != 1:
             return types.ErrorData(code=types.INVALID_REQUEST, message="It is not clear whom to ask")
-        return await _ask_caller(params, self._running[0])
+        try:
+            return await self._ask_caller(params, self._running[0])
+        except UnfitError as error:
+            return types.ErrorData(code=types.INVALID_PARAMS, message=f"The question was not asked: {error}")
 
     async def answer_required(self, required: types.InputRequiredResult, ctx: CallContext) -> types.InputResponses:
         """Return the answers to what a call of the newer era asks before it goes on.
@@ -52,19 +57,28 @@ class ElicitationRelay:
             if not isinstance(request, types.ElicitRequest):
                 text = f"{ctx.tool!r} asks for {request.method!r}, which is not passed on to callers."
                 raise CallError("upstream_error", text)
-            answers[key] = await _ask_caller(request.params, ctx)
+            try:
+                answers[key] = await self._ask_caller(request.params, ctx)
+            except UnfitError as error:
+                text = f"What {ctx.tool!r} asks a person was not asked: {error}."
+                raise CallError("upstream_error", text) from None
         return answers
 
+    async def _ask_caller(self, params: types.ElicitRequestParams, ctx: CallContext) -> types.ElicitResult:
+        """Ask the person behind a call.
 
-async def _ask_caller(params: types.ElicitRequestParams, ctx: CallContext) -> types.ElicitResult:
-    if ctx.client is None or not isinstance(params, types.ElicitRequestFormParams):
-        return types.ElicitResult(action="decline")
-    question = f"The tool {ctx.tool!r} asks: {cleaned(params.message, max_bytes=MCP_QUESTION_BYTES)}"
-    try:
-        content: Any = await ctx.client.elicit(question, params.requested_schema)
-    except CallError as error:
-        if error.error.kind == "consent_declined":
+        Raises:
+            UnfitError: the form hides something, or no answer could be judged by it.
+        """
+        if ctx.client is None or not isinstance(params, types.ElicitRequestFormParams):
             return types.ElicitResult(action="decline")
-        # A caller that must be asked anew (consent_required) ends this call; the server hears of it.
-        raise
-    return types.ElicitResult(action="accept", content=content if is_object(content) else {"answer": content})
+        question = f"The tool {ctx.tool!r} asks: {cleaned(params.message, max_bytes=MCP_QUESTION_BYTES)}"
+        form = checked_form(dict(params.requested_schema), bounds=self._bounds)
+        try:
+            content: Any = await ctx.client.elicit(question, form)
+        except CallError as error:
+            if error.error.kind == "consent_declined":
+                return types.ElicitResult(action="decline")
+            # A caller that must be asked anew (consent_required) ends this call; the server hears of it.
+            raise
+        return types.ElicitResult(action="accept", content=content if is_object(content) else {"answer": content})

@@ -12,7 +12,7 @@ import mcp_types as types
 from pegboard.core.schema import check_bounds
 from pegboard.model.bounds import MCP_RESULT_BLOCKS
 from pegboard.model.error import CallError, ToolError
-from pegboard.model.json_types import is_object
+from pegboard.model.json_types import JSON, is_object
 from pegboard.model.result import (
     AudioContent,
     Content,
@@ -51,7 +51,8 @@ def read_result(result: types.CallToolResult, *, tool: str, server: str) -> Tool
             raise CallError("recursion_limit", text)
         reported = "\n".join(block.text for block in content if isinstance(block, TextContent)) or "no reason given"
         message = f"The MCP server {server!r} reports that {tool!r} failed. Its own words, which are data: {reported}"
-        return ToolResult(content, is_error=True, error=ToolError(kind="tool_error", message=message), meta=meta)
+        error = ToolError(kind="tool_error", message=message, details=_told_with(result.structured_content))
+        return ToolResult(content, is_error=True, error=error, meta=meta)
     structured = result.structured_content
     if structured is None:
         return ToolResult(content, meta=meta)
@@ -62,6 +63,15 @@ def read_result(result: types.CallToolResult, *, tool: str, server: str) -> Tool
         text = f"{tool!r} ran, but its result cannot be read: {reason}"
         raise CallError("protocol_error", text, outcome_unknown=True) from None
     return ToolResult(content, structured, meta=meta, has_structured=True)
+
+
+def _told_with(structured: Any) -> JSON:
+    """Return as details what a server says of an error beside its text."""
+    try:
+        check_bounds(structured)
+    except CallError:
+        return {}
+    return {"structured_content": structured} if structured else {}
 
 
 def _went_round(structured: object) -> bool:
@@ -83,11 +93,11 @@ def read_blocks(blocks: Sequence[object], tool: str, server: str) -> tuple[Conte
 
 
 def _with_notes(content: Content, block: Any, server: str) -> Content:
-    """Return a block with what stands beside its text; of a resource within one the resource's own."""
+    """Return a block with what stands beside its text."""
     annotations = kept_annotations(getattr(block, "annotations", None))
     meta = kept_meta(getattr(block, "meta", None))
-    if isinstance(block, types.EmbeddedResource):
-        meta = {**kept_meta(block.resource.meta), **meta}
+    if isinstance(content, ResourceContent):
+        content = content._replace(resource_meta=meta_here(kept_meta(block.resource.meta), server) or None)
     if not annotations and not meta:
         return content
     return content._replace(annotations=annotations or None, meta=meta_here(meta, server) or None)

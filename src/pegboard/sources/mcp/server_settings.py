@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
 
+from pegboard.core.digests import digest
 from pegboard.core.names import check_namespace, matches
 from pegboard.egress.credential_redaction import revealed
 from pegboard.frozen import frozen
@@ -90,6 +91,13 @@ class ServerSettings:
         """What a connection is made of; while this stays, it can."""
         at = (self.name, self.transport, self.command, self.args, self.cwd, self.url, self.auth, self.auth_hosts)
         return (*at, revealed(self.env), revealed(self.headers), self.start, self.bounds, self.min_protocol_version)
+
+    def reaches(self, tool: str) -> str:
+        """Return a digest of which tool of which server is meant, whatever it is called here.
+
+        Not of its folder: that is another path on each machine that shares the consents.
+        """
+        return digest([self.transport, self.command, list(self.args), self.url, tool])
 
     @property
     def all_groups(self) -> frozenset[str]:

@@ -382,7 +382,10 @@ class McpSource:
         entries.sort(key=lambda entry: places.get(entry.qualified_id, len(places)))
         # An entry that says the same stays the same object, so nothing downstream is made anew.
         self._entries = tuple(
-            old if (old := before_by_id.get(entry.qualified_id)) is not None and old.spec == entry.spec else entry
+            old
+            if (old := before_by_id.get(entry.qualified_id)) is not None
+            and (old.spec, old.reaches) == (entry.spec, entry.reaches)
+            else entry
             for entry in entries
         )
         for name, reason in self.rejected:
@@ -398,7 +401,7 @@ class McpSource:
         async def handle(ctx: CallContext, args: JSON, /) -> ToolResult:
             return await self._call(raw_name, spec, ctx, args)
 
-        return upstream_tool(spec, handle, source=self.name)
+        return upstream_tool(spec, handle, source=self.name, reaches=self.settings.reaches(raw_name))
 
     def qualified(self, raw_name: str) -> str:
         """Return the id that a tool of the server has here."""

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from typing import Any, NamedTuple
 
+from pegboard.core.digests import digest
 from pegboard.core.names import matches
 from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.credential_redaction import credentials_in, without_credentials
@@ -342,4 +343,7 @@ class OpenApiSource:
 
         secrets = list(settings.secrets())
         handler = without_credentials(call, secrets) if secrets else call
-        return ToolEntry(spec=spec, handler=handler, source=settings.name, is_foreign=True, is_toolset=True)
+        return ToolEntry(
+            spec=spec, handler=handler, source=settings.name, is_foreign=True, is_toolset=True,
+            reaches=digest([base, operation.method, operation.path]),
+        )  # fmt: skip

@@ -6,7 +6,10 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
+from itertools import product
 from typing import Final, NoReturn, TypedDict
+from urllib.parse import urljoin
 from xml.parsers import expat
 
 from pegboard.model.bounds import DOCUMENT_CHARS, FEED_ENTRIES, FEED_LEVELS
@@ -16,14 +19,18 @@ _ENTRIES: Final = frozenset({"item", "entry"})
 # What is read of an entry, by the names of RSS, Atom and Dublin Core; the first that says anything.
 _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "title": ("title",),
-    "link": ("link",),
+    "link": ("link", "permalink"),
     "id": ("guid", "id"),
     "author": ("creator", "author"),
     "created": ("pubDate", "published", "date", "updated"),
     "html": ("encoded", "content", "description", "summary"),
 }
 _WANTED: Final = frozenset(name for names in _FIELDS.values() for name in names)
-_SPACES = re.compile(r"[ \t]+")
+_QUOTED: Final = "source"
+_BASE: Final = "http://www.w3.org/XML/1998/namespace base"
+# Dates as people write them where their program knows no better.
+_DAY: Final = re.compile(r"[A-Za-z]{3,9}, ")
+_LOOSE: Final = ("%d %b %Y", "%d %B %Y", "%B %d, %Y", "%Y/%m/%d", "%Y-%m-%d %H:%M:%S %z")
 
 
 class FeedEntry(TypedDict):
@@ -65,6 +72,8 @@ class _Reader:
         self._told: dict[str, str] | None = None
         self._field, self._field_level, self._text = "", 0, list[str]()
         self._chars = 0
+        self._bases: list[str] = []
+        self._is_link = False
         self.parser = expat.ParserCreate(namespace_separator=" ")
         self.parser.StartElementHandler = self._begin
         self.parser.EndElementHandler = self._end
@@ -78,6 +87,9 @@ class _Reader:
         name = tag.rpartition(" ")[2]
         self.root = self.root or name
         self._open.append(name)
+        # An address may be told from the place of another one, which any element may name for what is in it.
+        base = self._bases[-1] if self._bases else ""
+        self._bases.append(_joined(base, attributes.get(_BASE, "")))
         if len(self._open) > FEED_LEVELS:
             raise UnreadableError(f"its elements stand more than {FEED_LEVELS} deep")
         if self._field:
@@ -85,8 +97,13 @@ class _Reader:
             self._text.append("\n")
         elif name in _ENTRIES:
             self._told = {}
+        elif _QUOTED in self._open:
+            # Where an entry was taken from, which has a title and addresses of its own.
+            return
         elif name in _WANTED and (self._told is not None or (name == "title" and not self.title)):
             self._field, self._field_level = name, len(self._open)
+            # An id is an address too, unless it says that it is none.
+            self._is_link = name == "guid" and attributes.get("isPermaLink", "true") != "false"
             href = attributes.get("href")
             if href and attributes.get("rel", "alternate") == "alternate":
                 self._text.append(href)
@@ -98,13 +115,24 @@ class _Reader:
             if self._told is None:
                 self.title = self.title or said
             elif said:
-                self._told.setdefault(self._field, said)
+                self._tell(self._told, said)
             self._field, self._text = "", []
         elif name in _ENTRIES and self._told is not None and not self._field:
             if len(self.entries) < FEED_ENTRIES:
                 self.entries.append(_entry(self._told))
             self._told = None
         self._open.pop()
+        self._bases.pop()
+
+    def _tell(self, told: dict[str, str], said: str) -> None:
+        if self._field == "author":
+            # A name comes first; addresses may follow.
+            said = said.partition("\n")[0]
+        elif self._field == "link":
+            said = _joined(self._bases[-1], said)
+        told.setdefault(self._field, said)
+        if self._is_link and said.startswith(("http://", "https://")):
+            told.setdefault("permalink", said)
 
     def _read(self, text: str) -> None:
         if self._field:
@@ -128,9 +156,24 @@ def _entry(told: Mapping[str, str]) -> FeedEntry:
 
 def _iso(said: str) -> str:
     """Return a date as ISO 8601 writes it; as it stands where it is in no form that is known."""
-    for read in (datetime.fromisoformat, parsedate_to_datetime):
+    said = one_line(said)
+    plain = _DAY.sub("", said, count=1)
+    readers = (datetime.fromisoformat, parsedate_to_datetime, *(partial(_as, form) for form in _LOOSE))
+    for text, read in product((said, plain), readers):
         try:
-            return read(said).isoformat()
+            return read(text).isoformat()
         except ValueError:
             continue
-    return one_line(said)
+    return said
+
+
+def _as(form: str, text: str) -> datetime:
+    return datetime.strptime(text, form)  # noqa: DTZ007 - a day has no zone
+
+
+def _joined(base: str, said: str) -> str:
+    """Return an address that is told from the place of another one; as it stands where it is none."""
+    try:
+        return urljoin(base, said)
+    except ValueError:
+        return said

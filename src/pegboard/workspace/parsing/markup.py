@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from codecs import BOM_UTF8
+from collections.abc import Mapping
 from html.parser import HTMLParser
 from typing import Final
 
@@ -13,8 +14,24 @@ _UNSEEN: Final = frozenset({"script", "style", "noscript", "template", "title", 
 _HEADINGS: Final = {f"h{level}": "#" * level for level in range(1, 7)}
 _BLOCKS: Final = frozenset(
     "address article aside blockquote dd details div dl dt fieldset figcaption figure footer form header hr main nav "
-    "ol p pre section table tbody thead tr ul br li h1 h2 h3 h4 h5 h6 caption summary".split()
+    "ol option p pre section table tbody textarea thead tr ul br li h1 h2 h3 h4 h5 h6 caption summary".split()
 )
+# What may stand in the head of a page; with anything else its body has begun, whose tag may be left out.
+_IN_HEAD: Final = frozenset("base basefont bgsound head html link meta noscript script style template title".split())
+# What never has an end tag.
+_VOID: Final = frozenset("area base br col embed hr img input link meta param source track wbr".split())
+_INVISIBLE = re.compile(r"(?:^|[;\s])(?:display\s*:\s*none|visibility\s*:\s*hidden)(?![\w-])", re.IGNORECASE)
+_SPACES = re.compile(r"\s+")
+_CODE: Final = "\0"  # begins a line of code meanwhile: no text has it
+# Elements whose end tag may be left out, and the start tags that end them. Source: the HTML standard, 13.1.2.4
+_ENDS: Final = {
+    "p": _BLOCKS - {"br", "caption", "li", "dd", "option", "tr", "tbody", "thead", "textarea", "figcaption", "summary"},
+    "li": frozenset({"li"}),
+    **dict.fromkeys(("dt", "dd"), frozenset({"dt", "dd"})),
+    **dict.fromkeys(("td", "th"), frozenset({"td", "th", "tr", "tbody"})),
+    "tr": frozenset({"tr", "tbody"}),
+    "option": frozenset({"option"}),
+}
 _NAMED: Final = {"author": "author", "date": "created", "dc.date": "created", "article:published_time": "created"}
 # What a page calls its encoding, and what browsers take it for. Source: https://encoding.spec.whatwg.org/#names-and-labels
 _ENCODINGS: Final = {
@@ -27,7 +44,9 @@ _ENCODINGS: Final = {
     "iso-8859-9": "cp1254", "big5": "big5hkscs", "euc-jp": "euc_jp", "iso-2022-jp": "iso2022_jp", "koi8-r": "koi8_r",
     "koi8-u": "koi8_u", "ibm866": "cp866", "macintosh": "mac_roman", "tis-620": "cp874",
 }  # fmt: skip
-_CHARSET = re.compile(rb"<meta[^>]{0,200}charset=[\"']?([\w-]{1,40})", re.IGNORECASE)
+_CHARSET = re.compile(
+    rb"<meta[^>]{0,200}charset=[\"']?([\w-]{1,40})|^\s*<\?xml[^>]{0,200}encoding=[\"']([\w-]{1,40})", re.IGNORECASE
+)
 
 
 def parse_html(_: object, payload: bytes) -> Parsed:
@@ -35,8 +54,7 @@ def parse_html(_: object, payload: bytes) -> Parsed:
     page = _Page()
     page.feed(cleaned(_decoded(payload)))
     page.close()
-    lines = [" ".join(line.split()) for line in "".join(page.text).split("\n")]
-    text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+    text = re.sub(r"\n{3,}", "\n\n", "\n".join(map(_line, "".join(page.text).split("\n")))).strip()
     headings = headings_of(page.headings)
     title = one_line("".join(page.title)) or (headings[0] if headings else "")
     parsed = Parsed(text=text, headings=headings)
@@ -56,12 +74,15 @@ def _decoded(payload: bytes) -> str:
     if payload.startswith(BOM_UTF8):
         return decoded(payload)
     named = _CHARSET.search(payload[:2_048])
-    encoding = _ENCODINGS.get(named[1].decode().lower()) if named is not None else None
+    encoding = _ENCODINGS.get((named[1] or named[2]).decode().lower()) if named is not None else None
     return decoded(payload) if encoding is None else payload.decode(encoding, "replace")
 
 
 class _Page(HTMLParser):
-    """Takes title, headings and all visible text of a page."""
+    """Takes title, headings and all visible text of a page.
+
+    `_unseen` are the elements that stand open from the first on that shows nothing; nothing in them is text.
+    """
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -73,9 +94,12 @@ class _Page(HTMLParser):
         self._unseen: list[str] = []
         self._in_title = False
         self._in_heading = False
+        self._is_first_cell = True
+        self._code_levels = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
+        self._close_unseen_before(tag)
         if tag == "html":
             self.language = given.get("lang", "")
         elif tag == "meta":
@@ -83,20 +107,33 @@ class _Page(HTMLParser):
             if name:
                 self.told.setdefault(name, one_line(given.get("content", "")))
         elif tag == "title":
-            self._in_title = not self.title
-        elif tag == "body":
-            # Whatever was left open before it.
-            self._unseen.clear()
-        elif tag in ("td", "th"):
-            self.text.append(" | " if self.text and not self.text[-1].endswith("\n") else "")
-        elif tag == "img" and given.get("alt"):
-            self.text.append(given["alt"])
-        if tag in _UNSEEN:
-            self._unseen.append(tag)
+            # A picture in the page may have one of its own.
+            self._in_title = not self.title and self._unseen in ([], ["head"])
+        if self._unseen or tag in _UNSEEN or _is_hidden(given):
+            if tag not in _VOID:
+                self._unseen.append(tag)
+            return
         if tag in _BLOCKS:
             self._begin_block(tag)
+        elif tag in ("td", "th"):
+            self.text.append("" if self._is_first_cell else " | ")
+            self._is_first_cell = False
+        elif tag == "img" and given.get("alt"):
+            self.text.append(given["alt"])
+
+    def _close_unseen_before(self, tag: str) -> None:
+        """Close what a start tag ends although no end tag says so."""
+        if tag == "body" or (self._unseen == ["head"] and tag not in _IN_HEAD):
+            # With whatever was left open before it.
+            self._unseen.clear()
+        elif self._unseen and tag in _ENDS.get(self._unseen[-1], ()):
+            self._unseen.pop()
 
     def _begin_block(self, tag: str) -> None:
+        if tag == "tr":
+            self._is_first_cell = True
+        elif tag == "pre":
+            self._code_levels += 1
         if tag in _HEADINGS:
             self.text.append(f"\n\n{_HEADINGS[tag]} ")
             self.headings.append("")
@@ -118,16 +155,37 @@ class _Page(HTMLParser):
             # Whatever was left open inside of it.
             while self._unseen.pop() != tag:
                 pass
+            return
+        if self._unseen and self._unseen[0] in _ENDS and tag in _BLOCKS:
+            # What stands around it ends, and so does it.
+            self._unseen.clear()
+        if self._unseen:
+            return
         if tag in _BLOCKS and tag != "br":
             self.text.append("\n")
+        if tag == "pre":
+            self._code_levels = max(0, self._code_levels - 1)
         if tag in _HEADINGS:
             self._in_heading = False
 
     def handle_data(self, data: str) -> None:
         if self._in_title:
             self.title.append(data)
+        if self._unseen == ["head"] and data.strip():
+            self._unseen.clear()
         if self._unseen:
             return
-        self.text.append(data if data.strip() else " ")
+        # Where the lines of the file end says nothing of the page, but in code.
+        self.text.append(data.replace("\n", f"\n{_CODE}") if self._code_levels else " ".join(_SPACES.split(data)))
         if self._in_heading and self.headings:
             self.headings[-1] += data
+
+
+def _is_hidden(given: Mapping[str, str]) -> bool:
+    """Tell whether the attributes of an element say that it is not shown."""
+    return "hidden" in given or _INVISIBLE.search(given.get("style", "")) is not None
+
+
+def _line(text: str) -> str:
+    """Return a line of a page without needless space; one of code keeps how far it is set in."""
+    return text.replace(_CODE, "").rstrip() if _CODE in text else " ".join(text.split())

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import docx
 import python_calamine
+from docx.opc.coreprops import CoreProperties
 from docx.oxml import parse_xml
 from docx.oxml.ns import qn
 from docx.table import Table
@@ -24,6 +25,7 @@ from pegboard.workspace.parsing.tabular import cell, column_names, titles_above,
 _EBCDIC_DOCTYPE, _UTF_7_DOCTYPE = "<!DOCTYPE".encode("cp037"), b"+ADw-!DOCTYPE"
 _LEVELS = frozenset("123456789")
 _PARAGRAPH, _TABLE, _TEXT, _BOX = qn("w:p"), qn("w:tbl"), qn("w:t"), qn("w:txbxContent")
+_SECTION, _MARGINS, _RELATED = qn("w:sectPr"), (qn("w:headerReference"), qn("w:footerReference")), qn("r:id")
 _FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 _AS_TEXT = {qn("w:tab"): "\t", qn("w:br"): "\n", qn("w:cr"): "\n", qn("w:noBreakHyphen"): "-"}
 # Around paragraphs and tables: content controls, marked places, and what was inserted or moved while changes are kept.
@@ -33,6 +35,8 @@ _UNSEEN = frozenset({
     *map(qn, ("w:del", "w:moveFrom", "w:pPr", "w:rPr", "w:sdtPr", "w:instrText", "w:delText", "w:txbxContent")),
     _FALLBACK,
 })  # fmt: skip
+_PROPERTIES = "docProps/core.xml"
+_OLD_ARCHIVE = b"\xd0\xcf\x11\xe0"
 _OVERLAP = 64  # not a limit: bytes, longer than any such mark
 _PIECE_BYTES = 1 << 20  # not a limit: how much is read at once
 
@@ -63,18 +67,12 @@ def parse_docx(_: object, payload: bytes) -> Parsed:
             if len(rows) > 1 and len({len(row) for row in rows}) == 1:
                 tables.append(typed_table(f"table_{len(tables) + 1}", column_names(rows[0]), rows[1:]))
     parts += _notes(document)
-    told = document.core_properties
+    parts += _margins(document)
     text = cleaned("\n\n".join(part for part in parts if part.strip()))
     parsed = Parsed(text=text, headings=headings_of(headings), tables=tables)
-    title = one_line(told.title) or (one_line(headings[0]) if headings else "")
-    if title:
-        parsed["title"] = title
-    if told.author:
-        parsed["author"] = one_line(told.author)
-    if told.created is not None:
-        parsed["created"] = told.created.isoformat()
-    if told.language:
-        parsed["language"] = one_line(told.language)
+    if headings:
+        parsed["title"] = one_line(headings[0])
+    _tell(parsed, document.core_properties)
     return parsed
 
 
@@ -135,6 +133,19 @@ def _notes(document: Any) -> Iterator[str]:
             yield from (_said(each) for each in notes.iter(_PARAGRAPH))
 
 
+def _margins(document: Any) -> Iterator[str]:
+    """Yield what stands above and below the pages, once each: most sections of a document have the same."""
+    said: dict[str, None] = {}
+    for section in document.element.body.iter(_SECTION):
+        for each in section.iter(*_MARGINS):
+            related = document.part.rels.get(each.get(_RELATED))
+            if related is not None and not related.is_external:
+                margin: Any = parse_xml(related.target_part.blob)
+                lines = (_said(paragraph).strip() for paragraph in margin.iter(_PARAGRAPH))
+                said["\n".join(line for line in lines if line)] = None
+    yield from said
+
+
 def _level(paragraph: Paragraph) -> int:
     """Return the level of a heading; 0 for what is none."""
     name = (paragraph.style.name if paragraph.style is not None else None) or ""
@@ -149,21 +160,88 @@ def parse_xlsx(_: object, payload: bytes) -> Parsed:
     _check_archive(payload)
     try:
         workbook = python_calamine.CalamineWorkbook.from_filelike(io.BytesIO(payload))
-        sheets = [(name, workbook.get_sheet_by_name(name).to_python()) for name in workbook.sheet_names]
+        # A sheet may be a chart, which has no cells.
+        names = [each.name for each in workbook.sheets_metadata if each.typ == python_calamine.SheetTypeEnum.WorkSheet]
+        sheets = [(name, _rows(workbook.get_sheet_by_name(name))) for name in names]
     except python_calamine.CalamineError as error:
         raise UnreadableError(f"it is no Excel workbook: {str(error)[:200]}") from None
     parts: list[str] = []
     tables: list[ParsedTable] = []
-    for name, rows in sheets:
-        filled = [
-            [_plain(value) for value in row] for row in cast("Sequence[Sequence[Any]]", rows) if any(_is_filled(row))
-        ]
+    for name, (rows, shared) in sheets:
+        places = [place for place, row in enumerate(rows) if any(_is_filled(row))]
+        filled = [[_plain(value) for value in rows[place]] for place in places]
         parts.append(f"# {one_line(name)}\n\n" + "\n".join(" | ".join(map(_shown, row)) for row in filled))
-        filled = filled[titles_above(filled) :]
+        above = titles_above(filled)
+        filled = filled[above:]
+        if len(filled) > 1 and places[above] in shared:
+            filled = _one_head(filled)
         if len(filled) > 1:
             columns = column_names(filled[0])
-            tables.append(ParsedTable(name=one_line(name) if len(sheets) > 1 else "", columns=columns, rows=filled[1:]))
-    return Parsed(text=cleaned("\n\n".join(parts)), headings=headings_of([name for name, _ in sheets]), tables=tables)
+            table = one_line(name) if len(sheets) > 1 else ""
+            tables.append(ParsedTable(name=table, columns=columns, rows=[*filled[1:]]))
+    parsed = Parsed(text=cleaned("\n\n".join(parts)), headings=headings_of([name for name, _ in sheets]), tables=tables)
+    properties = _properties(payload)
+    if properties is not None:
+        _tell(parsed, properties)
+    return parsed
+
+
+def _rows(sheet: Any) -> tuple[Sequence[list[Any]], set[int]]:
+    """Return the rows of a sheet, and the places of those in which several columns have a cell in common.
+
+    A cell that was merged of several stands in the place of each; one that is alone in its row, as a title is, once.
+    """
+    rows: list[list[Any]] = sheet.to_python()
+    shared: set[int] = set()
+    top, left = sheet.start or (0, 0)
+    for (first_row, first), (last_row, last) in sheet.merged_cell_ranges or ():
+        covered = rows[max(0, first_row - top) : last_row - top + 1]
+        if not covered or not left <= first < left + len(covered[0]) or first_row < top:
+            # Of cells that hold nothing.
+            continue
+        if sum(_is_filled(covered[0])) <= 1:
+            continue
+        value, end = covered[0][first - left], min(last + 1, left + len(covered[0]))
+        for row in covered:
+            row[first - left : end - left] = [value] * (end - first)
+        if end > first + 1:
+            shared.add(first_row - top)
+    return rows, shared
+
+
+def _one_head(rows: Sequence[list[JSONValue]]) -> Sequence[list[JSONValue]]:
+    """Return the rows of a table whose first says what several columns are about, with one that names each of them."""
+    if not all(isinstance(value, str) for value in rows[1]):
+        return rows
+    head: list[JSONValue] = [
+        f"{above} {value}" if above not in (None, value) else value for above, value in zip(*rows[:2], strict=True)
+    ]
+    return [head, *rows[2:]]
+
+
+def _properties(payload: bytes) -> CoreProperties | None:
+    """Return what an Office file tells of itself; `None` where it is silent."""
+    with zipfile.ZipFile(io.BytesIO(payload)) as archive:
+        if _PROPERTIES not in archive.namelist():
+            return None
+        try:
+            root: Any = parse_xml(archive.read(_PROPERTIES))
+        except SyntaxError:
+            # As lxml says of what is no XML. The rows can be read all the same.
+            return None
+    return CoreProperties(root) if root.tag == qn("cp:coreProperties") else None
+
+
+def _tell(parsed: Parsed, properties: CoreProperties) -> None:
+    """Add what an Office file tells of itself to what it says."""
+    if one_line(properties.title):
+        parsed["title"] = one_line(properties.title)
+    if one_line(properties.author):
+        parsed["author"] = one_line(properties.author)
+    if properties.created is not None:
+        parsed["created"] = properties.created.isoformat()
+    if one_line(properties.language):
+        parsed["language"] = one_line(properties.language)
 
 
 def _is_filled(row: Sequence[Any]) -> Iterator[bool]:
@@ -200,6 +278,8 @@ def _check_archive(payload: bytes) -> None:
     Raises:
         UnreadableError: it does not.
     """
+    if payload.startswith(_OLD_ARCHIVE):
+        raise UnreadableError("it is locked with a password, or of an Office before 2007. Save it anew")
     try:
         with zipfile.ZipFile(io.BytesIO(payload)) as archive:
             entries = archive.infolist()

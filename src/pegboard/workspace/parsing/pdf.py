@@ -11,13 +11,14 @@ import pypdfium2  # pyright: ignore[reportMissingTypeStubs] - it has none
 from pegboard.model.bounds import DOCUMENT_CHARS, PDF_PAGES
 from pegboard.workspace.parsing.parsed import Parsed, UnreadableError, cleaned, one_line
 
-_DATE = re.compile(r"D:(\d{14})")
+# With the zone that it may say, as in `D:20260102030405+02'00'`.
+_DATE = re.compile(r"D:(\d{14})(?:(Z)|([+-]\d\d)'?(\d\d)?)?")
 # Words that a line break cut, and the mark that PDFium leaves there.
 _CUT = re.compile("[\ufffe\u00ad]\\s*")
 
 
 def parse_pdf(_: object, payload: bytes) -> Parsed:
-    """Read a PDF, page by page. What is only a picture has no text."""
+    """Read a PDF, page by page, with what was typed into its forms. What is only a picture has no text."""
     untyped: Any = pypdfium2
     try:
         document = untyped.PdfDocument(payload)
@@ -27,6 +28,8 @@ def parse_pdf(_: object, payload: bytes) -> Parsed:
             "it is locked with a password" if "password" in said.lower() else f"it is no PDF that can be read: {said}"
         )
         raise UnreadableError(text[:300]) from None
+    if document.get_formtype():
+        document.init_forms()
     count = len(document)
     if count > PDF_PAGES:
         raise UnreadableError(f"it has {count:,} pages; at most {PDF_PAGES:,} are taken. Split it")
@@ -34,7 +37,7 @@ def parse_pdf(_: object, payload: bytes) -> Parsed:
     size = 0
     for number in range(count):
         try:
-            page = document[number]
+            page = _flattened(untyped, document, number)
             text = _CUT.sub("", str(page.get_textpage().get_text_bounded()))
             page.close()
         except untyped.PdfiumError as error:
@@ -51,12 +54,27 @@ def parse_pdf(_: object, payload: bytes) -> Parsed:
         parsed["author"] = one_line(told["Author"])
     created = _DATE.match(told.get("CreationDate", ""))
     if created is not None:
-        parsed["created"] = _iso(created[1])
+        parsed["created"] = _iso(created)
     return parsed
 
 
-def _iso(digits: str) -> str:
+def _flattened(untyped: Any, document: Any, number: int) -> Any:
+    """Return a page in whose content stands what its form fields and notes show."""
+    page = document[number]
+    if not untyped.raw.FPDFPage_GetAnnotCount(page):
+        return page
+    untyped.raw.FPDFPage_Flatten(page, untyped.raw.FLAT_NORMALDISPLAY)
+    # What was written into it is read by whoever opens it next.
+    page.close()
+    return document[number]
+
+
+def _iso(told: re.Match[str]) -> str:
+    digits, utc, hours, minutes = told.groups()
     try:
-        return datetime.strptime(digits, "%Y%m%d%H%M%S").isoformat()  # noqa: DTZ007 - a PDF need not say its zone
+        moment = datetime.strptime(digits, "%Y%m%d%H%M%S").isoformat()  # noqa: DTZ007 - a PDF need not say its zone
     except ValueError:
-        return digits
+        return str(digits)
+    if utc:
+        return f"{moment}+00:00"
+    return f"{moment}{hours}:{minutes or '00'}" if hours else moment

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 
 from pegboard.model.bounds import DOCUMENT_TITLE_CHARS
+from pegboard.workspace.chunking import heading_title
 from pegboard.workspace.parsing.parsed import Parsed, cleaned, decoded, headings_of, one_line
 
-_HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
+# Behind signs, or a line of its own with a line of signs below it.
+_HEADING = re.compile(r"^#{1,6} (.*)$|(?:\A|(?<=\n\n))(?![-=#>|*+ ])(\S.*)\n(?:=+|-{2,}) *$", re.MULTILINE)
 _FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 _FRONT = re.compile(r"\A---\n(.*?)\n(?:---|\.\.\.)\n", re.DOTALL)
 _FIELD = re.compile(r"^(title|author|date|lang|language): *(\S.*)$", re.MULTILINE | re.IGNORECASE)
@@ -24,11 +26,12 @@ def parse_text(_: object, payload: bytes) -> Parsed:
 def parse_markdown(_: object, payload: bytes) -> Parsed:
     """Read Markdown, with what stands before it between two lines of dashes: title, author, date, language."""
     text = cleaned(decoded(payload))
-    headings = headings_of(_HEADING.findall(_FENCED.sub("", text)))
+    front = _FRONT.match(text)
+    body = _FENCED.sub("", text[front.end() :] if front else text)
+    headings = headings_of([found[2] or heading_title(found[1]) for found in _HEADING.finditer(body)])
     parsed = Parsed(text=text, headings=headings)
     if headings:
         parsed["title"] = headings[0]
-    front = _FRONT.match(text)
     for name, value in _FIELD.findall(front[1]) if front else ():
         told = one_line(value.strip().strip("\"'"))
         match name.lower():

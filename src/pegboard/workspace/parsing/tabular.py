@@ -7,7 +7,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from pegboard.model.bounds import TABLE_CELL_CHARS, TABLE_COLUMNS, TABLE_ROWS
@@ -18,6 +18,8 @@ _DELIMITERS = ",;\t|"
 _NAMED_DELIMITER = re.compile(r"\"?sep=(.)\"?", re.IGNORECASE)
 _QUOTED = re.compile(r'"[^"]*"')
 _LOOKED_AT_CHARS = 65_536  # not a limit: of a file, for what separates its values
+_LINES_OF_OBJECTS = re.compile(r"\s*\{.*\}[ \t]*\n+[ \t]*\{")
+_JSON_LEVELS = 4  # not a limit: of objects in objects, in which tables are looked for
 _TITLE_ROWS = 10  # not a limit: above a table, that are looked at
 # As a spreadsheet writes numbers. `007`, `+1` and `1_000` are text: as numbers they would read otherwise.
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
@@ -37,7 +39,10 @@ def parse_csv(_: object, payload: bytes) -> Parsed:
     # A title above the table has none of them.
     lines = (_QUOTED.sub("", line) for line in text[:_LOOKED_AT_CHARS].split("\n"))
     telling = next((line for line in lines if set(line) & set(_DELIMITERS)), "")
-    return _separated(text, max(_DELIMITERS, key=telling.count))
+    delimiter = max(_DELIMITERS, key=telling.count)
+    # A quote behind a space begins a value only where there is one behind every delimiter.
+    is_spaced = f'{delimiter} "' in text[:_LOOKED_AT_CHARS] and f"{delimiter} " in telling
+    return _separated(text, delimiter, is_spaced=is_spaced)
 
 
 def parse_tsv(_: object, payload: bytes) -> Parsed:
@@ -45,9 +50,9 @@ def parse_tsv(_: object, payload: bytes) -> Parsed:
     return _separated(cleaned(decoded(payload)), "\t")
 
 
-def _separated(text: str, delimiter: str) -> Parsed:
+def _separated(text: str, delimiter: str, *, is_spaced: bool = False) -> Parsed:
     csv.field_size_limit(TABLE_CELL_CHARS)
-    lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=is_spaced)
     try:
         rows = [row for row in lines if any(map(str.strip, row))]
     except csv.Error as error:
@@ -61,15 +66,27 @@ def _separated(text: str, delimiter: str) -> Parsed:
 
 
 def parse_json(_: object, payload: bytes) -> Parsed:
-    """Read JSON. A list of objects is a table, and so is each such list that an object holds under a name."""
+    """Read JSON. A list of objects is a table, and so is each such list that an object holds under a name.
+
+    Many programs call JSON lines so, too: what is no JSON as a whole may be some in every line.
+    """
     text = cleaned(decoded(payload))
-    value = _loaded(text, "it")
-    tables: list[ParsedTable] = []
+    try:
+        value = _loaded(text, "it")
+    except UnreadableError:
+        if _LINES_OF_OBJECTS.match(text) is None:
+            raise
+        return parse_jsonl(None, payload)
+    return Parsed(text=text, tables=list(_tables_in(value, ())))
+
+
+def _tables_in(value: JSONValue, names: tuple[str, ...]) -> Iterator[ParsedTable]:
+    """Yield the lists of objects in a value and in the objects of it, each called by the names that lead to it."""
     if _is_rows(value):
-        tables.append(_table_of_objects("", value))
-    elif is_object(value):
-        tables += [_table_of_objects(name, rows) for name, rows in value.items() if _is_rows(rows)]
-    return Parsed(text=text, tables=tables)
+        yield _table_of_objects("_".join(names), value)
+    elif is_object(value) and len(names) < _JSON_LEVELS:
+        for name, each in value.items():
+            yield from _tables_in(each, (*names, name))
 
 
 def parse_jsonl(_: object, payload: bytes) -> Parsed:
@@ -84,6 +101,9 @@ def _loaded(text: str, what: str) -> JSONValue:
         return json.loads(text)
     except RecursionError:
         raise UnreadableError(f"{what} is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}" if what == "it" else f"column {error.colno}"
+        raise UnreadableError(f"{what} is no JSON at {place}: {error.msg}") from None
     except ValueError as error:
         raise UnreadableError(f"{what} is no JSON: {error}") from None
 

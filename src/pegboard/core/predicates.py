@@ -1,4 +1,4 @@
-"""Availability: is a tool usable now, as yes/no questions on the context."""
+"""Predicates: is a tool usable now, as yes/no questions on the context."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+from pegboard.core.coroutine_runner import BOUND_CODE, SLOW_CODE, is_cancelled, is_on_loop
 from pegboard.core.names import nearest
-from pegboard.core.stepping import BOUND_CODE, SLOW_CODE, is_cancelled, is_on_loop
 from pegboard.model.bounds import DEFAULT_BOUNDS, LOOP_BLOCKED_S
 from pegboard.model.context import ToolContext, context_fields
 from pegboard.model.error import DefinitionError

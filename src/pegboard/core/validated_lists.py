@@ -1,4 +1,4 @@
-"""Sealed lists: the entries that sources list, sealed once each, so that a change of one costs what one costs."""
+"""Validated lists: the entries that sources list, sealed once each, so that a change of one costs what one costs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pegboard.model.tool import ToolEntry
 log = logging.getLogger("pegboard")
 
 
-class SealedList(NamedTuple):
+class ValidatedList(NamedTuple):
     """The entries as a source lists them, and as they are used, by folded qualified id.
 
     Of those that are listed twice the first counts; the others are `doubled`. What cannot be a tool is `known` alone.
@@ -27,14 +27,14 @@ class SealedList(NamedTuple):
     known: Mapping[int, tuple[str, ToolEntry | None]]
 
 
-class SealedLists:
+class ValidatedLists:
     """What each source listed last, sealed. An entry that is listed again, the very same, stays the same."""
 
     def __init__(self) -> None:
-        self._lists: dict[tuple[str, str], SealedList] = {}
+        self._lists: dict[tuple[str, str], ValidatedList] = {}
         self._bounds: Bounds | None = None
 
-    def sealed(self, source: tuple[str, str], listed: Sequence[ToolEntry], bounds: Bounds) -> SealedList:
+    def sealed(self, source: tuple[str, str], listed: Sequence[ToolEntry], bounds: Bounds) -> ValidatedList:
         """Return the entries of a listing, without those that cannot be: each is said in the log, once.
 
         `source` is its name, and what it lists.
@@ -52,7 +52,7 @@ class SealedLists:
         for key, entry in map(known.__getitem__, map(id, listed)):
             if entry is not None and entries.setdefault(key, entry) is not entry:
                 doubled.append(entry)
-        self._lists[source] = now = SealedList(listed, entries, tuple(doubled), known)
+        self._lists[source] = now = ValidatedList(listed, entries, tuple(doubled), known)
         return now
 
     def keep_only(self, sources: set[tuple[str, str]]) -> None:

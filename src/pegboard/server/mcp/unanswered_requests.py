@@ -1,4 +1,4 @@
-"""Questions: requests of ours that a client has yet to answer, in the middle of a call of an earlier revision."""
+"""Unanswered requests: what a client has yet to answer, in the middle of a call of an earlier revision."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ASKED_BY = re.compile(r"pegboard-([0-9a-f]{16})-")
 _ACTIONS = ("accept", "decline", "cancel")
 
 
-class Questions:
+class UnansweredRequests:
     """The open questions of one client. Each has an id of its own, which no request of the SDK has.
 
     Args:
@@ -77,7 +77,7 @@ def worker_of(question_id: object) -> str | None:
 class SessionChannel(Notifications, EarlierChannel):
     """Sends the client a request of its own and waits for the answer, on the stream of this call."""
 
-    def ask_through(self, outlet: MessageOutlet, questions: Questions) -> None:
+    def ask_through(self, outlet: MessageOutlet, questions: UnansweredRequests) -> None:
         """Ask on the stream of this call; its client answers wherever it likes."""
         self._asking, self._questions = outlet, questions
 

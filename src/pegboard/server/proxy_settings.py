@@ -1,4 +1,4 @@
-"""Front: what stands before a server."""
+"""Proxy settings: what stands before a server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pegboard.frozen import frozen
 
 
 @frozen
-class Front:
+class ProxySettings:
     """What stands before a server: proxies that are believed where a request comes from, a path, a certificate.
 
     `trusted` are addresses and networks. Whoever connects by a file is a proxy of this machine, and is believed.
@@ -20,4 +20,4 @@ class Front:
     key: Path | None = None
 
 
-NO_FRONT = Front()
+NO_PROXY = ProxySettings()

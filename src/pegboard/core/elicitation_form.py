@@ -1,4 +1,4 @@
-"""Questions: the form in which a person is asked for values, and whether an answer has what it asks for."""
+"""Elicitation form: the form in which a person is asked for values, and whether an answer has what it asks for."""
 
 from __future__ import annotations
 

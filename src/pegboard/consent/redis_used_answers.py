@@ -1,4 +1,4 @@
-"""Redis store: used answers on a Redis or Valkey that several machines share. Needs `pegboard[redis]`."""
+"""Redis used answers: used answers on a Redis or Valkey that several machines share. Needs `pegboard[redis]`."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pegboard.core.stepping import CancelScope, begin
+from pegboard.core.coroutine_runner import CancelScope, begin
 from tests.core.parts import ANN, Recorder, kind_of, one_tool
 from tests.timing import compute
 

@@ -1,4 +1,4 @@
-"""Stepping: run foreign code to its end or to a limit, in the caller's own task.
+"""Coroutine runner: run foreign code to its end or to a limit, in the caller's own task.
 
 A coroutine is stepped by hand. One that never really waits costs neither task nor timer. One that
 does gets a timer, and is given up when it ignores its cancellation: the caller is answered at the

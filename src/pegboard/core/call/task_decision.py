@@ -1,4 +1,4 @@
-"""Task split: whether a call runs here and now, or goes on as a task that is asked for later."""
+"""Task decision: whether a call runs here and now, or goes on as a task that is asked for later."""
 
 from __future__ import annotations
 

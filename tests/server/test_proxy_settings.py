@@ -1,4 +1,4 @@
-"""Front: what stands before a server: a proxy that is believed, a path, a file to listen at, a certificate."""
+"""Proxy settings: what stands before a server: a proxy that is believed, a path, a file to listen at, a certificate."""
 
 import asyncio
 import os
