@@ -20,7 +20,8 @@ ANN = ToolContext(user_id="ann")
 async def test_a_worker_that_cannot_renew_its_lease_stops_its_tasks_and_goes_on_once_it_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pegboard.tasks.dbos_engine.TASK_LEASE_S", 1.0)
+    # A lease that ends before the machine had a moment to renew it would have the first step run again.
+    monkeypatch.setattr("pegboard.tasks.dbos_engine.TASK_LEASE_S", 1_000.0)
     monkeypatch.setattr("pegboard.tasks.dbos_engine.TASK_BEAT_S", 0.05)
     catalog = Catalog("leases", tasks=Tasks(f"sqlite:{tmp_path}/tasks.db"))
     runs, began, stopped, may_end = list[str](), asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -46,6 +47,7 @@ async def test_a_worker_that_cannot_renew_its_lease_stops_its_tasks_and_goes_on_
         task_id = (await catalog.view(ANN).call("load")).task_id
         assert task_id is not None
         await asyncio.wait_for(began.wait(), PATIENCE_S)
+        monkeypatch.setattr("pegboard.tasks.dbos_engine.TASK_LEASE_S", 1.0)
         with closing(sqlite3.connect(tmp_path / "tasks.db", isolation_level=None)) as other:
             other.execute("begin immediate")
             await asyncio.wait_for(stopped.wait(), PATIENCE_S)
@@ -115,7 +117,8 @@ async def test_what_a_full_disk_does_not_take_is_written_when_there_is_room_and_
 async def test_what_the_database_refused_is_done_again_and_is_no_failure_of_the_tool(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pegboard.tasks.dbos_engine.TASK_LEASE_S", 0.3)
+    # A lease that ends before the machine had a moment to renew it would have the first step run again.
+    monkeypatch.setattr("pegboard.tasks.dbos_engine.TASK_LEASE_S", 1_000.0)
     monkeypatch.setattr("pegboard.tasks.dbos_engine.TASK_BEAT_S", 0.05)
     catalog = Catalog("refused", tasks=Tasks(f"sqlite:{tmp_path}/tasks.db"))
     runs, heard = list[str](), list[type[BaseException]]()
@@ -130,6 +133,7 @@ async def test_what_the_database_refused_is_done_again_and_is_no_failure_of_the_
 
         def second() -> str:
             runs.append("second")
+            monkeypatch.setattr("pegboard.tasks.dbos_engine.TASK_LEASE_S", 1_000.0)
             if runs.count("second") == 1:
                 rename("operation_outputs", "away")
             return "done"
@@ -140,6 +144,7 @@ async def test_what_the_database_refused_is_done_again_and_is_no_failure_of_the_
         except BaseException as error:
             heard.append(type(error))
             rename("away", "operation_outputs")
+            monkeypatch.setattr("pegboard.tasks.dbos_engine.TASK_LEASE_S", 2.0)
             raise
 
     try:
