@@ -8,17 +8,21 @@ from uuid import UUID
 
 import pytest
 
-from pegboard import CallError, Catalog, ToolContext, ToolResult
+from pegboard import CallError, Catalog, ToolContext, ToolResult, ToolSpec
 from pegboard.model.bounds import REPEAT_FAILURES, REPEATED_ARGUMENTS, REPEATING_CALLERS
+from pegboard.model.caller import Caller
 from tests.core.parts import ANN, Clock, kind_of, one_tool, spec
 
 
 class Tool:
     """A tool whose behaviour the test sets; it counts what really ran."""
 
-    def __init__(self, fails: Callable[[], BaseException | None], **said: Any) -> None:
+    def __init__(self, fails: Callable[[], BaseException | None], *, schema: Any = None, **said: Any) -> None:
         self.clock, self.ran, self.fails = Clock(), 0, fails
         self.catalog = one_tool(self.work, catalog=Catalog(clock=self.clock), **said)
+        if schema is not None:
+            declared = ToolSpec(name="echo", input_schema=schema, allow_unknown=True)
+            self.catalog.register(declared, self.work, replace=True)
         self.ctx = ANN
 
     async def work(self, ctx: Any, args: Any) -> Any:
@@ -136,6 +140,76 @@ async def test_other_arguments_callers_tools_and_definitions_are_other_calls() -
     assert kind_of(await tool.catalog.view(ANN).call("other", {"account": "bob"})) == "tool_error"
     tool.catalog.register(spec("echo", description="Mended."), tool.work, replace=True)
     assert await tool.kinds(1, account="bob") == ["tool_error"]
+
+
+LINE = {
+    "type": "object",
+    "properties": {
+        "sku": {"type": "string"},
+        "count": {"type": "number", "default": 1},
+        "box": {"anyOf": [{"$ref": "#/$defs/box"}, {"type": "null"}], "default": None},
+    },
+}
+ORDER = {
+    "type": "object",
+    "properties": {
+        "n": {"default": 1},
+        "lines": {"type": "array", "items": {"$ref": "#/$defs/line"}, "default": [{"sku": "a"}]},
+        "box": {"$ref": "#/$defs/box", "default": {}},
+        "odd": {"oneOf": [{"type": "object"}, {"type": "array"}]},
+        "again": {"$ref": "#"},
+        "any": True,
+    },
+    "additionalProperties": {"properties": {"deep": {"default": 0}}},
+    "$defs": {"line": LINE, "box": {"type": "object", "properties": {"size": {"default": 3}}}},
+}
+ONE_CALL = {
+    "numbers": ['{"any": 1}', '{"any": 1.0}', '{"any": 1e0}', '{"any": 10.0E-1}'],
+    "large numbers": ['{"any": [1e23]}', '{"any": [100000000000000000000000]}', '{"any": [1.0e+23]}'],
+    "zero": ['{"any": {"a": 0}}', '{"any": {"a": -0.0}}', '{"any": {"a": 0e5}}'],
+    "fractions": ['{"any": [1.50]}', '{"any": [15e-1]}', '{"any": [0.15E1]}'],
+    "orders": ['{"any": 2, "n": 3}', '{"n": 3, "any": 2}', '{"n": 3.0, "any": 2e0}'],
+    "defaults": ["{}", '{"n": 1}', '{"n": 1.0, "box": {}}', '{"box": {"size": 3e0}}', '{"lines": [{"sku": "a"}]}',
+                 '{"lines": [{"count": 1.0, "sku": "a", "box": null}]}'],
+    "defaults within": ['{"lines": [{"box": {}}]}', '{"lines": [{"box": {"size": 3}, "count": 1}]}'],
+    "defaults of others": ['{"more": {}}', '{"more": {"deep": 0.0}}'],
+    "defaults again": ['{"again": {}}', '{"again": {"n": 1, "box": {"size": 3}}}'],
+    "either of two": ['{"odd": {"a": 1}}', '{"odd": {"a": 1.0}}'],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("spellings", ONE_CALL.values(), ids=ONE_CALL)
+async def test_a_call_is_the_same_however_its_arguments_are_spelled(spellings: list[str]) -> None:
+    tool = Tool(COUNTED["tool_error"], schema=ORDER)
+    view = tool.catalog.view(ANN)
+    for number in range(20):
+        await view.call("echo", spellings[number % len(spellings)].encode())
+    assert tool.ran == REPEAT_FAILURES
+    # A success in any spelling ends the row.
+    tool.fails, tool.clock.now = (lambda: None), tool.clock.now + 60.0
+    await view.call("echo", spellings[-1].encode())
+    assert not tool.catalog.guards.repeats.rows
+
+
+OTHER_CALLS = ['{"any": true}', '{"any": 1}', '{"any": "1"}', '{"any": [1]}', '{"any": null}', "{}", '{"any": 1.5}',
+               '{"any": 9007199254740993}', '{"any": 9007199254740992}', '{"any": 9007199254740994.0}',
+               '{"n": true}', '{"n": "1"}', '{"odd": {"size": 3}}', '{"odd": {}}', '{"any": ""}']  # fmt: skip
+
+
+async def test_arguments_that_mean_something_else_are_another_call() -> None:
+    tool = Tool(COUNTED["tool_error"], schema=ORDER)
+    for text in OTHER_CALLS:
+        assert kind_of(await tool.catalog.view(ANN).call("echo", text.encode())) == "tool_error", text
+    assert tool.ran == len(OTHER_CALLS)
+    rows = [len(row) for row in tool.catalog.guards.repeats.rows.values()]
+    assert rows == [len(OTHER_CALLS)]
+
+
+async def test_what_fails_for_one_stranger_is_not_told_to_another() -> None:
+    tool = Tool(lambda: CallError("tool_error", "No account of ann."))
+    for address in ("203.0.113.1", "203.0.113.2"):
+        tool.ctx = ToolContext(caller=Caller(address=address), budget=None)
+        assert await tool.kinds(6) == ["tool_error"] * 5 + ["rate_limited"]
 
 
 async def test_results_that_break_their_own_schema_count_too() -> None:

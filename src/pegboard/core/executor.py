@@ -104,7 +104,8 @@ class Executor:
             guards.in_flight.pop(call_id, None)
         error = result.error
         if call.ran and (error is not None or guards.repeats.rows):
-            guards.repeats.note(call.view.ctx, call.entry, call.args, error, call_id=call_id)
+            schema = call.plan.arguments.schema
+            guards.repeats.note(call.view.ctx, call.entry, call.args, schema, error, call_id=call_id)
         if call.asked is not None:
             await settle_consent(call, call.asked, result)
         if call.hooks.on_complete or call.hooks.on_error:
@@ -218,7 +219,7 @@ async def _guarded(call: Call) -> ToolResult:
             call.enter("before_hooks")
         await ask_before(call)
     if guards.repeats.rows:
-        guards.repeats.check(call.view.ctx, call.entry, call.args, name=call.name)
+        guards.repeats.check(call.view.ctx, call.entry, call.args, call.plan.arguments.schema, name=call.name)
     limits = limits_of(call)
     if (call.question is not None or spec.consent != "never") and (reason := consent_reason(call)) is not None:
         if limits and (asked := pass_limits(call, limits, charge=False)) is not None:

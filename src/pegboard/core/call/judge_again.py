@@ -37,7 +37,7 @@ async def judge_again(call: Call, agreed: ConsentRequest) -> None:
         await ask_before(call)
     repeats = call.guards.repeats
     if repeats.rows:
-        repeats.check(call.view.ctx, call.entry, call.args, name=call.name)
+        repeats.check(call.view.ctx, call.entry, call.args, call.plan.arguments.schema, name=call.name)
     if digest(call.args) != agreed.args_digest:
         raise _mismatch(call, "its arguments changed after the yes")
 

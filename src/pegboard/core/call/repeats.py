@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from pegboard.core.bounded_cache import BoundedCache
-from pegboard.core.call.limit_keys import Key, scope_key
-from pegboard.core.digests import digest
+from pegboard.core.call.limit_keys import Key, owner_of
+from pegboard.core.call.one_call import call_digest
 from pegboard.model.bounds import REPEAT_FAILURES, REPEAT_PAUSE_S, REPEATED_ARGUMENTS, REPEATING_CALLERS
 from pegboard.model.context import ToolContext
 from pegboard.model.error import CallError, ToolError
@@ -34,7 +34,7 @@ class _Row(NamedTuple):
 
 
 class RepeatBreaker:
-    """Counts failures in a row of one call: the caller, the tool as it is defined, the arguments.
+    """Counts failures in a row of one call: the caller, the tool as it is defined, the arguments, however spelled.
 
     After five of one kind and text the next is refused for a minute; then one is let through, which decides about the
     next minute. A success ends the row, and so does every other error: what is retryable is never refused, so that a
@@ -46,14 +46,14 @@ class RepeatBreaker:
         # By caller and tool, then by arguments. While it is empty, as it mostly is, calls are not looked at.
         self.rows = BoundedCache[Key, BoundedCache[str, _Row]](max_entries=REPEATING_CALLERS)
 
-    def check(self, ctx: ToolContext, entry: ToolEntry, args: JSON, *, name: str) -> None:
-        """Refuse a call that failed too often; `name` is what the caller knows the tool as.
+    def check(self, ctx: ToolContext, entry: ToolEntry, args: JSON, schema: JSON, *, name: str) -> None:
+        """Refuse a call that failed too often; `schema` is that of its arguments, `name` what the caller knows it as.
 
         Raises:
             CallError: `rate_limited`, with what failed.
         """
         rows = self.rows.get(_key(ctx, entry))
-        row = None if rows is None else rows.get(digest(args))
+        row = None if rows is None else rows.get(call_digest(args, schema))
         if row is None or row.until <= (now := self._clock()):
             return
         wait_s = row.until - now
@@ -65,14 +65,17 @@ class RepeatBreaker:
         details = {"failed": row.kind, "times": row.failures}
         raise CallError("rate_limited", text, retry_after_s=wait_s, details=details)
 
-    def note(self, ctx: ToolContext, entry: ToolEntry, args: JSON, error: ToolError | None, *, call_id: str) -> None:
+    def note(
+        self, ctx: ToolContext, entry: ToolEntry, args: JSON, schema: JSON, error: ToolError | None, *, call_id: str
+    ) -> None:
         """Count how a call that ran has ended; its id stands in some texts, and makes them no other ones."""
-        key, arguments = _key(ctx, entry), digest(args)
+        key = _key(ctx, entry)
         rows = self.rows.get(key)
         if error is None or not _is_counted(error):
-            if rows is not None and rows.pop(arguments, None) is not None and not rows:
+            if rows is not None and rows.pop(call_digest(args, schema), None) is not None and not rows:
                 self.rows.pop(key, None)
             return
+        arguments = call_digest(args, schema)
         words = error.message.replace(call_id, "…")
         before = None if rows is None else rows.get(arguments)
         gist = _WORD.sub(_without_digits, words)
@@ -96,4 +99,4 @@ def _is_counted(error: ToolError) -> bool:
 
 
 def _key(ctx: ToolContext, entry: ToolEntry) -> Key:
-    return (*scope_key("caller", ctx, entry.qualified_id), entry.fingerprint)
+    return (*owner_of(ctx), ctx.caller.agent, entry.qualified_id, entry.fingerprint)
