@@ -172,7 +172,7 @@ def config_page() -> Iterator[str]:
     """Yield the lines of config.md."""
     yield from _opening("Configuration", "You will be able to look up every key of `pegboard.yaml`.")
     yield "`pegboard schema` prints the same as JSON Schema, and [your editor](../howto/editor.md) completes and checks with it."
-    yield "`${NAME}` and `${NAME:-default}` in a value come from the environment, `${file:/run/secrets/key}` from a file (without the end of its last line; a path that is not absolute begins beside the config); `$${` is the plain text `${`.\n"
+    yield "`${NAME}` and `${NAME:-default}` in a value come from the environment, `${file:/run/secrets/key}` from a file (without the end of its last line; a path that is not absolute begins beside the config); `$${` is the plain text `${`. `$NAME`, `{{NAME}}`, `%NAME%` and the like mean nothing here: where a secret is expected they are refused, elsewhere `check` warns of them.\n"
     schema = json_schema()
     yield "## The file\n"
     yield from _keys(schema)

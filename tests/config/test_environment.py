@@ -225,3 +225,52 @@ async def test_what_came_from_a_file_is_kept_out_of_what_tools_say(project: Proj
     )
     catalog = project.catalog()
     assert "t0ken-of-a-file" not in (await catalog.view(ToolContext()).call("leak")).text
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "$MAIL_KEY", "{{MAIL_KEY}}", "{{ env.MAIL_KEY }}", "{MAIL_KEY}", "$(MAIL_KEY)", "%MAIL_KEY%", "$env:MAIL_KEY",
+        "env:MAIL_KEY", "os.environ/MAIL_KEY",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "place",
+    ["headers: {Authorization: 'Bearer @'}", "headers: {X-Any: '@'}", "url: 'https://ann:@@host.example/x'"],
+)
+def test_a_variable_in_anothers_spelling_is_refused_where_a_secret_is_expected(
+    project: Project, written: str, place: str
+) -> None:
+    url = "" if "url:" in place else "url: 'https://host.example/x', "
+    place = place.replace("@", written, 1)
+    project.write(f"tools: [{{name: m, type: webhook, description: x, webhook: {{{url}{place}}}}}]")
+    (said,) = project.said()
+    assert f"{written!r} is taken as it stands; a variable is written ${{MAIL_KEY}}" in said
+
+
+def test_a_variable_in_anothers_spelling_is_warned_of_elsewhere_and_no_text_is_touched(project: Project) -> None:
+    project.env = {"HOME": "/home/ann", "to": "x"}
+    project.write(
+        """\
+        tools:
+          - {name: m, type: mcp, mcp: {transport: stdio, command: npx, args: ["$HOME/data", "$MORE", "costs $FIVE"]}}
+          - name: w
+            description: x
+            type: webhook
+            webhook: {url: "https://host.example/x", headers: {A: "$$KEY", B: "pa$word"}, body: {token: "{{ to }}"}}
+            parameters: {to: {type: string, description: "$HOME"}}
+        """
+    )
+    warned = [str(problem).split(": ", 1)[1] for problem in project.load()[1].warnings]
+    assert warned == [
+        "tools[0].mcp.args[0]: '$HOME' is taken as it stands; a variable is written ${HOME}; for the plain text write "
+        "$$HOME",
+        "tools[0].mcp.args[1]: '$MORE' is taken as it stands; a variable is written ${MORE}; for the plain text write "
+        "$$MORE",
+    ]
+
+
+def test_where_the_name_of_a_variable_stands_a_reference_to_it_is_told_its_name(project: Project) -> None:
+    project.write("predicates: {ready: {secret: $SENTRY_TOKEN}}")
+    (said,) = project.said()
+    assert "here the name of a variable is written alone: SENTRY_TOKEN" in said

@@ -455,7 +455,7 @@ class _Load:
             skills=skills,
             tasks=None if main.tasks is None or at is None else Declared(value=main.tasks, at=at / "tasks"),
             lint_ignores=() if main.lint is None else tuple(LintIgnore(**dict(form)) for form in main.lint.ignore),
-            warnings=tuple(self.warnings),
+            warnings=(*self.warnings, *self.environment.warnings),
             open_files=tuple(self.open_files),
             refused=self.refused,
             kinds=self.kinds,

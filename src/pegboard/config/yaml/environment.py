@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from pegboard.config.yaml.config_files import read_text
+from pegboard.config.yaml.near_references import near_reference
 from pegboard.config.yaml.parser import scalar_value
 from pegboard.config.yaml.tree import At, Items, Scalar, ScalarValue, Table
 from pegboard.model.bounds import SECRET_FILE_BYTES
@@ -46,8 +47,9 @@ class Environment:
     """The environment of one load, and what was taken from it.
 
     `secrets` has every variable and file that was used and is not empty, addresses without a credential aside;
-    `defaulted` the variables whose default was taken, with the place; `problems` those that are not set, and the files
-    that cannot be read. A file that is not absolute lies beside the config, in `folder`.
+    `defaulted` the variables whose default was taken, with the place; `problems` those that are not set, the files
+    that cannot be read, and what stands for no variable where a secret is expected; `warnings` what stands for none
+    elsewhere. A file that is not absolute lies beside the config, in `folder`.
     """
 
     def __init__(self, env: Mapping[str, str], *, folder: Path = Path()) -> None:
@@ -56,6 +58,7 @@ class Environment:
         self.secrets: dict[str, Secret] = {}
         self.defaulted: dict[str, str] = {}
         self.problems: list[Problem] = []
+        self.warnings: list[Problem] = []
 
     def restrict(self, globs: tuple[str, ...]) -> None:
         """Let nothing be read from now on but the variables that one of these fits."""
@@ -91,7 +94,11 @@ class Environment:
 
     def _expand(self, node: Scalar, at: At) -> ScalarValue:
         text = node.value
-        if not isinstance(text, str) or "$" not in text:
+        if not isinstance(text, str):
+            return text
+        if (near := near_reference(text, at.steps, self._env)) is not None:
+            (self.problems if near.is_secret else self.warnings).append(at.problem(near.message))
+        if "$" not in text:
             return text
         is_expanded = False
 

@@ -45,7 +45,7 @@ def source_line(lines: Sequence[str], line: int, column: int, *, path: str, reda
     if len(text) > PROBLEM_LINE_CHARS:
         return "", 0
     above = _keys_above(lines, line)
-    if redactor.finds(text) or any(map(_names_secret, (path, *above))):
+    if redactor.finds(text) or any(map(names_secret, (path, *above))):
         return "", 0
     text = _without_named_secrets(text)
     for pattern in (_LOGIN_IN_URL, _RANDOM_TEXT):
@@ -56,7 +56,7 @@ def source_line(lines: Sequence[str], line: int, column: int, *, path: str, reda
     return shown.rstrip(), column and column - start + bool(start)
 
 
-def _names_secret(name: str) -> bool:
+def names_secret(name: str) -> bool:
     """Tell whether a key, or a path of them, says that what stands there is a secret."""
     return any(
         part[0] == word[0] and difflib.SequenceMatcher(None, part, word).ratio() >= _least_likeness(word)
@@ -73,7 +73,7 @@ def _least_likeness(word: str) -> float:
 def _without_named_secrets(text: str) -> str:
     start = 0
     while match := _VALUE.search(text, start):
-        if _names_secret(match["key"]):
+        if names_secret(match["key"]):
             return text[: match.start()] + _masked(match)
         start = match.end("key")
     return text
