@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -14,7 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pegboard import CallContext, Catalog, RateLimit, ToolContext, ToolResult, Verdict
+from pegboard import Bounds, CallContext, Catalog, RateLimit, ToolContext, ToolResult, Verdict
 from pegboard.consent import sql_records
 from pegboard.consent.postgres_store import PostgresConsents
 from pegboard.consent.sql_records import ConsentStateError, SqlConsents, matching_of
@@ -576,7 +577,9 @@ class Deferred:
 
     def __init__(self, folder: Path, tasks: str = IN_MEMORY) -> None:
         self.store, self.paid = SqliteConsents(folder / "consents.db"), list[str]()
-        self.catalog = Catalog("shop", consent_store=self.store, tasks=Tasks(tasks))
+        # Of its four places one caller has three at most.
+        bounds = Bounds(calls_in_flight=4)
+        self.catalog = Catalog("shop", consent_store=self.store, tasks=Tasks(tasks), bounds=bounds)
         self.asked, self.goes_on, self.reached = "", asyncio.Event(), asyncio.Event()
         self.when_run: Callable[[], Any] = lambda: None  # a hook, asked before the consent is looked at
 
@@ -650,12 +653,65 @@ async def test_a_task_waits_until_it_can_be_told_whether_its_yes_stands(
     await shop.catalog.close()
 
 
+@pytest.mark.parametrize(
+    "stage", ["at once", "in the queue", "before a guard", "in its queue, by the sweeper", "after"]
+)
+async def test_the_yes_of_a_task_that_is_cancelled_goes_back_unless_it_ran(tmp_path: Path, stage: str) -> None:
+    shop, is_thinking = Deferred(tmp_path), asyncio.Event()
+
+    async def think() -> None:
+        is_thinking.set()
+        await asyncio.Event().wait()
+
+    if "queue" in stage:
+        for _ in range(3):
+            await shop.begun()
+        async with asyncio.timeout(PATIENCE_S):
+            while len(shop.paid) < 3:
+                await asyncio.sleep(0)
+    elif stage == "before a guard":
+        shop.when_run = think
+    task_id = await shop.begun()
+    if stage in ("after", "before a guard"):
+        await asyncio.wait_for((shop.reached if stage == "after" else is_thinking).wait(), PATIENCE_S)
+    if "sweeper" in stage:
+        shop.catalog.guards.wall_clock = lambda: time.time() + 10 * 86_400
+        assert await shop.catalog.tasks.sweep() == 4
+    else:
+        # As often as one likes.
+        for _ in range(3):
+            await shop.catalog.tasks.cancel(task_id, ANN)
+    await shop.catalog.close()
+    assert await shop.uses_left() == (stage != "after")
+    assert len(shop.paid) == {"in the queue": 3, "in its queue, by the sweeper": 3, "after": 1}.get(stage, 0)
+
+
 async def test_a_yes_stays_used_where_its_task_had_begun_and_is_refused_when_it_goes_on(tmp_path: Path) -> None:
     first, second = (Deferred(tmp_path, f"sqlite:{tmp_path}/tasks.db") for _ in range(2))
     task_id = await first.begun()
     await asyncio.wait_for(first.reached.wait(), PATIENCE_S)
+    began, is_thinking = first.asked, asyncio.Event()
+
+    async def think() -> None:
+        is_thinking.set()
+        await asyncio.Event().wait()
+
+    # Of two whose tool never ran one is cancelled, and one left to whoever goes on with it.
+    first.when_run, waiting = think, dict[str, str]()
+    for end in ("cancelled", "left"):
+        waiting[end] = await first.begun()
+        await asyncio.wait_for(is_thinking.wait(), PATIENCE_S)
+        is_thinking.clear()
+        if end == "cancelled":
+            await first.catalog.tasks.cancel(waiting[end], ANN)
+            assert await first.ended(waiting[end]) == "cancelled"
+            async with asyncio.timeout(PATIENCE_S):
+                while await first.uses_left() == 0:
+                    await asyncio.sleep(0.01)  # another thread writes it
+            await first.store.forget(first.asked)
     await first.catalog.close()
-    second.asked, second.when_run = first.asked, lambda: Verdict.deny("closed")
+    assert await first.uses_left() == 0
+    second.asked, second.when_run = began, lambda: Verdict.deny("closed")
     await second.catalog.tasks.wake()
     assert (await second.ended(task_id), await second.uses_left()) == ("hook_refused", 0)
     assert kind(await second.catalog.view(ANN).call("pay", {"to": "bob"})) == "consent_required"

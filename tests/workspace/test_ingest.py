@@ -150,6 +150,33 @@ async def test_a_file_that_changes_or_vanishes_while_it_is_read_is_one_line(
 
 
 @ON_SQLITE_ALONE
+@pytest.mark.parametrize("is_exchanged", [False, True])
+async def test_a_folder_that_is_moved_while_it_is_read_removes_nothing(
+    library: Library, tmp_path: Path, is_exchanged: bool
+) -> None:
+    folder = files(tmp_path / "in", GOOD)
+    await library.take_in(folder)
+
+    def move(_: ingest.IngestReport) -> None:
+        if not (tmp_path / "moved").exists():
+            folder.rename(tmp_path / "moved")
+            if is_exchanged:
+                folder.mkdir()
+
+    scope = library.store.operator_scope("s1")
+    run = ingest.FolderIngest(
+        store=library.store, scope=scope, space="s1", source="handbook", path=folder, max_file_bytes=1_000,
+        on_progress=move,
+    )  # fmt: skip
+    with pytest.raises(CallError, match="was moved or exchanged while it was read; nothing was removed") as refused:
+        await run.run()
+    assert (refused.value.error.kind, await names(library)) == ("busy", {*GOOD})
+    # What is there now is what the next run finds.
+    if is_exchanged:
+        assert (await library.take_in(folder)).removed == 3
+
+
+@ON_SQLITE_ALONE
 async def test_one_file_is_taken_in_alone_and_removes_nothing(library: Library, tmp_path: Path) -> None:
     folder = files(tmp_path / "in", GOOD)
     await library.take_in(folder)

@@ -98,6 +98,14 @@ async def test_a_select_gives_what_it_gives_on_plain_tables(library: Library, co
     assert filled > count // 2
 
 
+# What SQLite calls things of its own, and as what a file of that name can be asked for.
+NAMES_OF_THE_ENGINE = {
+    "sqlite_master": "t_sqlite_master", "SQLITE_sequence": "t_sqlite_sequence", "sqlite_x": "t_sqlite_x",
+    "main": "main", "stored": "stored", "rowid": "rowid", "json_each": "json_each",
+    "pragma_table_list": "pragma_table_list",
+}  # fmt: skip
+
+
 async def test_the_rows_of_a_file_are_numbers_only_where_all_of_a_column_are(library: Library, tmp_path: Path) -> None:
     folder = files(
         tmp_path / "in",
@@ -106,6 +114,7 @@ async def test_the_rows_of_a_file_are_numbers_only_where_all_of_a_column_are(lib
             "list.json": '[{"a": 1, "b": [1, 2]}, {"a": true, "c": "x"}]',
             "order.tsv": "x\ty\n1\t2\n",
             "two/order.tsv": "x\n3\n",
+            **{f"{name}.csv": f"is_from\n{name}\n" for name in NAMES_OF_THE_ENGINE},
         },
     )
     await library.take_in(folder)
@@ -116,6 +125,8 @@ async def test_the_rows_of_a_file_are_numbers_only_where_all_of_a_column_are(lib
     # A word of SQL, and a name that is there twice.
     assert (await selected(library, "select * from t_order"))["rows"] == [[1, 2]]
     assert (await selected(library, "select x from t_order_2"))["rows"] == [[3]]
+    for name, table in NAMES_OF_THE_ENGINE.items():
+        assert (await selected(library, f"select is_from from {table}")).get("rows") == [[name]], table
     grouped = await selected(library, "select count(*) as n from orders_2026 group by code order by 1", limit=1)
     assert (grouped["rows"], grouped["truncated"], grouped["tables_used"]) == ([[1]], True, ["orders_2026"])
 

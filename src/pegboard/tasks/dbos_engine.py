@@ -424,6 +424,17 @@ class DbosEngine:
             return True
         return row.recovery_attempts != 1
 
+    async def was_cancelled(self, task_id: str) -> bool:
+        """Tell whether a task whose run was stopped was cancelled; where the database does not tell, it goes on."""
+        ask = partial(
+            self._known.list_workflows, workflow_ids=[task_id], status="CANCELLED", load_input=False, load_output=False
+        )
+        try:
+            async with asyncio.timeout(TASK_STORE_S):
+                return bool(await _asked_of_store(ask))
+        except OSError:
+            return False
+
     def note(self, task_id: str, fraction: float, message: str) -> None:
         """Note how far a task is; written with the next beat."""
         self._notes[task_id] = (fraction, message)
@@ -527,6 +538,9 @@ class DbosEngine:
             await _asked_of_store(self._known.cancel_workflows, list(ids))
             for task_id in ids:
                 self._stop(task_id)
+            if ending := [self._running[task_id] for task_id in ids if task_id in self._running]:
+                # While it is known what they were: one that has not run gives back what it had.
+                await asyncio.wait(ending, timeout=TASK_STORE_S)
             await _asked_of_store(self._known.delete_workflows, list(ids))
             await _away(self._tables.forget, ids)
         return len(ids)
@@ -541,6 +555,10 @@ class _DbosJournal:
     async def was_begun(self) -> bool:
         """Tell whether the task was begun in a run before this one; where nobody can tell, it was."""
         return await self._engine.was_begun(self._task_id)
+
+    async def was_cancelled(self) -> bool:
+        """Tell whether the task was cancelled, and not only this run of it."""
+        return await self._engine.was_cancelled(self._task_id)
 
     async def once(self, name: str, work: Callable[[], Awaitable[JSON]]) -> JSON:
         """Return what `work` gives, recorded; where it is recorded already, that."""

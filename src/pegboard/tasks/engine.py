@@ -16,6 +16,10 @@ class Journal(Protocol):
         """Tell whether the task was begun in a run before this one; where nobody can tell, it was."""
         ...
 
+    async def was_cancelled(self) -> bool:
+        """Tell whether a run that was stopped was one of a task that has ended, so that none will go on with it."""
+        ...
+
     async def once(self, name: str, work: Callable[[], Awaitable[JSON]]) -> JSON:
         """Return what `work` gives, recorded under its name; where it is recorded already, that."""
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Protocol
 
@@ -113,6 +113,19 @@ async def _told(stands: Stands, consent_id: str) -> bool:
             await asyncio.sleep(TASK_LOOK_S)
 
 
+@dataclass(slots=True)
+class _Attempt:
+    """One run of a task: how far it came."""
+
+    steps: TaskSteps | None = None
+    is_interrupted: bool = False
+
+    @property
+    def has_run(self) -> bool:
+        """Whether every guard has let the call pass, and its tool was run."""
+        return self.steps is not None and self.steps.has_run
+
+
 class Execution:
     """Runs tasks of one catalog.
 
@@ -129,25 +142,37 @@ class Execution:
         self.running: dict[str, str] = {}
         """The call that runs each task here."""
         self._places = Places(executor.guards.registry.bounds.calls_in_flight)
+        self._giving_back: set[asyncio.Future[None]] = set()
 
     def begin_anew(self) -> None:
         """Run on another event loop from now on, with nothing running."""
         self._places = Places(self._executor.guards.registry.bounds.calls_in_flight)
 
     async def run(self, call: TaskCall, journal: Journal) -> Outcome:
-        """Run a task to its end, once there is a place for it."""
-        async with self._places.taken(call.owner) as place:
-            return await self._run(call, journal, place)
+        """Run a task to its end, once there is a place for it. The yes of one that ends unrun goes back."""
+        attempt = _Attempt()
+        try:
+            async with self._places.taken(call.owner) as place:
+                return await self._run(call, journal, place, attempt)
+        except asyncio.CancelledError:
+            attempt.is_interrupted = True
+            raise
+        finally:
+            if call.agreed is not None and not attempt.has_run:
+                # Beside: who cancels may do so again, and would stop this.
+                giving_back = asyncio.ensure_future(self._give_back(call.agreed, journal, attempt))
+                self._giving_back.add(giving_back)
+                giving_back.add_done_callback(self._giving_back.discard)
+                await asyncio.shield(giving_back)
 
-    async def _run(self, call: TaskCall, journal: Journal, place: Place) -> Outcome:
+    async def _run(self, call: TaskCall, journal: Journal, place: Place, attempt: _Attempt) -> Outcome:
         guards = self._executor.guards
         try:
             view, entry = await self._permitted(call)
         except CallError as refused:
-            await self._give_back(call, journal)
             return Outcome(None, refused.error)
         made, call_id = view.ctx, new_id()
-        steps = TaskSteps(
+        steps = attempt.steps = TaskSteps(
             call.task_id, call_id, journal, timeout_s=entry.spec.timeout_s, redactor=guards.redactor(made),
             look_again=partial(self._look_again, call, made.caller.roles), place=place,
         )  # fmt: skip
@@ -167,8 +192,6 @@ class Execution:
         if guards.closing and result.error is not None and result.error.kind in _INTERRUPTIONS:
             # It has not ended, its process does: somebody else goes on with it.
             raise asyncio.CancelledError
-        if not steps.has_run:
-            await self._give_back(call, journal)
         if steps.refusal is not None:
             # Whatever the tool made of it.
             return Outcome(None, steps.refusal.error)
@@ -176,10 +199,19 @@ class Execution:
             return Outcome(None, result.error)
         return Outcome(result)
 
-    async def _give_back(self, call: TaskCall, journal: Journal) -> None:
-        """Put back the yes of a task that was refused, unless it ran before, in a process that ended."""
-        if call.agreed is not None and not await journal.was_begun():
-            await give_back(self._executor.guards.consents, call.agreed.consent_id)
+    async def settled(self) -> None:
+        """Wait until what goes back of tasks that have ended is there."""
+        await asyncio.gather(*self._giving_back, return_exceptions=True)
+
+    async def _give_back(self, agreed: Agreement, journal: Journal, attempt: _Attempt) -> None:
+        """Put back the yes of a task that has ended unrun: refused, or cancelled while it waited for whatever.
+
+        Not of one that goes on elsewhere, nor of one that a process had begun which ended: it may have run there.
+        """
+        if attempt.is_interrupted and not await journal.was_cancelled():
+            return
+        if not await journal.was_begun():
+            await give_back(self._executor.guards.consents, agreed.consent_id)
 
     async def _permitted(self, call: TaskCall) -> tuple[View, ToolEntry]:
         """Return the tool, and a view that shows it, as everything is now.

@@ -61,6 +61,8 @@ class InProcessEngine:
         )  # fmt: skip
         kept = self._kept[call.task_id] = _Kept(call=call, record=record)
         kept.running = asyncio.create_task(self._to_the_end(kept))
+        # One that is cancelled before its first turn would not even notice.
+        await asyncio.sleep(0)
 
     async def _to_the_end(self, kept: _Kept) -> None:
         assert self._run is not None
@@ -153,6 +155,10 @@ class _MemoryJournal:
     async def was_begun(self) -> bool:
         """Return that it was not."""
         return False
+
+    async def was_cancelled(self) -> bool:
+        """Return that it was: what stops its run has ended it."""
+        return True
 
     async def once(self, name: str, work: Callable[[], Awaitable[JSON]]) -> JSON:
         """Return what `work` gives."""

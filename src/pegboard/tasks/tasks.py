@@ -217,6 +217,7 @@ class Tasks:
         async with self._opening:
             engine, self._engine = self._engine, None
             if engine is not None:
+                await self._execution.settled()
                 await engine.close()
 
     # -- a call becomes a task

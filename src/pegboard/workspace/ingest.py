@@ -89,9 +89,11 @@ class FolderIngest:
         """Take everything in, and remove what is gone.
 
         Raises:
-            CallError: the space may not be written to, or the store cannot be used.
+            CallError: the space may not be written to, or the store cannot be used; `busy` where the folder itself was
+                moved meanwhile.
         """
         root, only = self._root()
+        began_in = await asyncio.to_thread(self._identity)
         await self.store.begin_source(
             self.scope, self.space, self.source, type_="folder", origin=str(self.path.absolute())
         )
@@ -99,7 +101,7 @@ class FolderIngest:
         async with FileReader() as reader:
             await self._store_all(root, only, reader, report)
         if only is None:
-            report.removed = await self._remove_gone(root)
+            report.removed = await self._remove_gone(root, began_in)
         await self.store.end_source(self.scope, self.space, self.source)
         await embed_into(self.store, self.scope, self.space, report, self.on_progress)
         self.on_progress(report)
@@ -230,14 +232,32 @@ class FolderIngest:
 
     # ------------------------------------------------------------ out
 
-    async def _remove_gone(self, root: Root) -> int:
-        """Remove the documents whose files are no longer there."""
+    def _identity(self) -> tuple[int, int] | None:
+        """Return what tells the folder from every other at its path; `None` where there is none."""
+        try:
+            status = self.path.stat()
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
+
+    async def _remove_gone(self, root: Root, began_in: tuple[int, int] | None) -> int:
+        """Remove the documents whose files are no longer there, in the folder that this run began in.
+
+        Raises:
+            CallError: busy; that folder is no longer at its path, so what is missing below it tells nothing.
+        """
         removed = 0
         place: tuple[str, str] | None = None
         while some := await self.store.documents_from(self.scope, self.space, self.source, place):
             place = some[-1][1:]
             gone = await asyncio.to_thread(_gone, root, some)
             if gone:
+                # Behind the look: one that was renamed, unmounted or exchanged before it would seem to be empty.
+                if began_in is None or await asyncio.to_thread(self._identity) != began_in:
+                    text = (
+                        f"The folder {str(self.path)!r} was moved or exchanged while it was read; nothing was removed."
+                    )
+                    raise CallError("busy", f"{text} Run it again.", retryable=True)
                 removed += await self.store.remove_documents(self.scope, self.space, self.source, gone)
         return removed
 

@@ -276,7 +276,9 @@ def table_name(text: str) -> str:
     """Return a name for a table that SQL takes without quotes."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     name = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")[:_TABLE_NAME_CHARS] or "table"
-    return f"t_{name}" if name[0].isdigit() or name.upper() in apsw.keywords else name
+    # Names that begin so are the engine's own: it makes no table of them.
+    is_taken = name[0].isdigit() or name.startswith("sqlite_") or name.upper() in apsw.keywords
+    return f"t_{name}" if is_taken else name
 
 
 def remove_document(db: Connection, space_n: int, source_n: int, document_n: int) -> int:
