@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -56,8 +57,26 @@ async def makes_a_child(catalog: Catalog, kept: CallContext) -> object:
     return kind_of(await catalog.view(kept.child()).call("whoami"))
 
 
+async def takes_the_plain_one(catalog: Catalog, kept: CallContext) -> object:
+    return kind_of(await catalog.view(kept.plain()).call("whoami"))
+
+
+async def copies_it(catalog: Catalog, kept: CallContext) -> object:
+    return kind_of(await catalog.view(copy(kept)).call("whoami"))
+
+
+async def uses_it_in_a_loop_of_its_own(catalog: Catalog, kept: CallContext) -> object:
+    """As a thread does that a tool left behind."""
+
+    async def use() -> object:
+        return [kind_of(await catalog.view(kept).call("whoami")), await kept.step("again", lambda: "ran")][-1]
+
+    return await asyncio.to_thread(asyncio.run, use())
+
+
 USES: list[Callable[[Catalog, CallContext], Any]] = [
     calls_by, runs_a_step, asks, asks_through_the_client, begins_an_agent, makes_a_child,
+    takes_the_plain_one, copies_it, uses_it_in_a_loop_of_its_own,
 ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import time
 from pathlib import Path
 
@@ -27,6 +28,8 @@ INTERNAL = {
     "ssrf_07": ("http://[::ffff:127.0.0.1]:{port}/", "(IPv4-mapped)"),
     "ssrf_09": ("http://0.0.0.0:{port}/", "(unspecified)"),
     "ssrf_09 v6": ("http://[::]:{port}/", "(unspecified)"),
+    "ssrf_07 NAT64": ("http://[64:ff9b::127.0.0.1]:{port}/", "(tunnelling)"),
+    "ssrf_09 zone": ("http://[fe80::1%25lo]:{port}/", ""),
     "ssrf_10": ("http://169.254.169.254/latest/meta-data/", "(metadata service)"),
     "ssrf_15 10": ("http://10.0.0.1/", "(private)"),
     "ssrf_15 172": ("http://172.16.0.1/", "(private)"),
@@ -87,6 +90,31 @@ async def test_ssrf_20_a_redirect_to_the_inside_is_refused_at_its_hop(project: P
         found = await error(view(project, rules), tool, start.url)
         assert (found.kind, start.hits, inner.hits) == ("blocked_destination", 1, 0)
     assert found.message.startswith("Redirect 1:")
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+async def test_ssrf_21_a_name_that_changes_its_answer_is_judged_by_the_one_that_is_connected_to(
+    project: Project, connects: list[str], monkeypatch: pytest.MonkeyPatch, tool: str
+) -> None:
+    asked = list[str]()
+
+    def answers(host: str, port: int, **_: object) -> list[tuple[object, ...]]:
+        # Good for who judges, bad for who connects; each further look finds the inner one.
+        asked.append(host)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1" if len(asked) == 1 else "127.0.0.2", port))]
+
+    async with RawServer(answer(b"inside"), host="127.0.0.2") as inner:
+        async with RawServer(
+            redirect(f"http://turns.example:{inner.port}/again", status="302 Found"), port=inner.port
+        ) as outer:
+            rules = "{allow_private: true, allow_hosts: ['127.0.0.1/32']}"
+            tools = view(project, rules)
+            monkeypatch.setattr(socket, "getaddrinfo", answers)
+            found = await error(tools, tool, f"http://turns.example:{outer.port}/")
+    assert (found.kind, outer.hits, inner.hits) == ("blocked_destination", 1, 0), found
+    assert found.message.startswith("Redirect 1:")
+    assert asked == ["turns.example"] * 2
+    assert connects == [f"('127.0.0.1', {outer.port})"]
 
 
 @pytest.mark.parametrize(

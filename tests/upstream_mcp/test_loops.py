@@ -357,6 +357,46 @@ async def test_webhooks_that_call_each_other_end_at_the_first_server_passed_twic
     assert calls == 2
 
 
+async def test_a_ring_of_mcp_webhook_and_openapi_ends_where_it_began_wherever_that_is(tmp_path: Path) -> None:
+    ports = {name: free_port() for name in "abc"}
+    there = "http://127.0.0.1:{}"
+    hook = {"url": f"{there}/v1/tools/api__go/call"}
+    ways: dict[str, Any] = {
+        "a": {"type": "mcp", "name": "on", "mcp": {"transport": "http", "url": f"{there}/mcp", "trust": "any"}},
+        "b": {"type": "webhook", "name": "ping", "description": "Go on.", "webhook": hook},
+        "c": {"type": "openapi", "name": "api", "openapi": {"spec": "api.json", "base_url": there}},
+    }
+    go = {"operationId": "go", "responses": {"200": {"description": "ok"}}}
+    spec = {**SPEC, "paths": {"/v1/tools/on__ping/call": {"post": go}}}
+    ran: list[str] = []
+
+    class Ran:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def on_tool_call(self, _event: object) -> None:
+            ran.append(self.name)
+
+    async with AsyncExitStack() as stack:
+        catalogs = dict[str, Catalog]()
+        for name, following in (("b", "c"), ("c", "a"), ("a", "b")):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "api.json").write_text(json.dumps(spec))
+            text = json.dumps({"name": name, "tools": [ways[name]]}).replace(
+                "127.0.0.1:{}", f"127.0.0.1:{ports[following]}"
+            )
+            (tmp_path / name / "pegboard.yaml").write_text(text)
+            catalogs[name] = load_catalog(tmp_path / name / "pegboard.yaml", env={})[0]
+            catalogs[name].observe(Ran(name))
+            await stack.enter_async_context(served(http_app(catalogs[name]), port=ports[name]))
+        await until(lambda: "on__ping" in view_of(catalogs["a"]).names())
+        client = await stack.enter_async_context(httpx2.AsyncClient(timeout=PATIENCE_S))
+        for start, tool, order in (("a", "on__ping", "abc"), ("b", "ping", "bca"), ("c", "api__go", "cab")):
+            ran.clear()
+            answer = await client.post(f"http://127.0.0.1:{ports[start]}/v1/tools/{tool}/call", json={})
+            assert (answer.json()["kind"], "".join(ran)) == ("recursion_limit", order), answer.text
+
+
 @pytest.mark.parametrize("revision", ["2026-07-28", "2025-11-25"])
 async def test_a_path_is_read_over_stdio_in_both_eras(tmp_path: Path, revision: str) -> None:
     webhook(tmp_path, "a", "http://127.0.0.1:9/")

@@ -122,7 +122,12 @@ class CallContext(ToolContext):
     call: RunningCall | None = field(default=None, repr=False)
 
     def plain(self) -> ToolContext:
-        """Return the request's context, of the host's own class."""
+        """Return the request's context, of the host's own class.
+
+        Raises:
+            CallError: the call is over.
+        """
+        self.check_running()
         return self.origin_context
 
     def child(self, **said: Any) -> ToolContext:
