@@ -215,7 +215,7 @@ INGEST = ["pegboard", "ingest", "in", "--space", "s1", "--source", "handbook"]
     [("sqlite", 20), *(pytest.param(each, 50, marks=pytest.mark.soak) for each in ("sqlite", "postgres"))],
     indirect=["place"],
 )
-async def test_killing_it_loses_nothing_acknowledged_and_the_next_run_does_the_rest(
+async def test_ing_12_killing_it_loses_nothing_acknowledged_and_the_next_run_does_the_rest(
     library: Library, tmp_path: Path, moments: int
 ) -> None:
     (tmp_path / "pegboard.yaml").write_text("workspace: {store: '${DOCUMENTS}'}\n")
