@@ -149,6 +149,16 @@ def test_a_full_disk_is_told_in_one_line(words: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("words", [["list"], ["--version"]])
+def test_a_full_disk_is_told_in_one_line_by_a_python_without_buffers_as_containers_have_it(words: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        env = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        ran = subprocess.run([PEGBOARD, *words], stdout=full, stderr=subprocess.PIPE, env=env, timeout=60, check=False)
+    told = b"pegboard: The answer could not be written: No space left on device.\n"
+    assert (ran.returncode, ran.stderr) == (1, told)
+
+
+@pytest.mark.usefixtures("folder")
 def test_serving_on_a_full_standard_output_ends_quietly() -> None:
     meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
     asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}

@@ -12,7 +12,19 @@ from typing import Any
 
 import pytest
 
-from pegboard import Bounds, CallContext, CallError, Catalog, Event, EventQueue, RateLimit, Secret, ToolContext, Verdict
+from pegboard import (
+    Bounds,
+    CallContext,
+    CallError,
+    Catalog,
+    DefinitionError,
+    Event,
+    EventQueue,
+    RateLimit,
+    Secret,
+    ToolContext,
+    Verdict,
+)
 from tests.core.parts import ANN, Recorder, echo, kind_of, one_tool
 from tests.timing import CPU, is_within
 
@@ -203,7 +215,7 @@ async def test_an_observer_with_some_of_the_methods_hears_only_those() -> None:
             self.heard.append(event.ok)
 
     results = Results()
-    await one_tool().view(ANN).call("echo", callbacks=[results, object()])
+    await one_tool().view(ANN).call("echo", callbacks=[results, SimpleNamespace(on_progress=print)])
     assert results.heard == [True]
 
 
@@ -405,3 +417,12 @@ async def test_an_observer_that_raises_cancelled_breaks_nothing(event: str, is_a
 
     observer = SimpleNamespace(**{event: later if is_async else now})
     assert kind_of(await one_tool().view(ANN).call("echo", callbacks=observer)) == "ok"
+
+
+@pytest.mark.parametrize("callbacks", [print, {"on_tool_call": print}, 5, [Recorder(), print], {"on_tool_cal": print}])
+async def test_callbacks_that_would_hear_nothing_are_refused_wherever_they_are_given(callbacks: Any) -> None:
+    catalog = one_tool(echo)
+    for given in ({"callbacks": callbacks}, {}):
+        ctx = ToolContext() if given else ToolContext(callbacks=callbacks)
+        with pytest.raises(DefinitionError, match=r"hears no event.*on_tool_call\(event\)"):
+            await catalog.view(ctx).call("echo", {}, **given)

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 
-def answer(method: str, told: dict[str, Any]) -> dict[str, Any] | None:
+def answer(method: str, told: dict[str, Any], read: str) -> dict[str, Any] | None:
     """Return the result of a request; `None` for a method that the server does not have."""
     if method == "initialize":
         return {
             "protocolVersion": "2025-06-18",
-            "capabilities": {"tools": {}, "resources": {}},
+            "capabilities": told.get("capabilities", {"tools": {}, "resources": {}}),
             "serverInfo": {"name": "telling", "version": "1"},
         }
     return {
@@ -19,7 +19,7 @@ def answer(method: str, told: dict[str, Any]) -> dict[str, Any] | None:
         "resources/list": {"resources": told.get("resources", [])},
         "resources/templates/list": {"resourceTemplates": []},
         "tools/call": told.get("result", {"content": []}),
-        "resources/read": {"contents": told.get("contents", [])},
+        "resources/read": {"contents": told.get("contents", []) or [{"uri": read, "text": f"text of {read}"}]},
         "ping": {},
     }.get(method)
 
@@ -31,7 +31,7 @@ def main() -> None:
         if "id" not in request:
             continue
         told = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-        result = answer(request["method"], told)
+        result = answer(request["method"], told, (request.get("params") or {}).get("uri", ""))
         reply: dict[str, Any] = {"jsonrpc": "2.0", "id": request["id"]}
         reply |= {"error": {"code": -32601, "message": "no such method"}} if result is None else {"result": result}
         if sys.argv[2:] == ["id-last"]:

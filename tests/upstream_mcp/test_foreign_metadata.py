@@ -11,6 +11,7 @@ from mcp.client import Client, advertise
 from mcp_types import EmbeddedResource, ResourceLink, TextContent, TextResourceContents
 
 from pegboard import http_app
+from pegboard.model.result import ResourceLink as OurLink
 from pegboard.sources.mcp.lock_file import LockFile
 from tests.server.doors import answer_of, inside, post, served
 from tests.upstream_mcp.parts import on_stdio, running, until, view_of
@@ -256,3 +257,60 @@ async def test_a_lock_of_the_first_version_holds_back_no_tool_for_what_it_did_no
     first.write_text(json.dumps(whole | {"version": 1}))
     async with running(on_stdio(TELLING, str(telling(tmp_path, told))), lock=LockFile(first)) as (_, source):
         assert dict(source.reviewed.changed) == {"clock": ("cosmetic",)}
+
+
+def link_to(*uris: str) -> dict[str, Any]:
+    return {"content": [{"type": "resource_link", "uri": uri, "name": "x"} for uri in uris]}
+
+
+async def test_a_link_to_what_a_server_does_not_list_is_read_by_whom_it_was_given_to_and_by_nobody_else(
+    tmp_path: Path,
+) -> None:
+    uris = ("note://log/7?a=b%20c#d", "file:///data/ü b.txt", "note://today")
+    told = TOLD | {"contents": [], "result": link_to(*uris), "resources": [{"uri": "note://today", "name": "today"}]}
+    async with running(on_stdio(TELLING, str(telling(tmp_path, told)))) as (catalog, source):
+        await until(source.resource_entries)
+        users = {"ann": {"x-user": "ann"}, "bob": {"x-user": "bob"}}
+        async with inside(http_app(catalog, identify=lambda request: {"user": request.headers["x-user"]})) as client:
+
+            async def asked(user: str, method: str, **params: Any) -> dict[str, Any]:
+                named = {"mcp-name": params["uri"]} if "uri" in params else {}
+                return answer_of(await post(client, method, params, headers=users[user] | named))
+
+            given = (await asked("ann", "tools/call", name="up__clock", arguments={}))["result"]["content"]
+            addresses = [block["uri"] for block in given]
+            assert addresses[2] == "pegboard://up/note://today"
+            for uri, address in zip(uris, addresses, strict=True):
+                (part,) = (await asked("ann", "resources/read", uri=address))["result"]["contents"]
+                assert (part["uri"], part["text"]) == (address, f"text of {uri}")
+            # A link is its reader's own, to the letter; and nothing is read that was in no answer.
+            refused = [addresses[0].replace("log/7", "log/8"), "pegboard://up/note://log/7", "pegboard://up/link/x/y"]
+            for user, address in [("bob", addresses[0]), *(("ann", address) for address in refused)]:
+                answer = await asked(user, "resources/read", uri=address)
+                assert answer["error"]["message"] == f"No resource {address!r} is available to this caller."
+            listed = (await asked("ann", "resources/templates/list"))["result"]["resourceTemplates"]
+            assert listed == []
+
+
+async def test_a_link_of_a_server_that_reads_no_resources_says_that_it_cannot_be_read(tmp_path: Path) -> None:
+    told = TOLD | {"capabilities": {"tools": {}}, "result": link_to("note://x", "https://example.com/y")}
+    async with running(on_stdio(TELLING, str(telling(tmp_path, told)))) as (catalog, _):
+        note, page = (await view_of(catalog).call("up__clock", {})).content
+        assert isinstance(note, OurLink)
+        assert isinstance(page, OurLink)
+        assert note.description == "x (It cannot be read here: the server 'up' reads no resources.)"
+        assert page.description is None
+
+
+async def test_a_link_stays_good_for_every_worker_that_has_the_same_keys(tmp_path: Path) -> None:
+    told = TOLD | {"contents": [], "resources": [], "result": link_to("note://log")}
+    settings, keys = on_stdio(TELLING, str(telling(tmp_path, told))), (b"k" * 32,)
+    async with running(settings) as (first, one), running(settings) as (second, other):
+        await until(lambda: one.resource_entries() and other.resource_entries())
+        async with inside(http_app(first, keys=keys)) as client:
+            answer = answer_of(await post(client, "tools/call", {"name": "up__clock", "arguments": {}}))
+        (link,) = answer["result"]["content"]
+        async with inside(http_app(second, keys=keys)) as client:
+            named = {"mcp-name": link["uri"]}
+            read = answer_of(await post(client, "resources/read", {"uri": link["uri"]}, headers=named))
+        assert read["result"]["contents"][0]["text"] == "text of note://log"

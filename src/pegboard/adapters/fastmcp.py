@@ -26,6 +26,7 @@ from pegboard.model.tool import ToolEntry
 from pegboard.providers.mcp import mcp_result, mcp_tool_before_2026
 from pegboard.providers.mcp_progress import Progress
 from pegboard.sources.mcp.definitions import UnfitError, checked_definition, declared_spec
+from pegboard.sources.mcp.resource_links import of_tools_alone
 from pegboard.sources.mcp.results import read_result
 from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.mcp.upstream_tool import upstream_tool
@@ -119,7 +120,7 @@ class FastMCPSource:
 
             # The server's own error is a result; what is raised here comes of the connection.
             result = await self._client.call_tool_mcp(theirs, args, progress_handler=tell)
-            return read_result(result, tool=spec.name, server=self.name)
+            return read_result(result, tool=spec.name, server=self.name, address_of=of_tools_alone(self.name))
 
         return upstream_tool(spec, handle, source=self.name, reaches=theirs)
 

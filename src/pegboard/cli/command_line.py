@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import inspect
 import os
 import re
@@ -20,6 +21,7 @@ from pegboard.cli.terminal import Terminal, UnwritableError
 from pegboard.core.names import nearest_one
 from pegboard.model.error import DefinitionError, PegboardError
 
+_FULL = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG, errno.EIO})
 _OPTION = re.compile(r"--[a-z-]+")
 
 
@@ -54,6 +56,11 @@ def _ended(words: Sequence[str], terminal: Terminal) -> int:
         return int(Exit.INTERRUPTED)
     except (UnwritableError, BrokenPipeError):
         raise
+    except OSError as error:
+        # What prints the help and the version writes to standard output itself; what opens a file names it.
+        if error.errno in _FULL and error.filename is None:
+            raise UnwritableError(error) from error
+        return _report(error, terminal, as_json="--json" in words)
     except Exception as error:  # noqa: BLE001 - boundary: the outermost handler of the command line
         return _report(error, terminal, as_json="--json" in words)
     return 0 if code is None else int(code)

@@ -183,7 +183,8 @@ class Terminal:
     def _print(self, drawn: object, *, soft_wrap: bool = False) -> None:
         width = None if self.out.isatty() or os.environ.get("COLUMNS") else WIDTH_WITHOUT_TERMINAL
         screen = console.Console(file=self.out, width=width, markup=False, emoji=False, highlight=False)
-        with screen.capture() as captured:
+        # It writes an empty text of its own, which a stream without a buffer may refuse.
+        with _told_if_unwritable(), screen.capture() as captured:
             screen.print(drawn, soft_wrap=soft_wrap)
         # Tables are padded to their full width; what is copied or piped should not be.
         self._write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))

@@ -104,6 +104,7 @@ class Reloader:
             made, config = await asyncio.to_thread(load_catalog, self._path, env=self._env, strict=self.config.strict)
             # Its sources ask others before they are ours, and in our name.
             made.registry.server_id = self._catalog.registry.server_id
+            made.registry.link_key = self._catalog.registry.link_key
             self._check(made)
         except PegboardError as error:
             problems = error.problems if isinstance(error, DefinitionError) else (Problem(message=str(error)),)

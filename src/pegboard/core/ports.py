@@ -54,8 +54,8 @@ class OffersResources(Protocol):
 class LeadsElsewhere(Protocol):
     """A source whose tools are another server's, which may have them from further servers, and at last from us."""
 
-    def serve_as(self, server_id: Callable[[], str]) -> None:
-        """Take what tells the id of the server that the source is part of."""
+    def serve_as(self, server_id: Callable[[], str], link_key: Callable[[], bytes]) -> None:
+        """Take what tells the id of the server that the source is part of, and its secret for addresses."""
         ...
 
     def way_of(self, entry: ToolEntry) -> tuple[str, ...]:

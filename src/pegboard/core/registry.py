@@ -22,7 +22,7 @@ from pegboard.core.snapshot import ReadBuilt, Snapshot, without_place_for_tasks
 from pegboard.core.validated_entry import seal
 from pegboard.core.validated_lists import ValidatedLists
 from pegboard.model.agent import AgentEntry
-from pegboard.model.bounds import Bounds
+from pegboard.model.bounds import LINK_KEY_BYTES, Bounds
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError, DuplicateToolError
 from pegboard.model.hook import Hook
@@ -54,6 +54,8 @@ class Registry:
         """Whether callers depend on it: then a declaration that cannot be honoured is left out, and nothing else."""
         self.server_id = os.urandom(16).hex()
         """What tells this server from others, in what it asks of them; see `model.hops`."""
+        self.link_key = os.urandom(LINK_KEY_BYTES)
+        """The secret with which sources mark the addresses that they give to one caller; workers have the same."""
         self.wall_clock: Callable[[], float] = time.time
         self._named_later: tuple[tuple[str, ...], ...] = ()
         self._on_defined: tuple[Callable[[ToolEntry], object], ...] = ()
@@ -119,7 +121,7 @@ class Registry:
                 if before.sources.get(name) is not source:
                     source.subscribe(self.changed)
                     if isinstance(source, LeadsElsewhere):
-                        source.serve_as(self._own_id)
+                        source.serve_as(self._own_id, lambda: self.link_key)
             self.changed()
 
     def _own_id(self) -> str:

@@ -22,6 +22,7 @@ class ResourceSpec:
 
     `way` has the ids of the servers behind it, the nearest first; empty for one of our own. `members` tells, of a
     template, which resources of it a caller has now, given the caller's context; without it none of them are listed.
+    One that is not listed can be read by whoever was given its address.
     """
 
     uri: str
@@ -35,6 +36,7 @@ class ResourceSpec:
     meta: Mapping[str, Any] | None = None
     way: tuple[str, ...] = ()
     members: Callable[[Any], Awaitable[Sequence[ResourceSpec]]] | None = None
+    is_listed: bool = True
 
     @property
     def variables(self) -> tuple[str, ...]:

@@ -175,8 +175,12 @@ class Resources:
         return [entry.offer for entry in self._registry.snapshot("resources").entries if entry.offer is not None]
 
     def resources(self, view: View) -> list[tuple[ToolEntry, ResourceSpec]]:
-        """Return the visible resources and templates."""
-        return [(entry, entry.offer) for entry in view.tools() if isinstance(entry.offer, ResourceSpec)]
+        """Return the visible resources and templates that are listed."""
+        return [
+            (entry, entry.offer)
+            for entry in view.tools()
+            if isinstance(entry.offer, ResourceSpec) and entry.offer.is_listed
+        ]
 
     def prompts(self, view: View) -> list[tuple[ToolEntry, PromptSpec]]:
         """Return the visible prompts."""

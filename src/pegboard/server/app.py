@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hmac
 import logging
 import socket  # noqa: TID251 - listens, and calls nobody
 import sys
@@ -122,6 +123,7 @@ def app_of(
     if keys:
         # Workers on other machines have the keys, if not the folder.
         catalog.registry.server_id = server_id_of(keys[-1], catalog.name.encode())
+        catalog.registry.link_key = hmac.digest(keys[-1], b"pegboard resource links", "sha256")
     if keys and catalog.guards.used_answers is None:
         log.warning(
             "No store of consents: each answer of a person is taken by the worker that asked alone. Serve with one "

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any
+from typing import Any, Final, get_args
 
+from pegboard.model.error import DefinitionError
 from pegboard.model.event import Event, EventType
+
+EVENT_TYPES: Final[tuple[EventType, ...]] = get_args(EventType)
 
 
 def as_observers(callbacks: object) -> tuple[Any, ...]:
-    """Return observers from one object, a list of them, or `None`."""
+    """Return observers from one object, a list of them, or `None`.
+
+    Raises:
+        DefinitionError: one that hears nothing, such as a function or a dict of them.
+    """
     if callbacks is None:
         return ()
-    return tuple(callbacks) if isinstance(callbacks, list | tuple) else (callbacks,)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - any objects
+    observers: tuple[Any, ...] = tuple(callbacks) if isinstance(callbacks, list | tuple) else (callbacks,)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - any objects
+    for observer in observers:
+        if not any(hasattr(observer, name) for name in EVENT_TYPES):
+            raise DefinitionError(
+                f"callbacks: {type(observer).__name__!r} hears no event. Give an object with methods such as "
+                "`on_tool_call(event)` and `on_tool_result(event)`."
+            )
+    return observers
 
 
 class SubAgentObservers(tuple[Any, ...]):

@@ -49,6 +49,7 @@ from pegboard.sources.mcp.http_transport import (
     open_sse,
 )
 from pegboard.sources.mcp.listing import Listing, gather
+from pegboard.sources.mcp.resource_links import AddressOf
 from pegboard.sources.mcp.resource_wire import gather_resources, wire_request
 from pegboard.sources.mcp.results import read_result
 from pegboard.sources.mcp.server_settings import ServerSettings
@@ -328,7 +329,7 @@ class Connection:
 
     # ---- calls
 
-    async def call(self, name: str, args: JSON, ctx: CallContext) -> ToolResult:
+    async def call(self, name: str, args: JSON, ctx: CallContext, address_of: AddressOf) -> ToolResult:
         """Run one call at the server. When the caller stops waiting, the server is told to stop as well.
 
         Raises:
@@ -339,17 +340,17 @@ class Connection:
             return types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=args, **answers))
 
         def read(answer: Any) -> ToolResult:
-            return read_result(answer, tool=ctx.tool, server=self.settings.name)
+            return read_result(answer, tool=ctx.tool, server=self.settings.name, address_of=address_of)
 
         return await self._send(request, _ANSWER, read, ctx)
 
-    async def request(self, request: ResourceRequest, ctx: CallContext) -> ToolResult:
+    async def request(self, request: ResourceRequest, ctx: CallContext, address_of: AddressOf) -> ToolResult:
         """Read a resource, fill in a prompt or complete an argument at the server.
 
         Raises:
             CallError: as a call.
         """
-        return await self._send(*wire_request(request, ctx.tool, self.settings.name), ctx)
+        return await self._send(*wire_request(request, ctx.tool, self.settings.name, address_of), ctx)
 
     async def _send(
         self,

@@ -17,6 +17,7 @@ from pegboard.model.json_types import JSON
 from pegboard.model.result import ResourceContent, ToolResult
 from pegboard.sources.foreign_text import cleaned
 from pegboard.sources.mcp.http_transport import FAILED
+from pegboard.sources.mcp.resource_links import AddressOf
 from pegboard.sources.mcp.results import read_blocks
 from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.mcp.servers_behind import ServersBehind
@@ -61,7 +62,10 @@ async def gather_resources(session: ClientSession, settings: ServerSettings, *, 
     if capabilities.prompts:
         prompts = await listed(session.list_prompts, "prompts", "prompt", "prompts", "name")
     completes = capabilities.completions is not None
-    return UpstreamResources(resources=resources, templates=templates, prompts=prompts, completes=completes, ways=ways)
+    reads = capabilities.resources is not None
+    return UpstreamResources(
+        resources=resources, templates=templates, prompts=prompts, completes=completes, ways=ways, reads=reads
+    )
 
 
 async def _pages(page: Page, key: str, settings: ServerSettings, behind: ServersBehind) -> list[JSON]:
@@ -93,21 +97,23 @@ async def _pages(page: Page, key: str, settings: ServerSettings, behind: Servers
     return items[: settings.bounds.upstream_tools]
 
 
-def wire_request(request: ResourceRequest, tool: str, server: str) -> tuple[Callable[..., Any], TypeAdapter[Any], Read]:
+def wire_request(
+    request: ResourceRequest, tool: str, server: str, address_of: AddressOf
+) -> tuple[Callable[..., Any], TypeAdapter[Any], Read]:
     """Return the request, made with the answers to what the server asks, the form of its answer, and who reads it."""
     if request.what == "read":
 
         def read(**answers: Any) -> types.ReadResourceRequest:
             return types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=request.named, **answers))
 
-        return read, _READ, lambda answer: _contents(answer, tool, server)
+        return read, _READ, lambda answer: _contents(answer, tool, server, address_of)
     if request.what == "prompt":
 
         def prompt(**answers: Any) -> types.GetPromptRequest:
             params = types.GetPromptRequestParams(name=request.named, arguments=dict(request.args), **answers)
             return types.GetPromptRequest(params=params)
 
-        return prompt, _PROMPT, lambda answer: _messages(answer, tool, server)
+        return prompt, _PROMPT, lambda answer: _messages(answer, tool, server, address_of)
 
     def complete() -> types.CompleteRequest:
         others = {name: value for name, value in request.args.items() if name != "value"}
@@ -123,14 +129,14 @@ def wire_request(request: ResourceRequest, tool: str, server: str) -> tuple[Call
     return complete, _COMPLETE, _words
 
 
-def _contents(answer: types.ReadResourceResult, tool: str, server: str) -> ToolResult:
+def _contents(answer: types.ReadResourceResult, tool: str, server: str, address_of: AddressOf) -> ToolResult:
     embedded = [types.EmbeddedResource(type="resource", resource=part) for part in answer.contents]
-    blocks = read_blocks(embedded, tool, server)
+    blocks = read_blocks(embedded, tool, server, address_of)
     return ToolResult(tuple(block for block in blocks if isinstance(block, ResourceContent)))
 
 
-def _messages(answer: types.GetPromptResult, tool: str, server: str) -> ToolResult:
-    blocks = read_blocks([message.content for message in answer.messages], tool, server)
+def _messages(answer: types.GetPromptResult, tool: str, server: str, address_of: AddressOf) -> ToolResult:
+    blocks = read_blocks([message.content for message in answer.messages], tool, server, address_of)
     return ToolResult(blocks, [message.role for message in answer.messages], has_structured=True)
 
 

@@ -28,19 +28,19 @@ from pegboard.sources.mcp.foreign_metadata import (
     kept_meta,
     kept_size,
     meta_here,
-    uri_here,
 )
+from pegboard.sources.mcp.resource_links import Address, AddressOf
 
 _OF_ARGUMENTS = "The arguments were refused unread: "
 
 
-def read_result(result: types.CallToolResult, *, tool: str, server: str) -> ToolResult:
+def read_result(result: types.CallToolResult, *, tool: str, server: str, address_of: AddressOf) -> ToolResult:
     """Return the result; one that the server calls an error stays one, with the server's text marked as its own.
 
     Raises:
         CallError: `protocol_error` or `result_too_large`, when it cannot be passed on.
     """
-    content = read_blocks(result.content, tool, server)
+    content = read_blocks(result.content, tool, server, address_of)
     meta = meta_here(kept_meta(result.meta), server)
     if result.is_error:
         if _went_round(result.structured_content):
@@ -80,7 +80,7 @@ def _went_round(structured: object) -> bool:
     return is_object(error) and error.get("kind") == "recursion_limit"
 
 
-def read_blocks(blocks: Sequence[object], tool: str, server: str) -> tuple[Content, ...]:
+def read_blocks(blocks: Sequence[object], tool: str, server: str, address_of: AddressOf) -> tuple[Content, ...]:
     """Return blocks as ours; a resource of the server has the URI under which it is read here.
 
     Raises:
@@ -89,7 +89,7 @@ def read_blocks(blocks: Sequence[object], tool: str, server: str) -> tuple[Conte
     if len(blocks) > MCP_RESULT_BLOCKS:
         text = f"{tool!r} ran, but its result has {len(blocks)} blocks, more than {MCP_RESULT_BLOCKS}. Ask for less."
         raise CallError("result_too_large", text, outcome_unknown=True)
-    return tuple(_with_notes(_block(block, tool, server), block, server) for block in blocks)
+    return tuple(_with_notes(_block(block, tool, address_of), block, server) for block in blocks)
 
 
 def _with_notes(content: Content, block: Any, server: str) -> Content:
@@ -103,7 +103,7 @@ def _with_notes(content: Content, block: Any, server: str) -> Content:
     return content._replace(annotations=annotations or None, meta=meta_here(meta, server) or None)
 
 
-def _block(block: Any, tool: str, server: str) -> Content:
+def _block(block: Any, tool: str, address_of: AddressOf) -> Content:
     match block:
         case types.TextContent(text=text):
             return TextContent(text)
@@ -112,12 +112,14 @@ def _block(block: Any, tool: str, server: str) -> Content:
         case types.AudioContent(data=data, mime_type=mime_type):
             return AudioContent(_bytes(data, tool), mime_type)
         case types.EmbeddedResource(resource=types.TextResourceContents(uri=uri, text=text, mime_type=mime_type)):
-            return ResourceContent(uri_here(server, uri), text=text, mime_type=mime_type)
+            return ResourceContent(address_of(uri).uri, text=text, mime_type=mime_type)
         case types.EmbeddedResource(resource=types.BlobResourceContents(uri=uri, blob=blob, mime_type=mime_type)):
-            return ResourceContent(uri_here(server, uri), blob=_bytes(blob, tool), mime_type=mime_type)
+            return ResourceContent(address_of(uri).uri, blob=_bytes(blob, tool), mime_type=mime_type)
         case types.ResourceLink(uri=uri, name=name, mime_type=mime_type, description=description, title=title):
             # A page on the web is for the client to fetch; anything else is for the server to read.
-            here = uri if uri.startswith(("https://", "http://")) else uri_here(server, uri)
+            here, fault = Address(uri) if uri.startswith(("https://", "http://")) else address_of(uri)
+            if fault:
+                description = f"{description or name} (It cannot be read here: {fault}.)"
             listed = [icon.model_dump(mode="json", by_alias=True, exclude_none=True) for icon in block.icons or ()]
             icons, size = kept_icons(listed) or None, kept_size(block.size)
             return ResourceLink(here, name, mime_type, description, title, icons=icons, size=size)

@@ -25,6 +25,7 @@ from pegboard.sources.mcp.definitions import Rejected, UnfitError, checked_defin
 from pegboard.sources.mcp.evidence import Evidence
 from pegboard.sources.mcp.listing import Listing
 from pegboard.sources.mcp.lock_file import LockFile
+from pegboard.sources.mcp.resource_links import ResourceLinks
 from pegboard.sources.mcp.review import Reviewed, review, trust_of
 from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.mcp.upstream_resources import ResourceRequest, UpstreamResources, resource_entries
@@ -57,8 +58,12 @@ class McpSource:
         self.rejected: tuple[Rejected, ...] = ()
         self._entries: tuple[ToolEntry, ...] = ()
         self._resources: tuple[UpstreamResources, tuple[ToolEntry, ...]] = (UpstreamResources(), ())
+        self._links = ResourceLinks(
+            settings.name, key=self._key, offers=self._offers, reads=lambda: self._resources[0].reads
+        )
         self._names: dict[str, str] = {}
         self._server_id: Callable[[], str] = str
+        self._link_key: Callable[[], bytes] = bytes
         self._ways: Mapping[str, tuple[str, ...]] = {}
         self._on_change: list[Callable[[], None]] = []
         self._clock, self._backoff, self._throttle = clock, Backoff(clock), RefreshThrottle(clock)
@@ -116,14 +121,17 @@ class McpSource:
         is_away = self._backoff.is_open or (fault is not None and fault.error.kind == "upstream_auth")
         return self._task is not None and not is_known and not is_away
 
-    def serve_as(self, server_id: Callable[[], str]) -> None:
-        self._server_id = server_id
+    def serve_as(self, server_id: Callable[[], str], link_key: Callable[[], bytes]) -> None:
+        self._server_id, self._link_key = server_id, link_key
 
     def way_of(self, entry: ToolEntry) -> tuple[str, ...]:
         """Return the ids of the servers behind an entry, the nearest first."""
         if entry.offer is None:
             return self._ways.get(entry.qualified_id, ())
         return entry.offer.way if isinstance(entry.offer, ResourceSpec | PromptSpec) else ()
+
+    def _key(self) -> bytes:
+        return self._link_key()
 
     def _own_id(self) -> str:
         # Asked whenever a request goes out: a reload may give the source to another catalog.
@@ -446,10 +454,23 @@ class McpSource:
 
     async def _call(self, raw_name: str, spec: ToolSpec, ctx: CallContext, args: JSON) -> ToolResult:
         is_harmless = spec.annotations.read_only is True or spec.annotations.idempotent is True
-        return await self._send(lambda connection: connection.call(raw_name, args, ctx), is_harmless=is_harmless)
+        address_of = self._links.addresses(ctx)
+
+        def send(connection: Connection) -> Awaitable[ToolResult]:
+            return connection.call(raw_name, args, ctx, address_of)
+
+        return await self._send(send, is_harmless=is_harmless)
 
     async def _request(self, request: ResourceRequest, ctx: CallContext) -> ToolResult:
-        return await self._send(lambda connection: connection.request(request, ctx), is_harmless=True)
+        if request.mark is not None and not self._links.allow(request.named, request.mark, ctx):
+            raise CallError("not_found", "No such resource was named to this caller.")
+        address_of = self._links.addresses(ctx)
+        return await self._send(lambda connection: connection.request(request, ctx, address_of), is_harmless=True)
+
+    def _offers(self) -> list[ResourceSpec]:
+        """Return what the server lists of resources and templates."""
+        offers = (entry.offer for entry in self._resources[1])
+        return [offer for offer in offers if isinstance(offer, ResourceSpec) and offer.is_listed]
 
     async def _send(self, send: Callable[[Connection], Awaitable[ToolResult]], *, is_harmless: bool) -> ToolResult:
         """Send over the connection; once more over the next where that can do no harm."""

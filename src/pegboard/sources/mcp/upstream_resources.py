@@ -30,6 +30,7 @@ from pegboard.sources.tool_names import own_names
 
 Kind = Literal["resource", "template", "prompt"]
 _VARIABLE = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)\}")
+_LINKED = "what_it_linked"
 _SEGMENT = "-._~!$'()*,;:@&=+"
 
 
@@ -37,6 +38,7 @@ _SEGMENT = "-._~!$'()*,;:@&=+"
 class UpstreamResources:
     """The lists of a server, as its wire says them, and whether it completes arguments.
 
+    `reads` says whether it reads resources, which it may name without listing them.
     `ways` has the ids of the servers behind each that is a Pegboard's, the nearest first, by kind and by URI or name.
     """
 
@@ -44,18 +46,20 @@ class UpstreamResources:
     templates: Sequence[JSON] = ()
     prompts: Sequence[JSON] = ()
     completes: bool = False
+    reads: bool = False
     ways: Mapping[tuple[Kind, str], tuple[str, ...]] = field(default_factory=dict[tuple[Kind, str], tuple[str, ...]])
 
 
 @frozen
 class ResourceRequest:
-    """What is asked of the server for one of them."""
+    """What is asked of the server for one of them; `mark` is that of a link, where it is none that is listed."""
 
     what: Literal["read", "prompt", "complete"]
     named: str
     args: Mapping[str, str] = field(default_factory=dict[str, str])
     is_prompt: bool = False
     argument: str = ""
+    mark: str | None = None
 
 
 Run = Callable[[ResourceRequest, "CallContext"], Awaitable[ToolResult]]
@@ -81,7 +85,24 @@ def resource_entries(upstream: UpstreamResources, settings: ServerSettings, run:
             way = upstream.ways.get((kind, _key(each)), ())
             full_name = f"{settings.name}__{name}"
             entries += _entries_of(kind, full_name, each, settings, run, completes=upstream.completes, way=way)
-    return tuple(entries[: settings.bounds.upstream_tools])
+    kept = entries[: settings.bounds.upstream_tools]
+    linked = [_linked(settings, run)] if upstream.reads else []
+    taken_ids = {entry.qualified_id for entry in kept}
+    return (*kept, *(entry for entry in linked if entry.qualified_id not in taken_ids))
+
+
+def _linked(settings: ServerSettings, run: Run) -> ToolEntry:
+    """Return what reads the resources that the server named in an answer, and does not list."""
+    (name,) = own_names([f"{settings.name}__{_LINKED}"], rename={}, namespace="resource").values()
+    uri = uri_here(settings.name, "link/{mark}/{+uri}")
+
+    async def handle(ctx: CallContext, args: JSON, /) -> ToolResult:
+        return await run(ResourceRequest(what="read", named=args["uri"], mark=args["mark"]), ctx)
+
+    entry = _entry("resource", name, ["mark", "uri"], ["mark", "uri"], handle, settings)
+    # Whoever has a link got it of a tool of the server, whichever of its groups that has.
+    spec = replace(entry.spec, groups=tuple(sorted(settings.all_groups)))
+    return replace(entry, spec=spec, offer=ResourceSpec(uri=uri, name=name, is_listed=False))
 
 
 def _key(each: JSON) -> str:
