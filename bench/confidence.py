@@ -1,13 +1,13 @@
 """Confidence: what the words `strong`, `fair` and `weak` of a search hit are worth.
 
-The four numbers of the calibration are fitted on the requests of one set and judged on another, each way, beside the
+The five numbers of the calibration are fitted on the requests of one set and judged on another, each way, beside the
 shipped ones; on `examples` nothing was fitted, ever. Each request is asked in catalogs of 2 to 2,000 tools and of all.
 Half of the requests can be served; for the others the right tools are taken away (`siblings`: others of their
 namespaces stay, up to half of the catalog, and may serve a part), or their namespaces are (`hidden`); or they were made
 for another set (`other`), or for none (`by hand`). `right` is the share of answers of which a right tool is among the
 first five: `strong` promises 0.8 or more, `fair` 0.4 to 0.8, `weak` less. ECE is the expected calibration error of the
 chance behind the words, over ten bins. The faults: `strong` for what no tool serves (by the way it was made
-unservable), and `weak` where the right tool stood first; aims 5 % and 10 %. `few` are catalogs of at most 10 tools.
+unservable), and `weak` where words put the right tool first; aims 5 % and 10 %. `few` are catalogs of at most 10 tools.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from bench.discovery import ToolSet, tool_sets, tool_text
 from bench.measure import Effort
 from pegboard.discovery.search.confidence import OUTSET, WEIGHTS, Signs, confidence_of, signs_of
 from pegboard.discovery.search.index import Index
+from pegboard.discovery.search.last_resort import RESEMBLING_CHANCE
 from pegboard.discovery.search.query import parse_query
 from pegboard.discovery.search.ranking import rank
 
@@ -42,13 +43,17 @@ REQUESTS = 200  # of one set, and of the others asked of it
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """One request in one scope: what the chance is judged by, and what came of it. No signs: nothing matched at all."""
+    """One request in one scope: what the chance is judged by, and what came of it. No signs: no tool has a word of it.
+
+    What is given then is given as weak, with a chance that nothing is fitted to.
+    """
 
     kind: str
     tools: int
     signs: Signs | None
     is_right: bool = False
     is_first: bool = False
+    is_nothing: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +65,7 @@ class Calibration:
 
     def chance(self, one: Asked) -> float:
         if one.signs is None:
-            return 0.0
+            return 0.0 if one.is_nothing else RESEMBLING_CHANCE
         return 1 / (1 + exp(-(self.outset + float(np.dot(self.weights, one.signs.values)))))
 
 
@@ -138,11 +143,17 @@ def judged(
     tools = catalogs.index.among(visible)
     request = parse_query(query, tools.vocabulary())
     ranking = rank(request, tools.postings, tools.scope) if request.groups and visible else None
-    hits = [] if ranking is None else [hit.id for hit in catalogs.index.search(query, visible=tools, limit=5).hits]
-    if ranking is None or not hits:
-        return Asked(kind=kind, tools=size, signs=None)
-    signs = signs_of(request, ranking, tools.scope)
-    return Asked(kind=kind, tools=size, signs=signs, is_right=not right.isdisjoint(hits), is_first=hits[0] in right)
+    answer = catalogs.index.search(query, visible=tools, limit=5)
+    hits = [hit.id for hit in answer.hits]
+    is_matched = ranking is not None and not answer.near_namespaces
+    return Asked(
+        kind=kind,
+        tools=size,
+        signs=signs_of(request, ranking, tools.scope) if ranking is not None and is_matched else None,
+        is_right=not right.isdisjoint(hits),
+        is_first=is_matched and hits[:1] != [] and hits[0] in right,
+        is_nothing=not hits,
+    )
 
 
 def weights_of(asked: Sequence[Asked]) -> list[float]:
@@ -212,7 +223,7 @@ def lines(_: Effort) -> Iterator[str]:
     yield "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
     for name, source, here, calibration in judgings:
         few, more = ([one for one in here if (one.tools <= FEW) == is_few] for is_few in (True, False))
-        nothing = [one.signs is None for one in here if one.kind == "served"]
+        nothing = [one.is_nothing for one in here if one.kind == "served"]
         cells = (
             name,
             source,
@@ -241,7 +252,7 @@ def lines(_: Effort) -> Iterator[str]:
             )
             yield "| " + " | ".join(cells) + " |"
     yield ""
-    yield "Fitted weights (evidence, logarithm of the tools, rival; outset): " + "; ".join(
+    yield "Fitted weights (evidence, logarithm of the tools, fifth, tenth; outset): " + "; ".join(
         f"{name} {', '.join(f'{weight:.2f}' for weight in fit.weights)}; {fit.outset:.2f}" for name, fit in fits.items()
     )
 

@@ -67,10 +67,15 @@ def test_search_says_what_it_wants(run: Run, words: tuple[str, ...], said: str) 
     assert said in ran.err
 
 
-def test_search_says_that_nothing_matches(run: Run) -> None:
-    ran = run("search", "transfer money abroad")
+def test_search_says_that_no_tool_has_a_word_of_the_request(run: Run) -> None:
+    ran = run("search", "transfer money abroad", "--limit", "2")
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out == "0 tools for 'transfer money abroad' in all groups; nearest namespaces: main.\n"
+    *table, summary, note = ran.out.splitlines()
+    assert len([row for row in table if " weak " in row]) == 2
+    assert summary == "2 tools for 'transfer money abroad' in all groups; nearest namespaces: main."
+    assert note.startswith("No tool here has a word of this request: ")
+    nothing = run("search", "!?")
+    assert nothing.out == "0 tools for '!?' in all groups; nearest namespaces: main.\n"
 
 
 def test_search_says_that_its_matches_are_weak(run: Run) -> None:

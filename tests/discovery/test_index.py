@@ -43,6 +43,11 @@ def first(query: str, index: Index = INDEX, **options: object) -> str | None:
     return hits[0].id if hits else None
 
 
+def is_matched(query: str, index: Index) -> bool:
+    """Tell whether a tool has a word of the request."""
+    return not index.search(query).near_namespaces
+
+
 def index_of(**descriptions: str) -> Index:
     return Index.build(ToolText(id=name, name=name, description=text) for name, text in descriptions.items())
 
@@ -183,7 +188,9 @@ def test_among_few_tools_what_none_of_them_serves_is_hardly_ever_strong() -> Non
             few = draw.sample(others, size)
             strong.append(level(row["query"], index, visible=few) == "strong")
             if row["relevant"]:
-                hits = index.search(row["query"], visible=[*few[1:], *row["relevant"]]).hits
+                answer = index.search(row["query"], visible=[*few[1:], *row["relevant"]])
+                # Where no tool has a word of the request nothing puts one first.
+                hits = () if answer.near_namespaces else answer.hits
                 first += [hit.confidence for hit in hits[:1] if hit.id in row["relevant"]]
     assert len(strong) == 360
     assert strong.count(True) <= 18  # 5 %
@@ -300,8 +307,10 @@ def test_a_word_that_some_tool_has_is_not_guessed_at() -> None:
     assert [hit.id for hit in FILES.search("lire").hits] == ["read_file"]
 
 
-def test_guesses_are_made_of_visible_tools_alone() -> None:
-    assert not FILES.search("lire fiel", visible=["get_weather"]).hits
+def test_guesses_and_what_resembles_a_request_are_made_of_visible_tools_alone() -> None:
+    alone = Index.build([ToolText(id="a", name="get_weather", description="Tell the weather of a city.")])
+    assert FILES.search("lire fiel", visible=["get_weather"]).near_namespaces == ("get_weather",)
+    assert alone.search("lire fiel").hits[0].score == FILES.search("lire fiel", visible=["get_weather"]).hits[0].score
     assert [hit.id for hit in FILES.search("fiel", visible=["read_file", "play_song"]).hits] == ["read_file"]
 
 
@@ -341,22 +350,54 @@ def test_a_word_of_asking_is_a_word_like_others_when_it_is_all_there_is() -> Non
 # ---- what is not found -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "query", ["", "  \n", "!?", "please could you", "qqqq zzzz", "的", "\ud83d\ude80", "a" * 100_000]
-)
-def test_request_that_nothing_matches_gets_the_nearest_namespaces_alone(query: str) -> None:
+@pytest.mark.parametrize("query", ["", "  \n", "!?", "_", "\ud83d\ude80"])
+def test_request_without_a_word_gets_the_nearest_namespaces_alone(query: str) -> None:
     answer = INDEX.search(query)
     assert answer.hits == ()
     assert len(answer.near_namespaces) == 3
+
+
+@pytest.mark.parametrize(
+    "query", ["please could you", "qqqq zzzz", "的", "wie spät ist es", "ගොනුවක් කියවන්න", "a" * 100_000]
+)
+def test_request_in_words_that_no_tool_has_gets_weak_hits_and_the_nearest_namespaces(query: str) -> None:
+    answer = INDEX.search(query)
+    assert {hit.confidence for hit in answer.hits} == {"weak"}
+    assert len(answer.hits) == 8
+    assert len(answer.near_namespaces) == 3
+    assert {hit.id for hit in INDEX.search(query, visible=IDS[:5]).hits} == set(IDS[:5]), "of few tools all are shown"
+
+
+def test_of_words_that_no_tool_has_those_with_most_letters_in_common_come_first_then_each_namespace_in_turn() -> None:
+    texts = [
+        ToolText(id=f"{namespace}__{name}", name=name, namespace=namespace)
+        for namespace, names in (
+            ("bank", ("add", "pay", "transfer_all")),
+            ("cinema", ("seat", "show")),
+            ("zoo", ("feed",)),
+        )
+        for name in names
+    ]
+    answer = Index.build(texts).search("traspaso", limit=5)
+    assert [hit.id for hit in answer.hits] == [
+        "bank__transfer_all",
+        "bank__add",
+        "cinema__seat",
+        "zoo__feed",
+        "bank__pay",
+    ]
+    scores = [hit.score for hit in answer.hits]
+    assert scores == sorted(scores, reverse=True)
+    assert answer.near_namespaces == ("bank", "cinema", "zoo")
 
 
 def test_the_nearest_namespaces_are_visible_ones_with_most_letters_in_common_then_the_largest() -> None:
     sizes = {"astronomy": 1, "bakery": 3, "cinema": 2}
     texts = [ToolText(id=f"{ns}{n}", name=f"x{n}", namespace=ns) for ns, count in sizes.items() for n in range(count)]
     index = Index.build(texts)
-    assert index.search("vustronqqq") == Hits(near_namespaces=("astronomy", "bakery", "cinema"))
+    assert index.search("vustronqqq").near_namespaces == ("astronomy", "bakery", "cinema")
     without = [text.id for text in texts if text.namespace != "astronomy"]
-    assert index.search("vustronqqq", visible=without) == Hits(near_namespaces=("bakery", "cinema"))
+    assert index.search("vustronqqq", visible=without).near_namespaces == ("bakery", "cinema")
 
 
 def test_no_tools_find_nothing() -> None:
@@ -415,8 +456,8 @@ def test_updated_index_answers_as_one_built_anew(order: list[ToolText], cut: int
 def test_changed_text_replaces_the_old_one_in_the_new_index_only() -> None:
     before = index_of(a="Feeds the penguins.", b="Washes cars.")
     after = before.updated(changed=[ToolText(id="a", name="a", description="Trims the hedges.")], removed=["b", "zzz"])
-    assert (first("penguins", before), first("penguins", after)) == ("a", None)
-    assert (first("hedges", before), first("hedges", after)) == (None, "a")
+    assert (is_matched("penguins", before), is_matched("penguins", after)) == (True, False)
+    assert (is_matched("hedges", before), is_matched("hedges", after)) == (False, True)
     assert (len(before), len(after)) == (2, 1)
 
 

@@ -169,7 +169,7 @@ def test_likeness_to_hidden_tools_changes_nothing() -> None:
 
 async def test_an_embedder_finds_what_shares_no_word() -> None:
     catalog = bank()
-    assert await first_hit(catalog, "send cash") is None
+    assert await first_hit(catalog, "a cat") != "tool_1"
     catalog.discovery.finder.use_embedder(Concepts())
     assert await first_hit(catalog, "send cash") == "tool_0"
     assert await first_hit(catalog, "a cat") == "tool_1"

@@ -89,10 +89,15 @@ async def test_weak_matches_are_given_and_the_answer_says_what_that_means(catalo
     assert "note" not in sure
 
 
-async def test_only_what_nothing_matches_gets_nothing_and_the_nearest_namespaces(catalog: Catalog) -> None:
-    [nothing] = (await say(catalog, "searchTools", queries=["transfer money abroad"]))["data"]["results"]
-    assert (nothing["query"], nothing["hits"]) == ("transfer money abroad", [])
-    assert sorted(nothing["nearest"]) == ["lighthouses", "photos", "tickets"]
+async def test_words_that_no_tool_has_get_weak_hits_of_each_namespace_and_a_note(catalog: Catalog) -> None:
+    queries = ["transfer money abroad", "?!"]
+    distant, nothing = (await say(catalog, "searchTools", queries=queries))["data"]["results"]
+    assert {hit["confidence"] for hit in distant["hits"]} == {"weak"}
+    assert {hit["agent"] for hit in distant["hits"]} == {"lighthouses", "photos", "tickets"}
+    assert distant["note"].startswith("No tool here has a word of this request: ")
+    assert (nothing["query"], nothing["hits"]) == ("?!", [])
+    for answer in (distant, nothing):
+        assert sorted(answer["nearest"]) == ["lighthouses", "photos", "tickets"]
 
 
 async def test_the_description_promises_nothing_of_an_empty_answer(catalog: Catalog) -> None:

@@ -52,7 +52,7 @@ class FoundTool:
 
 @frozen
 class Found:
-    """The answer to one request, best first; the nearest visible namespaces when nothing matches it at all.
+    """The answer to one request, best first; with the nearest visible namespaces where no tool has a word of it.
 
     `words_alone` says why an embedder that is there was not heard; `None` where it was, or where there is none.
     """

@@ -420,11 +420,13 @@ EMBED_MODEL_FILES = 1_000  # that are looked at for it
 
 # -- discovery: the search engine
 SEARCH_VISIBLE_SETS = 256  # of callers, remembered for one snapshot
-SEARCH_NEAR_NAMESPACES = 3  # told when nothing was found
+SEARCH_NEAR_NAMESPACES = 3  # told when no word was found
 SEARCH_QUERY_CHARS = 4_000  # that the index reads
 SEARCH_COMPOUND_CHARS = 64  # of a word that is looked at as two that are written together
 SEARCH_QUERY_WORDS = 64  # different ones of one query
 SEARCH_SPELLINGS = 3  # near one unknown word
+SEARCH_RESEMBLED_WORDS = 16  # of a request that nothing matches, compared by their runs of letters ...
+SEARCH_RESEMBLING_TERMS = 8  # ... and words of tools that each resembles
 SEARCH_GUESSED_CHARS = 16  # of a word that is looked for with one letter changed
 SEARCH_WORDS_REMEMBERED = 1 << 16  # cut and stemmed
 SEARCH_LANGUAGES_REMEMBERED = 1 << 8  # sets of them, with their stop words

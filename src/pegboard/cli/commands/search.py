@@ -109,7 +109,8 @@ def _chance(whole: JSON) -> str:
     by_words = f"{whole['chance_by_words']:.2f}"
     if whole["evidence"] is None:
         return f"{by_words}, as none matches"
-    return f"{by_words} (evidence {whole['evidence']:.2f}, {whole['tools']} tools, a rival fits {whole['rival']:.2f})"
+    others = f"the fifth fits {whole['fifth']:.2f}, the tenth {whole['tenth']:.2f}"
+    return f"{by_words} (evidence {whole['evidence']:.2f}, {whole['tools']} tools, {others})"
 
 
 async def _write_examples(options: SharedOptions, words: Sequence[str]) -> Exit:

@@ -28,6 +28,10 @@ Detail = Literal["name", "brief", "full"]
 _WEAK = (
     "Weak matches only: perhaps no tool here serves this. Read a description before you call, or ask in other words."
 )
+_NO_WORD = (
+    "No tool here has a word of this request: these only have letters in common with it, or stand for their namespace."
+    " Ask in other words, or look at what the namespaces under `nearest` have."
+)
 _EXAMPLE = '{ "queries": ["create an issue", "send an email"] }'
 
 
@@ -73,10 +77,10 @@ async def answers(
     """Return the answer to each request in wire form: `{query, hits, note?, nearest?}`, from the view's tools alone.
 
     `call` of a hit is the name that a call takes: that on the wire, unless it is one of those `taken` by other tools.
-    `note` says so where all hits are weak, or where meanings could not be compared. A request that nothing matches has
-    no hits; `nearest` then names the namespaces that come closest. With `notes` what the caller does next may be
-    learned from, where the operator has that; with `explain` each hit has the `parts` of its score, and the answer what
-    its words tell.
+    `note` says so where all hits are weak, or where meanings could not be compared. Where no tool has a word of the
+    request, `nearest` names the namespaces that come closest, and the hits are what is nearest by its letters. With
+    `notes` what the caller does next may be learned from, where the operator has that; with `explain` each hit has the
+    `parts` of its score, and the answer what its words tell.
     """
     found = await finder.search(view, queries, limit=limit, explain=explain)
     if notes:
@@ -114,7 +118,8 @@ def _shown(answer: Found, detail: Detail, taken: Sequence[str]) -> JSON:
         named: JSON = {"agent": tool.pop("agent"), "tool": tool.pop("tool"), "call": call}
         hits.append({**named, "score": one.score, "confidence": one.confidence, **tool})
     shown: JSON = {"query": echoed(answer.query, chars=SEARCH_ECHO_CHARS), "hits": hits}
-    notes = [_WEAK] if hits and hits[0]["confidence"] == "weak" else []
+    is_weak = bool(hits) and hits[0]["confidence"] == "weak"
+    notes = [_NO_WORD if answer.near_namespaces else _WEAK] if is_weak else []
     if answer.words_alone is not None:
         notes.append(f"Searched by words alone: {answer.words_alone}.")
     if notes:
@@ -124,7 +129,7 @@ def _shown(answer: Found, detail: Detail, taken: Sequence[str]) -> JSON:
         for hit, part in zip(hits, parts.pop("hits"), strict=True):
             hit["parts"] = part
         shown["explained"] = parts
-    if not hits:
+    if answer.near_namespaces or not hits:
         shown["nearest"] = list(answer.near_namespaces)
     return shown
 

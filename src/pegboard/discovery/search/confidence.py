@@ -3,9 +3,8 @@
 A word weighs what it tells: 1.0 when one tool has it, near 0 when all do. Chance matches are scattered, one word in one
 tool and another in the next; a tool that serves has words that stand together in the request, in a namespace that has
 the rest, or that is about one of them: most of its tools bear it. What grows with the length of a request alone is
-divided by that. The more tools there are, the better the best chance match; and where a later tool fits as well as the
-first, words do not tell them apart. That is the fifth where there are many; of a handful the fifth is the last one,
-which hardly ever fits, so it is the second there.
+divided by that. The more tools there are, the better the best chance match; and where the fifth tool, or even the
+tenth, fits as well as the first, words do not tell them apart: what is asked for is what many do.
 """
 
 from __future__ import annotations
@@ -36,30 +35,31 @@ _GUESS_SHARE = 0.5
 _BORNE = 0.85  # a match of a name or of a short description
 _TELLING = 0.4
 
-# Logistic, fitted where as many requests can be served as cannot, in catalogs of 5 to 2,000 tools; each part can only
-# help or only harm. One for each of `Signs`.
-WEIGHTS = (2.0, -0.55, -1.7)
-OUTSET = -0.75
+# Logistic, fitted where as many requests can be served as cannot, in catalogs of 2 to 2,000 tools; each part can only
+# help or only harm. One for each of `Signs`. See docs/decisions/0094.
+WEIGHTS = (2.0, -0.18, -1.79, -1.0)
+OUTSET = -2.1
 _OTHERS = 10  # without them one tool of three would count as told apart from thousands
 
 # Of requests and tools that nobody fitted on the chance is wrong by some hundredths. `strong` promises 0.8 and `weak`
 # less than 0.4: both keep off what they promise.
 _STRONG_FROM = 0.83
-_WEAK_BELOW = 0.25
+_WEAK_BELOW = 0.23
 
 
 @frozen
 class Signs:
-    """What the chance is judged by; `rival` is what a later tool has of the first one's score."""
+    """What the chance is judged by; `fifth` and `tenth` are what these tools have of the first one's score."""
 
     evidence: float
     log_tools: float
-    rival: float
+    fifth: float
+    tenth: float
 
     @property
     def values(self) -> tuple[float, ...]:
         """The signs in the order of `WEIGHTS`."""
-        return self.evidence, self.log_tools, self.rival
+        return self.evidence, self.log_tools, self.fifth, self.tenth
 
 
 def confidence_of(score: float) -> Confidence:
@@ -79,16 +79,14 @@ def signs_of(request: ParsedQuery, ranking: Ranking, scope: Scope) -> Signs:
     return Signs(
         evidence=evidence_of(request, ranking, scope),
         log_tools=log(scope.count + _OTHERS),
-        rival=_rival(ranking.scores),
+        fifth=_score_of(5, ranking.scores),
+        tenth=_score_of(10, ranking.scores),
     )
 
 
-def _rival(scores: Vector) -> float:
-    """Return the score of the second of ten tools, a later one for each ten more, the fifth of 40; 0 of one alone."""
-    if len(scores) == 1:
-        return 0.0
-    place = min(max(2, round(len(scores) / 10) + 1), 5)
-    return float(np.partition(scores, -place)[-place])
+def _score_of(place: int, scores: Vector) -> float:
+    """Return the score of the tool at this place, the best being the first; 0 where there are fewer."""
+    return float(np.partition(scores, -place)[-place]) if place <= len(scores) else 0.0
 
 
 def evidence_of(request: ParsedQuery, ranking: Ranking, scope: Scope) -> float:

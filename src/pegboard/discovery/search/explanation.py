@@ -68,12 +68,13 @@ class HitParts:
 
 @frozen
 class Explanation:
-    """How an answer came about. From `evidence` to `rival`: what the chance by words was judged by."""
+    """How an answer came about. From `evidence` to `tenth`: what the chance by words was judged by."""
 
     asked: tuple[AskedWord, ...]
     evidence: float | None
     tools: int
-    rival: float | None
+    fifth: float | None
+    tenth: float | None
     chance_by_words: float
     chance: float
     hits: tuple[HitParts, ...]
@@ -93,7 +94,8 @@ def explained(judged: Judged, best: Sequence[int], texts: Sequence[ToolText], st
         ),
         evidence=None if signs is None else round(signs.evidence, 3),
         tools=len(judged.scores),
-        rival=None if signs is None else round(signs.rival, 3),
+        fifth=None if signs is None else round(signs.fifth, 3),
+        tenth=None if signs is None else round(signs.tenth, 3),
         chance_by_words=round(judged.by_words[1], 4),
         chance=round(judged.chance, 4),
         hits=tuple(

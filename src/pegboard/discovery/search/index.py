@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -11,12 +12,13 @@ from numpy.typing import NDArray
 from pegboard.discovery.search.compared import Compared
 from pegboard.discovery.search.confidence import Confidence, chance_of, confidence_of, signs_of
 from pegboard.discovery.search.explanation import Explanation, Judged, explained
+from pegboard.discovery.search.last_resort import RESEMBLING_CHANCE, resembling, with_others
 from pegboard.discovery.search.likeness import fused
 from pegboard.discovery.search.name_beginnings import NameBeginnings, completed
 from pegboard.discovery.search.postings import Postings, post, trigrams_of
 from pegboard.discovery.search.query import Vocabulary, parse_query
 from pegboard.discovery.search.ranking import Scope, Vector, rank, scope_of
-from pegboard.discovery.search.terms import LANGUAGES, Languages, stem
+from pegboard.discovery.search.terms import LANGUAGES, Languages, stem, words_of
 from pegboard.discovery.search.tool_text import Entry, ToolText, read_tool
 from pegboard.discovery.search.use_lift import lifted
 from pegboard.frozen import frozen
@@ -43,7 +45,10 @@ class Hit:
 
 @frozen
 class Hits:
-    """The answer to one search, best first. Namespaces are named, nearest first, when nothing matches at all."""
+    """The answer to one search, best first.
+
+    Where no visible tool has a word of the request, what is given is weak, and the nearest namespaces are named too.
+    """
 
     hits: tuple[Hit, ...] = ()
     near_namespaces: tuple[str, ...] = ()
@@ -166,7 +171,10 @@ class Index:
         use: Mapping[str, float] | None = None,
         explain: bool = False,
     ) -> Hits:
-        """Return the visible tools that match a request, with how sure it is that they answer it; none when none does.
+        """Return the visible tools that match a request, with how sure it is that they answer it.
+
+        Where none does, those that come nearest by their letters, then one of each namespace in turn, as weak. Only a
+        request without a word, or a caller without tools, gets none.
 
         Args:
             query: one need or a whole task, in any language.
@@ -185,12 +193,20 @@ class Index:
         if not len(tools.seen):
             return Hits()
         judged = self._judged(query, tools, likeness, use)
-        scores = judged.scores
-        best = _best(scores, limit)
-        if not best and not scores.any():
-            return Hits(near_namespaces=self._nearest(query, tools))
-        hits = (self._hit(int(tools.seen[place]), float(scores[place]) * judged.chance) for place in best)
-        return Hits(hits=tuple(hits), explanation=self._explained(judged, tools, best) if explain else None)
+        near: tuple[str, ...] = ()
+        if not judged.scores.any():
+            order = self._nearest(query, tools)
+            near = tuple(self._names_of(tools)[place] for place in order[:SEARCH_NEAR_NAMESPACES])
+            if not words_of(query[:SEARCH_QUERY_CHARS]):
+                return Hits(near_namespaces=near)
+            judged = self._resembled(query, tools, judged, order)
+        best = _best(judged.scores, limit)
+        hits = (self._hit(int(tools.seen[place]), float(judged.scores[place]) * judged.chance) for place in best)
+        return Hits(
+            hits=tuple(hits),
+            near_namespaces=near,
+            explanation=self._explained(judged, tools, best) if explain else None,
+        )
 
     def _judged(
         self, query: str, tools: VisibleTools, likeness: Compared | None, use: Mapping[str, float] | None
@@ -245,16 +261,31 @@ class Index:
     def _hit(self, place: int, score: float) -> Hit:
         return Hit(id=self._ids[place], score=round(score, 4), confidence=confidence_of(score))
 
-    def _nearest(self, query: str, tools: VisibleTools) -> tuple[str, ...]:
-        """Return the namespaces whose names have most letters in common with a request, then the largest."""
-        grams = trigrams_of(query[:SEARCH_QUERY_CHARS].lower())
-        sizes = np.diff(np.append(tools.scope.starts, tools.scope.count))
-        names = [self._namespaces[self._namespace_of[tools.seen[start]]] for start in tools.scope.starts]
-        near = sorted(
-            zip(names, sizes, strict=True),
-            key=lambda pair: (-len(grams & trigrams_of(pair[0].lower())), -int(pair[1]), pair[0]),
+    def _resembled(self, query: str, tools: VisibleTools, judged: Judged, order: Sequence[int]) -> Judged:
+        """Return what is said of the visible tools where neither words nor likeness nor use say anything."""
+        request = resembling(query, tools.vocabulary())
+        ranking = rank(request, self._postings, tools.scope) if request.groups else None
+        # What only stands in the namespace of one that resembles it is not nearer than another namespace.
+        scores = judged.scores if ranking is None else ranking.scores * (ranking.matched.max(axis=0) > 0)
+        return replace(
+            judged,
+            request=request,
+            ranking=ranking,
+            scores=with_others(scores, tools.scope.starts, order),
+            chance=RESEMBLING_CHANCE,
         )
-        return tuple(name for name, _ in near[:SEARCH_NEAR_NAMESPACES])
+
+    def _nearest(self, query: str, tools: VisibleTools) -> list[int]:
+        """Return the visible namespaces: those whose names have most letters in common with a request, the largest."""
+        grams = trigrams_of(query[:SEARCH_QUERY_CHARS].lower())
+        sizes = np.diff(np.append(tools.scope.starts, tools.scope.count)).tolist()
+        names = self._names_of(tools)
+        common = [len(grams & trigrams_of(name.lower())) for name in names]
+        return sorted(range(len(names)), key=lambda place: (-common[place], -sizes[place], names[place]))
+
+    def _names_of(self, tools: VisibleTools) -> list[str]:
+        """Return the visible namespaces, in the order in which they stand."""
+        return [self._namespaces[self._namespace_of[tools.seen[start]]] for start in tools.scope.starts]
 
 
 def _best(scores: Vector, limit: int) -> list[int]:

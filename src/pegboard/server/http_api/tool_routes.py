@@ -70,7 +70,7 @@ class ToolRoutes:
         })  # fmt: skip
 
     async def search(self, request: ApiRequest) -> Reply:
-        """Answer with the caller's tools that match a request; with the nearest namespaces when none does."""
+        """Answer with the caller's tools that match a request; with namespaces too where none has a word of it."""
         query = request.query.get("q", "")
         if not 0 < len(query) <= API_QUERY_CHARS:
             raise ProblemError(400, "bad_request", f"q: a request of 1 to {API_QUERY_CHARS} characters is needed.")
@@ -82,7 +82,8 @@ class ToolRoutes:
         hits = [
             {"score": one.score, "confidence": one.confidence, **_brief(mcp_tool(one.entry))} for one in result.tools
         ]
-        return json_reply({"query": query, "hits": hits, **({} if hits else {"nearest": result.near_namespaces})})
+        near = {} if hits and not result.near_namespaces else {"nearest": result.near_namespaces}
+        return json_reply({"query": query, "hits": hits, **near})
 
     def _view(self, request: ApiRequest) -> View:
         return self._api.gateway.exposed(request.principal, self._api.gateway.context(request.principal))
