@@ -9,10 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from pegboard import CallError, Catalog, DefinitionError, ToolContext, ToolSpec
 from pegboard.core.schema import check_bounds, compile_schema
+from pegboard.core.schema_cost import SchemaCost
 from tests import timing
 from tests.properties.schema_writer import written
 from tests.sizes import IS_SOAK
@@ -80,6 +82,57 @@ def test_no_written_schema_holds_the_loop() -> None:
     # The writer gets as far as every answer, and the judge is not one that refuses everything.
     assert met.keys() >= {"judged: True", "judged: False", "judge: schema_too_complex", "compile: schema_too_complex"}
     assert met["judged: True"] + met["judged: False"] > 2 * seeds, met
+
+
+# What costs most for each byte: levels, values, characters, digits of every kind, and keys.
+DENSE: list[Any] = [
+    lambda count: orjson.loads(b"[" * min(count // 2, 250) + b"]" * min(count // 2, 250)),
+    lambda count: [0] * (count // 2),
+    lambda count: "x" * count,
+    lambda count: [1e308] * (count // 6),
+    lambda count: [5e-324 * at for at in range(count // 6)],
+    lambda count: [(1 << 63) + at for at in range(count // 20)],
+    lambda count: {f"{at:x}": 0 for at in range(count // 8)},
+    lambda count: [[0.5]] * (count // 6),
+]
+COSTLY: list[Any] = [
+    {"items": {"enum": [1, 2.5]}}, {"uniqueItems": True, "items": {"type": "number"}}, {"items": {"minimum": 1}},
+    {"items": {"multipleOf": 0.1}}, {"minLength": 2, "maxLength": 9}, {"propertyNames": {"pattern": "(.*a){9}b"}},
+    {"$ref": "#/$defs/n", "$defs": {"n": {"anyOf": [{"items": {"$ref": "#/$defs/n"}}, {"type": "number"}]}}},
+    {"$ref": "#/$defs/n", "$defs": {"n": {"items": {"anyOf": [{"$ref": "#/$defs/n"}] * 2}}}},
+    {"anyOf": [{"items": {"maximum": 3}}, {"items": {"const": 0.5}}], "minProperties": 1}, {"pattern": "(.*a){9}b"},
+    {"items": {"anyOf": [{"$ref": "#"}, {"$ref": "#/$defs/m"}]},
+     "$defs": {"m": {"dependentRequired": {"a": [*map(str, range(40))]}, "items": {"$ref": "#/$defs/m"}}}},
+]  # fmt: skip
+
+
+def within(max_bytes: int, dense: Any) -> Any:
+    """Return the largest value of its kind that has at most so many bytes as JSON."""
+    count = max_bytes
+    while len(orjson.dumps(value := dense(count))) > max_bytes and count:
+        count -= count // 32 + 1
+    return value
+
+
+def test_what_is_judged_uncounted_would_be_let_through_if_it_was_counted() -> None:
+    """Else a value that is short as text could hold the loop."""
+    cases = [written(seed) for seed in range(60 if IS_SOAK else 6)] + [(schema, []) for schema in COSTLY]
+    uncounted = 0
+    for schema, values in cases:
+        try:
+            cost = SchemaCost(schema)
+        except (CallError, DefinitionError):
+            continue
+        max_bytes = cost.little_bytes()
+        for value in (*values, *(within(max_bytes, dense) for dense in DENSE)):
+            try:
+                is_uncounted = len(orjson.dumps(value)) <= max_bytes
+            except TypeError:
+                continue
+            if is_uncounted:
+                uncounted += 1
+                cost.hold(value)
+    assert uncounted > 50
 
 
 @pytest.mark.soak

@@ -44,6 +44,14 @@ def json_bytes(
             raise ValueError("it is nested too deep") from None
 
 
+def is_written_within(value: object, max_bytes: int) -> bool:
+    """Tell whether a value has at most so many bytes as JSON; of what the fast writer refuses that is not known."""
+    try:
+        return len(orjson.dumps(value)) <= max_bytes
+    except TypeError:
+        return False
+
+
 def json_value(raw: bytes) -> JSONValue:
     """Read JSON of our own writing, with every digit of its integers.
 

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from heapq import nsmallest
 from itertools import islice
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import jsonschema_rs
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.digests import digest
+from pegboard.core.json_text import is_written_within
 from pegboard.core.names import MAX_NAME_CHARS, fold, nearest_one
 from pegboard.core.schema_cost import (
     ALTERNATIVE_RULES,
@@ -72,12 +73,13 @@ class Compiled:
     No answer holds the event loop for long: `is_valid` raises `CallError` of kind `schema_too_complex` where it would.
     """
 
-    __slots__ = ("_cost", "_has_alternatives", "_validator", "defaults", "is_valid", "schema")
+    __slots__ = ("_cost", "_has_alternatives", "_little_bytes", "_validator", "defaults", "is_valid", "schema")
 
     def __init__(self, schema: JSON, validator: Any, rules: frozenset[str], cost: SchemaCost | None) -> None:
         self.schema = schema
         self._validator = validator
         self._cost = cost
+        self._little_bytes = 0
         self._has_alternatives = not ALTERNATIVE_RULES.isdisjoint(rules)
         # What is plain needs no looking at its cost; the rest is looked at when it is first used.
         self.is_valid: Callable[[JSONValue], bool] = self._first_valid if rules else validator.is_valid
@@ -90,16 +92,17 @@ class Compiled:
 
     def _first_valid(self, value: JSONValue) -> bool:
         cost = self._cost_told()
-        light = self._numbers_valid if cost.digits_ns else self._validator.is_valid
-        self.is_valid = light if cost.is_light else self._bounded_valid
+        if cost.is_light and not cost.digits_ns:
+            self.is_valid = self._validator.is_valid
+        else:
+            self._little_bytes = cost.little_bytes()
+            self.is_valid = self._held_valid
         return self.is_valid(value)
 
-    def _numbers_valid(self, value: JSONValue) -> bool:
-        self._cost_told().hold_numbers(value)
-        return self._validator.is_valid(value)
-
-    def _bounded_valid(self, value: JSONValue) -> bool:
-        self._cost_told().hold(value)
+    def _held_valid(self, value: JSONValue) -> bool:
+        # Written out, most values are so short that nothing of them need be counted; writing takes a fiftieth of that.
+        if not is_written_within(value, self._little_bytes):
+            self._cost_told().hold(value)
         return self._validator.is_valid(value)
 
     def _cost_told(self) -> SchemaCost:
@@ -231,32 +234,47 @@ def check_schema_size(schema: JSONValue, *, bounds: Bounds) -> frozenset[str]:
 # ---------------------------------------------------------------- values
 
 
-def check_bounds(value: JSONValue, *, bounds: Bounds = DEFAULT_BOUNDS) -> int:
+def check_bounds(value: JSONValue, *, bounds: Bounds = DEFAULT_BOUNDS) -> None:
     """Refuse what no validator should be shown: too deep, too much, huge integers, NaN, keys that are no text.
 
-    Walks without recursion, stops at the first fault, and returns the number of keys in all objects.
+    Walks without recursion, and stops at the first fault.
 
     Raises:
         CallError: `invalid_arguments`.
     """
-    if is_object(value) and is_small(value):
-        return len(value)
-    keys = values = long_digits = 0
-    stack: list[tuple[JSONValue, int]] = [(value, 1)]
+    _walk_within(value, bounds, is_copied=False)
+
+
+def bounded_copy(value: JSONValue, *, bounds: Bounds = DEFAULT_BOUNDS) -> Any:
+    """Return a copy that shares nothing that can be written to, made on the walk on which `check_bounds` looks.
+
+    Raises:
+        CallError: as `check_bounds` does.
+    """
+    return _walk_within(value, bounds, is_copied=True)
+
+
+def _walk_within(value: JSONValue, bounds: Bounds, *, is_copied: bool) -> Any:
+    values = long_digits = 0
+    result: list[Any] = [value]
+    # What is looked at next, the copy in which it stands and where, and its level.
+    stack: list[tuple[Any, Any, Any, int]] = [(value, result, 0, 1)]
     while stack:
-        item, depth = stack.pop()
-        kind = type(cast("object", item))
+        item, holder, place, depth = stack.pop()
+        kind = type(item)  # pyright: ignore[reportUnknownVariableType] - any JSON
         if kind is dict or kind is list:
             _check_container(item, depth, bounds)
-            keys += len(item) if kind is dict else 0
             values += len(item)
             if values > bounds.json_values:
                 raise _refused(f"they have more than {bounds.json_values} values in all")
-            for inner in item.values() if kind is dict else item:
+            copy = item
+            if is_copied:
+                copy = holder[place] = item.copy()
+            for at, inner in item.items() if kind is dict else enumerate(item):
                 kind = type(inner)  # pyright: ignore[reportUnknownVariableType] - any JSON
                 # Most are short scalars; only the rest needs another turn.
                 if kind is not str and inner is not None and not (kind in _SHORT and _LEAST < inner < _MOST):
-                    stack.append((inner, depth + 1))
+                    stack.append((inner, copy, at, depth + 1))
         elif kind is int:
             # A digit is a little more than 3.32 bits: below that no power need be taken.
             if item.bit_length() > bounds.integer_digits * 3.32 and abs(item) >= 10**bounds.integer_digits:
@@ -273,7 +291,7 @@ def check_bounds(value: JSONValue, *, bounds: Bounds = DEFAULT_BOUNDS) -> int:
             raise _refused(f"a {kind.__name__} is no JSON value")
         if long_digits > LONG_DIGITS:
             raise _refused(f"their numbers beyond 64 bits have more than {LONG_DIGITS} digits in all")
-    return keys
+    return result[0]
 
 
 def is_small(value: JSON) -> bool:
@@ -284,18 +302,18 @@ def is_small(value: JSON) -> bool:
         if type(key) is not str:
             return False
         kind = type(item)  # pyright: ignore[reportUnknownVariableType] - any JSON
-        if kind is not str and kind is not bool and (kind is not int or item > _MOST or item < _LEAST):
+        if kind is not str and item is not None and not (kind in _SHORT and _LEAST < item < _MOST):
             return False
     return True
 
 
-def _check_container(item: Any, depth: int, bounds: Bounds) -> None:
+def _check_container(item: dict[object, object] | list[object], depth: int, bounds: Bounds) -> None:
     if depth > bounds.json_depth:
         raise _refused(f"they are nested more than {bounds.json_depth} levels deep")
-    if is_object(item):
+    if type(item) is dict:
         if len(item) > bounds.object_keys:
             raise _refused(f"an object has {len(item)} keys, more than {bounds.object_keys}")
-        for key in cast("dict[object, object]", item):
+        for key in item:
             if type(key) is not str:
                 raise _refused(f"the key {key!r} is no text")
 

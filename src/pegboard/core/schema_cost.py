@@ -21,6 +21,7 @@ from pegboard.model.bounds import (
     JUDGING_STEPS,
     LIGHT_PLACE_NS,
     LIGHT_ROOT_NS,
+    LITTLE_BYTES,
     SCHEMA_COMPILE_NS,
     SCHEMA_HOPS,
     TELLING_NS,
@@ -37,10 +38,13 @@ _COMPARED_CHAR, _FRACTION = 1, 300  # not a limit: measured
 _WHOLE_DIGIT, _FRACTION_DIGIT, _MULTIPLE_DIGIT, _OPTION_DIGIT = 55, 70, 150, 130  # not a limit: measured
 _UNIQUE_DIGIT, _UNIQUE_PAIR, _UNIQUE_PAIR_DIGIT = 1_000, 600, 25  # not a limit: measured
 _FLOAT_DIGITS, _BITS_A_DIGIT = 20, 3  # not a limit: measured
+# Of JSON text: `5e-324` has the most, 377 in six bytes; integers beyond the engine's own begin with 19 digits.
+_DIGITS_A_BYTE, _LONG_INTEGER_BYTES = 64, 19  # not a limit: counted
 _ERROR, _COPIED_VALUE, _COPIED_CHAR, _ERROR_LEVEL = 6_000, 800, 3, 400  # not a limit: measured
 _COMPILE_NODE, _COMPILE_AGAIN, _META_SCHEMA = 5_000, 25_000, 200_000  # not a limit: measured
 _ENDLESS = 1 << 60  # not a limit: where counting stops
 _WORD = 1 << 63  # not a limit: integers of the machine
+_LEVELS_OF_LITTLE = 16  # not a limit: how far a schema without an end is followed for what is surely little
 _LEVELS_AHEAD = 64  # not a limit: how far a schema without an end is followed to see that it costs little
 _UNRANKED, _BEING_RANKED = -1, -2
 _FEW_ITEMS = 16  # not a limit: so many are compared each with each
@@ -138,12 +142,39 @@ class SchemaCost:
         # Of numbers alone, where the rest costs little.
         self.digits_ns = max(self._digit_ns)
 
+    def little_bytes(self) -> int:
+        """Return how long the JSON of a value may be for `hold` to let it through whatever stands in it; 0 for none.
+
+        So many bytes have at most as many characters, half as many values and levels, and some digits each.
+        """
+        for level in range(_LEVELS_OF_LITTLE):
+            self._look_ahead(level)
+            if self._ahead is None:
+                break
+        max_levels = len(self._place_ns) - 1
+        # What goes on to cost more with each level may have those that were looked at, and no more.
+        max_bytes = LITTLE_BYTES if self._ahead is None else 2 * max_levels
+        while max_bytes and not self._is_little(max_bytes, max_levels):
+            max_bytes //= 2
+        return max_bytes
+
+    def _is_little(self, max_bytes: int, max_levels: int) -> bool:
+        digits = max_bytes * _DIGITS_A_BYTE
+        if self.is_light:
+            return digits * self.digits_ns <= JUDGING_NS
+        long_integers = max_bytes // _LONG_INTEGER_BYTES + 1
+        size = Size(max_bytes // 2 + 1, max_bytes, min(max_bytes // 2, max_levels), digits, long_integers)
+        return self._at_most(size) <= JUDGING_NS
+
     def hold(self, value: JSONValue) -> None:
         """Do nothing if judging the value holds nobody for long.
 
         Raises:
             CallError: `schema_too_complex`.
         """
+        if self.is_light:
+            self._hold_numbers(value)
+            return
         size = size_of(value, at_most=JUDGED_VALUES)
         is_little = size.values <= JUDGED_VALUES and self._at_most(size) <= JUDGING_NS
         if not is_little and not (size.values < JUDGING_STEPS and self._is_counted_within(value)):
@@ -154,12 +185,8 @@ class SchemaCost:
                 "alternatives, references and regular expressions).",
             )
 
-    def hold_numbers(self, value: JSONValue) -> None:
-        """Do as `hold` does, where a schema is light but for numbers that are no integers of the machine.
-
-        Raises:
-            CallError: `schema_too_complex`.
-        """
+    def _hold_numbers(self, value: JSONValue) -> None:
+        """Do as `hold` does, where a schema is light but for numbers that are no integers of the machine."""
         digits = size_of(value).digits
         if digits * self.digits_ns > JUDGING_NS:
             raise CallError(

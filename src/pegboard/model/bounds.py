@@ -84,6 +84,7 @@ JUDGING_NS = 15_000_000  # of the event loop, to judge one value by its schema .
 TELLING_NS = 10_000_000  # ... and to tell what is wrong with it ...
 JUDGED_VALUES = 60_000  # of one value, where the schema is not plain
 JUDGING_STEPS = 1_000  # ... and steps in counting both beforehand, where it is not plain
+LITTLE_BYTES = 64 * KIB  # of one value as JSON, judged by a schema that is not plain without counting what is in it
 SCHEMA_PATTERN_BYTES = 4 * MIB  # of one regular expression, compiled
 LIGHT_ROOT_NS = 1_000_000  # of one value; schemas that cost no more, ...
 LIGHT_PLACE_NS = 160  # ... and no more for each value inside, are not counted at all

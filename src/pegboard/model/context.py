@@ -46,11 +46,9 @@ C = TypeVar("C", bound="ToolContext")
 class _FieldsOfThreeValues(type):
     """Lets a context be made, and copied by `dataclasses.replace`, by its flat fields or by its three values."""
 
-    def __call__(cls, *, answers_of: ToolContext | None = None, **fields: Any) -> Any:
+    def __call__(cls, **fields: Any) -> Any:
         if not fields.keys() <= _VALUES:
             fields = _grouped(fields)
-        if answers_of is not None:
-            fields["memo"], fields["sequence"] = answers_of.memo, answers_of.sequence
         return super().__call__(**fields)
 
 
@@ -149,10 +147,9 @@ class ToolContext(_Face):
         `asks_anew` says that something in it may change the answers.
         """
         added = {name: getattr(self, name) for name in context_fields(type(self)) if name not in _PLACES}
-        made = sharing_answers(type(self), self, caller=self.caller, host=host, request=request, **added)
         if asks_anew:
-            object.__setattr__(made, "memo", Memo())
-        return made
+            added["memo"] = Memo()
+        return sharing_answers(type(self), self, caller=self.caller, host=host, request=request, **added)
 
     def factory(self, name: str) -> Callable[..., Any]:
         """Return the factory that the host supplied under `name`; `KeyError` if none."""
@@ -198,10 +195,10 @@ class ToolContext(_Face):
 def sharing_answers(kind: type[C], origin: ToolContext, **fields: Any) -> C:
     """Return a context of the same request: what was asked of `origin` is not asked again, and its events go on.
 
-    For those who run calls; `dataclasses.replace` makes a context that asks anew.
+    For those who run calls; `dataclasses.replace` makes a context that asks anew. `fields` are the three values and
+    what the class adds, no flat fields; a `memo` among them is the one that answers.
     """
-    make: Any = kind
-    return make(answers_of=origin, **fields)
+    return type.__call__(kind, **{"memo": origin.memo, "sequence": origin.sequence, **fields})
 
 
 def context_of(kind: type[C], caller: Caller, host: Host, request: Request) -> C:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from pegboard.core.call.record import Call
 from pegboard.core.json_reader import parse_json
-from pegboard.core.schema import Compiled, check_bounds, copied, is_small, json_path, refused_arguments
+from pegboard.core.schema import Compiled, bounded_copy, copied, is_small, json_path, refused_arguments
 from pegboard.model.bounds import Bounds
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_object
@@ -23,8 +23,7 @@ def read_arguments(request: object, bounds: Bounds) -> tuple[Any, bool]:
             return {**arguments}, True
     elif isinstance(arguments, Mapping):
         arguments = {**cast("JSON", arguments)}
-    check_bounds(arguments, bounds=bounds)
-    return copied(arguments), False
+    return bounded_copy(arguments, bounds=bounds), False
 
 
 def seen_arguments(call: Call) -> JSONValue:
