@@ -490,7 +490,7 @@ async def test_a_context_of_the_hosts_own_class_reaches_the_tool() -> None:
 
     @catalog.tool
     async def call_only(call: CallContext) -> str:
-        seen.append(call)
+        seen.extend((call, call.plain()))
         return "x"
 
     view = catalog.view(ANN)
@@ -498,7 +498,7 @@ async def test_a_context_of_the_hosts_own_class_reaches_the_tool() -> None:
     await view.call("call_only")
     assert seen[0] is ANN
     assert isinstance(seen[1], CallContext)
-    assert (seen[1].tool, seen[1].user_id, seen[1].plain()) == ("call_only", "ann", ANN)
+    assert (seen[1].tool, seen[1].user_id, seen[2]) == ("call_only", "ann", ANN)
 
 
 async def test_callbacks_of_the_context_the_catalog_and_the_call_all_hear() -> None:

@@ -90,11 +90,16 @@ class Cache:
         Raises:
             CallError: storage_unavailable when the values of other scopes leave no room.
         """
-        self.delete(scope, key)
+        values = self._scopes.get(scope)
+        before = None if values is None else values.pop(key, None)
+        if before is not None:
+            self._count(scope, -_cost(key, before.text))
         size, cap = _cost(key, text), config.max_total_bytes
         if self._total_bytes + size > cap:
             self._forget_expired()
         if self._total_bytes - self._bytes[scope] + size > cap:
+            # Where that was its only value, the scope goes with it.
+            self.delete(scope, key)
             raise CallError("storage_unavailable", f"There is no room to keep {key!r}. Try again later.")
         while self._total_bytes + size > cap or len(self._scopes.get(scope, ())) >= config.max_entries:
             self.delete(scope, next(iter(self._scopes[scope])))
@@ -166,11 +171,15 @@ def _cost(key: str, text: bytes) -> int:
 
 
 def _scope(ctx: CallContext, scope: str) -> Scope:
-    parts = {"space": (), "user": (ctx.user_id,), "session": (ctx.user_id, ctx.session_id)}[scope]
-    if parts and parts[-1] is None:
+    caller = ctx.caller
+    if scope == "space":
+        return (caller.space_id,)
+    if (caller.user_id if scope == "user" else caller.session_id) is None:
         text = f"This cache is kept apart for each {scope}, and this caller has none. Ask the operator."
         raise CallError("tool_error", text)
-    return (ctx.space_id, *parts)
+    return (
+        (caller.space_id, caller.user_id) if scope == "user" else (caller.space_id, caller.user_id, caller.session_id)
+    )
 
 
 def _as_json(args: JSON, max_bytes: int) -> bytes:
