@@ -238,10 +238,13 @@ async def test_a_file_with_several_names_is_read_only_where_the_config_says_so(
     assert (await open_tools.value("read_file", {"path": place}))["content"] == CANARY
 
 
-@pytest.mark.parametrize(
-    "encoding",
-    ["utf-7", "UTF7", "unicode-1-1-utf-7", "u7", "hz", "hzgb", "iso2022_jp", "iso-2022-kr", "csISO2022JP", "rot13"],
+SHIFTED = (
+    "utf-7 UTF7 unicode-1-1-utf-7 u7 hz hzgb iso2022_jp iso-2022-kr csISO2022JP rot13 cp037 EBCDIC-CP-BE cp424 cp500 "
+    "cp875 cp1026 cp1140 cp273 cp864 shift_jis_2004 shift_jisx0213 mac-arabic mac-farsi"
 )
+
+
+@pytest.mark.parametrize("encoding", SHIFTED.split())
 async def test_an_encoding_in_which_plain_letters_mean_others_is_refused(
     tools: Shelf, tmp_path: Path, encoding: str
 ) -> None:
@@ -251,5 +254,8 @@ async def test_an_encoding_in_which_plain_letters_mean_others_is_refused(
         error = await tools.error(name, {"path": "inside.txt", "encoding": encoding, **args})
         assert (error.kind, "is not known" in error.message) == ("invalid_arguments", True)
     assert fingerprint(tmp_path) == before
-    for fine in ("utf-8", "latin-1", "cp1252", "shift_jis", "gb18030"):
+    for fine in ("utf-8", "utf-8-sig", "latin-1", "cp1252", "shift_jis", "gb18030", "big5", "koi8-r"):
         assert "content" in await tools.value("read_file", {"path": "inside.txt", "encoding": fine})
+    for wide in ("utf-16", "utf-32-be"):
+        (tmp_path / "data" / "inside.txt").write_text("größe", encoding=wide)
+        assert (await tools.value("read_file", {"path": "inside.txt", "encoding": wide}))["content"] == "größe"

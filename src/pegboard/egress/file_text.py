@@ -13,9 +13,10 @@ from pegboard.model.error import CallError
 _CHUNK_BYTES = 64 * 1024  # not a limit: how much is read at once
 # Files are not written in these, and they are slow on purpose-made input.
 _NO_ENCODINGS = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined"})
-# In these plain bytes of ASCII mean other characters, or none: what looks harmless where it is checked is not when it
-# is read, and the other way round.
-_SHIFTED = re.compile(r"utf_?7(_.*)?|iso_?2022.*|hz(_.*)?|rot_?13")
+# The usual one, and those of whole units of two or four bytes, which nobody takes for plain ASCII.
+_TAKEN = re.compile(r"utf_?8|utf_?(16|32)(_?[lb]e)?")
+_MARKED = "utf_8_sig"
+_PLAIN = bytes(range(128))
 
 
 @frozen
@@ -88,9 +89,24 @@ def _codec(encoding: str) -> codecs.CodecInfo:
     # Without this flag it is a transformation such as 'zip', which could unpack a bomb.
     is_text = codec is not None and getattr(codec, "_is_text_encoding", False)
     name = "" if codec is None else codec.name.casefold().replace("-", "_")
-    if codec is None or not is_text or name in _NO_ENCODINGS or _SHIFTED.fullmatch(name):
+    if codec is None or not is_text or name in _NO_ENCODINGS or not (_TAKEN.fullmatch(name) or _is_plain(codec, name)):
         raise _refusal(f"The encoding {encoding[:40]!r} is not known. Use 'utf-8'.")
     return codec
+
+
+def _is_plain(codec: codecs.CodecInfo, name: str) -> bool:
+    """Tell whether each byte of ASCII means its own character, and the other way round.
+
+    In others, such as UTF-7, ISO 2022 or EBCDIC, what looks harmless where it is checked is not when it is read.
+    """
+    try:
+        # One by one: what begins a shift says nothing of itself.
+        read = [codec.decode(_PLAIN[place : place + 1], "strict")[0] for place in _PLAIN]
+        written = codec.encode("".join(read), "strict")[0]
+    except UnicodeError:
+        return False
+    mark = codecs.BOM_UTF8 if name == _MARKED else b""
+    return "".join(read).encode() == _PLAIN and written == mark + _PLAIN
 
 
 def _refusal(text: str) -> CallError:
