@@ -8,7 +8,7 @@ import os
 import resource
 import statistics
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -284,6 +284,87 @@ async def test_mcps_19_endless_headers_are_cut() -> None:
         except OSError:  # closed while we were still sending
             status = 400
         assert status == 400
+
+
+CHUNKED = ("Transfer-Encoding: chunked", "Content-Type: application/json", "Connection: close")
+ECHO = b'15\r\n{"text": "a message"}\r\n0\r\n'
+
+
+async def sent(url: str, first: str, headers: Sequence[str], *pieces: bytes) -> bytes:
+    """Send a request piece by piece, and return all that is answered until the connection is closed."""
+    host, _, port = url.removeprefix("http://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    answering = asyncio.create_task(reader.read())
+    with suppress(OSError):
+        writer.write("\r\n".join([first, *headers, "", ""]).encode())
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+    async with asyncio.timeout(PATIENCE_S):
+        try:
+            return await answering
+        except OSError:
+            return b""
+        finally:
+            writer.close()
+
+
+@pytest.mark.parametrize("apart", [False, True])
+async def test_what_stands_behind_a_body_is_no_header(apart: bool) -> None:
+    catalog, heard = workshop()[0], list[list[str]]()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await inner(scope, receive, send)
+        if scope["type"] == "http":
+            heard.append([name.decode() for name, _ in scope["headers"]])
+
+    inner = http_app(catalog)
+    app.state = inner.state  # type: ignore[attr-defined] - as the app has it
+    async with served(app, http=HttpConnection) as url:  # type: ignore[arg-type] - an app, too
+        trailers = b"Host: evil.example\r\nOrigin: http://evil.example\r\nX-Forwarded-For: 127.0.0.1\r\n\r\n"
+        pieces = [ECHO, trailers] if apart else [ECHO + trailers]
+        said = ["Host: 127.0.0.1", *CHUNKED]
+        answer = await sent(url, "POST /v1/tools/echo/call HTTP/1.1", said, *pieces)
+    assert b"200 OK" in answer.partition(b"\r\n")[0], answer
+    assert heard == [["host", "transfer-encoding", "content-type", "connection"]]
+
+
+ENDLESS = {
+    "trailers": [ECHO, *[b"X-A: " + b"x" * 60_000 + b"\r\n"] * 400],
+    "one trailer": [ECHO + b"X-A: ", *[b"x" * 60_000] * 400],
+    "what is said of a chunk": [b"1;", *[b"x" * 60_000] * 400],
+}
+
+
+@pytest.mark.parametrize("endless", ENDLESS.values(), ids=ENDLESS)
+async def test_mcps_12_what_stands_around_a_body_ends_too(endless: list[bytes]) -> None:
+    taken = 0
+
+    class Counting(HttpConnection):
+        def data_received(self, data: bytes) -> None:
+            nonlocal taken
+            taken += len(data)
+            super().data_received(data)
+
+    async with served(http_app(workshop()[0]), http=Counting) as url:
+        await sent(url, "POST /v1/tools/echo/call HTTP/1.1", ["Host: 127.0.0.1", *CHUNKED], *endless)
+        assert taken < 2_000_000
+        # Small chunks are a body like any other.
+        small = b"".join(b"1\r\n%c\r\n" % letter for letter in b'{"text": "' + b"x" * 40_000 + b'"}') + b"0\r\n\r\n"
+        answer = await sent(url, "POST /v1/tools/echo/call HTTP/1.1", ["Host: 127.0.0.1", *CHUNKED], small)
+        assert b"200 OK" in answer.partition(b"\r\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("address", "status"),
+    [("http://127.0.0.1:80", b"200"), ("http://[::1]", b"200"), ("http://evil.example", b"421"),
+     ("http://evil.example:80", b"421"), ("https://127.0.0.1.evil.example", b"421")],
+)  # fmt: skip
+async def test_mcps_01_a_host_in_the_first_line_counts_before_the_header(address: str, status: bytes) -> None:
+    async with served(http_app(workshop()[0]), http=HttpConnection) as url:
+        first = f"POST {address}/v1/tools/echo/call HTTP/1.1"
+        answer = await sent(url, first, ["Host: 127.0.0.1", *CHUNKED], ECHO + b"\r\n")
+    assert answer.split(b" ")[1] == status, answer
 
 
 async def test_mcps_21_a_client_that_leaves_leaves_nothing_behind() -> None:

@@ -6,12 +6,21 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, cast
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from pegboard.model.bounds import DEFAULT_BOUNDS, HEADER_BYTES, LINGER_S
 from pegboard.server.access_log import log_request
 
 _BAD_REQUEST = 400  # not a limit: a status of HTTP
+_CHUNK_BYTES = 8  # not a limit: what a chunk of one byte has around it, more or less
+
+
+class _Unread(list[tuple[bytes, bytes]]):
+    """Where what stands behind a body goes: nobody reads it, so nothing of it is kept."""
+
+    def append(self, header: tuple[bytes, bytes], /) -> None:
+        pass
 
 
 class WrittenTogether:
@@ -108,11 +117,16 @@ class Sending:
 
 
 class HttpConnection(HttpToolsProtocol):
-    """Closes connections that send their headers too slowly, or too many of them."""
+    """Closes connections that send their headers too slowly, or too many of them.
+
+    What stands behind a body (trailers) is no header: a proxy in front looks at those before it alone, and would hand
+    on what it takes out or writes itself there. Nor does it cost memory, as chunks and what stands in them do not.
+    """
 
     header_s: float = DEFAULT_BOUNDS.header_s
     _deadline: asyncio.TimerHandle | None = None
     _head_bytes = 0
+    _bytes_around_body = 0
     _is_in_head = True
     _is_last = False
     # One for all connections of a server, made anew when the time of day in it changes.
@@ -138,8 +152,12 @@ class HttpConnection(HttpToolsProtocol):
             return
         if self._is_in_head:
             self._head_bytes += len(data)
+        else:
+            self._bytes_around_body += len(data)
         super().data_received(data)
         if not self._is_in_head:
+            if self._bytes_around_body > HEADER_BYTES:
+                self.transport.close()
             return
         if self._head_bytes > HEADER_BYTES:
             self.send_400_response("The headers are too long.")
@@ -147,17 +165,32 @@ class HttpConnection(HttpToolsProtocol):
             self._expect_head()
 
     def on_message_begin(self) -> None:
-        self._is_in_head, self._head_bytes = True, 0
+        self._is_in_head, self._head_bytes, self._bytes_around_body = True, 0, 0
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         self._is_in_head = False
         self._forget_deadline()
+        if self.url[:1] != b"/":
+            self._take_host_of_url()
         super().on_headers_complete()
+        self.headers = _Unread()
         cycle: Any = self.cycle
         cycle.send = Sending(self, cycle)
         if self._is_last:
             self.end_after_this()
+
+    def on_body(self, body: bytes) -> None:
+        self._bytes_around_body = max(self._bytes_around_body - _CHUNK_BYTES * len(body), 0)
+        super().on_body(body)
+
+    def _take_host_of_url(self) -> None:
+        """Have the host of a whole URL in the first line be judged: it counts before Host (RFC 9112, 3.2.2)."""
+        url = httptools.parse_url(self.url)
+        if url.host is not None:
+            port = b"" if url.port is None else b":%d" % url.port
+            host = b"[%b]" % url.host if b":" in url.host else url.host
+            self.headers[:] = [(b"host", host + port), *(each for each in self.headers if each[0] != b"host")]
 
     def on_message_complete(self) -> None:
         cycle: Any = self.cycle
