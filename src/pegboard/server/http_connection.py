@@ -187,8 +187,9 @@ class HttpConnection(HttpToolsProtocol):
     def _take_host_of_url(self) -> None:
         """Have the host of a whole URL in the first line be judged: it counts before Host (RFC 9112, 3.2.2)."""
         url = httptools.parse_url(self.url)
-        if url.host is not None:
-            port = b"" if url.port is None else b":%d" % url.port
+        # Neither is there in every URL, whatever the types say.
+        if url.host:
+            port = b":%d" % url.port if url.port else b""
             host = b"[%b]" % url.host if b":" in url.host else url.host
             self.headers[:] = [(b"host", host + port), *(each for each in self.headers if each[0] != b"host")]
 
