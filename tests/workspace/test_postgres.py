@@ -82,12 +82,17 @@ async def test_connections_that_the_server_closed_cost_nobody_an_answer(library:
     assert len((await library.call("search_documents", query="lease"))["hits"]) == 1
 
 
-async def test_a_server_that_is_away_is_told_of_without_its_address(tmp_path: Path) -> None:
+async def test_a_server_that_is_away_is_told_of_without_its_address_but_to_the_operator(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     library = Library(f"postgresql://canary:canary@/nowhere?host={tmp_path}")
     answer = await library.call("search_documents", in_space("s1"), query="lease")
     assert answer["error"][0] == "storage_unavailable"
     assert "canary" not in str(answer)
     assert str(tmp_path) not in str(answer)
+    # Which of all causes it was stands in the log, and no password.
+    assert f"{tmp_path}/.s.PGSQL" in caplog.text
+    assert "canary" not in caplog.text
     with pytest.raises(CallError):
         await library.store.statistics()
 

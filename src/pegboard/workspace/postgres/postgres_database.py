@@ -7,6 +7,7 @@ spaces it is about, and without that no row is there. That holds for every login
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import threading
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
@@ -41,6 +42,7 @@ from pegboard.workspace.store.querying import Copy, cells_of, created
 from pegboard.workspace.store.readable_spaces import ReadableSpaces
 
 T = TypeVar("T")
+log = logging.getLogger("pegboard")
 _VERSION: Final = "2"
 _SETUP_LOCK: Final = 7_235_140_913  # not a limit: a number of ours, for making the tables
 _ROWS_AT_ONCE = 500  # not a limit: of a long answer, read ahead, and between two looks at the clock
@@ -416,7 +418,17 @@ def _explained() -> Generator[None]:
     except errors.QueryCanceled:
         raise CallError("cancelled", "The question was cancelled.") from None
     except psycopg.Error as error:
+        log.warning("The document store cannot be used: %s", _reason(error))
         text = (
             f"The document store cannot be used now ({type(error).__name__}). The operator must look at its database."
         )
         raise CallError("storage_unavailable", text) from None
+
+
+def _reason(error: psycopg.Error) -> str:
+    """Return why the database failed, for operators: in its words where they are about the connection or the server."""
+    kind = type(error).__name__ if error.sqlstate is None else f"{type(error).__name__}, {error.sqlstate}"
+    if not isinstance(error, psycopg.OperationalError):
+        # These quote what was stored.
+        return kind
+    return f"{kind}: {' '.join(str(error).split())}"
