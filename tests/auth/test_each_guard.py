@@ -90,6 +90,10 @@ async def test_a_revocation_counts_that_is_only_in_the_log_beside_the_file(tmp_p
     store = KeyStore(tmp_path / "keys.db")
     key, _ = store.add("ann")
     log, long_ago = store.path.with_name("keys.db-wal"), time.time() - 1_000
+    os.utime(store.path, (long_ago, long_ago))
+    # This one knew the file when there was no log.
+    before = Keyring(store.path)
+    assert (await before.credential(key)).key == "ann"
     connection = sqlite3.connect(store.path)
     try:
         connection.execute("pragma journal_mode=wal")
@@ -97,14 +101,17 @@ async def test_a_revocation_counts_that_is_only_in_the_log_beside_the_file(tmp_p
         connection.execute("create table other (n)")
         connection.commit()
         for file in (store.path, log):
-            os.utime(file, (long_ago, long_ago))
-        ring = Keyring(store.path)
-        assert (await ring.credential(key)).key == "ann"
-        unchanged = store.path.stat().st_mtime_ns
-        connection.execute("update api_keys set revoked_at = 1")
-        connection.commit()
-        assert store.path.stat().st_mtime_ns == unchanged
-        with pytest.raises(BadCredentialError):
-            await ring.credential(key)
+            os.utime(file, (long_ago + 1, long_ago + 1))
+        for ring in (before, Keyring(store.path)):
+            connection.execute("update api_keys set revoked_at = null")
+            connection.commit()
+            assert (await ring.credential(key)).key == "ann"
+            unchanged = store.path.stat().st_mtime_ns
+            connection.execute("update api_keys set revoked_at = 1")
+            connection.commit()
+            assert store.path.stat().st_mtime_ns == unchanged
+            assert ring.at_hand(key) is None
+            with pytest.raises(BadCredentialError):
+                await ring.credential(key)
     finally:
         connection.close()

@@ -35,6 +35,11 @@ class KeySet:
         self._fetching: asyncio.Lock | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
+    @property
+    def fresh(self) -> Sequence[JSON] | None:
+        """The keys of now, where nobody has to ask for them."""
+        return self._keys if self._clock() - self._fetched < JWKS_FRESH_S else None
+
     async def current(self) -> Sequence[JSON]:
         """Return the keys of now: the very same value until they are fetched anew.
 

@@ -22,7 +22,9 @@ log = logging.getLogger("pegboard.auth")
 _NAME_BYTES = 32  # not a limit: by which a credential is known
 _NO_KEY = bytes(32)
 
-_Mark = tuple[tuple[int, int, int, int] | None, ...]
+_FileMark = tuple[int, int, int, int]
+_Mark = tuple[_FileMark | None, ...]
+"""What tells the file, and the log beside it, from what they were and will be."""
 
 
 class _Held(NamedTuple):
@@ -47,7 +49,18 @@ class Keyring:
         self._keys: Mapping[str, _Held] = {}
         self._proven = _none_proven()
         self._known: _Mark | None = None
+        self._has_log = True
         self._told: str | None = None
+
+    def at_hand(self, key: str) -> Credential | None:
+        """Return who holds a key that was proven before, while the file is as it was; `None` leaves it to `credential`.
+
+        Each request asks, so that a key which was revoked a moment ago opens nothing.
+        """
+        if not self._is_current():
+            return None
+        known = self._proven.get(_name_of(key))
+        return None if known is None or not known.key.is_good(self._clock()) else known.credential
 
     async def credential(self, key: str) -> Credential:
         """Return who holds a key.
@@ -57,8 +70,7 @@ class Keyring:
             UnavailableError: the store cannot be read.
         """
         keys = await self._current()
-        # The SHA-256 that the store has costs more than all else here, and is asked once for each key.
-        name = blake2b(key.encode(), digest_size=_NAME_BYTES).digest()
+        name = _name_of(key)
         known = self._proven.get(name)
         if known is None:
             known = self._proven.remember(name, _proven(key, keys))
@@ -67,21 +79,29 @@ class Keyring:
         return known.credential
 
     async def _current(self) -> Mapping[str, _Held]:
-        mark = self._mark()
-        if self._known is None or mark != self._known:
+        if not self._is_current():
+            mark = tuple([_mark_of(path) for path in self._files])
             try:
-                self._keys = {key.id: _held(key) for key in await asyncio.to_thread(self._store.read)}
+                contents = await asyncio.to_thread(self._store.contents)
             except KeyStoreError as error:
                 self._known = None
                 self._tell(str(error))
                 raise UnavailableError from None
+            self._keys = {key.id: _held(key) for key in contents.keys}
             self._told, self._proven = None, _none_proven()
             # As of before the read: what was written meanwhile is seen at the next request.
-            self._known = mark if self._is_settled(mark) else None
+            self._known, self._has_log = mark if self._is_settled(mark) else None, contents.has_log
         return self._keys
 
-    def _mark(self) -> _Mark:
-        return tuple([_mark_of(path) for path in self._files])
+    def _is_current(self) -> bool:
+        """Tell whether the file is as it was read.
+
+        One without a log beside it gets one by being written itself, so that nobody has to look for the log until then.
+        """
+        known, (path, log_path) = self._known, self._files
+        if known is None or _mark_of(path) != known[0]:
+            return False
+        return not self._has_log or _mark_of(log_path) == known[1]
 
     def _is_settled(self, mark: _Mark) -> bool:
         now = time.time_ns()
@@ -95,6 +115,11 @@ class Keyring:
 
 def _none_proven() -> BoundedCache[bytes, _Held]:
     return BoundedCache(max_entries=GRANTS_REMEMBERED)
+
+
+def _name_of(key: str) -> bytes:
+    # The SHA-256 that the store has costs more than all else here, and is asked once for each key.
+    return blake2b(key.encode(), digest_size=_NAME_BYTES).digest()
 
 
 def _proven(key: str, keys: Mapping[str, _Held]) -> _Held:
@@ -114,10 +139,7 @@ def _held(key: ApiKey) -> _Held:
     return _Held(key, Credential(owner=f"key:{key.holder}", key=key.name))
 
 
-def _mark_of(path: str) -> tuple[int, int, int, int] | None:
-    # Each request asks twice, mostly for a log that is not there: that shall cost no exception.
-    if not os.access(path, os.F_OK):
-        return None
+def _mark_of(path: str) -> _FileMark | None:
     try:
         status = os.stat(path)  # noqa: PTH116 - a Path costs as much again
     except OSError:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -60,6 +60,13 @@ class ApiKey:
     def state(self, now: float) -> str:
         """Return the state in a word."""
         return "revoked" if self.revoked_at is not None else "active" if self.is_good(now) else "expired"
+
+
+class Contents(NamedTuple):
+    """All that a file has; `has_log` where what changes is written beside it first, as SQLite's WAL does."""
+
+    keys: list[ApiKey]
+    has_log: bool
 
 
 def id_of(key: str) -> str | None:
@@ -148,8 +155,17 @@ class KeyStore:
         Raises:
             KeyStoreError: it is not there, or cannot be read.
         """
+        return self.contents().keys
+
+    def contents(self) -> Contents:
+        """Return the same, with how the file is written.
+
+        Raises:
+            KeyStoreError: it is not there, or cannot be read.
+        """
         with self._opened() as connection:
-            return _selected(connection)
+            keys, journal = _selected(connection), _run(connection, "PRAGMA journal_mode")
+            return Contents(keys, journal != [("delete",)])
 
     def revoke(self, named: str) -> list[ApiKey]:
         """Revoke every key of a name, or the one of an id; whoever uses it is refused from the next request on.

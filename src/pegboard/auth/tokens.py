@@ -55,6 +55,14 @@ class TokenReader:
         self._public_keys = BoundedCache[bytes, jwt.PyJWK](max_entries=TOKEN_KEYS_REMEMBERED)
         self._judge = jwt.PyJWT(options={"enforce_minimum_key_length": True})
 
+    def at_hand(self, token: str) -> Credential | None:
+        """Return what a token proves that was good before, and is; `None` leaves it to `credential`."""
+        good = self._good.get(_name_of(token))
+        return good.credential if good is not None and self._holds(good, self._keys.fresh) else None
+
+    def _holds(self, good: _Good, keys: Sequence[JSON] | None) -> bool:
+        return good.keys is keys and good.ends_at > self._clock()
+
     async def credential(self, token: str) -> Credential:
         """Return what a token proves.
 
@@ -62,9 +70,9 @@ class TokenReader:
             BadCredentialError: nothing; InsufficientScopeError: not enough.
             UnavailableError: the issuer's keys cannot be had.
         """
-        name = blake2b(token.encode(), digest_size=_NAME_BYTES).digest()
+        name = _name_of(token)
         good = self._good.get(name)
-        if good is not None and good.keys is await self._keys.current() and good.ends_at > self._clock():
+        if good is not None and self._holds(good, await self._keys.current()):
             return good.credential
         algorithm, kid = _head(token)
         # The issuer may have a new key since, with or without another id.
@@ -113,6 +121,10 @@ class TokenReader:
             raise BadCredentialError("sub")
         client: Any = claims.get("client_id", claims.get("azp"))
         return Credential(owner=f"jwt:{digest([claims['iss'], claims['sub'], client])}", claims=claims)
+
+
+def _name_of(token: str) -> bytes:
+    return blake2b(token.encode(), digest_size=_NAME_BYTES).digest()
 
 
 def _head(token: str) -> tuple[str, str | None]:

@@ -23,6 +23,16 @@ class Verifier:
         self._tokens = None if tokens is None else TokenReader(tokens, KeySet(tokens.jwks_url))
         self._grants = BoundedCache[int, tuple[Credential, Grant | None]](max_entries=GRANTS_REMEMBERED)
 
+    def at_hand(self, credential: str) -> Grant | None:
+        """Return what a credential is given that was judged before, and holds still; `None` leaves it to `grant`.
+
+        Nothing is waited for, as most requests have such a one.
+        """
+        judge = self._keyring if credential.startswith(PREFIX) else self._tokens
+        proven = None if judge is None else judge.at_hand(credential)
+        known = None if proven is None else self._grants.get(id(proven))
+        return known[1] if known is not None and known[0] is proven else None
+
     async def grant(self, credential: str) -> Grant | None:
         """Return what a credential is given; `None` when it is good, but no rule has anything for it.
 

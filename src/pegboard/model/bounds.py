@@ -551,6 +551,7 @@ WORKER_RESTART_MOST_S = 30.0  # ... up to this
 WORKER_SETTLED_S = 10.0  # one that lived for this long did not fail again
 WORKER_END_S = 20.0  # for a worker to end, before it is killed
 HEADER_BYTES = 128 * KIB  # of one request's headers
+PIPELINED_REQUESTS = 32  # that one connection sends before the first of them is answered; it ends with the last
 LINGER_S = 2.0  # for a client that still sends the body of a refused request to read the answer
 STREAM_EVENTS = 1_000  # that wait for one listener; the oldest go
 STREAM_BYTES = 4 * MIB  # of them

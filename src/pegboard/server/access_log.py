@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable, Iterable
 from time import perf_counter
 from typing import Any
 
@@ -11,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from pegboard.model.bounds import LOGGED_PATH_CHARS
 
 log = logging.getLogger("pegboard.access")
+Whole = Callable[[int, Iterable[tuple[bytes, bytes]], bytes], bool]
 
 
 class AccessLog:
@@ -23,18 +25,35 @@ class AccessLog:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, status = perf_counter(), 0
-
-        async def noting(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
+        started, noting = perf_counter(), _Noting(send)
         try:
             await self._app(scope, receive, noting)
         finally:
-            log_request(scope.get("client"), scope["method"], scope["path"], status, perf_counter() - started)
+            log_request(scope.get("client"), scope["method"], scope["path"], noting.status, perf_counter() - started)
+
+
+class _Noting:
+    """What an app sends its answer by, which notes its status; one that is whole goes out in one go still.
+
+    A stream keeps the task of its request: its line is written when it is over.
+    """
+
+    __slots__ = ("_send", "status")
+
+    def __init__(self, send: Send) -> None:
+        self._send, self.status = send, 0
+
+    def __call__(self, message: Message) -> Awaitable[None]:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        return self._send(message)
+
+    def whole(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bool:
+        whole: Whole | None = getattr(self._send, "whole", None)
+        if whole is None or not whole(status, headers, body):
+            return False
+        self.status = status
+        return True
 
 
 def log_request(client: Any, method: str, path: str, status: int, took_s: float) -> None:

@@ -49,7 +49,7 @@ class Authenticated:
     identity: Identity
     profiles: tuple[str, ...] | None = None
     through: dict[str | None, Principal] = field(default_factory=dict[str | None, Principal], repr=False, compare=False)
-    """Who asks through each profile, as one value for all requests."""
+    """Who asks through each profile, and where a request names none, as one value for all requests."""
 
 
 class _Admitted(NamedTuple):
@@ -100,6 +100,22 @@ class Authenticator:
         scope["headers"] = [header for header in headers if header[0] != b"authorization"]
         return await self._verified(shown, scope)
 
+    def at_hand(self, scope: Scope, named: str | None = None) -> Principal | None:
+        """Return who sends a request, where the very same was let in before and would be now, without waiting.
+
+        `None` leaves the request to `authenticate`. Unlike that, this leaves the credential in the request.
+        """
+        rules = self._registry.declarations.identity
+        if rules is None or rules is not self._rules or self._identify is not None:
+            return None
+        shown = [value for name, value in scope["headers"] if name == b"authorization"]
+        credential = _bearer(shown)
+        grant = None if credential is None else self._verifier.at_hand(credential)
+        known = None if grant is None else self._admitted.get(id(grant))
+        if known is None or known.grant is not grant or known.profiles is not self._registry.profiles:
+            return None
+        return known.caller.through.get(named)
+
     async def authenticate(self, scope: Scope, named: str | None = None) -> Principal | Refusal:
         """Return who sends a request, and through which profile: the one that it names, or the one without naming any.
 
@@ -114,7 +130,10 @@ class Authenticator:
         profile = self._allowed(caller, named)
         if isinstance(profile, Refusal):
             return profile
-        return self._principal(caller, profile, scope)
+        principal = self._principal(caller, profile, scope)
+        if principal.identity.credential != ANONYMOUS:
+            caller.through[named] = principal
+        return principal
 
     def _principal(self, caller: Authenticated, profile: str | None, scope: Scope) -> Principal:
         who = caller.identity
@@ -149,13 +168,11 @@ class Authenticator:
         return self._local.refusal(scope["headers"]) is None
 
     async def _verified(self, shown: list[bytes], scope: Scope) -> Authenticated | Refusal:
-        scheme, _, credential = shown[0].strip(b" \t").partition(b" ")
-        credential = credential.strip(b" ")
-        is_plain = credential.isascii() and 0 < len(credential) <= CREDENTIAL_CHARS and b" " not in credential
-        if len(shown) > 1 or scheme.lower() != b"bearer" or not is_plain:
+        credential = _bearer(shown)
+        if credential is None:
             return self._challenges.invalid(scope)
         try:
-            grant = await self._verifier.grant(credential.decode())
+            grant = await self._verifier.grant(credential)
         except InsufficientScopeError:
             return self._challenges.insufficient(scope)
         except BadCredentialError as error:
@@ -223,6 +240,16 @@ class Authenticator:
             principal = Principal(identity=who, profile=profile, session=who.credential, address=address)
             self._principals.remember((profile, host), principal)
         return principal
+
+
+def _bearer(shown: list[bytes]) -> str | None:
+    """Return the credential of the one header that shows one; `None` for whatever else was sent."""
+    if len(shown) != 1:
+        return None
+    scheme, _, credential = shown[0].strip(b" \t").partition(b" ")
+    credential = credential.strip(b" ")
+    is_plain = credential.isascii() and 0 < len(credential) <= CREDENTIAL_CHARS and b" " not in credential
+    return credential.decode() if is_plain and scheme.lower() == b"bearer" else None
 
 
 def _host_of(scope: Scope) -> str:

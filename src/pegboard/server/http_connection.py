@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import urllib.parse
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, cast
 
 import httptools
+<<<<<<< HEAD
+=======
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
+>>>>>>> e535773 (Answer calls over HTTP with less, and hold open streams without a task)
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from pegboard.model.bounds import DEFAULT_BOUNDS, HEADER_BYTES, LINGER_S
+from pegboard.model.bounds import DEFAULT_BOUNDS, HEADER_BYTES, LINGER_S, PIPELINED_REQUESTS
 from pegboard.server.access_log import log_request
 
 _BAD_REQUEST = 400  # not a limit: a status of HTTP
+<<<<<<< HEAD
 _CHUNK_BYTES = 8  # not a limit: what a chunk of one byte has around it, more or less
 
 
@@ -21,6 +27,16 @@ class _Unread(list[tuple[bytes, bytes]]):
 
     def append(self, header: tuple[bytes, bytes], /) -> None:
         pass
+=======
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_COMMON = (
+    b"Accept Accept-Encoding Accept-Language Authorization Connection Content-Length Content-Type Host Mcp-Method "
+    b"Mcp-Name Mcp-Protocol-Version Mcp-Session-Id Origin Sec-Fetch-Mode Traceparent User-Agent X-Forwarded-For "
+    b"X-Forwarded-Host X-Forwarded-Proto"
+)
+_NAMES = {spelt: name.lower() for name in _COMMON.split() for spelt in (name, name.lower())}
+"""The names of headers that most requests have, one value each for all of them."""
+>>>>>>> e535773 (Answer calls over HTTP with less, and hold open streams without a task)
 
 
 class WrittenTogether:
@@ -30,10 +46,14 @@ class WrittenTogether:
     turn of the loop.
     """
 
+    __slots__ = ("_end", "_is_body_due", "_loop", "_transport", "_waiting", "is_ending")
+
     def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop, is_body_due: Callable[[], bool]) -> None:
         self._transport, self._loop, self._is_body_due = transport, loop, is_body_due
         self._waiting: list[bytes] = []
         self._end: asyncio.TimerHandle | None = None
+        self.is_ending = False
+        """Whether nothing that comes counts any more."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -56,11 +76,6 @@ class WrittenTogether:
             if not self._transport.is_closing():
                 self._transport.write(b"".join(waiting))
 
-    @property
-    def is_ending(self) -> bool:
-        """Whether nothing that comes counts any more."""
-        return self._end is not None
-
     def is_closing(self) -> bool:
         """Tell whether nothing shall be written any more."""
         return self.is_ending or self._transport.is_closing()
@@ -75,7 +90,7 @@ class WrittenTogether:
         if self.is_ending or self._transport.is_closing() or not self._is_body_due():
             self._transport.close()
             return
-        self._end = self._loop.call_later(LINGER_S, self._transport.close)
+        self.is_ending, self._end = True, self._loop.call_later(LINGER_S, self._transport.close)
         if self._transport.can_write_eof():
             self._transport.write_eof()
         if not self._transport.is_reading():
@@ -87,68 +102,216 @@ class WrittenTogether:
             self._end.cancel()
 
 
-class Sending:
-    """What an app sends its answer by; one that is whole may go out without ASGI's messages, which cost more than it.
+class Signal:
+    """What `asyncio.Event` is to uvicorn, without its queue: of a thousand connections few ever wait."""
 
-    `whole` is for headers of our own making: nobody looks again whether they are any.
+    __slots__ = ("_event", "is_raised")
+
+    def __init__(self, *, is_raised: bool = False) -> None:
+        self._event: asyncio.Event | None = None
+        self.is_raised = is_raised
+
+    def set(self) -> None:
+        """Raise it: nobody waits until it is cleared."""
+        self.is_raised = True
+        if self._event is not None:
+            self._event.set()
+
+    def clear(self) -> None:
+        """Have those wait who come from now on."""
+        self.is_raised = False
+        if self._event is not None:
+            self._event.clear()
+
+    async def wait(self) -> None:
+        """Wait until it is raised."""
+        if not self.is_raised:
+            if self._event is None:
+                self._event = asyncio.Event()
+            await self._event.wait()
+
+
+class Flow(FlowControl):
+    """Uvicorn's flow control, with a signal that costs nothing until a client reads slowly."""
+
+    __slots__ = ("_is_writable_event", "_transport", "read_paused", "write_paused")
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self.read_paused = self.write_paused = False
+        self._is_writable_event: Any = Signal(is_raised=True)
+
+
+class Cycle(RequestResponseCycle):
+    """One request, and what an app sends its answer by: the `send` of ASGI, and ways that cost less than its messages.
+
+    `whole` is for an answer that is ready, with headers of our own making: nobody looks again whether they are any.
+    `hold` is for one that lasts: it needs no task.
     """
 
-    __slots__ = ("_connection", "_cycle")
+    __slots__ = (
+        "_connection", "_on_left", "access_log", "access_logger", "body", "chunked_encoding", "default_headers",
+        "disconnected", "expected_content_length", "flow", "keep_alive", "logger", "message_event", "more_body",
+        "on_response", "response_complete", "response_started", "scope", "task", "transport",
+        "waiting_for_100_continue",
+    )  # fmt: skip
 
-    def __init__(self, connection: HttpConnection, cycle: RequestResponseCycle) -> None:
-        self._connection, self._cycle = connection, cycle
+    def __init__(self, connection: HttpConnection, *, keep_alive: bool) -> None:
+        self._connection = connection
+        self.scope: Any = connection.scope
+        self.transport, self.flow = connection.transport, connection.flow
+        self.logger, self.access_logger, self.access_log = connection.logger, connection.access_logger, False
+        self.default_headers = connection.server_state.default_headers
+        self.message_event: Any = Signal()
+        self.on_response = connection.on_response_complete
+        self.keep_alive, self.waiting_for_100_continue = keep_alive, connection.expect_100_continue
+        self.more_body, self.body = True, bytearray()
+        self.disconnected = self.response_started = self.response_complete = False
+        self.chunked_encoding, self.expected_content_length = None, 0
+        self.task: asyncio.Task[None] | None = None
+        self._on_left: Callable[[], None] | None = None
+
+    async def run_asgi(self, app: Any) -> None:
+        """Have the app answer. One that returns too early is told so in the log, and its client by a 500 or the end."""
+        try:
+            await app(self.scope, self.receive, self)
+        except BaseException as error:  # boundary: as uvicorn has it, whatever an app raises ends its request alone
+            self.logger.error("Exception in ASGI application\n", exc_info=error)
+            await self._fail()
+        else:
+            if not (self.response_complete or self.disconnected or self._on_left is not None):
+                self.logger.error("ASGI callable returned without completing response.")
+                await self._fail()
+        finally:
+            # A callback of the task would be one more turn of the loop for each request.
+            if self.task is not None:
+                self._connection.tasks.discard(self.task)
+                self.task = None
+
+    async def _fail(self) -> None:
+        if self.response_started:
+            self.transport.close()
+        else:
+            await self.send_500_response()
 
     def __call__(self, message: Any) -> Awaitable[None]:
-        return RequestResponseCycle.send(self._cycle, message)
+        return self.send(message)
+
+    async def receive(self) -> Any:
+        if self.waiting_for_100_continue and not self.transport.is_closing():
+            self.transport.write(_CONTINUE)
+            self.waiting_for_100_continue = False
+        signal = self.message_event
+        if not self.disconnected and not self.response_complete:
+            self.flow.resume_reading()
+            if not signal.is_raised:
+                await signal.wait()
+            signal.clear()
+        if self.disconnected or self.response_complete:
+            return {"type": "http.disconnect"}
+        body, self.body = self.body, bytearray()
+        return {"type": "http.request", "body": bytes(body), "more_body": self.more_body}
 
     def whole(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bool:
         """Send a whole answer, its length said by us; `False` where it must go the ordinary way."""
-        cycle, connection = self._cycle, self._connection
-        if cycle.response_started or cycle.disconnected or not cycle.keep_alive or connection.flow.write_paused:
+        connection = self._connection
+        if self.response_started or self.disconnected or not self.keep_alive or self.flow.write_paused:
             return False
         lines = b"".join([b"%b: %b\r\n" % header for header in headers])
         head = b"%bcontent-length: %d\r\n%b\r\n" % (connection.head(status), len(body), lines)
-        cycle.waiting_for_100_continue = False
-        cycle.response_started = cycle.response_complete = True
+        self.waiting_for_100_continue = False
+        self.response_started = self.response_complete = True
         connection.written.write_now(head + body)
-        cycle.message_event.set()
-        cycle.on_response()
+        self.message_event.set()
+        connection.on_response_complete()
         return True
+
+    def hold(self, on_left: Callable[[], None]) -> bool:
+        """Keep the answer open when the app has returned, until it is ended by a message; `False` where it is over.
+
+        `on_left` is told when the client leaves before. Of the request nothing is kept: it may last for days.
+        """
+        if self.disconnected or self.response_complete:
+            return False
+        self._on_left = on_left
+        self.scope = {"type": "http", "method": self.scope["method"]}
+        self._connection.lighten(self.scope)
+        return True
+
+    def leave(self) -> None:
+        """Note that the client has gone."""
+        if not self.response_complete:
+            self.disconnected = True
+        self.message_event.set()
+        if self._on_left is not None and self.disconnected:
+            on_left, self._on_left = self._on_left, None
+            on_left()
 
 
 class HttpConnection(HttpToolsProtocol):
     """Closes connections that send their headers too slowly, or too many of them.
+<<<<<<< HEAD
 
     What stands behind a body (trailers) is no header: a proxy in front looks at those before it alone, and would hand
     on what it takes out or writes itself there. Nor does it cost memory, as chunks and what stands in them do not.
     """
+=======
+>>>>>>> e535773 (Answer calls over HTTP with less, and hold open streams without a task)
 
+    Answers go out in the order of their requests. Of requests that come before their answers only so many are taken:
+    the last of them is told to end the connection, and what follows is not read.
+    """
+
+    __slots__ = (
+        "_answering", "_deadline", "_head_bytes", "_idle", "_idle_since", "_is_deaf", "_is_in_head", "_queued",
+        "written",
+    )  # fmt: skip
     header_s: float = DEFAULT_BOUNDS.header_s
+<<<<<<< HEAD
     _deadline: asyncio.TimerHandle | None = None
     _head_bytes = 0
     _bytes_around_body = 0
     _is_in_head = True
+=======
+>>>>>>> e535773 (Answer calls over HTTP with less, and hold open streams without a task)
     _is_last = False
     # One for all connections of a server, made anew when the time of day in it changes.
     _heads_of: list[tuple[bytes, bytes]] | None = None
     _heads: dict[int, bytes] = {}  # noqa: RUF012 - replaced whole
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.written: WrittenTogether
+        self.pipeline = cast("Any", None)
+        self._queued: tuple[Cycle, ...] = ()
+        self._answering: Cycle | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._idle: asyncio.TimerHandle | None = None
+        self._idle_since: float | None = None
+        self._head_bytes = 0
+        self._is_in_head, self._is_deaf = True, False
+
     def connection_made(self, transport: Any) -> None:
         self.written = WrittenTogether(transport, self.loop, self._is_body_due)
         super().connection_made(cast("Any", self.written))
+        self.flow = Flow(self.written)
         self._expect_head()
-
-    def on_response_complete(self) -> None:
-        self.written.flush()
-        super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget_deadline()
         self.written.ended()
         super().connection_lost(exc)
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        # Uvicorn tells the newest request alone; the one that is answered may stand before it.
+        waiting = self._queued if self._answering is None else (self._answering, *self._queued)
+        self._answering, self._queued, self.cycle = None, (), cast("Any", None)
+        for cycle in waiting:
+            cycle.leave()
 
     def data_received(self, data: bytes) -> None:
-        if self.written.is_ending:
+        if self._is_deaf or self.written.is_ending:
             return
         if self._is_in_head:
             self._head_bytes += len(data)
@@ -164,12 +327,21 @@ class HttpConnection(HttpToolsProtocol):
         elif self._deadline is None:
             self._expect_head()
 
+    # -- a request comes
+
     def on_message_begin(self) -> None:
         self._is_in_head, self._head_bytes, self._bytes_around_body = True, 0, 0
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = _NAMES.get(name) or name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
+
     def on_headers_complete(self) -> None:
         self._is_in_head = False
+<<<<<<< HEAD
         self._forget_deadline()
         if self.url[:1] != b"/":
             self._take_host_of_url()
@@ -192,16 +364,103 @@ class HttpConnection(HttpToolsProtocol):
             port = b":%d" % url.port if url.port else b""
             host = b"[%b]" % url.host if b":" in url.host else url.host
             self.headers[:] = [(b"host", host + port), *(each for each in self.headers if each[0] != b"host")]
+=======
+        if self._deadline is not None:
+            self._forget_deadline()
+        if self._is_deaf:
+            return
+        parser, scope = cast("httptools.HttpRequestParser", self.parser), self.scope
+        version = parser.get_http_version()
+        scope["method"] = parser.get_method().decode("ascii")
+        if version != "1.1":
+            scope["http_version"] = version
+        target = httptools.parse_url(self.url)
+        raw_path = target.path
+        path = raw_path.decode("ascii")
+        scope["path"] = self.root_path + (urllib.parse.unquote(path) if "%" in path else path)
+        scope["raw_path"] = self.root_path.encode("ascii") + raw_path
+        scope["query_string"] = target.query or b""
+        cycle = Cycle(self, keep_alive=version != "1.0" and parser.should_keep_alive())
+        self.cycle = cycle
+        if self._answering is None:
+            self._start(cycle)
+        else:
+            self._queue(cycle)
+        if self._is_last:
+            self.end_after_this()
+
+    def lighten(self, scope: Any) -> None:
+        """Keep no more of the newest request than this, and no timer."""
+        if not self._queued:
+            self.scope, self.headers = scope, []
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+
+    def _start(self, cycle: Cycle) -> None:
+        self._answering = cycle
+        cycle.task = self.loop.create_task(cycle.run_asgi(cast("Any", self).app))
+        self.tasks.add(cycle.task)
+
+    def _queue(self, cycle: Cycle) -> None:
+        self._queued = (*self._queued, cycle)
+        if len(self._queued) >= PIPELINED_REQUESTS:
+            self._is_deaf, cycle.keep_alive = True, False
+
+    def on_body(self, body: bytes) -> None:
+        cycle = self.cycle
+        if self._is_deaf or cycle.response_complete:
+            return
+        cycle.body += body
+        if len(cycle.body) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+        cycle.message_event.set()
+>>>>>>> e535773 (Answer calls over HTTP with less, and hold open streams without a task)
 
     def on_message_complete(self) -> None:
-        cycle: Any = self.cycle
-        super().on_message_complete()
+        if self._is_deaf:
+            return
+        cycle = self.cycle
         cycle.more_body = False
+        if not cycle.response_complete:
+            cycle.message_event.set()
+
+    # -- its answer is over
+
+    def on_response_complete(self) -> None:
+        self.written.flush()
+        self.server_state.total_requests += 1
+        self._answering = None
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self._queued:
+            first, self._queued = self._queued[0], self._queued[1:]
+            self._start(first)
+            return
+        self._idle_since = self.loop.time()
+        if self._idle is None:
+            self._idle = self.loop.call_later(self.timeout_keep_alive, self._end_if_idle)
+
+    def _unset_keepalive_if_required(self) -> None:
+        # The timer goes on, and finds that the connection was not idle: one for each answer would cost as much as
+        # writing its headers.
+        self._idle_since = None
+
+    def _end_if_idle(self) -> None:
+        self._idle, since = None, self._idle_since
+        if since is None:
+            return
+        left_s = since + self.timeout_keep_alive - self.loop.time()
+        if left_s > 0:
+            self._idle = self.loop.call_later(left_s, self._end_if_idle)
+        else:
+            self.timeout_keep_alive_handler()
 
     def _is_body_due(self) -> bool:
-        """Tell whether a request is answered whose body is still to come."""
-        cycle: Any = self.cycle
-        return cycle is not None and cycle.response_complete and cycle.more_body
+        """Tell whether what comes is not read: the body of a request that is answered, or what follows the last."""
+        cycle = cast("Cycle | None", self.cycle)
+        return self._is_deaf or (cycle is not None and cycle.response_complete and cycle.more_body)
 
     def head(self, status: int) -> bytes:
         """Return how an answer with this status begins, with the headers that every answer has."""
@@ -229,7 +488,15 @@ class HttpConnection(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         # It gets no further than this, so nobody else will log it.
         log_request(self.client, "-", "-", _BAD_REQUEST, 0.0)
-        super().send_400_response(msg)
+        cycle = cast("Cycle | None", self.cycle)
+        if self._answering is None or (cycle is self._answering and self._answering.more_body):
+            super().send_400_response(msg)
+            return
+        # Its answer would pass for that of a request before it: those are answered, and the connection ends.
+        self._is_deaf = True
+        if self._queued and self._queued[-1].more_body:
+            self._queued = self._queued[:-1]
+        (self._queued or (self._answering,))[-1].keep_alive = False
 
     def _expect_head(self) -> None:
         self._deadline = asyncio.get_running_loop().call_later(self.header_s, self.transport.close)

@@ -146,39 +146,63 @@ class DisconnectWatcher:
 class HeldConnection:
     """A connection that is kept open and warm for what will be said on it, until its client leaves or it is let go.
 
-    It takes no task and no event of its own: of these, there are thousands at a time.
+    Of these, there are thousands at a time. Where the server can, it takes no task: then the request is over for the
+    app, and the connection alone is held. Elsewhere it takes the task of its request.
+
+    Args:
+        ping: says something on it.
+        on_over: told once when it is over, and whether the client has left.
     """
 
-    def __init__(self, ping: Callable[[], Awaitable[None]]) -> None:
-        self._ping = ping
+    __slots__ = ("_holder", "_is_over", "_on_over", "_ping", "_pinging", "_timer")
+
+    def __init__(self, ping: Callable[[], Awaitable[None]], on_over: Callable[[bool], None]) -> None:
+        self._ping, self._on_over = ping, on_over
         self._holder: asyncio.Task[Any] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._pinging: asyncio.Task[None] | None = None
-        self._is_let_go = False
+        self._is_over = False
 
-    async def until_over(self, receive: Receive) -> None:
-        """Wait until it is over."""
+    async def begin(self, receive: Receive, send: Send) -> None:
+        """Hold it from now on; returns at once where that takes no task, and else when it is over."""
+        hold: Callable[[Callable[[], None]], bool] | None = getattr(send, "hold", None)
+        self._ping_later()
+        if hold is not None:
+            if not hold(self._left):
+                self._left()
+            return
         holder = self._holder = asyncio.current_task()
         assert holder is not None
-        self._ping_later()
         try:
             await _client_leaves(receive)
+            self._left()
         except asyncio.CancelledError:
             # It was let go, and nobody but us wants its task to end.
-            if not (self._is_let_go and holder.uncancel() == 0):
+            if not (self._is_over and holder.uncancel() == 0):
                 raise
         finally:
             self._holder = None
-            if self._timer is not None:
-                self._timer.cancel()
-            if self._pinging is not None:
-                self._pinging.cancel()
+            self._end(has_left=True)
 
     def let_go(self) -> None:
         """End it."""
-        if self._holder is not None and not self._is_let_go:
-            self._is_let_go = True
+        self._end(has_left=False)
+
+    def _left(self) -> None:
+        self._end(has_left=True)
+
+    def _end(self, *, has_left: bool) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._pinging is not None:
+            self._pinging.cancel()
+        if self._holder is not None and not has_left:
             self._holder.cancel()
+        on_over, self._on_over = self._on_over, _know
+        on_over(has_left)
 
     def _ping_later(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(STREAM_PING_S, self._ping_now)
@@ -194,7 +218,12 @@ class HeldConnection:
             await self._ping()
         except OSError:
             # The connection is gone; not every server tells whoever waits to receive.
+            self._pinging = None
             self.let_go()
+
+
+def _know(_has_left: bool) -> None:
+    """Stand for who was told already."""
 
 
 async def _client_leaves(receive: Receive) -> None:

@@ -120,7 +120,8 @@ class Endpoint:
         if headers.refusal is not None:
             await _turn_away(send, headers.refusal)
             return
-        principal = await self._authenticator.authenticate(scope, scope["path_params"].get("profile"))
+        named = scope["path_params"].get("profile")
+        principal = self._authenticator.at_hand(scope, named) or await self._authenticator.authenticate(scope, named)
         if isinstance(principal, Refusal):
             await _turn_away(send, principal)
             return

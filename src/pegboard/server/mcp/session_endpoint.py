@@ -172,7 +172,7 @@ class SessionEndpoint:
         request, found, length = as_object(message), self._find(exchange), len(exchange.body or b"")
         if length > INITIALIZE_BYTES and request is not None and request.get("method") == "initialize":
             text = _TOO_LONG.format(length, INITIALIZE_BYTES)
-            await _write(exchange.send, 413, error_message(-32600, text), _JSON)
+            await send_whole(exchange.send, 413, error_message(-32600, text), _JSON)
             return
         if found is None:
             is_first = exchange.headers.session is None and request is not None
@@ -217,7 +217,7 @@ class SessionEndpoint:
         if exchange.headers.session is None:
             await self._to_sdk(exchange.scope, exchange.unread, exchange.send, exchange.principal)
         else:
-            await _write(exchange.send, 404, error_message(-32600, "Session not found"), _JSON)
+            await send_whole(exchange.send, 404, error_message(-32600, "Session not found"), _JSON)
 
     # -- a session begins and ends
 
@@ -225,9 +225,9 @@ class SessionEndpoint:
         client, principal = introduced(request) if exchange.headers.accepts_both else None, exchange.principal
         # Those who come together are let in one after the other: nothing is awaited in between.
         if self._sessions.is_full_for(principal.shares_as):
-            await _write(exchange.send, 503, error_message(-32000, _TOO_MANY), _JSON, (b"retry-after", b"60"))
+            await send_whole(exchange.send, 503, error_message(-32000, _TOO_MANY), _JSON, (b"retry-after", b"60"))
         elif not self._sessions.has_room():
-            await _write(exchange.send, 503, error_message(-32603, "Too many open sessions"), _JSON)
+            await send_whole(exchange.send, 503, error_message(-32603, "Too many open sessions"), _JSON)
         elif client is None:
             await self._to_sdk(exchange.scope, exchange.unread, exchange.send, principal)
         else:
@@ -273,7 +273,7 @@ class SessionEndpoint:
         except ConnectionError:
             text = _NOT_REACHED
         refusal = error_message(-32603, text)
-        await _write(exchange.send, 503, refusal, _JSON, (b"retry-after", b"1"))
+        await send_whole(exchange.send, 503, refusal, _JSON, (b"retry-after", b"1"))
 
     async def _notification(self, exchange: Exchange, found: HttpSession, notification: JSON) -> None:
         method, params = notification["method"], as_object(notification.get("params"))
@@ -296,9 +296,9 @@ class SessionEndpoint:
     async def _request(self, exchange: Exchange, found: HttpSession, request: JSON) -> None:
         # By its text: the SDK takes 7 and "7" for one.
         name = str(request["id"])
-        if not await _is_free(found, name):
+        if name in found.open_requests and not await _is_free(found, name):
             refusal = error_message(-32600, _ID_IS_OPEN.format(request["id"]), request["id"])
-            await _write(exchange.send, 400, refusal, _JSON)
+            await send_whole(exchange.send, 400, refusal, _JSON)
             return
         open_request = found.open_requests[name] = OpenRequest()
         try:
@@ -359,14 +359,14 @@ class SessionEndpoint:
             return
         await stream.resume(exchange.send, last)
         if stream.is_attached:
-            await stream.hold(exchange.receive)
+            await stream.hold(exchange.receive, found.session)
 
     async def _follow_elsewhere(self, exchange: Exchange, found: HttpSession, worker: str, last: str) -> bool:
         """Let a client go on with a stream of another worker; `False` where that is gone, and the stream with it."""
         if self._shared is not None:
             return await self._shared.follow_there(worker, found.session, last, exchange.receive, exchange.send)
         text = f"Another worker keeps this stream. {NO_BUS}"
-        await _write(exchange.send, 503, error_message(-32603, text), _JSON, (b"retry-after", b"1"))
+        await send_whole(exchange.send, 503, error_message(-32603, text), _JSON, (b"retry-after", b"1"))
         return True
 
     async def _follow_from_elsewhere(self, session: Session, last: str, receive: Receive, send: Send) -> None:
@@ -456,9 +456,7 @@ def _cancel(open_request: OpenRequest) -> None:
 
 
 async def _is_free(found: HttpSession, name: str) -> bool:
-    """Tell whether no request has this id; one that is answered already gets a moment to end its stream."""
-    if name not in found.open_requests:
-        return True
+    """Tell whether an id that a request has becomes free: one that is answered gets a moment to end its stream."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(ANSWERED_STREAM_S):
             while (open_request := found.open_requests.get(name)) is not None:
@@ -469,11 +467,7 @@ async def _is_free(found: HttpSession, name: str) -> bool:
 
 async def _reply(send: Send, status: int, body: bytes, found: HttpSession) -> None:
     session = (b"mcp-session-id", found.session.session_id.encode())
-    await _write(send, status, body, _JSON, session)
-
-
-async def _write(send: Send, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
-    await send_whole(send, status, body, *headers)
+    await send_whole(send, status, body, _JSON, session)
 
 
 def _renamed(headers: list[tuple[bytes, bytes]], session_id: str) -> list[tuple[bytes, bytes]]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Awaitable
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from starlette.types import Receive, Send
@@ -11,6 +14,7 @@ from pegboard.model.bounds import RECONNECT_MS, SESSION_BYTES, SESSION_MESSAGES
 from pegboard.server.mcp.disconnect import SSE_HEADERS, EventStream, HeldConnection
 
 _NUMBER = re.compile(r"[0-9]{1,18}")
+_LAST_WORDS = set[asyncio.Future[None]]()  # a task that nobody holds may be collected before its end
 _OURS = "p"
 """How the ids of our events begin; those of the SDK, which answers the rest of a session, are numbers."""
 
@@ -153,21 +157,36 @@ class SessionStream(EventStream):
         if self._is_primed:
             await send({"type": "http.response.body", "body": self._priming(), "more_body": True})
 
-    async def hold(self, receive: Receive) -> None:
-        """Keep a connection open for as long as the stream goes out on it, its client stays and the session lives."""
-        held, send = HeldConnection(self.ping), self.send
-        self._held = held
-        self._streams.held.append(held)
-        try:
-            # It may have ended while the connection was written to.
-            if not self._streams.is_over:
-                await held.until_over(receive)
-        finally:
+    async def hold(self, receive: Receive, session: AbstractContextManager[None]) -> None:
+        """Keep a connection open for as long as the stream goes out on it, its client stays and the session lives.
+
+        `session` is held for that time. Where the server holds connections without a task, this returns at once.
+        """
+        send = self.send
+
+        def over(has_left: bool) -> None:
             self._streams.held.remove(held)
-        if self.send is send:
-            self.detach()
-            if not self.is_ended:
-                await send({"type": "http.response.body", "body": b""})
+            session.__exit__(None, None, None)
+            if self.send is send:
+                self.detach()
+                if not (self.is_ended or has_left):
+                    _say_soon(send({"type": "http.response.body", "body": b""}))
+
+        held = self._held = HeldConnection(self.ping, over)
+        session.__enter__()
+        self._streams.held.append(held)
+        # It may have ended while the connection was written to.
+        if self._streams.is_over:
+            held.let_go()
+        else:
+            await held.begin(receive, send)
+
+
+def _say_soon(saying: Awaitable[None]) -> None:
+    """Say the last word on a connection, whenever its client reads it."""
+    task = asyncio.ensure_future(saying)
+    _LAST_WORDS.add(task)
+    task.add_done_callback(_LAST_WORDS.discard)
 
 
 async def _nowhere(_message: object) -> None:
