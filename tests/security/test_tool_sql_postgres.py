@@ -398,3 +398,50 @@ async def test_a_login_that_may_run_a_function_with_the_rights_of_its_owner_is_r
             "DROP SCHEMA app CASCADE", "DROP OWNED BY definer_reader", "DROP ROLE definer_reader",
             "DROP ROLE definer_group",
         )  # fmt: skip
+
+
+THROUGH = {
+    "an operator": (
+        "CREATE FUNCTION hidden.count_hit(int, int) RETURNS int {body}",
+        "CREATE OPERATOR public.@#@ (LEFTARG = int, RIGHTARG = int, FUNCTION = hidden.count_hit)",
+        "SELECT 1 OPERATOR(public.@#@) 2",
+    ),
+    "a cast": (
+        "CREATE TYPE public.pair AS (a int, b int); CREATE FUNCTION hidden.count_hit(public.pair) RETURNS int {body}",
+        "CREATE CAST (public.pair AS int) WITH FUNCTION hidden.count_hit(public.pair)",
+        "SELECT CAST(ROW(1, 2)::public.pair AS int)",
+    ),
+    "an aggregate": (
+        "CREATE FUNCTION hidden.count_hit(int, int) RETURNS int {body}; "
+        "REVOKE EXECUTE ON FUNCTION hidden.count_hit FROM PUBLIC",
+        "CREATE AGGREGATE public.hits_of(int) (SFUNC = hidden.count_hit, STYPE = int, INITCOND = '0')",
+        "SELECT public.hits_of(1)",
+    ),
+}
+
+
+@pytest.mark.parametrize("way", THROUGH)
+async def test_a_function_with_the_rights_of_its_owner_is_found_behind_what_reaches_it(
+    postgres_url: str, tmp_path: Path, way: str
+) -> None:
+    reader = postgres_url.replace("//postgres:", "//indirect_reader:")
+    function, around, query = THROUGH[way]
+    body = "LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN SET transaction_read_only = off; "
+    body += "INSERT INTO hidden.hits VALUES (1); RETURN 1; END $$"
+    tools = Shelf(services=Services(folder=tmp_path)).put("sql_query", {"connection_string": reader})
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        try:
+            connection.execute("CREATE ROLE indirect_reader LOGIN")
+            connection.execute("CREATE SCHEMA hidden")
+            connection.execute("CREATE TABLE hidden.hits (at int)")
+            connection.execute(function.format(body=body))  # type: ignore[call-overload] - no literal
+            assert "rows" in await tools.value("sql_query", {"query": "SELECT 1"})
+            connection.execute(around)
+            error = await tools.error("sql_query", {"query": query})
+            assert (error.kind, "hidden.count_hit" in error.message) == ("config_invalid", True)
+            assert connection.execute("SELECT count(*) FROM hidden.hits").fetchone() == (0,)
+        finally:
+            connection.execute("DROP SCHEMA hidden CASCADE")
+            connection.execute("DROP TYPE IF EXISTS public.pair CASCADE")
+            connection.execute("DROP OWNED BY indirect_reader")
+            connection.execute("DROP ROLE indirect_reader")

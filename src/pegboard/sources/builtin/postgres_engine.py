@@ -38,19 +38,33 @@ _TOO_MIGHTY: Final = (
 
 
 _SHOWN: Final = 5  # not a limit: how many names stand in a message
-# With the rights of every role that the login may take on; what belongs to the login itself gives it nothing.
+# With the rights of every role that the login may take on; what belongs to the login itself gives it nothing. An
+# operator and a cast reach their function without its schema, and an aggregate with the rights of its own owner.
 _WITH_RIGHTS_OF_OTHERS: Final = """
 WITH functions AS MATERIALIZED (
-  SELECT p.oid, n.oid AS schema, p.proowner, n.nspname || '.' || p.proname AS name
+  SELECT p.oid, n.oid AS schema, n.nspname || '.' || p.proname AS name
   FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
-  WHERE p.prosecdef AND n.nspname <> 'pg_catalog'
+  WHERE p.prosecdef AND n.nspname <> 'pg_catalog' AND pg_catalog.pg_get_userbyid(p.proowner) <> session_user
+), ways AS (
+  SELECT f.oid, f.schema, f.name FROM functions f
+  UNION ALL
+  SELECT f.oid, NULL, f.name FROM functions f JOIN pg_catalog.pg_operator o ON o.oprcode = f.oid
+  UNION ALL
+  SELECT f.oid, NULL, f.name FROM functions f JOIN pg_catalog.pg_cast c ON c.castfunc = f.oid
+  UNION ALL
+  SELECT p.oid, p.pronamespace, f.name FROM functions f
+  JOIN pg_catalog.pg_aggregate a ON f.oid IN (
+    a.aggtransfn, a.aggfinalfn, a.aggcombinefn, a.aggserialfn, a.aggdeserialfn, a.aggmtransfn, a.aggminvtransfn,
+    a.aggmfinalfn
+  )
+  JOIN pg_catalog.pg_proc p ON p.oid = a.aggfnoid
 )
-SELECT DISTINCT name FROM functions f
-WHERE pg_catalog.pg_get_userbyid(f.proowner) <> session_user AND EXISTS (
+SELECT DISTINCT name FROM ways w
+WHERE EXISTS (
   SELECT 1 FROM pg_catalog.pg_roles r
   WHERE pg_catalog.pg_has_role(session_user, r.oid, 'MEMBER')
-    AND pg_catalog.has_function_privilege(r.oid, f.oid, 'EXECUTE')
-    AND pg_catalog.has_schema_privilege(r.oid, f.schema, 'USAGE')
+    AND pg_catalog.has_function_privilege(r.oid, w.oid, 'EXECUTE')
+    AND (w.schema IS NULL OR pg_catalog.has_schema_privilege(r.oid, w.schema, 'USAGE'))
 )
 ORDER BY name
 """
