@@ -8,26 +8,14 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, cast
 
 import httptools
-<<<<<<< HEAD
-=======
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
->>>>>>> e535773 (Answer calls over HTTP with less, and hold open streams without a task)
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from pegboard.model.bounds import DEFAULT_BOUNDS, HEADER_BYTES, LINGER_S, PIPELINED_REQUESTS
 from pegboard.server.access_log import log_request
 
 _BAD_REQUEST = 400  # not a limit: a status of HTTP
-<<<<<<< HEAD
 _CHUNK_BYTES = 8  # not a limit: what a chunk of one byte has around it, more or less
-
-
-class _Unread(list[tuple[bytes, bytes]]):
-    """Where what stands behind a body goes: nobody reads it, so nothing of it is kept."""
-
-    def append(self, header: tuple[bytes, bytes], /) -> None:
-        pass
-=======
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _COMMON = (
     b"Accept Accept-Encoding Accept-Language Authorization Connection Content-Length Content-Type Host Mcp-Method "
@@ -36,7 +24,6 @@ _COMMON = (
 )
 _NAMES = {spelt: name.lower() for name in _COMMON.split() for spelt in (name, name.lower())}
 """The names of headers that most requests have, one value each for all of them."""
->>>>>>> e535773 (Answer calls over HTTP with less, and hold open streams without a task)
 
 
 class WrittenTogether:
@@ -250,30 +237,19 @@ class Cycle(RequestResponseCycle):
 
 class HttpConnection(HttpToolsProtocol):
     """Closes connections that send their headers too slowly, or too many of them.
-<<<<<<< HEAD
 
     What stands behind a body (trailers) is no header: a proxy in front looks at those before it alone, and would hand
     on what it takes out or writes itself there. Nor does it cost memory, as chunks and what stands in them do not.
-    """
-=======
->>>>>>> e535773 (Answer calls over HTTP with less, and hold open streams without a task)
 
     Answers go out in the order of their requests. Of requests that come before their answers only so many are taken:
     the last of them is told to end the connection, and what follows is not read.
     """
 
     __slots__ = (
-        "_answering", "_deadline", "_head_bytes", "_idle", "_idle_since", "_is_deaf", "_is_in_head", "_queued",
-        "written",
+        "_answering", "_bytes_around_body", "_deadline", "_head_bytes", "_idle", "_idle_since", "_is_deaf", "_is_in_head",
+        "_queued", "written",
     )  # fmt: skip
     header_s: float = DEFAULT_BOUNDS.header_s
-<<<<<<< HEAD
-    _deadline: asyncio.TimerHandle | None = None
-    _head_bytes = 0
-    _bytes_around_body = 0
-    _is_in_head = True
-=======
->>>>>>> e535773 (Answer calls over HTTP with less, and hold open streams without a task)
     _is_last = False
     # One for all connections of a server, made anew when the time of day in it changes.
     _heads_of: list[tuple[bytes, bytes]] | None = None
@@ -288,7 +264,7 @@ class HttpConnection(HttpToolsProtocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._idle: asyncio.TimerHandle | None = None
         self._idle_since: float | None = None
-        self._head_bytes = 0
+        self._head_bytes = self._bytes_around_body = 0
         self._is_in_head, self._is_deaf = True, False
 
     def connection_made(self, transport: Any) -> None:
@@ -334,6 +310,8 @@ class HttpConnection(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._is_in_head:
+            return
         name = _NAMES.get(name) or name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
@@ -341,30 +319,6 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._is_in_head = False
-<<<<<<< HEAD
-        self._forget_deadline()
-        if self.url[:1] != b"/":
-            self._take_host_of_url()
-        super().on_headers_complete()
-        self.headers = _Unread()
-        cycle: Any = self.cycle
-        cycle.send = Sending(self, cycle)
-        if self._is_last:
-            self.end_after_this()
-
-    def on_body(self, body: bytes) -> None:
-        self._bytes_around_body = max(self._bytes_around_body - _CHUNK_BYTES * len(body), 0)
-        super().on_body(body)
-
-    def _take_host_of_url(self) -> None:
-        """Have the host of a whole URL in the first line be judged: it counts before Host (RFC 9112, 3.2.2)."""
-        url = httptools.parse_url(self.url)
-        # Neither is there in every URL, whatever the types say.
-        if url.host:
-            port = b":%d" % url.port if url.port else b""
-            host = b"[%b]" % url.host if b":" in url.host else url.host
-            self.headers[:] = [(b"host", host + port), *(each for each in self.headers if each[0] != b"host")]
-=======
         if self._deadline is not None:
             self._forget_deadline()
         if self._is_deaf:
@@ -375,6 +329,9 @@ class HttpConnection(HttpToolsProtocol):
         if version != "1.1":
             scope["http_version"] = version
         target = httptools.parse_url(self.url)
+        # There in a whole URL alone, whatever the types say.
+        if target.host:
+            self._take_host_of(target)
         raw_path = target.path
         path = raw_path.decode("ascii")
         scope["path"] = self.root_path + (urllib.parse.unquote(path) if "%" in path else path)
@@ -407,7 +364,14 @@ class HttpConnection(HttpToolsProtocol):
         if len(self._queued) >= PIPELINED_REQUESTS:
             self._is_deaf, cycle.keep_alive = True, False
 
+    def _take_host_of(self, target: httptools.URL) -> None:
+        """Have the host of a whole URL in the first line be judged: it counts before Host (RFC 9112, 3.2.2)."""
+        port = b":%d" % target.port if target.port else b""
+        host = b"[%b]" % target.host if b":" in target.host else target.host
+        self.headers[:] = [(b"host", host + port), *(each for each in self.headers if each[0] != b"host")]
+
     def on_body(self, body: bytes) -> None:
+        self._bytes_around_body = max(self._bytes_around_body - _CHUNK_BYTES * len(body), 0)
         cycle = self.cycle
         if self._is_deaf or cycle.response_complete:
             return
@@ -415,7 +379,6 @@ class HttpConnection(HttpToolsProtocol):
         if len(cycle.body) > HIGH_WATER_LIMIT:
             self.flow.pause_reading()
         cycle.message_event.set()
->>>>>>> e535773 (Answer calls over HTTP with less, and hold open streams without a task)
 
     def on_message_complete(self) -> None:
         if self._is_deaf:
