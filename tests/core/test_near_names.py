@@ -118,3 +118,12 @@ def test_a_hint_among_thousands_costs_little_beside_comparing_a_tenth_of_them() 
         compared_s = best_s(lambda said=said: difflib.get_close_matches(said, tools[:1_000], n=1), 3)
         assert best_s(lambda said=said: view.hint(said), 30) * 10 < compared_s
         assert best_s(lambda said=said: view.why(said), 30) * 10 < compared_s
+
+
+@pytest.mark.parametrize("count", [5, NAMES_COMPARED_EACH + 10])
+@pytest.mark.parametrize("said", ["SEND_EMAIL", "Send_Email", "send_EMAIL"])
+def test_a_name_in_letters_of_the_other_case_is_the_one_that_was_meant(count: int, said: str) -> None:
+    view = catalog_of([*names(count), "send_email", "y"]).view(ToolContext(), profile="all")
+    assert view.hint(said) == " Did you mean 'send_email'?"
+    assert view.hint("Y") == " Did you mean 'y'?"
+    assert f"Did you mean {'send_email'!r}?" in view.why(said).reason

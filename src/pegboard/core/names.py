@@ -8,7 +8,6 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from itertools import islice
 
 from pegboard.model.bounds import GLOBS_REMEMBERED, NAMES_COMPARED
 from pegboard.model.error import DefinitionError
@@ -82,10 +81,12 @@ def matches_folded(pattern: str, folded: Iterable[str]) -> bool:
 def nearest_one(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that `name` was probably meant to be."""
     # Comparing is quadratic in length: only names of about the same length are worth it, and only so many.
-    likely = (item for item in known if abs(len(item) - len(name)) <= 3 + len(item) // 4)
-    return next(
-        iter(difflib.get_close_matches(name[: MAX_NAME_CHARS * 2], list(islice(likely, NAMES_COMPARED)), n=1)), None
-    )
+    likely = [item for item in known if abs(len(item) - len(name)) <= 3 + len(item) // 4]
+    folded = fold(name)
+    # Letters of the other case are other letters to what compares, however many of them there are.
+    if (alike := next((item for item in likely if fold(item) == folded), None)) is not None:
+        return alike
+    return next(iter(difflib.get_close_matches(name[: MAX_NAME_CHARS * 2], likely[:NAMES_COMPARED], n=1)), None)
 
 
 def nearest(name: str, known: Iterable[str], *, label: str) -> str:

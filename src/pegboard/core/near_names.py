@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Iterator, Sequence
 
-from pegboard.core.names import MAX_NAME_CHARS
+from pegboard.core.names import MAX_NAME_CHARS, fold
 from pegboard.model.bounds import NAMES_BESIDE
 from pegboard.model.tool import ToolEntry
 
@@ -23,16 +23,19 @@ class NearNames:
     def __init__(self, entries: Sequence[ToolEntry]) -> None:
         self.entries = entries
         self._by_name = {entry.wire_name: entry for entry in entries}
+        self._by_folded_name = {fold(name): entry for name, entry in self._by_name.items()}
         self._forward = sorted(self._by_name)
         self._backward = sorted(name[::-1] for name in self._by_name)
         self.in_order: Sequence[str] = self._forward
         self._letters = sorted({letter for name in self._by_name for letter in name})
 
     def around(self, name: str) -> Iterator[tuple[ToolEntry, bool]]:
-        """Yield a few tools, the likeliest first: those one slip away, then those that begin or end most like it.
+        """Yield a few tools, the likeliest first: in other case, one slip away, and those that begin or end like it.
 
         Marked are those that were meant, as a rule: nobody need compare the rest of their names.
         """
+        if len(name) <= MAX_NAME_CHARS * 2 and (entry := self._by_folded_name.get(fold(name))) is not None:
+            yield entry, True
         if not _SHORT < len(name) <= MAX_NAME_CHARS * 2:
             return
         reversed_name = name[::-1]
