@@ -314,3 +314,23 @@ async def test_a_link_stays_good_for_every_worker_that_has_the_same_keys(tmp_pat
             named = {"mcp-name": link["uri"]}
             read = answer_of(await post(client, "resources/read", {"uri": link["uri"]}, headers=named))
         assert read["result"]["contents"][0]["text"] == "text of note://log"
+
+
+async def test_a_link_that_hides_something_or_was_listed_since_is_not_read_by_its_mark(tmp_path: Path) -> None:
+    told = TOLD | {"contents": [], "resources": [], "result": link_to("note://\u202elog", "note://log")}
+    file = telling(tmp_path, told)
+    async with running(on_stdio(TELLING, str(file))) as (catalog, source):
+        await until(source.resource_entries)
+        hidden, log = (await view_of(catalog).call("up__clock", {})).content
+        assert isinstance(hidden, OurLink)
+        assert isinstance(log, OurLink)
+        assert "It cannot be read here" in (hidden.description or "")
+        telling(tmp_path, told | {"resources": [{"uri": "note://log", "name": "log"}]})
+        source._request_refresh()
+        await until(lambda: len(source.resource_entries()) == 2)
+        async with inside(http_app(catalog)) as client:
+            for address, is_read in ((log.uri, False), ("pegboard://up/note://log", True)):
+                answer = answer_of(
+                    await post(client, "resources/read", {"uri": address}, headers={"mcp-name": address})
+                )
+                assert ("result" in answer) is is_read

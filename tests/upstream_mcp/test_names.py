@@ -88,6 +88,12 @@ async def test_what_cannot_be_taken_is_named_with_its_reason(tmp_path: Path, cap
     assert caplog.text.count("was left out") == len(BAD) + 1
 
 
+async def test_a_name_in_other_signs_that_is_drawn_like_one_of_the_list_is_left_out(tmp_path: Path) -> None:
+    ours, left_out = await names_of(tmp_path, "read\u2010file", "read_file", "send\u2010file")
+    assert sorted(ours) == ["read_file", "send\u2010file"]
+    assert [reason for _, reason in left_out] == ["its name is drawn like that of another tool, 'read_file'"]
+
+
 def test_doctor_and_the_whole_list_name_what_was_left_out(tmp_path: Path) -> None:
     file = telling(tmp_path, named("fine", "a\u200bb"))
     server = {"transport": "stdio", "command": sys.executable, "args": ["-S", str(TELLING), str(file)]}

@@ -1,6 +1,7 @@
 """A question of an earlier era names no call: it reaches a person only where one call alone can have led to it."""
 
 import asyncio
+import json
 import sys
 
 from pegboard.sources.mcp.server_settings import ServerSettings
@@ -16,7 +17,7 @@ FORMS = {
     "ask": form(), "wait": None, "prose": form(title="Pay \\u202e1", description="\\x1b[2Jall\\u200b"),
     "value": form(enum=["red\\u202e"]), "key": {"type": "object", "properties": {"to\\u200b": {"type": "string"}}},
     "bomb": {**form(), **bomb, "allOf": [{"$ref": "#/$defs/n0"}]}, "wrong": form(type="words"),
-    "away": form(**{"$ref": "http://127.0.0.1:9/x"}),
+    "away": form(**{"$ref": "http://127.0.0.1:9/x"}), "page": {},
 }
 def say(**fields): print(json.dumps({"jsonrpc": "2.0", **fields}), flush=True)
 def text(words): return {"content": [{"type": "text", "text": words}]}
@@ -32,7 +33,9 @@ for line in sys.stdin:
     elif method == "tools/call":
         waiting.append(asked["id"])
         if (form := FORMS[asked["params"]["name"]]) is not None:
-            say(id=99, method="elicitation/create", params={"message": "Which colour?", "requestedSchema": form})
+            page = {"mode": "url", "url": "https://x.example", "elicitationId": "1"}
+            asked_for = {"requestedSchema": form} if form else page
+            say(id=99, method="elicitation/create", params={"message": "Which colour?", **asked_for})
     elif "id" in asked and method is None:
         words = json.dumps(asked.get("result") or asked.get("error"))
         for number in waiting: say(id=number, result=text(words))
@@ -67,3 +70,11 @@ async def test_a_form_that_hides_something_or_judges_no_answer_is_shown_to_nobod
     # What only describes a field is cleaned, as a tool's own words are.
     ((_, form),) = ann.asked
     assert form["properties"]["colour"] == {"type": "string", "title": "Pay 1", "description": "all"}
+
+
+async def test_a_question_that_sends_a_person_to_a_page_is_declined_and_shown_to_nobody() -> None:
+    ann = Person({"colour": "red"})
+    settings = ServerSettings(name="up", transport="stdio", command=sys.executable, args=("-Sc", SERVER), trust="any")
+    async with running(settings) as (catalog, _):
+        result = await view_of(catalog, client=ann).call("up__page", {})
+    assert (ann.asked, json.loads(result.text)) == ([], {"action": "decline"})
