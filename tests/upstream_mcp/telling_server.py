@@ -15,7 +15,7 @@ def answer(method: str, told: dict[str, Any], read: str) -> dict[str, Any] | Non
             "serverInfo": {"name": "telling", "version": "1"},
         }
     return {
-        "tools/list": {"tools": told.get("tools", [])},
+        "tools/list": {"tools": told.get("tools", []), **told.get("page", {})},
         "resources/list": {"resources": told.get("resources", [])},
         "resources/templates/list": {"resourceTemplates": []},
         "tools/call": told.get("result", {"content": []}),

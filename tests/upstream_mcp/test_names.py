@@ -94,6 +94,13 @@ async def test_a_name_in_other_signs_that_is_drawn_like_one_of_the_list_is_left_
     assert [reason for _, reason in left_out] == ["its name is drawn like that of another tool, 'read_file'"]
 
 
+async def test_a_list_whose_pages_repeat_ends_there_and_says_so(tmp_path: Path) -> None:
+    file = telling(tmp_path, named("fine") | {"page": {"nextCursor": "again"}})
+    async with running(on_stdio(TELLING, str(file))) as (catalog, source):
+        assert (view_of(catalog).names(), source.partial) == (["up__fine"], "its pages repeat")
+        assert source.state().reason == "its pages repeat"
+
+
 def test_doctor_and_the_whole_list_name_what_was_left_out(tmp_path: Path) -> None:
     file = telling(tmp_path, named("fine", "a\u200bb"))
     server = {"transport": "stdio", "command": sys.executable, "args": ["-S", str(TELLING), str(file)]}
