@@ -246,8 +246,8 @@ class HttpConnection(HttpToolsProtocol):
     """
 
     __slots__ = (
-        "_answering", "_bytes_around_body", "_deadline", "_head_bytes", "_idle", "_idle_since", "_is_deaf", "_is_in_head",
-        "_queued", "written",
+        "_answering", "_bytes_around_body", "_deadline", "_head_bytes", "_idle", "_idle_since", "_is_deaf",
+        "_is_in_head", "_queued", "written",
     )  # fmt: skip
     header_s: float = DEFAULT_BOUNDS.header_s
     _is_last = False
@@ -331,7 +331,7 @@ class HttpConnection(HttpToolsProtocol):
         target = httptools.parse_url(self.url)
         # There in a whole URL alone, whatever the types say.
         if target.host:
-            self._take_host_of(target)
+            self._take_host(target.host, target.port)
         raw_path = target.path
         path = raw_path.decode("ascii")
         scope["path"] = self.root_path + (urllib.parse.unquote(path) if "%" in path else path)
@@ -364,11 +364,10 @@ class HttpConnection(HttpToolsProtocol):
         if len(self._queued) >= PIPELINED_REQUESTS:
             self._is_deaf, cycle.keep_alive = True, False
 
-    def _take_host_of(self, target: httptools.URL) -> None:
+    def _take_host(self, host: bytes, port: int) -> None:
         """Have the host of a whole URL in the first line be judged: it counts before Host (RFC 9112, 3.2.2)."""
-        port = b":%d" % target.port if target.port else b""
-        host = b"[%b]" % target.host if b":" in target.host else target.host
-        self.headers[:] = [(b"host", host + port), *(each for each in self.headers if each[0] != b"host")]
+        named = (b"[%b]" % host if b":" in host else host) + (b":%d" % port if port else b"")
+        self.headers[:] = [(b"host", named), *(each for each in self.headers if each[0] != b"host")]
 
     def on_body(self, body: bytes) -> None:
         self._bytes_around_body = max(self._bytes_around_body - _CHUNK_BYTES * len(body), 0)
