@@ -449,7 +449,8 @@ async def test_what_subclasses_a_json_type_is_no_crash(value: Any) -> None:
 
 
 def test_compiled_schemas_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schema_module, "_compiled", BoundedCache[str, schema_module.Compiled](max_entries=3))
+    few = BoundedCache[tuple[str | None, int, int], schema_module.Compiled](max_entries=3)
+    monkeypatch.setattr(schema_module, "_compiled", few)
     judges = [compile_schema({"const": number}) for number in range(10)]
     assert len(schema_module._compiled) <= 3
     assert [judge.is_valid(number) for number, judge in enumerate(judges)] == [True] * 10

@@ -9,15 +9,25 @@ import orjson
 
 from pegboard.model.json_types import JSONValue
 
+_CANONICAL = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
+
 
 def canonical_json(value: JSONValue) -> bytes:
     """Return JSON bytes that are equal for equal values, whatever the order of keys."""
     try:
-        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
+        return orjson.dumps(value, option=_CANONICAL, default=str)
     except TypeError:  # an integer of more than 64 bits
         # Not in ASCII: two lone surrogates would be written as the one character that they are not.
         text = json.dumps(value, default=str, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return text.encode("utf-8", "surrogatepass")
+
+
+def quick_digest(value: JSONValue) -> str | None:
+    """Return what `digest` does; `None` of what takes long to write: it is too deep, or has too long an integer."""
+    try:
+        return hashlib.sha256(orjson.dumps(value, option=_CANONICAL, default=str)).hexdigest()
+    except TypeError:
+        return None
 
 
 def digest(value: JSONValue) -> str:

@@ -1,42 +1,27 @@
 """Entry change: how the entries of one moment follow those of the moment before, so that what stays is not made anew.
 
 Of a large catalog one tool changes now and then. Whatever is worked out of its entries is kept by their places; here it
-moves along with them. All that is done for each entry is done by the interpreter's own loops: ten thousand entries
-must not hold the event loop for what happened to one.
+moves along with them. What stays together moves together, as runs of places: all that is done for each entry is done by
+the interpreter's own loops, since ten thousand entries must not hold the event loop for what happened to one.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress, count
-from operator import eq, is_not, ne
+from itertools import count
+from operator import attrgetter, is_not
 from typing import Any, NamedTuple, TypeVar
 
+from pegboard.core.entry_table import Ordered
 from pegboard.model.tool import ToolEntry
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
-
-
-class Moves(NamedTuple):
-    """Where entries were before: the place of each, `None` where all are in the same places; and the places of others.
-
-    `new` are the places of entries that were not there before, or not as they are.
-    """
-
-    came_from: Sequence[int] | None
-    new: tuple[int, ...]
-
-    def moved(self, values: Sequence[T], missing: T) -> list[T]:
-        """Return what was kept by place, by the places of now; `missing` for the entries that are new or others."""
-        if self.came_from is not None:
-            return list(map([*values, missing].__getitem__, self.came_from))
-        kept = [*values]
-        for place in self.new:
-            kept[place] = missing
-        return kept
+_TOGETHER = 256  # not a limit: so many ids are compared at once
+_NEW = -1
 
 
 class Placed(NamedTuple):
@@ -47,14 +32,48 @@ class Placed(NamedTuple):
     entry: ToolEntry
 
 
-class _Ordered(NamedTuple):
-    """The ids and the entries of one moment in their order."""
+def _placed(ordered: Ordered, places: Iterable[int]) -> tuple[Placed, ...]:
+    return tuple([Placed(place, ordered.keys[place], ordered.entries[place]) for place in places])
 
-    keys: Sequence[str]
-    entries: Sequence[ToolEntry]
 
-    def at(self, places: Sequence[int]) -> tuple[Placed, ...]:
-        return tuple([Placed(place, self.keys[place], self.entries[place]) for place in places])
+class Run(NamedTuple):
+    """Places one after the other, whose entries stood one after the other before, from `came_from` on; or are new."""
+
+    place: int
+    length: int
+    came_from: int = _NEW
+
+
+class Moves(NamedTuple):
+    """Where entries were before: the runs of their places, `None` where all are in the same places.
+
+    `new` are the places of entries that were not there before, or not as they are.
+    """
+
+    runs: Sequence[Run] | None
+    new: tuple[int, ...]
+
+    def moved(self, values: Sequence[T], missing: T) -> list[T]:
+        """Return what was kept by place, by the places of now; `missing` for the entries that are new or others."""
+        if self.runs is None:
+            kept = [*values]
+        else:
+            kept = list[T]()
+            for _, length, came_from in self.runs:
+                kept += [missing] * length if came_from == _NEW else values[came_from : came_from + length]
+        for place in self.new:
+            kept[place] = missing
+        return kept
+
+    def moved_bytes(self, values: bytes | bytearray, missing: int) -> bytearray:
+        """Return the same of values that are bytes."""
+        kept = bytearray(values)
+        if self.runs is not None:
+            runs = (bytes(length) if came == _NEW else kept[came : came + length] for _, length, came in self.runs)
+            kept = bytearray().join(runs)
+        for place in self.new:
+            kept[place] = missing
+        return kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,70 +87,85 @@ class EntryChange:
     added: tuple[Placed, ...]
     removed: tuple[Placed, ...]
     moves: Moves
-    _goes_to: Sequence[int] = ()
 
     @classmethod
-    def between(cls, then: Mapping[str, ToolEntry], now: Mapping[str, ToolEntry]) -> EntryChange:
-        """Return the change from `then` to `now`, both by id and in the order of their places.
+    def between(cls, then: Ordered, now: Ordered) -> EntryChange:
+        """Return the change from `then` to `now`.
 
         What is the same at the beginning and at the end is not looked up: nearly all, as a rule.
         """
-        if len(then) == len(now) and all(map(eq, then, now)):
-            differs = bytes(map(is_not, now.values(), then.values()))
-            places = tuple(compress(count(), differs))
-            keys = [*compress(now, differs)]
-            added, removed = (
-                tuple(map(Placed, places, keys, compress(entries.values(), differs))) for entries in (now, then)
-            )
-            return cls(added, removed, Moves(None, places))
-        return cls._moved(_Ordered([*then], [*then.values()]), _Ordered([*now], [*now.values()]))
-
-    @classmethod
-    def _moved(cls, then: _Ordered, now: _Ordered) -> EntryChange:
+        if len(then.keys) == len(now.keys) and then.keys == now.keys:
+            places = tuple(places_of(1, bytes(map(is_not, now.entries, then.entries))))
+            return cls(_placed(now, places), _placed(then, places), Moves(None, places))
         start = _alike(then.keys, now.keys)
-        same_at_end = _alike(then.keys[start:][::-1], now.keys[start:][::-1])
-        old_end, new_end = len(then.keys) - same_at_end, len(now.keys) - same_at_end
+        at_end = _alike_at_end(then.keys, now.keys, at_most=min(len(then.keys), len(now.keys)) - start)
+        old_end, new_end = len(then.keys) - at_end, len(now.keys) - at_end
         was_at = dict(zip(then.keys[start:old_end], count(start), strict=False))
-        came_from = [*range(start)]
-        for key, entry in zip(now.keys[start:new_end], now.entries[start:new_end], strict=True):
-            place = was_at.get(key, -1)
-            came_from.append(place if place >= 0 and then.entries[place] is entry else -1)
-        came_from += range(old_end, len(then.keys))
-        for place in compress(count(), map(is_not, now.entries[:start], then.entries)):
-            came_from[place] = -1
-        for place in compress(count(new_end), map(is_not, now.entries[new_end:], then.entries[old_end:])):
-            came_from[place] = -1
-        goes_to = [-1] * (len(then.keys) + 1)
-        for place, came in enumerate(came_from):
-            goes_to[came] = place
-        goes_to.pop()
-        new, gone = _places_of(-1, came_from), _places_of(-1, goes_to)
-        return cls(now.at(new), then.at(gone), Moves(came_from, new), goes_to)
+        came_from = [was_at.pop(key, _NEW) for key in now.keys[start:new_end]]
+        runs = [
+            run for run in (Run(0, start, 0), *_runs(came_from, start), Run(new_end, at_end, old_end)) if run.length
+        ]
+        new, gone = list[int](), [*was_at.values()]
+        for place, length, came in runs:
+            if came == _NEW:
+                new += range(place, place + length)
+                continue
+            stay = now.entries[place : place + length], then.entries[came : came + length]
+            for others in places_of(1, bytes(map(is_not, *stay))):
+                new.append(place + others)
+                gone.append(came + others)
+        return cls(_placed(now, new), _placed(then, sorted(gone)), Moves(runs, tuple(new)))
 
     def of_others(self, then: Sequence[ToolEntry], now: Sequence[ToolEntry]) -> EntryChange:
         """Return the same change of what was made of these entries, one of each."""
         added = tuple([one._replace(entry=now[one.place]) for one in self.added])
         removed = tuple([one._replace(entry=then[one.place]) for one in self.removed])
-        return EntryChange(added, removed, self.moves, self._goes_to)
+        return EntryChange(added, removed, self.moves)
 
     def followed(
         self, places: Mapping[K, tuple[int, ...]], key_of: Callable[[ToolEntry], K | None]
     ) -> dict[K, tuple[int, ...]]:
         """Return the places of the entries of each key; those without a key are left out."""
-        added = places_by(self.added, key_of)
-        if self.moves.came_from is not None:
-            goes_to = self._goes_to.__getitem__
-            kept = {key: [to for to in map(goes_to, known) if to >= 0] for key, known in places.items()}
-            for key, places_of in added.items():
-                kept[key] = [*kept.get(key, ()), *places_of]
-            return {key: tuple(sorted(known)) for key, known in kept.items() if known}
-        removed = places_by(self.removed, key_of)
         followed = {**places}
-        for key in {**removed, **added}:
-            known = {*followed.pop(key, ())}.difference(removed.get(key, ())).union(added.get(key, ()))
-            if known:
-                followed[key] = tuple(sorted(known))
+        removed, added = places_by(self.removed, key_of), places_by(self.added, key_of)
+        for key, taken in removed.items():
+            if self.moves.runs is None and added.get(key) == taken:
+                # Others of the same key in the same places.
+                del added[key]
+                continue
+            gone = {*taken}
+            if left := tuple([place for place in followed.pop(key, ()) if place not in gone]):
+                followed[key] = left
+        if self.moves.runs is not None:
+            goes_to = _GoesTo(self.moves.runs)
+            followed = {key: goes_to.all_of(known) for key, known in followed.items()}
+        for key, come in added.items():
+            followed[key] = tuple(sorted([*followed.get(key, ()), *come]))
         return followed
+
+
+class _GoesTo:
+    """Where each place of before is now, for those that are somewhere."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self._runs = sorted([run for run in runs if run.came_from != _NEW], key=attrgetter("came_from"))
+        self._starts = [run.came_from for run in self._runs]
+        first = self._runs[0] if self._runs else Run(0, 0, 0)
+        self._stays_until = first.length if first.place == first.came_from == 0 else 0
+
+    def all_of(self, places: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the places of now of some of before, in order both."""
+        if places[-1] < self._stays_until:
+            return places
+        moved = list[int]()
+        at = 0
+        while at < len(places):
+            run = self._runs[bisect_left(self._starts, places[at] + 1) - 1]
+            end = bisect_left(places, run.came_from + run.length, at)
+            further = run.place - run.came_from
+            moved += [place + further for place in places[at:end]] if further else places[at:end]
+            at = end
+        return tuple(sorted(moved))
 
 
 def places_by(entries: Iterable[Placed], key_of: Callable[[ToolEntry], K | None]) -> dict[K, tuple[int, ...]]:
@@ -143,13 +177,42 @@ def places_by(entries: Iterable[Placed], key_of: Callable[[ToolEntry], K | None]
     return {key: tuple(places) for key, places in by_key.items()}
 
 
-def _alike(keys: Sequence[str], others: Sequence[str]) -> int:
+def places_of(value: int, values: bytes | bytearray) -> Iterator[int]:
+    """Yield the places of a value among bytes, of which few have it."""
+    place = values.find(value)
+    while place >= 0:
+        yield place
+        place = values.find(value, place + 1)
+
+
+def _alike(keys: list[str], others: list[str]) -> int:
     """Return how many keys are the same at the beginning."""
-    return next(compress(count(), map(ne, keys, others)), min(len(keys), len(others)))
+    length, same = min(len(keys), len(others)), 0
+    while same < length and keys[same : same + _TOGETHER] == others[same : same + _TOGETHER]:
+        same += _TOGETHER
+    while same < length and keys[same] == others[same]:
+        same += 1
+    return min(same, length)
 
 
-def _places_of(value: int, values: Sequence[int]) -> tuple[int, ...]:
-    return tuple(compress(count(), map(value.__eq__, values)))
+def _alike_at_end(keys: list[str], others: list[str], *, at_most: int) -> int:
+    """Return how many keys are the same at the end, of so many."""
+    keys, others = keys[len(keys) - at_most :][::-1], others[len(others) - at_most :][::-1]
+    return _alike(keys, others)
+
+
+def _runs(came_from: Iterable[int], first: int) -> Iterator[Run]:
+    """Yield the runs of places from the first on, each told where it came from."""
+    place, length, start = first, 0, _NEW
+    for came in came_from:
+        if length and came == (_NEW if start == _NEW else start + length):
+            length += 1
+            continue
+        if length:
+            yield Run(place, length, start)
+        place, length, start = place + length, 1, came
+    if length:
+        yield Run(place, length, start)
 
 
 class Column:
@@ -175,7 +238,7 @@ class Columns:
         if before is not None and moves is not None:
             # What is known is copied first: what somebody fills in meanwhile is then there, or is filled in again.
             for key, column in [*before._columns.items()]:
-                known = bytearray(moves.moved(column.known, 0))
+                known = moves.moved_bytes(column.known, 0)
                 self._columns[key] = Column(moves.moved(column.values, None), known)
 
     def column(self, key: Hashable) -> Column:

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import count
+from typing import NamedTuple
 
 from pegboard.model.tool import ToolEntry
+
+
+class Ordered(NamedTuple):
+    """Entries with their folded qualified ids, in their order."""
+
+    keys: list[str]
+    entries: Sequence[ToolEntry]
 
 
 class _Storage:
@@ -39,6 +47,14 @@ class _Storage:
             copied.entries[copied.places[key]] = entry
         return copied
 
+    def without(self, place: int, size: int) -> _Storage:
+        """Return a storage of its own of the first `size` entries but one."""
+        copied = _Storage({})
+        copied.keys, copied.entries = self.keys[:size], self.entries[:size]
+        del copied.keys[place], copied.entries[place]
+        copied.places = dict(zip(copied.keys, count(), strict=False))
+        return copied
+
 
 class EntryTable(Mapping[str, ToolEntry]):
     """Entries by folded qualified id, in the order in which they were declared.
@@ -69,6 +85,14 @@ class EntryTable(Mapping[str, ToolEntry]):
     def __len__(self) -> int:
         return self._size
 
+    def ordered(self) -> Ordered:
+        """Return copies of both that are yours to change."""
+        return Ordered(self._storage.keys[: self._size], self._storage.entries[: self._size])
+
+    def has_none_of(self, keys: Collection[str]) -> bool:
+        """Tell whether none of these keys is here; it may not tell, where a table of the same storage has one."""
+        return self._storage.places.keys().isdisjoint(keys)
+
     def to_dict(self) -> dict[str, ToolEntry]:
         """Return a copy that is yours to change; faster than asking for each."""
         return dict(zip(self, self._storage.entries, strict=False))
@@ -85,6 +109,7 @@ class EntryTable(Mapping[str, ToolEntry]):
 
     def without(self, key: str) -> EntryTable:
         """Return the table without one entry; `KeyError` where there is none."""
-        entries = self.to_dict()
-        del entries[key]
-        return EntryTable.of(entries)
+        place = self._storage.places[key]
+        if place >= self._size:
+            raise KeyError(key)
+        return EntryTable(self._storage.without(place, self._size), self._size - 1)

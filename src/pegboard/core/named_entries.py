@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pegboard.core.entry_change import EntryChange
+from pegboard.core.entry_table import Ordered
 from pegboard.core.inventory import Inventory
 from pegboard.core.names import fold, is_tool_name, shortened
 from pegboard.core.wire_names import Named, WireNames
@@ -15,46 +17,52 @@ from pegboard.model.tool import ToolEntry
 
 @dataclass(frozen=True, slots=True)
 class NamedEntries:
-    """The entries of an inventory by folded qualified id, in its order, each with its wire name.
+    """The entries of an inventory in its order, each with its wire name.
 
     Of a large catalog one tool changes now and then: with the ones `before`, the others are not named and made again.
     """
 
     inventory: Inventory
     names: WireNames
-    by_key: Mapping[str, ToolEntry]
+    ordered: tuple[ToolEntry, ...]
+    by_key: dict[str, ToolEntry]
+    """The same by folded qualified id."""
     _kept_names: Callable[[], WireNames | None] | None = None
     """Gives the names of before, where all that stayed kept them, as long as those live."""
 
     @classmethod
     def of(cls, inventory: Inventory, before: NamedEntries | None = None) -> NamedEntries:
-        now = inventory.entries
+        keys, now = inventory.ordered
         if before is None:
-            names = WireNames.of(map(name_parts, now.values()))
-            return cls(inventory, names, {key: _with_name(entry, names) for key, entry in now.items()})
+            names = WireNames.of(map(name_parts, now))
+            named = tuple([_with_name(entry, names) for entry in now])
+            return cls(inventory, names, named, dict(zip(keys, named, strict=True)))
         change = inventory.since(before.inventory)
-        kept_names = weakref.ref(before.names)
         names = before.names.after(
             removed=[name_parts(one.entry) for one in change.removed],
             added=[name_parts(one.entry) for one in change.added],
         )
-        kept = {**before.by_key}
-        is_in_place = change.moves.came_from is None
-        for one in () if is_in_place else change.removed:
-            del kept[one.key]
+        ordered: list[Any] = change.moves.moved(before.ordered, None)
         if names is None:
-            kept_names, names = None, WireNames.of(map(name_parts, now.values()))
-            kept = {key: _with_name(entry, names) for key, entry in kept.items()}
-        kept.update({one.key: _with_name(one.entry, names) for one in change.added})
-        by_key = kept if is_in_place else dict(zip(now, map(kept.__getitem__, now), strict=True))
-        return cls(inventory, names, by_key, kept_names)
+            # What was not looked at may be called otherwise, too.
+            names = WireNames.of(map(name_parts, now))
+            for place in range(len(now)):
+                ordered[place] = _with_name(ordered[place] or now[place], names)
+            return cls(inventory, names, tuple(ordered), dict(zip(keys, ordered, strict=True)))
+        by_key = before.by_key.copy()
+        for key in {one.key for one in change.removed}.difference([one.key for one in change.added]):
+            del by_key[key]
+        for one in change.added:
+            ordered[one.place] = by_key[one.key] = _with_name(one.entry, names)
+        return cls(inventory, names, tuple(ordered), by_key, weakref.ref(before.names))
 
     def since(self, before: NamedEntries) -> EntryChange:
         """Return what changed since those of before."""
         if self._kept_names is None or self._kept_names() is not before.names:
-            return EntryChange.between(before.by_key, self.by_key)
+            then, now = (Ordered(each.inventory.ordered.keys, each.ordered) for each in (before, self))
+            return EntryChange.between(then, now)
         change = self.inventory.since(before.inventory)
-        return change.of_others(tuple(before.by_key.values()), tuple(self.by_key.values()))
+        return change.of_others(before.ordered, self.ordered)
 
     @classmethod
     def with_own(cls, inventory: Inventory, own: Collection[str], named: NamedEntries) -> NamedEntries:
@@ -62,11 +70,11 @@ class NamedEntries:
 
         The others are called as they are in `named`, unless that name is taken.
         """
-        bare = {key: entry for key, entry in inventory.entries.items() if key in own}
+        bare = {key: entry for key, entry in zip(*inventory.ordered, strict=True) if key in own}
         names = WireNames.of(map(name_parts, bare.values()))
         by_key = {key: _with_name(entry, names) for key, entry in bare.items()}
         taken = {fold(entry.wire_name) for entry in by_key.values()}
-        for key, entry in inventory.entries.items():
+        for key, entry in zip(*inventory.ordered, strict=True):
             if key in by_key:
                 continue
             known = named.by_key[key]
@@ -76,7 +84,8 @@ class NamedEntries:
                 known = replace(known, wire_name=whole if is_free else shortened(whole, entry.qualified_id))
             taken.add(fold(known.wire_name))
             by_key[key] = known
-        return cls(inventory, names, {key: by_key[key] for key in inventory.entries})
+        ordered = tuple([by_key[key] for key in inventory.ordered.keys])
+        return cls(inventory, names, ordered, by_key)
 
 
 def name_parts(entry: ToolEntry) -> Named:
@@ -85,5 +94,4 @@ def name_parts(entry: ToolEntry) -> Named:
 
 
 def _with_name(entry: ToolEntry, names: WireNames) -> ToolEntry:
-    name = names.by_tool[name_parts(entry)]
-    return entry if entry.wire_name == name else replace(entry, wire_name=name)
+    return entry.called(names.by_tool[name_parts(entry)])

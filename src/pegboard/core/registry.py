@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 from pegboard.core.agent_graph import check_agents
 from pegboard.core.declarations import Declarations, Mirror, NamedLater, PrivateSource
+from pegboard.core.entry_table import Ordered
 from pegboard.core.inventory import Inventory
 from pegboard.core.judge import UP
 from pegboard.core.lifecycle import called, check_circles, still_called
@@ -411,13 +412,15 @@ class Registry:
         self._outdated_inventories |= self._inventories
         self._snapshots, self.newest, self._inventories = {}, {}, {}
 
-    def _entries(self, kind: Kind) -> dict[str, ToolEntry]:
+    def _entries(self, kind: Kind) -> Ordered:
+        """Return every entry in its order: our own as they were declared, those of sources after them."""
         declared = self.declarations
-        merged = (declared.tools if kind == "tools" else declared.resources).to_dict()
+        table = declared.tools if kind == "tools" else declared.resources
+        beside: dict[str, ToolEntry] = {}
         if kind == "tools":
             for names, later in zip(self._named_later, declared.named_later, strict=False):
                 try:
-                    merged |= self._named(later, names, merged)
+                    beside |= self._named(later, names, {**table, **beside})
                 except DefinitionError as error:
                     if not self.leaves_faults_out:
                         raise
@@ -426,13 +429,15 @@ class Registry:
         for name in sorted(declared.sources):
             listed = self._sealed.sealed((name, kind), _listed(declared.sources[name], kind), declared.bounds)
             entries, left_out = listed.entries, listed.doubled
-            if not merged.keys().isdisjoint(entries):
-                left_out = (*left_out, *(entry for key, entry in entries.items() if key in merged))
-                entries = {key: entry for key, entry in entries.items() if key not in merged}
-            merged.update(entries)
+            if not (beside.keys().isdisjoint(entries) and table.has_none_of(entries)):
+                taken = {key for key in entries if key in beside or key in table}
+                left_out = (*left_out, *(entry for key, entry in entries.items() if key in taken))
+                entries = {key: entry for key, entry in entries.items() if key not in taken}
+            beside.update(entries)
             for entry in left_out:
                 log.warning("Source %r: %r is declared already and was left out.", name, entry.qualified_id)
-        return merged
+        own = table.ordered()
+        return Ordered([*own.keys, *beside], [*own.entries, *beside.values()])
 
     def _named(self, later: NamedLater, names: tuple[str, ...], taken: Mapping[str, ToolEntry]) -> dict[str, ToolEntry]:
         """Return the tools of names that were asked just now.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from heapq import nsmallest
 from itertools import islice
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jsonschema_rs
 
 from pegboard.core.bounded_cache import BoundedCache
-from pegboard.core.digests import digest
+from pegboard.core.digests import quick_digest
 from pegboard.core.json_text import is_written_within
 from pegboard.core.names import MAX_NAME_CHARS, fold, nearest_one
 from pegboard.core.schema_cost import (
@@ -153,7 +153,7 @@ class Compiled:
         return _plain_problems(self.schema, value) if is_too_long and not found else found[:PROBLEMS]
 
 
-_compiled = BoundedCache[str, Compiled](max_entries=SCHEMAS_REMEMBERED)
+_compiled = BoundedCache[tuple[str | None, int, int], Compiled](max_entries=SCHEMAS_REMEMBERED)
 
 
 def _refuse(uri: str) -> JSONValue:
@@ -168,14 +168,17 @@ def compile_schema(schema: JSON | bool, *, bounds: Bounds = DEFAULT_BOUNDS) -> C
         DefinitionError: it is no valid schema, or refers to something outside itself.
     """
     whole: JSON = schema if isinstance(schema, dict) else {"allOf": [schema]}
-    rules = check_schema_size(whole, bounds=bounds)
-    key = digest(whole)
+    # What was let in under these bounds is so again: to look at every part of it takes most of the time.
+    hashed = quick_digest(whole)
+    key = (hashed, bounds.schema_depth, bounds.subschemas)
     cached = _compiled.get(key)
     if cached is not None:
         return cached
+    rules = check_schema_size(whole, bounds=bounds)
     # Before it is compiled, which takes its time too.
     cost = SchemaCost(whole) if rules & MULTIPLYING_RULES else None
-    return _compiled.remember(key, Compiled(whole, _validator(whole), rules, cost))
+    compiled = Compiled(whole, _validator(whole), rules, cost)
+    return compiled if hashed is None else _compiled.remember(key, compiled)
 
 
 def _validator(schema: JSON) -> Any:
@@ -204,30 +207,40 @@ def check_schema_size(schema: JSONValue, *, bounds: Bounds) -> frozenset[str]:
     Raises:
         CallError: `schema_too_complex`.
     """
-    count = values = 0
-    stack = [(schema, 1)]
+    count = values = depth = 0
     rules: frozenset[str] = frozenset()
-    while stack:
-        value, depth = stack.pop()
-        if is_object(value):
-            count += 1
-            if not COSTLY_RULES.isdisjoint(value):
-                rules |= COSTLY_RULES & value.keys()
-            if not BOUND_RULES.isdisjoint(value):
-                rules |= {rule for rule in BOUND_RULES & value.keys() if not is_whole_number(value[rule])}
-            # A subschema of an object stands two JSON levels down: `properties`, then the name.
-            if depth > 2 * bounds.schema_depth:
-                raise CallError("schema_too_complex", f"The schema is more than {bounds.schema_depth} levels deep.")
-        elif not is_list(value):
-            if isinstance(value, int) and not -(1 << 64) <= 2 * value < 1 << 65:
-                raise CallError("schema_too_complex", "The schema has an integer of more than 64 bits.")
-            continue
+    level: list[JSONValue] = [schema]
+    while level:
+        depth += 1
+        below: list[JSONValue] = []
+        for value in level:
+            inside: Collection[JSONValue] = ()
+            if is_object(value):
+                count += 1
+                inside = value.values()
+                if not COSTLY_RULES.isdisjoint(value):
+                    rules |= COSTLY_RULES & value.keys()
+                if not BOUND_RULES.isdisjoint(value):
+                    rules |= {rule for rule in BOUND_RULES & value.keys() if not is_whole_number(value[rule])}
+                # A subschema of an object stands two JSON levels down: `properties`, then the name.
+                if depth > 2 * bounds.schema_depth:
+                    raise CallError("schema_too_complex", f"The schema is more than {bounds.schema_depth} levels deep.")
+            elif is_list(value):
+                inside = value
+            values += len(inside)
+            if values > SCHEMA_VALUES:
+                raise CallError("schema_too_complex", f"The schema has more than {SCHEMA_VALUES:,} values.")
+            for inner in inside:
+                # Most are texts; only what holds others needs another turn.
+                if type(inner) is str:
+                    continue
+                if isinstance(inner, dict | list):
+                    below.append(inner)
+                elif isinstance(inner, int) and not -(1 << 64) <= 2 * inner < 1 << 65:
+                    raise CallError("schema_too_complex", "The schema has an integer of more than 64 bits.")
         if count > 2 * bounds.subschemas:
             raise CallError("schema_too_complex", f"The schema has more than {bounds.subschemas} subschemas.")
-        values += len(value)
-        if values > SCHEMA_VALUES:
-            raise CallError("schema_too_complex", f"The schema has more than {SCHEMA_VALUES:,} values.")
-        stack.extend((inner, depth + 1) for inner in (value.values() if is_object(value) else value))
+        level = below
     return rules
 
 

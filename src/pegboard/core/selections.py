@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from functools import cached_property
-from itertools import compress, count
+from itertools import compress
 from typing import NamedTuple, TypeAlias
 
 from pegboard.core.bounded_cache import BoundedCache
-from pegboard.core.entry_change import EntryChange, Placed, places_by
+from pegboard.core.entry_change import EntryChange, Placed, places_by, places_of
 from pegboard.core.judge import Selection
 from pegboard.model.bounds import SELECTION_CHANGES, SELECTIONS_KEPT, SELECTIONS_REMEMBERED
 from pegboard.model.policy import Policy
@@ -104,11 +104,11 @@ class Selections:
         bits = self._bits.get(key)
         if bits is None or not self._moment - len(self._moves) <= bits.moment < self._moment:
             return bytearray(len(self._entries)), None
-        chosen, unjudged = bits.as_chosen(), b""
+        chosen = bytearray(bits.as_chosen())
+        unjudged = bytearray(len(chosen))
         for moves in self._moves[bits.moment - self._moment :]:
-            unjudged = bytes(moves.moved(unjudged or bytes(len(chosen)), 1))
-            chosen = bytes(moves.moved(chosen, 0))
-        return bytearray(chosen), [*compress(count(), unjudged)]
+            unjudged, chosen = moves.moved_bytes(unjudged, 1), moves.moved_bytes(chosen, 0)
+        return chosen, [*places_of(1, unjudged)]
 
     def remember(self, key: _Key, chosen: bytes) -> Selected:
         """Keep the entries that are left, a byte for each, and return what is selected."""

@@ -80,7 +80,7 @@ class Snapshot:
         self._hides_faults = hides_faults
         self.declared, self._inventory = declared, inventory
         self._named = named or NamedEntries.of(inventory, before and before._named)
-        self.entries: tuple[ToolEntry, ...] = tuple(self._named.by_key.values())
+        self.entries: tuple[ToolEntry, ...] = self._named.ordered
         change = None if before is None else self._named.since(before._named)
         self._columns = Columns(self.entries, before and before._columns, change and change.moves)
         self.generation = generation
@@ -267,10 +267,11 @@ class Snapshot:
     def _by_wire_name(self, before: Snapshot | None, change: EntryChange | None) -> dict[str, ToolEntry]:
         if before is None or change is None:
             return {entry.wire_name: entry for entry in self.entries}
-        named = {**before.by_wire_name}
-        for one in change.removed:
-            named.pop(one.entry.wire_name, None)
-        named.update({one.entry.wire_name: one.entry for one in change.added})
+        added = {one.entry.wire_name: one.entry for one in change.added}
+        named = before.by_wire_name.copy()
+        named.update(added)
+        for name in {one.entry.wire_name for one in change.removed}.difference(added):
+            named.pop(name, None)
         return named
 
     def _compiled_before(self, before: Snapshot, change: EntryChange) -> dict[str, Availability]:
@@ -278,7 +279,7 @@ class Snapshot:
         now, then = self.declared, before.declared
         if (now.predicates, now.bounds, set(now.sources)) != (then.predicates, then.bounds, set(then.sources)):
             return {}
-        kept = {**before._availability}
+        kept = before._availability.copy()
         for one in change.removed:
             kept.pop(one.entry.qualified_id, None)
         return kept

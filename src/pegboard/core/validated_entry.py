@@ -51,7 +51,7 @@ def seal(entry: ToolEntry, bounds: Bounds = DEFAULT_BOUNDS) -> ToolEntry:
     shown = [spec.definition(), spec.groups, spec.internal_only, str(spec.available), spec.factory]
     if entry.reaches:
         shown.append(entry.reaches)
-    return replace(entry, fingerprint=digest(shown))
+    return entry.sealed(digest(shown))
 
 
 def check_root(schema: object) -> None:

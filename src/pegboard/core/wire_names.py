@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -29,10 +29,10 @@ class WireNames:
     before `docs` before the rest; what still meets or is too long gets a hash tail.
     """
 
-    by_tool: Mapping[Named, str]
-    _claims: Mapping[str, int]
+    by_tool: dict[Named, str]
+    _claims: dict[str, int]
     """How many tools claim a bare name, by its folded form."""
-    _wishes: Mapping[str, int]
+    _wishes: dict[str, int]
     """How many want a name or have it, by its folded form."""
 
     @classmethod
@@ -51,7 +51,7 @@ class WireNames:
         settled = _settled(named, wanted)
         wishes = Counter(map(fold, wanted))
         wishes.update(fold(name) for name, wish in zip(settled, wanted, strict=True) if name != wish)
-        return cls(dict(zip(named, settled, strict=True)), {key: len(who) for key, who in claims.items()}, wishes)
+        return cls(dict(zip(named, settled, strict=True)), {key: len(who) for key, who in claims.items()}, dict(wishes))
 
     def after(self, *, removed: Sequence[Named], added: Sequence[Named]) -> WireNames | None:
         """Return the names after a change, without looking at the other tools.
@@ -60,7 +60,8 @@ class WireNames:
         """
         if sorted(removed) == sorted(added):
             return self
-        by_tool, claims, wishes = dict(self.by_tool), dict(self._claims), dict(self._wishes)
+        # Not by `dict()`, which writes every item anew where one was taken out before.
+        by_tool, claims, wishes = self.by_tool.copy(), self._claims.copy(), self._wishes.copy()
         for tool in removed:
             own, wish = fold(tool.name), by_tool.pop(tool)
             if wish not in (tool.name, f"{tool.namespace}__{tool.name}") or wishes.pop(fold(wish)) > 1:

@@ -175,6 +175,23 @@ class ToolEntry:
     fingerprint: str = ""
     wire_name: str = ""
 
+    def called(self, wire_name: str) -> ToolEntry:
+        """Return the same under this wire name."""
+        return self if self.wire_name == wire_name else self._with(wire_name=wire_name)
+
+    def sealed(self, fingerprint: str) -> ToolEntry:
+        """Return the same with its fingerprint."""
+        return self._with(fingerprint=fingerprint)
+
+    def _with(self, **changes: str) -> ToolEntry:
+        # A source may list thousands at once, and `replace` makes each anew, field by field.
+        same: ToolEntry = object.__new__(type(self))
+        same.__dict__.update(self.__dict__)
+        for name in _OF_ITS_NAMES:
+            same.__dict__.pop(name, None)
+        same.__dict__.update(changes)
+        return same
+
     # Worked out once, as both are asked on every call and for every tool of a list.
 
     @cached_property
@@ -232,6 +249,10 @@ class ToolEntry:
     def folded_names(self) -> tuple[str, ...]:
         """Its names in the form in which globs are held against them."""
         return tuple(dict.fromkeys(name.casefold() for name in self.names))
+
+
+# What is worked out of an entry's wire name, too: it is another's under another name.
+_OF_ITS_NAMES = ("names", "folded_names", "drawn")
 
 
 def _as_key(form: Any) -> Hashable:

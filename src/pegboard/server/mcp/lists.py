@@ -7,9 +7,12 @@ from typing import NamedTuple
 
 import orjson
 
+from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.digests import digest
+from pegboard.core.ports import LeadsElsewhere
+from pegboard.core.selections import KeptTools
 from pegboard.core.view import View
-from pegboard.model.bounds import LIST_TTL_MS, MCP_PAGE_RESOURCES, MCP_PAGE_TOOLS
+from pegboard.model.bounds import LIST_TTL_MS, MCP_PAGE_RESOURCES, MCP_PAGE_TOOLS, PROVIDER_LISTS
 from pegboard.model.error import CallError
 from pegboard.model.hops import HOPS_KEY
 from pegboard.model.json_types import JSON
@@ -124,8 +127,8 @@ class Lists:
         view, ttl_ms, meta = await self._tools(principal)
         tools = _all_tools(view, capabilities)
         if hops is not None:
-            tools = [entry for entry in tools if asking.isdisjoint(self._registry.way_of(entry))]
-        generation = digest([(entry.wire_name, entry.fingerprint) for entry in tools])
+            tools = self._without_ways_back(tools, asking)
+        generation = _generation(view, tools)
         if _is_plain(view, capabilities):
             draw = _mcp_tool_before_2026_plain if is_earlier else _mcp_tool_plain
         else:
@@ -136,6 +139,17 @@ class Lists:
             meta = {**meta, **self._behind("tools", ways)}
         page: JSON = {"tools": [draw(entry) for entry in tools[first:end]], "ttlMs": ttl_ms, "cacheScope": "private"}
         return {**page, **({"_meta": meta} if meta else {}), **more}
+
+    def _without_ways_back(self, tools: tuple[ToolEntry, ...], asking: frozenset[str]) -> tuple[ToolEntry, ...]:
+        """Return the tools that do not lead to those who ask; the very same where all are left."""
+        leading = {name for name, source in self._registry.sources.items() if isinstance(source, LeadsElsewhere)}
+        # Of ten thousand few lead anywhere, and each page asks again.
+        back = {
+            entry.wire_name
+            for entry in tools
+            if entry.source in leading and not asking.isdisjoint(self._registry.way_of(entry))
+        }
+        return tuple([entry for entry in tools if entry.wire_name not in back]) if back else tools
 
     # -- resources and prompts
 
@@ -226,6 +240,22 @@ def _for_apps(view: View, capabilities: JSON) -> tuple[ToolEntry, ...]:
 def _all_tools(view: View, capabilities: JSON) -> tuple[ToolEntry, ...]:
     tools, for_apps = view.tools(), _for_apps(view, capabilities)
     return (*tools, *for_apps) if for_apps else tools
+
+
+def _generation(view: View, tools: tuple[ToolEntry, ...]) -> str:
+    """Return what tells a list from every other; of one that many callers have once, and not for each of its pages."""
+    if type(tools) is not KeptTools:
+        return digest([(entry.wire_name, entry.fingerprint) for entry in tools])
+    cache = view.snapshot.cache
+    known: BoundedCache[int, tuple[KeptTools, str]] = cache.setdefault(
+        "generations", BoundedCache(max_entries=PROVIDER_LISTS)
+    )
+    kept = known.get(id(tools))
+    if kept is None:
+        made = digest([(entry.wire_name, entry.fingerprint) for entry in tools])
+        # The list stands beside it, so that its id cannot come to mean another.
+        kept = known.remember(id(tools), (tools, made))
+    return kept[1]
 
 
 def _with_apps(view: View, capabilities: JSON, listed: bytes, draw: Callable[[ToolEntry], JSON]) -> tuple[bytes, ...]:

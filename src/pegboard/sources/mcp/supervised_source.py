@@ -8,11 +8,11 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pegboard.core.after_fork import leave_to_parent, renew_after_fork
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import MCP_CALL_WAITS_S, MCP_CONNECT_S, MCP_REFRESH_S
+from pegboard.model.bounds import MCP_CALL_WAITS_S, MCP_CONNECT_S, MCP_REFRESH_S, MCP_TOOLS_JUDGED_AT_ONCE
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
@@ -42,6 +42,15 @@ log = logging.getLogger("pegboard")
 _AWAY = frozenset({"upstream_unavailable", "upstream_auth", "upstream_lost", "timeout"})
 
 
+class _Declared(NamedTuple):
+    """What was made of one definition under one name, by settings of before or of now."""
+
+    definition: JSON
+    name: str
+    settings: ServerSettings
+    entry: ToolEntry
+
+
 class McpSource:
     """The tools of one MCP server, over a single connection that is kept alive. Fills the port `Source`.
 
@@ -62,6 +71,7 @@ class McpSource:
             settings.name, key=self._key, offers=self._offers, reads=lambda: self._resources[0].reads
         )
         self._names: dict[str, str] = {}
+        self._declared: dict[str, _Declared] = {}
         self._server_id: Callable[[], str] = str
         self._link_key: Callable[[], bytes] = bytes
         self._ways: Mapping[str, tuple[str, ...]] = {}
@@ -323,7 +333,18 @@ class McpSource:
                 return
             log.warning("MCP server %r: %s Its last list stays.", self.name, error)
             return
+        await self._declare(listing)
         self._adopt(listing)
+
+    async def _declare(self, listing: Listing) -> None:
+        """Judge what of a listing is new, and let others run in between; `_adopt` then only puts it together."""
+        listed = review(listing.tools, self.settings, self.lock).listed
+        names = self._own_names(listed)
+        for index, (raw_name, definition) in enumerate(listed.items()):
+            if index % MCP_TOOLS_JUDGED_AT_ONCE == MCP_TOOLS_JUDGED_AT_ONCE - 1:
+                await asyncio.sleep(0)
+            with suppress(UnfitError):
+                self._entry(raw_name, definition, names[raw_name])
 
     def _request_refresh(self) -> None:
         self._must_refresh = True
@@ -372,15 +393,14 @@ class McpSource:
                 self.lock.accept(self.name, self.reviewed.accepted)
             except OSError as error:
                 log.warning("The lock of MCP server %r cannot be written: %s.", self.name, error)
-        # What was accepted keeps its name, whoever comes beside it.
-        known = () if trust_of(self.settings, self.lock) == "any" else tuple(self.lock.pins(self.name))
-        self._names = own_names(self.reviewed.listed, rename=self.settings.rename, namespace=self.name, known=known)
+        self._names = self._own_names(self.reviewed.listed)
+        self._declared = {name: one for name, one in self._declared.items() if name in self._names}
         self._ways = {self.qualified(raw_name): way for raw_name, way in listing.ways.items()}
         rejected = list(listing.rejected)
         entries: list[ToolEntry] = []
         for raw_name, definition in self.reviewed.listed.items():
             try:
-                entries.append(self._entry(raw_name, checked_definition(definition, bounds=self.settings.bounds)))
+                entries.append(self._entry(raw_name, definition, self._names[raw_name]))
             except UnfitError as error:
                 rejected.append(Rejected(raw_name, str(error)))
         self.rejected = tuple(rejected)
@@ -403,13 +423,34 @@ class McpSource:
         if before != (self._entries, self.reviewed):
             self._notify()
 
-    def _entry(self, raw_name: str, definition: JSON) -> ToolEntry:
-        spec = declared_spec(definition, self._names[raw_name], self.settings)
+    def _own_names(self, listed: Mapping[str, JSON]) -> dict[str, str]:
+        """Return what tools are called here, by their own names."""
+        # What was accepted keeps its name, whoever comes beside it.
+        known = () if trust_of(self.settings, self.lock) == "any" else tuple(self.lock.pins(self.name))
+        return own_names(listed, rename=self.settings.rename, namespace=self.name, known=known)
+
+    def _entry(self, raw_name: str, definition: JSON, name: str) -> ToolEntry:
+        """Return a tool as it is here under a name; as before where the server says of it what it said before.
+
+        Raises:
+            UnfitError: its definition cannot be taken.
+        """
+        known = self._declared.get(raw_name)
+        if (
+            known is not None
+            and known.settings is self.settings
+            and (known.name, known.definition) == (name, definition)
+        ):
+            return known.entry
+        checked = checked_definition(definition, bounds=self.settings.bounds)
+        spec = declared_spec(checked, name, self.settings)
 
         async def handle(ctx: CallContext, args: JSON, /) -> ToolResult:
             return await self._call(raw_name, spec, ctx, args)
 
-        return upstream_tool(spec, handle, source=self.name, reaches=self.settings.reaches(raw_name))
+        entry = upstream_tool(spec, handle, source=self.name, reaches=self.settings.reaches(raw_name))
+        self._declared[raw_name] = _Declared(definition, name, self.settings, entry)
+        return entry
 
     def qualified(self, raw_name: str) -> str:
         """Return the id that a tool of the server has here."""
