@@ -57,9 +57,9 @@ def _number(value: float) -> JSONValue:
 
 def _resolved(schema: JSONValue, whole: JSON) -> JSON:
     """Return what a schema says of objects and lists: where it leads to another, or to one beside `null`, that one."""
-    for _ in range(SCHEMA_HOPS):
-        if not is_object(schema):
-            break
+    hops = 0
+    while is_object(schema) and hops < SCHEMA_HOPS:
+        hops += 1
         alternatives = schema.get("anyOf", schema.get("oneOf"))
         if isinstance(target := schema.get("$ref"), str):
             definitions = whole.get("$defs")
