@@ -143,6 +143,20 @@ def echo(ctx: ToolContext, args: dict[str, Any]) -> object:
         ({"name": "x y"}, "Tool name 'x y'"),
         ({"namespace": "a__b"}, "Namespace 'a__b'"),
         ({"input_schema": {"type": "string"}}, "must be that of an object, not of 'string'"),
+        *(
+            (
+                {"input_schema": {**schema, "$defs": {"a/b": {"type": "array"}, "o": {"$ref": "#/$defs/o"}}}},
+                "takes an array",
+            )
+            for schema in (
+                {"type": ["array", "object"]},
+                {"anyOf": [{"type": "object"}, {"allOf": [{"type": "array"}]}]},
+                {"oneOf": [{"$ref": "#/$defs/a~1b"}, {"$ref": "#/$defs/o"}]},
+                {"$ref": "#/$defs/a~1b"},
+                {"enum": [{}, [1]]},
+                {"const": [1]},
+            )
+        ),
         ({"deprecated": "soon"}, "deprecated='soon' is no date"),
         ({"deprecated": 2027}, "deprecated=2027 is no date"),
         (None, "a tool was left out"),

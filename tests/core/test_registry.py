@@ -198,7 +198,19 @@ def test_a_schema_that_no_object_fits_is_refused_at_registration_and_says_what_t
         catalog.snapshot()
 
 
-@pytest.mark.parametrize("schema", [{}, {"type": ["object", "null"]}, {"anyOf": [{"required": ["a"]}]}], ids=str)
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"type": ["object", "null"]},
+        {"anyOf": [{"required": ["a"]}]},
+        {"type": "object", "anyOf": [{"type": "array"}, {"required": ["a"]}]},
+        {"allOf": [{"type": "object"}, {"anyOf": [{"type": ["array", "object"]}, True]}]},
+        {"oneOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"type": "object"}}},
+        {"enum": [{"a": 1}, {}]},
+    ],
+    ids=str,
+)
 def test_a_schema_that_some_object_fits_is_taken(schema: Any) -> None:
     catalog = Catalog()
     catalog.register(ToolSpec(name="t", input_schema=schema), echo)

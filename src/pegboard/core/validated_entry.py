@@ -9,9 +9,9 @@ from pegboard.core.lifecycle import check_end, with_end
 from pegboard.core.names import check_namespace, check_tool_name
 from pegboard.core.relaxed_schema import relaxed
 from pegboard.core.schema import Compiled, compile_schema
-from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
+from pegboard.model.bounds import DEFAULT_BOUNDS, ROOT_SCHEMA_DEPTH, Bounds
 from pegboard.model.error import DefinitionError, Problem
-from pegboard.model.json_types import JSON, is_list, is_object
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.tool import ToolEntry
 
 
@@ -63,6 +63,43 @@ def check_root(schema: object) -> None:
             'property: {"type": "object", "properties": {"value": …}}.'
         )
         raise DefinitionError(text)
+    if is_object(schema) and _takes_arrays(schema, schema, set()):
+        text = (
+            "The schema of the arguments takes an array as well as, or in place of, an object. Leave the array out, or "
+            'make it a property: {"type": "object", "properties": {"values": {"type": "array"}}}.'
+        )
+        raise DefinitionError(text)
+
+
+def _takes_arrays(schema: object, root: JSON, followed: set[str], depth: int = 0) -> bool | None:
+    """Tell whether a schema says that arrays fit, or that they do not; `None` where it says nothing of them."""
+    if not is_object(schema) or depth > ROOT_SCHEMA_DEPTH:
+        return None
+    kinds: JSONValue = schema.get("type")
+    if kinds is not None:
+        return "array" in kinds if is_list(kinds) else kinds == "array"
+    told: list[bool | None] = [is_list(schema["const"])] if "const" in schema else []
+    allowed: JSONValue = schema.get("enum")
+    told += [any(map(is_list, allowed))] if is_list(allowed) else []
+    ref: JSONValue = schema.get("$ref")
+    if isinstance(ref, str) and ref not in followed:
+        followed.add(ref)
+        told.append(_takes_arrays(_pointed_at(root, ref), root, followed, depth + 1))
+    for rule in ("allOf", "anyOf", "oneOf"):
+        parts: JSONValue = schema.get(rule)
+        of_parts = [_takes_arrays(part, root, followed, depth + 1) for part in parts] if is_list(parts) else []
+        # Of alternatives one is enough, and only all of them together can say no.
+        if rule != "allOf" and of_parts:
+            of_parts = [True if True in of_parts else None if None in of_parts else False]
+        told += of_parts
+    return False if False in told else True if True in told else None
+
+
+def _pointed_at(root: JSON, ref: str) -> JSONValue:
+    part: JSONValue = root
+    for step in ref.removeprefix("#").split("/")[1:]:
+        part = part.get(step.replace("~1", "/").replace("~0", "~")) if is_object(part) else None
+    return part
 
 
 def enforced_schema(entry: ToolEntry) -> JSON:

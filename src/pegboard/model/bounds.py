@@ -93,6 +93,7 @@ SCHEMA_COMPILE_NS = 40_000_000  # of the event loop, to compile one schema
 SCHEMA_HOPS = 64  # references and alternatives in alternatives that a schema may lead through at one place
 LONG_DIGITS = 50_000  # of all numbers beyond 64 bits in one value
 SCHEMA_BASES = 16  # URIs that the references of one part of a schema may begin at
+ROOT_SCHEMA_DEPTH = 16  # alternatives in alternatives of the root in which an array is looked for
 COPIED_VALUES = 10_000  # of one value, into an error of the engine
 SHOWN_OPTIONS = 20  # of an enum, in the error of a value that is none of them
 SHOWN_MISFITS = 10  # of a result that is given all the same
