@@ -64,7 +64,7 @@ OF_EXTRAS: dict[str, set[str]] = {
         "sources/builtin/postgres_statement.py",
         "workspace/postgres/postgres_database.py",
     },
-    "redis": {"limits/redis_store.py", "consent/redis_used_answers.py"},
+    "redis": {"limits/redis_link.py", "limits/redis_store.py", "consent/redis_used_answers.py"},
     # Both name SQLAlchemy, which DBOS comes with.
     "tasks": {"tasks/dbos_engine.py", "tasks/task_tables.py", "sources/builtin/sqlalchemy_engine.py"},
     "tools": {

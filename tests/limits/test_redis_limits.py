@@ -5,6 +5,7 @@ import statistics
 import sys
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -65,6 +66,39 @@ async def test_keys_leave_when_their_window_is_over(server: RedisServer, store: 
 async def test_many_callers_wait_for_each_other_without_calling_the_store_away(store: RedisLimitStore) -> None:
     waits = await asyncio.gather(*(store.wait_s([(("many",), per_minute(700))], charge=True) for _ in range(1_000)))
     assert waits.count(0.0) == 700
+
+
+async def test_a_call_that_is_cancelled_leaves_the_others_their_own_answers(store: RedisLimitStore) -> None:
+    limits = [RateLimit(max_calls=1, window_s=60.0 * (number + 1)) for number in range(40)]
+    for limit in limits:
+        await store.wait_s([((str(limit.window_s),), limit)], charge=True)
+    asked = [asyncio.ensure_future(store.wait_s([((str(one.window_s),), one)], charge=False)) for one in limits]
+    await asyncio.sleep(0)
+    for each in asked[::3]:
+        each.cancel()
+    waits = await asyncio.gather(*asked, return_exceptions=True)
+    assert all(isinstance(wait, asyncio.CancelledError) for wait in waits[::3])
+    for number, (wait, limit) in enumerate(zip(waits, limits, strict=True)):
+        assert not number % 3 or (isinstance(wait, float) and limit.window_s - 30 < wait <= limit.window_s)
+
+
+async def test_a_store_that_forgot_the_script_or_ended_the_connection_is_asked_again(
+    server: RedisServer, store: RedisLimitStore
+) -> None:
+    hit = [(("again",), per_minute(3))]
+    assert await store.wait_s(hit, charge=True) == 0.0
+    server.client.script_flush()
+    assert await store.wait_s(hit, charge=True) == 0.0
+    server.client.client_kill_filter(_type="normal", skipme=True)
+    began = time.perf_counter()
+    while True:
+        # A question that is on its way as the connection ends is lost with it.
+        with suppress(ConnectionError):
+            assert await store.wait_s(hit, charge=False) == 0.0
+            break
+        assert is_within(time.perf_counter() - began, 2)
+    assert await store.wait_s(hit, charge=True) == 0.0
+    assert 50.0 < (await store.wait_s(hit, charge=True) or 0.0) <= 60.0
 
 
 def test_a_store_serves_one_loop_after_the_other(server: RedisServer) -> None:

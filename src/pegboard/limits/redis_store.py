@@ -1,32 +1,33 @@
 """Redis store: the moving window of limits, counted in a Redis or Valkey that processes share. Needs `pegboard[redis]`.
 
 The package `limits` brings connections, keys and the form of its moving window; the script is ours, as the library
-charges one window at a time, in whole seconds, and cannot give a charge back. See docs/decisions/0007.
+charges one window at a time, in whole seconds, and cannot give a charge back. See docs/decisions/0007 and 0090.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
 from limits.aio.storage import RedisStorage
 from limits.errors import ConfigurationError
+from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
-from pegboard.model.bounds import LIMIT_STORE_QUESTIONS, LIMIT_STORE_SILENCE_S, LIMIT_STORE_SOCKET_S
+from pegboard.limits.redis_link import RedisLink
+from pegboard.model.bounds import LIMIT_STORE_SILENCE_S
 from pegboard.model.error import DefinitionError
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.secret import Secret
 
 Hits = Sequence[tuple[tuple[str | None, ...], RateLimit]]
 
-_STEPS = 10  # not a limit: how often it is looked
 _SCHEMES = ("redis", "rediss", "redis+unix")
 
 # Each key is a list of times, newest first: full while its `limit`th is younger than the window. All windows or none.
@@ -43,7 +44,7 @@ if longest == 0 and ARGV[2] == 'charge' then
     redis.call('expire', key, math.ceil(tonumber(ARGV[2 * i + 2])))
   end
 end
-return string.format('%.17g', longest)
+return longest == 0 and 0 or string.format('%.17g', longest)
 """
 
 
@@ -71,25 +72,18 @@ class RedisLimitStore:
         self._prefix, self._clock = key_prefix, wall_clock
         self._shown_uri = _shown(self._uri.removeprefix("async+"))
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._failed, self._answers = float("-inf"), 0
+        self._link: RedisLink | None = None
         self._open()
 
     def _open(self) -> None:
-        options: dict[str, Any] = {
-            "max_connections": 2 * LIMIT_STORE_QUESTIONS,
-            "socket_timeout": LIMIT_STORE_SOCKET_S,
-            "socket_connect_timeout": LIMIT_STORE_SOCKET_S,
-            "retry": Retry(NoBackoff(), 0),
-        }
+        options: dict[str, Any] = {"retry": Retry(NoBackoff(), 0)}
         try:
-            self._storage = RedisStorage(self._uri, implementation="redispy", key_prefix=self._prefix, **options)
+            storage = RedisStorage(self._uri, implementation="redispy", key_prefix=self._prefix, **options)
         except (ConfigurationError, ValueError, TypeError) as error:
             raise DefinitionError(f"the URI of the store cannot be used: {type(error).__name__}") from None
-        bridge: Any = self._storage.bridge
-        self._ask_all = bridge.get_connection().register_script(_ASK_ALL)
+        bridge: Any = storage.bridge
         self._key: Callable[[str], str] = bridge.prefixed_key
-        # More callers than slots wait for their turn here, and not for a connection: what waits for us is no silence.
-        self._slots = asyncio.Semaphore(LIMIT_STORE_QUESTIONS)
+        self._connection: Callable[[], AbstractConnection] = bridge.get_connection().connection_pool.make_connection
 
     async def wait_s(self, hits: Hits, *, charge: bool) -> float | None:
         """Return seconds until one more call fits all windows, 0.0 if now, `None` if never; see `ports.LimitStore`.
@@ -97,62 +91,36 @@ class RedisLimitStore:
         Raises:
             ConnectionError: the store is away, slow, or holds something else under one of the keys.
         """
-        if any(limit.max_calls == 0 for _, limit in hits):
-            return None
-        began, loop = time.monotonic(), asyncio.get_running_loop()
-        if loop is not self._loop:
-            # Connections belong to the loop that opened them.
-            if self._loop is not None:
-                self._open()
-            self._loop = loop
-        async with self._slots:
-            if self._failed >= began:
-                raise ConnectionError(f"{self._shown_uri} did not answer")
-            try:
-                wait_s = await self._within_patience(self._decide(hits, charge=charge))
-            except ResponseError as error:
-                # Its answer to this one call: the others are not concerned.
-                raise ConnectionError(f"{self._shown_uri} refused: {error}") from error
-            except (RedisError, OSError) as error:
-                self._failed = time.monotonic()
-                is_silent = isinstance(error, TimeoutError)
-                why = f" within {LIMIT_STORE_SILENCE_S * 1000:g} ms" if is_silent else f": {error}"
-                raise ConnectionError(f"{self._shown_uri} did not answer{why}") from error
-            self._answers += 1
-            return wait_s
-
-    async def _within_patience(self, answer: Awaitable[float]) -> float:
-        """Return the answer, or give up after `LIMIT_STORE_SILENCE_S` in which the store answered nobody.
-
-        Waits in steps: a loop that was held up loses one step by it and still reads the answer that came meanwhile.
-
-        Raises:
-            TimeoutError: there was none.
-        """
-        pending = asyncio.ensure_future(answer)
-        pending.add_done_callback(_retrieve)
-        silent, answers = 0, self._answers
+        keys: list[bytes] = []
+        arguments = [repr(self._clock()).encode(), b"charge" if charge else b"look"]
+        for key, limit in hits:
+            if limit.max_calls == 0:
+                return None
+            keys.append(self._key(orjson.dumps(key).decode()).encode())
+            arguments += b"%d" % limit.max_calls, repr(limit.window_s).encode()
         try:
-            while silent < _STEPS:
-                await asyncio.wait({pending}, timeout=LIMIT_STORE_SILENCE_S / _STEPS)
-                if pending.done():
-                    return pending.result()
-                silent = silent + 1 if answers == self._answers else 0
-                answers = self._answers
-        finally:
-            pending.cancel()
-        raise TimeoutError
+            return float(await self._open_link().ask(keys, arguments))
+        except ResponseError as error:
+            # Its answer to this one call: the others are not concerned.
+            raise ConnectionError(f"{self._shown_uri} refused: {error}") from error
+        except (RedisError, OSError) as error:
+            is_silent = isinstance(error, TimeoutError)
+            why = f" within {LIMIT_STORE_SILENCE_S * 1000:g} ms" if is_silent else f": {error}"
+            raise ConnectionError(f"{self._shown_uri} did not answer{why}") from error
 
-    async def _decide(self, hits: Hits, *, charge: bool) -> float:
-        keys = [self._key(orjson.dumps(key).decode()) for key, _ in hits]
-        windows = [str(value) for _, limit in hits for value in (limit.max_calls, limit.window_s)]
-        wait_s: Any = await self._ask_all(keys, [repr(self._clock()), "charge" if charge else "look", *windows])
-        return float(wait_s)
+    def _open_link(self) -> RedisLink:
+        """Return the connection of this loop, or a new one where there is none, or it is over."""
+        loop, link = asyncio.get_running_loop(), self._link
+        if link is None or link.is_over or loop is not self._loop:
+            link = self._link = RedisLink(self._connection(), _ASK_ALL)
+            self._loop = loop
+        return link
 
     async def close(self) -> None:
-        """Let the connections go."""
-        client: Any = self._storage.bridge
-        await client.get_connection().aclose()
+        """Let the connection go. The next question opens another."""
+        link, self._link = self._link, None
+        if link is not None and self._loop is asyncio.get_running_loop():
+            await link.close()
 
 
 def _shown(uri: str) -> str:
@@ -172,9 +140,3 @@ def _shown(uri: str) -> str:
             "or valkey instead of redis"
         )
     return f"the limit store at {host}:{port}" if host else f"the limit store at {parts.path!r}"
-
-
-def _retrieve(pending: asyncio.Future[float]) -> None:
-    """Look at an error that nobody waits for any more, lest asyncio complain of it."""
-    if not pending.cancelled():
-        pending.exception()

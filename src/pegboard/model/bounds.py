@@ -337,8 +337,6 @@ SQLITE_TRIM_CHARS = 1_000  # different ones to trim
 
 # -- limits: the shared store
 LIMIT_STORE_SILENCE_S = 0.03  # of the store; with what else a decision takes, that stays below 50 ms
-LIMIT_STORE_QUESTIONS = 4  # asked at once
-LIMIT_STORE_SOCKET_S = 1.0  # for connecting, and for one answer
 
 # -- skills
 MCP_PAGE_SKILLS = 20  # in one page: each lists its files
