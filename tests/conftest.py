@@ -38,6 +38,7 @@ MEASURED = (
     "properties/test_schema_judge", "providers/test_dialects", "repair/", "security/test_config_names",
     "tasks/test_behaviour", "tasks/test_places",
     "security/test_execution", "security/test_kept_contexts", "security/test_meanwhile", "security/test_permission",
+    "security/test_secrets_in_definitions",
     "server/test_api", "server/test_app_tools", "server/test_calls", "server/test_consent", "server/test_fair_shares",
     "server/test_offers", "server/test_outcomes", "server/test_tasks_mcp",
     "test_builders", "test_c", "test_defaults", "test_lifecycle", "test_names", "test_offers", "test_testing",

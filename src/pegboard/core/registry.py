@@ -393,7 +393,7 @@ class Registry:
             entry
             for name in agent.sources
             if isinstance(source := self.sources.get(name), PrivateSource)
-            for entry in source.private_entries()
+            for entry in self._sealed.without_secrets(name, source.private_entries(), self.declarations.secrets)
         ]
         return [*agent.tools, *listed]
 
@@ -427,7 +427,8 @@ class Registry:
                     log.error("The tools of a builder that names them anew, %s, are left out: %s", list(names), error)
         self._sealed.keep_only({(name, each) for name in declared.sources for each in KINDS})
         for name in sorted(declared.sources):
-            listed = self._sealed.sealed((name, kind), _listed(declared.sources[name], kind), declared.bounds)
+            offered = _listed(declared.sources[name], kind)
+            listed = self._sealed.sealed((name, kind), offered, declared.bounds, declared.secrets)
             entries, left_out = listed.entries, listed.doubled
             if not (beside.keys().isdisjoint(entries) and table.has_none_of(entries)):
                 taken = {key for key in entries if key in beside or key in table}

@@ -146,6 +146,7 @@ FLOODING_CALLERS = 10_000  # whose invalid calls are counted
 NO_LIMIT_S = 3.0e7  # about a year; stands for no deadline of its own
 BUSY_RETRY_S = 1.0  # that a caller who is told `busy` shall wait
 REDACTORS_REMEMBERED = 256  # one for each set of secrets
+NO_WORD_SECRET_CHARS = 16  # of a secret: a shorter one may be a word, as the names and addresses of a source have them
 SHUTDOWN_GRACE_S = 10.0  # for calls that run when the catalog or its server is told to stop
 
 # -- egress: files

@@ -6,10 +6,9 @@ import signal
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from pegboard.egress.credential_redaction import CredentialRedactor, credentials_in
+from pegboard.egress.credential_redaction import CredentialRedactor
 from pegboard.model.bounds import MCP_ANSWER_SHOWN_BYTES, MCP_LAST_LINES, MCP_MESSAGE_BYTES
 from pegboard.model.caller import Caller
-from pegboard.model.secret import Secret
 from pegboard.sources.foreign_text import cleaned
 from pegboard.sources.mcp.server_settings import ServerSettings
 
@@ -114,9 +113,7 @@ class Evidence:
 
     def _plain(self, text: str) -> str:
         # Cleaned first: a secret may be written with characters in it that nobody sees.
-        values = (*self._settings.env.values(), *self._settings.headers.values())
-        secrets = (each for value in values if isinstance(value, Secret) for each in credentials_in(value))
-        return CredentialRedactor(secrets).text(cleaned(text))
+        return CredentialRedactor(self._settings.secrets()).text(cleaned(text))
 
 
 def _signal_name(number: int) -> str:

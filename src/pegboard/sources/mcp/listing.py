@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
 
+from pegboard.core.definition_redaction import DefinitionRedactor
 from pegboard.core.json_text import json_bytes
 from pegboard.frozen import frozen
 from pegboard.model.bounds import MCP_NAME_CHARS, MCP_NAME_SHOWN_BYTES, MCP_TOOLS_JUDGED_AT_ONCE, Bounds
-from pegboard.model.error import CallError
+from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, is_list, is_object
 from pegboard.sources.foreign_text import cleaned
 from pegboard.sources.mcp.definition_changes import skeleton
@@ -101,6 +102,8 @@ async def _checked(
     tools: dict[str, JSON] = {}
     rejected: list[Rejected] = []
     named = [raw["name"] for raw in offered if is_object(raw) and isinstance(raw.get("name"), str)]
+    # Before anything is pinned: a lock is a file that people commit.
+    redactor = DefinitionRedactor(settings.secrets())
     plain = {skeleton(name[:MCP_NAME_CHARS]): name for name in named if name.isascii()}
     for index, raw in enumerate(offered):
         if index % MCP_TOOLS_JUDGED_AT_ONCE == MCP_TOOLS_JUDGED_AT_ONCE - 1:
@@ -108,9 +111,12 @@ async def _checked(
         name = raw.get("name") if is_object(raw) else None
         shown = cleaned(str(name), max_bytes=MCP_NAME_SHOWN_BYTES)
         try:
-            definition = checked_definition(raw, bounds=settings.bounds)
+            definition = redactor.definition(checked_definition(raw, bounds=settings.bounds))
         except UnfitError as error:
             rejected.append(Rejected(shown, str(error)))
+            continue
+        except DefinitionError as error:
+            rejected.append(Rejected(redactor.text(shown), str(error)))
             continue
         if not settings.takes(definition["name"]):
             continue

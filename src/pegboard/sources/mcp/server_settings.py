@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
 
 from pegboard.core.digests import digest
 from pegboard.core.names import check_namespace, matches
-from pegboard.egress.credential_redaction import revealed
+from pegboard.egress.credential_redaction import credentials_in, revealed
 from pegboard.frozen import frozen
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.error import DefinitionError
@@ -85,6 +85,12 @@ class ServerSettings:
     def filled_by_intent(self, tool: str) -> frozenset[str]:
         """Return the properties of one tool that take their value from the intent of a batch."""
         return frozenset(name for glob, names in self.call_intent.items() if matches(glob, (tool,)) for name in names)
+
+    def secrets(self) -> Iterator[Secret]:
+        """Yield the credentials that the server is given."""
+        for value in (*self.env.values(), *self.headers.values()):
+            if isinstance(value, Secret):
+                yield from credentials_in(value)
 
     @property
     def connection(self) -> tuple[object, ...]:

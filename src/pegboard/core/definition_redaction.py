@@ -1,0 +1,119 @@
+"""Definition redaction: take secrets in use out of what sources say of their tools, before anybody is shown it.
+
+A server may write the credential that it was given into a description, an icon or an address. Prose is cleaned as
+results are. What means something to the source, a name, an address or a rule of a schema, cannot be changed: what has a
+secret there is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from pegboard.core.digests import canonical_json
+from pegboard.core.redaction import Redactor
+from pegboard.model.bounds import NO_WORD_SECRET_CHARS
+from pegboard.model.error import DefinitionError
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.model.secret import Secret
+from pegboard.model.tool import Annotations, ToolEntry
+
+_PROSE: Final = frozenset({"description", "title", "$comment"})
+# They bind nobody, and one with a part that is replaced would be a wrong one.
+_SAMPLES: Final = frozenset({"default", "examples", "example"})
+_NAMED: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+
+
+class DefinitionRedactor:
+    """Takes secrets out of definitions: of entries as they are here, and of tools as the wire of MCP says them."""
+
+    def __init__(self, secrets: Iterable[Secret]) -> None:
+        known = tuple(secrets)
+        self._redactor = Redactor(known)
+        # A variable of the config may be a word like `production`, which many a schema has.
+        self._telling = Redactor(secret for secret in known if len(secret.reveal()) >= NO_WORD_SECRET_CHARS)
+        self._by_field: Mapping[str, Callable[[Any], Any]] = {
+            **dict.fromkeys(("name", "uri", "argument", "prompt", "resource"), self._identifier),
+            **dict.fromkeys(("title", "description", "mime_type"), self._redactor.text),
+            **dict.fromkeys(("input_schema", "output_schema", "inputSchema", "outputSchema"), self._schema),
+            **dict.fromkeys(("meta", "_meta", "examples"), self._value),
+            "annotations": self._annotations,
+            "icons": self._icons,
+            "arguments": self._arguments,
+        }
+
+    def entry(self, entry: ToolEntry) -> ToolEntry:
+        """Return an entry without secrets; the very same where it has none.
+
+        Raises:
+            DefinitionError: one stands where it cannot be taken out.
+        """
+        offer = entry.offer and self._cleaned(entry.offer)
+        spec = entry.spec
+        if self._has_any([spec.definition(), list(spec.examples)]):
+            spec = self._cleaned(spec)
+        if spec is entry.spec and offer == entry.offer:
+            return entry
+        return replace(entry, spec=spec, offer=offer, fingerprint="")
+
+    def definition(self, definition: JSON) -> JSON:
+        """Return what the wire says of one tool without secrets.
+
+        Raises:
+            DefinitionError: one stands where it cannot be taken out.
+        """
+        if not self._has_any(definition):
+            return definition
+        return {key: self._by_field[key](value) for key, value in definition.items()}
+
+    def text(self, text: str) -> str:
+        """Return a text without secrets."""
+        return self._redactor.text(text)
+
+    def _has_any(self, value: JSONValue) -> bool:
+        return self._redactor.finds(canonical_json(value).decode("utf-8", "surrogatepass"))
+
+    def _cleaned(self, record: Any) -> Any:
+        said = {name: value for name in self._by_field if (value := getattr(record, name, None))}
+        return replace(record, **{name: self._by_field[name](value) for name, value in said.items()})
+
+    def _identifier(self, text: str) -> str:
+        if self._telling.finds(text):
+            raise DefinitionError("a secret of this config stands in its name, its address or its schema")
+        return text
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(self._redactor.value, value))  # pyright: ignore[reportUnknownArgumentType] - JSON
+        return self._redactor.value(dict(value) if isinstance(value, Mapping) else value)  # pyright: ignore[reportUnknownArgumentType] - JSON
+
+    def _annotations(self, annotations: Annotations | Mapping[str, JSONValue]) -> Any:
+        if isinstance(annotations, Annotations):
+            return replace(annotations, extra=self._value(annotations.extra))
+        return self._value(annotations)
+
+    def _icons(self, icons: Any) -> Any:
+        # Half an address shows nothing.
+        return type(icons)(icon for icon in icons if not self._has_any(icon))
+
+    def _arguments(self, arguments: Any) -> Any:
+        return tuple(
+            one._replace(name=self._identifier(one.name), description=self._redactor.text(one.description))
+            for one in arguments
+        )
+
+    def _schema(self, schema: JSONValue, *, has_names: bool = False) -> Any:
+        if is_object(schema):
+            kept: JSON = {}
+            for key, inner in schema.items():
+                if not has_names and key in _SAMPLES and self._has_any(inner):
+                    continue
+                if not has_names and key in _PROSE:
+                    kept[key] = self._redactor.value(inner)
+                else:
+                    kept[self._identifier(key)] = self._schema(inner, has_names=key in _NAMED and not has_names)
+            return kept
+        if is_list(schema):
+            return [self._schema(inner) for inner in schema]
+        return self._identifier(schema) if isinstance(schema, str) else schema
