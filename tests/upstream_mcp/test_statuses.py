@@ -108,6 +108,42 @@ async def test_a_forgotten_session_is_opened_anew_and_the_call_runs_once(forgott
     assert (upstream.sessions, upstream.calls, upstream.runs) == (2, 2, 1)
 
 
+class Ran(Upstream):
+    """A server that answers its first call once the tool ran, and not with 200."""
+
+    def __init__(self, status: str, said: dict[str, Any]) -> None:
+        super().__init__()
+        self.status, self.said = status, said
+
+    def __call__(self, asked: Asked) -> bytes:
+        request: dict[str, Any] = json.loads(asked.body) if asked.body else {}
+        if request.get("method") != "tools/call" or self.runs:
+            return super().__call__(asked)
+        self.calls, self.runs = self.calls + 1, self.runs + 1
+        body = json.dumps({"jsonrpc": "2.0", "id": request["id"], **self.said}).encode()
+        return answer(body, status=self.status, headers=JSON)
+
+
+@pytest.mark.parametrize("status", ["400 Bad", "404 Not Found"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"error": {"code": -32000, "message": "unknown session at the bank"}},
+        {"error": {"code": -32603, "message": "the session was not found in the game"}},
+        {"result": {"isError": True, "content": [{"type": "text", "text": "no valid session: log in"}]}},
+    ],
+    ids=["error", "internal", "result"],
+)
+async def test_a_tool_that_ran_is_not_run_again_because_it_speaks_of_a_session(
+    status: str, said: dict[str, Any]
+) -> None:
+    upstream = Ran(status, said)
+    error = await called(upstream)
+    assert isinstance(error, ToolError)
+    assert (upstream.sessions, upstream.calls, upstream.runs) == (1, 1, 1)
+    assert not contradicts(error.message)
+
+
 async def test_a_session_that_is_forgotten_again_and_again_says_one_thing() -> None:
     upstream = Upstream(*[answer(b"", status="404 Not Found")] * 50)
     error = await called(upstream)

@@ -15,6 +15,8 @@ from pegboard.model.json_types import JSON, is_object
 
 UNREADABLE = "Failed to parse JSON response"
 _PARSE_ERROR = -32700
+# A request that is none, and a session that is not known: both are said before anything is run.
+_BEFORE_A_RUN = frozenset({-32600, -32001})
 
 
 @frozen
@@ -23,6 +25,7 @@ class SentRequest:
 
     request_id: int | str
     progress_token: int | str | None = None
+    is_call: bool = False
 
 
 class Expectation(Protocol):
@@ -137,7 +140,11 @@ def sent_request(content: bytes) -> SentRequest | None:
         return None
     params = body.get("params")
     meta = params.get("_meta") if is_object(params) else None
-    return SentRequest(request_id=body["id"], progress_token=meta.get("progressToken") if is_object(meta) else None)
+    return SentRequest(
+        request_id=body["id"],
+        progress_token=meta.get("progressToken") if is_object(meta) else None,
+        is_call=body["method"] == "tools/call",
+    )
 
 
 def checked_answer(content: bytes, request: SentRequest) -> bytes:
@@ -151,6 +158,18 @@ def checked_answer(content: bytes, request: SentRequest) -> bytes:
         # The body of an answer has one request that it can be about.
         return orjson.dumps({**message, "id": request.request_id})
     return content if is_ours else unreadable_answer(request.request_id)
+
+
+def is_of_a_run(content: bytes, request: SentRequest) -> bool:
+    """Tell whether a refusal may come from the tool that was called, which has run then."""
+    try:
+        message = read_answer(content)
+    except ValueError:
+        return False
+    if not request.is_call or not is_object(message) or message.get("id") != request.request_id:
+        return False
+    error = message.get("error")
+    return "result" in message or (is_object(error) and error.get("code") not in _BEFORE_A_RUN)
 
 
 def is_rpc(content: bytes) -> bool:

@@ -40,6 +40,7 @@ from pegboard.sources.mcp.answer_filter import (
     OpenRequests,
     SentRequest,
     checked_answer,
+    is_of_a_run,
     is_rpc,
     sent_request,
 )
@@ -162,7 +163,7 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
                 self._open.ids.add(sent.request_id)
             response = await self._inner.handle_async_request(request)
             self._failures.last_status = response.status_code
-            fault = self._fault(request, response)
+            fault = self._fault(request, response, sent)
             if fault is not None:
                 await response.aclose()
                 raise fault
@@ -177,8 +178,7 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
             # Read here, so that a body which breaks off fails this request alone.
             body = b"".join([piece async for piece in cast("httpx2.AsyncByteStream", response.stream)])
             await response.aclose()
-            if response.status_code == 400 and "mcp-session-id" in request.headers and _SESSION.search(body):
-                # Many a server says so with 400.
+            if "mcp-session-id" in request.headers and _is_forgotten(response.status_code, body, sent):
                 raise self._forgotten()
             if self._is_odd(response, media, body):
                 odd = self._odd_answer(response.status_code, media, body)
@@ -233,13 +233,15 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         else:
             _resumption.set(Resumption(is_endless=request.method == "GET", request=sent))
 
-    def _fault(self, request: httpx2.Request, response: httpx2.Response) -> CallError | None:
+    def _fault(self, request: httpx2.Request, response: httpx2.Response, sent: SentRequest | None) -> CallError | None:
         status = response.status_code
         if status in _REFUSED:
             text = f"{self._server!r} answered {_REFUSED[status]}. Give it valid credentials under `headers:`."
             return EgressError("upstream_auth", text)
         wait_s = seconds_of(response.headers.get("retry-after", ""))
-        if status == 404 and "mcp-session-id" in request.headers:
+        # Of a call the body is looked at first: it may be what the tool said.
+        has_body = sent is not None and sent.is_call and media_type_of(response) != "text/event-stream"
+        if status == 404 and "mcp-session-id" in request.headers and not has_body:
             return self._forgotten()
         if status == 429:
             text = f"{self._server!r} says: too many requests. The call was not run; wait, and repeat it."
@@ -310,6 +312,13 @@ class _SdkRecords(logging.Filter):
 _connected_to: ContextVar[str | None] = ContextVar("_connected_to", default=None)
 for _name in ("mcp.client.sse", "mcp.client.streamable_http"):
     logging.getLogger(_name).addFilter(_SdkRecords())
+
+
+def _is_forgotten(status: int, body: bytes, sent: SentRequest) -> bool:
+    """Tell whether a refusal says that our session is not known; what a tool says once it ran does not."""
+    # Many a server says so with 400.
+    says_so = status == 404 or (status == 400 and _SESSION.search(body) is not None)
+    return says_so and not is_of_a_run(body, sent)
 
 
 def _judged(status: int, media: str, body: bytes, sent: SentRequest) -> tuple[bytes, str]:
