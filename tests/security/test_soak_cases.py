@@ -36,7 +36,7 @@ def resident() -> int:
 
 
 async def test_soak_02_thousands_of_calls_in_flight_all_end_and_take_little() -> None:
-    count = 10_000 if IS_SOAK else 1_000
+    count = 10_000 if IS_SOAK else 300
     catalog, gate, entered = Catalog(bounds=Bounds(calls_in_flight=count)), asyncio.Event(), 0
 
     @catalog.tool
@@ -82,7 +82,7 @@ def _load() -> tuple[int, int, int]:
 
 
 async def test_soak_01_a_mix_of_ends_leaves_nothing_behind_while_the_config_changes(tmp_path: Path) -> None:
-    rounds, config = (2_000 if IS_SOAK else 6), tmp_path / "pegboard.yaml"
+    rounds, config = (2_000 if IS_SOAK else 4), tmp_path / "pegboard.yaml"
     config.write_text("limits: {tool_timeout_s: 5}\n")
     catalog, settings = load_catalog(config, env={})
     reloader, ends, dice, kinds = (
@@ -215,7 +215,7 @@ DEFINITE = {"ok", "timeout", "upstream_lost", "upstream_unavailable", "upstream_
 
 
 async def test_soak_03_behind_a_network_that_fails_each_call_has_one_definite_answer_and_its_own() -> None:
-    rounds, size = (100 if IS_SOAK else 2), (100 if IS_SOAK else 30)
+    rounds, size = (100 if IS_SOAK else 2), (100 if IS_SOAK else 20)
     behind, kinds, dice = Catalog("behind"), Counter[str](), random.Random(3)
 
     @behind.tool(read_only=True)
