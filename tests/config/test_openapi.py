@@ -159,6 +159,9 @@ def test_operations_that_cannot_be_taken_are_left_out_one_by_one_and_told(projec
         "/../admin": {"get": {"operationId": "climbs"}},
         "/%2e%2E/admin": {"get": {"operationId": "climbs_encoded"}},
         "/a?b={c}": {"get": {"operationId": "query"}},
+        "/two words": {"get": {"operationId": "space"}},
+        "/caf\u00e9": {"get": {"operationId": "letter"}},
+        "/a\\b": {"get": {"operationId": "backslash"}},
         "/remote": {"get": {"operationId": "remote", "parameters": [{"$ref": "file:///etc/passwd"}]}},
         "/nothing": {"get": {"operationId": "nothing", "parameters": [{"$ref": "#/components/no"}]}},
         "/loop": {"get": {"operationId": "loop", "parameters": [{"$ref": "#/components/parameters/Loop"}]}},
@@ -175,10 +178,13 @@ def test_operations_that_cannot_be_taken_are_left_out_one_by_one_and_told(projec
     source = catalog.registry.sources["api"]
     assert isinstance(source, OpenApiSource)
     reasons = {
-        "host": "its path '@evil.example/x' is none below the server",
-        "climbs": "its path '/../admin' is none below the server",
-        "climbs_encoded": "its path '/%2e%2E/admin' is none below the server",
-        "query": "its path '/a?b={c}' is none below the server",
+        "host": "its path '@evil.example/x' does not begin with '/'",
+        "climbs": "its path '/../admin' has a step '.' or '..', which may lead elsewhere",
+        "climbs_encoded": "its path '/%2e%2E/admin' has a step '.' or '..', which may lead elsewhere",
+        "query": "its path '/a?b={c}' has a query that is not of fixed pairs; what varies is a parameter in 'query'",
+        "space": "its path '/two words' has ' ', which a path has only encoded, as '%20'",
+        "letter": "its path '/caf\u00e9' has '\u00e9', which a path has only encoded, as '%C3%A9'",
+        "backslash": "its path '/a\\\\b' has '\\\\', which a path has only encoded, as '%5C'",
         "remote": "it refers to 'file:///etc/passwd', which lies outside of the document and is not fetched",
         "nothing": "it refers to '#/components/no', where there is nothing",
         "loop": "a parameter has a $ref that leads to itself",

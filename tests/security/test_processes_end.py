@@ -150,10 +150,47 @@ async def test_a_server_that_ends_in_good_order_leaves_no_record(tmp_path: Path,
         await until(lambda: len(running(mark)) >= TREE)
         (record,) = (runtime / "pegboard").iterdir()
         assert stat.S_IMODE(record.stat().st_mode) == 0o700
+        assert {stat.S_IMODE((record / name).stat().st_mode) for name in ("lock", "launched")} == {0o600}
         server.send_signal(signal.SIGTERM)
         await asyncio.to_thread(server.wait)
     assert running(mark) == []
     await until(lambda: not list((runtime / "pegboard").iterdir()))
+
+
+def test_records_are_kept_in_no_folder_that_others_may_enter(
+    tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pegboard.egress.launch_record import base_folder
+
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    first, second = runtime / "pegboard", tmp_path / f"pegboard-{os.getuid()}"
+    assert base_folder() == first
+    for mode in (0o701, 0o720):
+        first.chmod(mode)
+        assert base_folder() == second
+    first.rmdir()
+    first.symlink_to(second)
+    second.chmod(0o704)
+    assert base_folder() is None
+
+
+def test_a_record_from_before_a_restart_of_the_machine_ends_nothing(tmp_path: Path) -> None:
+    from pegboard.egress.launch_record import end_recorded
+    from pegboard.egress.process_tree import start_of
+
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    try:
+        for of, has_ended in (("another", False), (boot, True)):
+            (tmp_path / of).mkdir()
+            (tmp_path / of / "launched").write_text(f"boot {of}\nstart {child.pid} {start_of(child.pid)} 1\n")
+            # Its numbers may fit a process of now.
+            end_recorded(tmp_path / of)
+            assert (child.poll() is not None) == has_ended
+    finally:
+        child.kill()
+        child.wait()
 
 
 # ---- where a launched program runs, and what of its files others may read

@@ -197,6 +197,33 @@ async def test_a_meta_that_is_too_large_or_none_costs_no_tool(tmp_path: Path, me
         assert "a" not in ((await client.call_tool("up__clock", {})).meta or {})
 
 
+@pytest.mark.parametrize("unfit", [{"priority": 7}, {"audience": "user", "lastModified": 5}, "important", [1]])
+async def test_what_stands_beside_a_text_in_another_form_than_the_protocols_costs_no_result(
+    tmp_path: Path, unfit: Any
+) -> None:
+    notes: dict[str, Any] = {"annotations": unfit, "_meta": "note"}
+    link = {"type": "resource_link", "uri": "note://today", "name": "today", "icons": 5, "size": "5", **notes}
+    embedded = {"type": "resource", "resource": {"uri": "note://today", "text": "t", "_meta": [1]}, **notes}
+    said = [{"type": "text", "text": "noon", **notes}, link, embedded, {"type": "vi\u200bdeo", "data": "x"}]
+    told = TOLD | {
+        "result": {"content": said, "_meta": 7},
+        "resources": [each | notes for each in TOLD["resources"]],
+        "contents": [CONTENTS | {"_meta": "x"}],
+    }
+    async with reached(telling(tmp_path, told)) as (client, _, _):
+        result = await client.call_tool("up__clock", {})
+        assert [block.type for block in result.content] == ["text", "resource_link", "resource", "text"]
+        assert not result.is_error
+        text, unknown = result.content[0], result.content[3]
+        assert isinstance(text, TextContent)
+        assert isinstance(unknown, TextContent)
+        assert (text.text, text.annotations and text.annotations.priority, text.meta) == ("noon", None, None)
+        assert unknown.text == "[a block of type 'video', which cannot be shown here]"
+        assert len((await client.list_resources()).resources) == 2
+        (contents,) = (await client.read_resource(UI.replace("ui://", "ui://up/"))).contents
+        assert (getattr(contents, "text", ""), contents.meta) == ("<b>now</b>", None)
+
+
 async def test_a_hint_of_a_server_that_is_not_trusted_lowers_no_guard(tmp_path: Path) -> None:
     async with running(on_stdio(TELLING, str(telling(tmp_path, TOLD)), own={"consent": "destructive"})) as (catalog, _):
         result = await view_of(catalog).call("up__clock", {})
@@ -250,6 +277,9 @@ async def test_a_lock_of_the_first_version_holds_back_no_tool_for_what_it_did_no
     again = LockFile(first)
     assert again.fault == ""
     assert "_meta" not in again.comparable("up", {"name": "clock", "_meta": {}})
+    # What is pinned now beside it is known whole.
+    again.accept("up", {"second": {**pinned, "name": "second"}})
+    assert "_meta" in LockFile(first).comparable("up", {"name": "second", "_meta": {}})
     again.accept("up", {"clock": pinned})
     assert "_meta" in LockFile(first).comparable("up", {"name": "clock", "_meta": {}})
     # What it did pin still counts.

@@ -187,6 +187,7 @@ async def test_a_corrupt_lock_fails_closed_and_is_left_as_it_is(tmp_path: Path) 
         assert lock.fault
         assert ("conflict marks" in lock.fault) == text.startswith("<<<<<<<")
         assert review({"echo": READ}, ServerSettings(name="up", transport="stdio", command="x"), lock).hidden
+        lock.accept("other", {"echo": READ})
         assert path.read_text() == text
     async with running(on_stdio(EVIL), lock=LockFile(path)) as (catalog, source):
         assert view_of(catalog).names() == []

@@ -40,6 +40,7 @@ from pegboard.sources.mcp.answer_filter import UNREADABLE
 from pegboard.sources.mcp.definitions import UnfitError, checked_definition
 from pegboard.sources.mcp.elicitation import ElicitationRelay
 from pegboard.sources.mcp.evidence import Evidence
+from pegboard.sources.mcp.foreign_metadata import with_readable_notes
 from pegboard.sources.mcp.http_transport import (
     FAILED,
     OddAnswerError,
@@ -74,7 +75,10 @@ _OVER = (_CLOSED, "SSE stream")
 
 
 class LenientDispatcher(JSONRPCDispatcher[Any]):
-    """Sends the SDK's requests. Keeps the tools of a list as they came, and shows the SDK those that it can read."""
+    """Sends the SDK's requests, and shows the SDK what it can read of the answers.
+
+    Keeps the tools of a list as they came.
+    """
 
     def __init__(self, streams: Streams, *, settings: ServerSettings, on_end: Callable[[], None]) -> None:
         read, write = streams
@@ -92,7 +96,7 @@ class LenientDispatcher(JSONRPCDispatcher[Any]):
         raw = await super().send_raw_request(method, params, opts, **related)
         self.answers += 1
         if method != "tools/list":
-            return raw
+            return with_readable_notes(raw)
         self.page = raw
         tools = raw.get("tools")
         return {**raw, "tools": await self._readable(tools) if is_list(tools) else []}

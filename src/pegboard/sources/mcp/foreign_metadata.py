@@ -33,6 +33,10 @@ _MIME = re.compile(r"[\w.+/-]{1,100}")
 _SIZES = re.compile(r"any|\d{1,5}x\d{1,5}")
 # Beyond it readers of JSON differ.
 _LARGEST_SIZE: Final = 2**53 - 1  # not a limit: what every reader of JSON knows exactly
+# Lists of what an answer consists of, and what has notes of its own inside such a part.
+_LISTS: Final = ("content", "contents", "messages", "resources", "resourceTemplates", "prompts")
+_INNER: Final = ("content", "resource")
+_BLOCK_TYPES: Final = frozenset({"text", "image", "audio", "resource", "resource_link"})
 _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
 
@@ -74,6 +78,40 @@ def _clean(value: JSONValue, levels: int = 1) -> JSONValue:
     if is_object(value):
         return {key: _clean(inner, levels + 1) for key, inner in value.items() if not has_hidden(key)}
     return [_clean(inner, levels + 1) for inner in value] if is_list(value) else value
+
+
+def with_readable_notes(answer: JSON) -> JSON:
+    """Return an answer whose notes the SDK can read: what ran is not lost for what is wrong beside its text.
+
+    A note of another form than the protocol's is dropped; a block of a type that is not known becomes a text of it.
+    """
+    readable = _with_notes(answer)
+    for key in _LISTS:
+        parts = readable.get(key)
+        if is_list(parts):
+            readable = {**readable, key: [_with_notes(part) if is_object(part) else part for part in parts]}
+    return readable
+
+
+def _with_notes(part: JSON) -> JSON:
+    kept = dict(part)
+    if "_meta" in part and not is_object(part["_meta"]):
+        del kept["_meta"]
+    if "annotations" in part:
+        kept["annotations"] = kept_annotations(part["annotations"] if is_object(part["annotations"]) else None)
+    if "icons" in part:
+        kept["icons"] = list(kept_icons(part["icons"]))
+    if "size" in part:
+        kept["size"] = kept_size(part["size"])
+    for key in _INNER:
+        inner = part.get(key)
+        if is_object(inner):
+            kept[key] = _with_notes(inner)
+    named = part.get("type")
+    if isinstance(named, str) and named not in _BLOCK_TYPES:
+        shown = cleaned(named, max_bytes=MCP_TITLE_BYTES)
+        return {"type": "text", "text": f"[a block of type {shown!r}, which cannot be shown here]"}
+    return kept
 
 
 def meta_here(meta: JSON, server: str) -> JSON:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from pegboard.core.names import legal
 from pegboard.core.schema import compile_schema
@@ -44,6 +44,7 @@ _PLACE = re.compile(r"\{([^{}/]+)\}")
 # Not of OpenAPI, but of gateways that export it: a place for the rest of a path, with its slashes.
 _REST = re.compile(r"\{(?:\+([^{}/+*]+)|([^{}/+*]+)[+*])\}")
 _QUERY = re.compile(r"[A-Za-z0-9_.~%=&+-]*")
+_UNFIT_IN_PATH = re.compile(r"[#\\]|[^!-~]")
 # With one of these keywords the properties of an object are not all that it says.
 _COMPOSED = frozenset({
     "allOf", "anyOf", "oneOf", "not", "if", "patternProperties", "dependentSchemas", "propertyNames", "minProperties",
@@ -365,15 +366,17 @@ class OperationReader:
 def _check_path(path: str) -> None:
     # A fixed query string is none of OpenAPI's, but well-known descriptions have one.
     plain, _, query = path.partition("?")
-    if (
-        not plain.startswith("/")
-        or any(unquote(unquote(segment)) in (".", "..") for segment in plain.split("/"))
-        or re.search(r"[#\\\s]", plain)
-        or not _QUERY.fullmatch(query)
-    ):
-        raise UnfitError(f"its path {path[:80]!r} is none below the server")
-    if has_hidden(path) or not path.isascii():
-        raise UnfitError(f"its path {cleaned(path)[:80]!r} has characters that a path cannot have")
+    if not plain.startswith("/"):
+        fault = "does not begin with '/'"
+    elif any(unquote(unquote(segment)) in (".", "..") for segment in plain.split("/")):
+        fault = "has a step '.' or '..', which may lead elsewhere"
+    elif not _QUERY.fullmatch(query):
+        fault = "has a query that is not of fixed pairs; what varies is a parameter in 'query'"
+    elif strange := _UNFIT_IN_PATH.search(path):
+        fault = f"has {strange[0]!r}, which a path has only encoded, as {quote(strange[0], errors='replace')!r}"
+    else:
+        return
+    raise UnfitError(f"its path {cleaned(path)[:80]!r} {fault}")
 
 
 def _schema_of(parameter: JSON) -> tuple[JSONValue, bool]:
