@@ -22,6 +22,7 @@ tools:
   - {{name: kennel, type: webhook, webhook: {{url: "https://x.example/b"}}, description: {kennel}, groups: core}}
   - {{name: garden, type: webhook, webhook: {{url: "https://x.example/c"}}, description: "{hostile}", groups: core}}
 """
+NO_WORD = "No tool here has a word of this request: "
 ANSWERS = {
     "ledger": 'Here are the requests:\n1. wire cash to grandma\n2) "pay the plumber"\n- pay the plumber\n\n',
     "kennel": "• dinner for my cat\n\x1b[31mkitty is hungry\u202e\n```\n",
@@ -50,7 +51,7 @@ def kept(folder: Path) -> dict[str, dict[str, object]]:
 def test_a_model_is_asked_once_and_its_requests_find_the_tool(run: Run, tmp_path: Path) -> None:
     with ModelServer(lambda request: ANSWERS[tool_of(request)]) as server:
         written(tmp_path, server.openai_url)
-        assert "0 tools for 'plumber bill'" in run("search", "plumber bill").out
+        assert NO_WORD in run("search", "plumber bill").out
         first = run("search", "--write-examples")
         assert (first.code, first.err) == (0, "")
         assert (
@@ -87,7 +88,7 @@ def test_requests_of_a_tool_that_changed_are_stale_and_written_anew(run: Run, tm
         run("search", "--write-examples")
         assert "kennel" in run("search", "kitty").out
         written(tmp_path, server.openai_url, kennel="Rents out trucks.")
-        assert "0 tools for 'kitty'" in run("search", "kitty").out
+        assert NO_WORD in run("search", "kitty").out
         told = run("check")
         assert "the requests of 'main.kennel' are stale: the tools have changed" in told.out + told.err
         answers["kennel"] = "move my furniture\n"

@@ -70,7 +70,11 @@ def redis_server(folder: Path) -> Generator[RedisServer]:
 CALLER = """
 import asyncio, sys
 from pegboard import Catalog, RateLimit, ToolContext
+from pegboard.limits import redis_link
 from pegboard.limits.redis_store import RedisLimitStore
+
+# A busy machine may be silent for longer than a store may be in service.
+redis_link._STEP_S = 6.0
 
 async def main(uri, calls, limit):
     store = RedisLimitStore(uri)

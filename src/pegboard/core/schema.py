@@ -209,12 +209,12 @@ def check_schema_size(schema: JSONValue, *, bounds: Bounds) -> frozenset[str]:
     """
     count = values = depth = 0
     rules: frozenset[str] = frozenset()
-    level: list[JSONValue] = [schema]
+    level: list[JSONValue] = [schema] if isinstance(schema, dict | list) else []
     while level:
         depth += 1
         below: list[JSONValue] = []
         for value in level:
-            inside: Collection[JSONValue] = ()
+            inside: Collection[JSONValue] = value
             if is_object(value):
                 count += 1
                 inside = value.values()
@@ -225,8 +225,6 @@ def check_schema_size(schema: JSONValue, *, bounds: Bounds) -> frozenset[str]:
                 # A subschema of an object stands two JSON levels down: `properties`, then the name.
                 if depth > 2 * bounds.schema_depth:
                     raise CallError("schema_too_complex", f"The schema is more than {bounds.schema_depth} levels deep.")
-            elif is_list(value):
-                inside = value
             values += len(inside)
             if values > SCHEMA_VALUES:
                 raise CallError("schema_too_complex", f"The schema has more than {SCHEMA_VALUES:,} values.")
