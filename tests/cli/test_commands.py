@@ -259,7 +259,7 @@ def test_call_shows_every_problem_with_its_path_and_ends_with_1(run: Run) -> Non
         1,
         "",
         "error (invalid_arguments): Invalid arguments for 'echo': $.whole: the value is not of type \"integer\"; "
-        '$.flag: the value is not of type "boolean". Correct them and call again.\n',
+        '$.flag: the value is not of type "boolean": write true or false. Correct them and call again.\n',
     )
 
 

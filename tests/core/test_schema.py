@@ -458,6 +458,12 @@ def test_compiled_schemas_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not compile_schema(False).is_valid({})
 
 
+@pytest.mark.parametrize("kind", ["boolean", ["boolean", "null"]])
+def test_what_is_no_boolean_is_told_to_be_true_or_false(kind: Any) -> None:
+    (problem,) = compile_schema({"properties": {"unique": {"type": kind}}}).problems({"unique": "yes"})
+    assert (problem.path, problem.message[-21:]) == ("$.unique", ": write true or false")
+
+
 async def test_the_error_of_an_enum_lists_up_to_20_of_its_values() -> None:
     for count, words in ((5, '"v0", "v1", "v2", "v3", "v4".'), (20, '"v19".'), (25, '"v19" and 5 more.')):
         view = one_tool(properties={"v": {"enum": [f"v{number}" for number in range(count)]}}).view(ANN)

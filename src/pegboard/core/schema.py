@@ -409,6 +409,9 @@ def _explain(error: Any, schema: JSONValue, left: list[int]) -> Iterator[Argumen
             more = f" and {len(options) - SHOWN_OPTIONS} more" if len(options) > SHOWN_OPTIONS else ""
             message = f"the value is not one of {listed}{more}"
             yield ArgumentProblem(json_path(steps), rule, message, shown(error.instance))
+        case jsonschema_rs.ValidationErrorKind.Type(types=["boolean"] | ["null", "boolean"]):
+            message = f"{_first_line(error.message)}: write true or false"
+            yield ArgumentProblem(json_path(steps), rule, message, shown(error.instance))
         case jsonschema_rs.ValidationErrorKind.MinLength(limit=1):
             yield ArgumentProblem(json_path(steps), rule, "can't be blank", shown(error.instance))
         case _:
