@@ -320,6 +320,16 @@ def test_no_request_makes_guessing_long(query: str) -> None:
         FILES.search(query)
 
 
+def test_of_many_words_that_no_tool_has_the_first_are_compared_and_words_that_one_has_are_all_found() -> None:
+    index = among_many(translate="Says it in another language.")
+    nonsense = [f"{a}{b}xq{a}zw{b}" for a in "jkvq" for b in "jkvwxzqh"]
+    few, many = (" ".join([*nonsense[:count], "tranlate"]) for count in (15, 16))
+    assert not index.search(few).near_namespaces
+    assert first(few, index) == "translate"
+    assert index.search(many).near_namespaces, "of this one nobody looks what it is spelled nearly like"
+    assert first(" ".join([*nonsense, "translate"]), index) == "translate"
+
+
 def test_both_halves_of_a_compound_are_better_evidence_than_one_each_of_two_tools() -> None:
     both, apart = (
         index.search("filesystem of xylophones").hits[0].score

@@ -425,6 +425,7 @@ SEARCH_NEAR_NAMESPACES = 3  # told when no word was found
 SEARCH_QUERY_CHARS = 4_000  # that the index reads
 SEARCH_COMPOUND_CHARS = 64  # of a word that is looked at as two that are written together
 SEARCH_QUERY_WORDS = 64  # different ones of one query
+SEARCH_COMPARED_WORDS = 16  # of one query that no tool has, looked at for their halves and for spellings near them
 SEARCH_SPELLINGS = 3  # near one unknown word
 SEARCH_RESEMBLED_WORDS = 16  # of a request that nothing matches, compared by their runs of letters ...
 SEARCH_RESEMBLING_TERMS = 8  # ... and words of tools that each resembles

@@ -9,6 +9,7 @@ tenth, fits as well as the first, words do not tell them apart: what is asked fo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from math import exp, log
 from typing import Literal
@@ -16,7 +17,7 @@ from typing import Literal
 import numpy as np
 
 from pegboard.discovery.search.query import ParsedQuery
-from pegboard.discovery.search.ranking import Matrix, Ranking, Scope, Vector, rows_of
+from pegboard.discovery.search.ranking import Matrix, Ranking, Scope, Vector, rows_in, rows_of
 from pegboard.frozen import frozen
 
 Confidence = Literal["strong", "fair", "weak"]
@@ -93,16 +94,18 @@ def evidence_of(request: ParsedQuery, ranking: Ranking, scope: Scope) -> float:
     """Return how much speaks for the best that was found."""
     trust = np.array([1.0 if group.is_known else _GUESS_SHARE for group in request.groups], dtype=np.float32)
     share = np.array([_ARGUMENT_SHARE if group.is_argument else 1.0 for group in request.groups], dtype=np.float32)
-    found = ranking.matched * (ranking.rarity * trust)[:, None]
+    numbers, rows = list(ranking.rows), ranking.rows
+    found = ranking.matched * (ranking.rarity * trust)[numbers, None]
     due = ranking.rarity * share
     unknown = sum(not (group.is_known or group.is_argument) for group in request.groups)
-    namespaces = np.maximum.reduceat(found * share[:, None], scope.starts, axis=1).sum(axis=0)
+    namespaces = np.maximum.reduceat(found * share[numbers, None], scope.starts, axis=1).sum(axis=0)
     return (
-        _CLAUSE_COVERED * max(_covered(rows_of(found, clause), due[list(clause)]) for clause in request.clauses)
+        _CLAUSE_COVERED
+        * max(_covered(rows_of(found, rows_in(rows, clause)), due[list(clause)]) for clause in request.clauses)
         + _WORDS_KNOWN * (1 - unknown / len(request.groups))
         + _NAMESPACE_FOUND * float(namespaces.max()) / max(float(due.sum()), 1.0) ** _LENGTH_POWER
-        + _NAMESPACE_ABOUT * _namespace_about(ranking, trust, scope)
-        + _PAIRS_FOUND * _pairs_found(request, found) / max(len(request.groups) - 1, 1) ** _LENGTH_POWER
+        + _NAMESPACE_ABOUT * _namespace_about(ranking, trust[numbers], scope)
+        + _PAIRS_FOUND * _pairs_found(request, found, rows) / max(len(request.groups) - 1, 1) ** _LENGTH_POWER
     )
 
 
@@ -113,7 +116,8 @@ def _covered(found: Matrix, due: Matrix) -> float:
 
 def _namespace_about(ranking: Ranking, trust: Vector, scope: Scope) -> float:
     """Return the share of the tools of one namespace that bear one telling word of the request."""
-    telling = np.flatnonzero((ranking.rarity > _TELLING) & (ranking.matched.max(axis=1) >= _BORNE))
+    rarity = ranking.rarity[list(ranking.rows)]
+    telling = np.flatnonzero((rarity > _TELLING) & (ranking.matched.max(axis=1) >= _BORNE))
     if not len(telling):
         return 0.0
     sizes = np.diff(np.append(scope.starts, scope.count))
@@ -122,9 +126,14 @@ def _namespace_about(ranking: Ranking, trust: Vector, scope: Scope) -> float:
     return float((shares * trust[telling, None]).max())
 
 
-def _pairs_found(request: ParsedQuery, found: Matrix) -> float:
+def _pairs_found(request: ParsedQuery, found: Matrix, rows: Mapping[int, int]) -> float:
     """Return what the best tool has of words that stand next to each other in the request."""
-    pairs = [pair for clause in request.clauses for pair in pairwise(clause)]
+    pairs = [
+        (rows[first], rows[second])
+        for clause in request.clauses
+        for first, second in pairwise(clause)
+        if first in rows and second in rows
+    ]
     # Two words that no tool has together make no pair: most of a long request are not looked at further.
     both = [least for first, second in pairs if (least := np.minimum(found[first], found[second])).any()]
     return float(np.sum(both, axis=0).max()) if both else 0.0

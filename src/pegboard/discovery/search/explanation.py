@@ -100,7 +100,7 @@ def explained(judged: Judged, best: Sequence[int], texts: Sequence[ToolText], st
         chance=round(judged.chance, 4),
         hits=tuple(
             HitParts(
-                words={} if ranking is None else _words(groups, ranking.matched[:, place].tolist()),
+                words={} if ranking is None else _words(groups, ranking, place),
                 fields=_fields(groups, text),
                 by_words=round(float(judged.by_words[0][place]), 4),
                 namespace=0.0 if ranking is None else _of_namespace(ranking, starts, place),
@@ -118,8 +118,9 @@ def _terms(group: TermGroup) -> tuple[str, ...]:
     return (*(term for term, _ in group.exact), *group.similar)
 
 
-def _words(groups: Sequence[TermGroup], matched: Sequence[float]) -> dict[str, float]:
-    return {_terms(group)[0]: round(much, 3) for group, much in zip(groups, matched, strict=True) if much > 0}
+def _words(groups: Sequence[TermGroup], ranking: Ranking, place: int) -> dict[str, float]:
+    matched: list[float] = ranking.matched[:, place].tolist()
+    return {_terms(groups[n])[0]: round(matched[row], 3) for n, row in ranking.rows.items() if matched[row] > 0}
 
 
 def _fields(groups: Sequence[TermGroup], text: ToolText) -> dict[str, dict[str, float]]:

@@ -28,6 +28,7 @@ __all__ = ["Hit", "Hits", "Index", "ToolText", "VisibleTools"]
 
 # The most that the chance comes to where no tool has a word of the request: fair.
 _GUESSED = 0.5  # not a limit: a chance
+_NONE = np.zeros(0, dtype=np.int64)
 
 
 @frozen
@@ -277,11 +278,20 @@ class Index:
 
     def _nearest(self, query: str, tools: VisibleTools) -> list[int]:
         """Return the visible namespaces: those whose names have most letters in common with a request, the largest."""
-        grams = trigrams_of(query[:SEARCH_QUERY_CHARS].lower())
-        sizes = np.diff(np.append(tools.scope.starts, tools.scope.count)).tolist()
-        names = self._names_of(tools)
-        common = [len(grams & trigrams_of(name.lower())) for name in names]
-        return sorted(range(len(names)), key=lambda place: (-common[place], -sizes[place], names[place]))
+        table = self._namespace_trigrams
+        runs = [table[gram] for gram in trigrams_of(query[:SEARCH_QUERY_CHARS].lower()) if gram in table]
+        common = np.bincount(np.concatenate([_NONE, *runs]), minlength=len(self._namespaces))
+        sizes = np.diff(np.append(tools.scope.starts, tools.scope.count))
+        # Namespaces stand in the order of their names, and so do those alike in both.
+        return np.lexsort((-sizes, -common[self._namespace_of[tools.seen[tools.scope.starts]]])).tolist()
+
+    @cached_property
+    def _namespace_trigrams(self) -> Mapping[str, NDArray[np.int64]]:
+        table: dict[str, list[int]] = {}
+        for number, name in enumerate(self._namespaces):
+            for gram in trigrams_of(name.lower()):
+                table.setdefault(gram, []).append(number)
+        return {gram: np.array(numbers, dtype=np.int64) for gram, numbers in table.items()}
 
     def _names_of(self, tools: VisibleTools) -> list[str]:
         """Return the visible namespaces, in the order in which they stand."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +23,8 @@ class TermWeights:
 class Postings:
     """The inverted index. Term number `t` stands at `starts[t]:starts[t + 1]` of `tools` and `weights`.
 
-    `trigrams` has the terms of more than three letters by their runs of three, `trigram_counts` how many each has.
+    `trigrams` has the numbers of the terms of more than three letters by their runs of three, `trigram_counts` says how
+    many each has.
     `letters` and `lengths` say of each term which letters it has, a bit each, and how many.
     """
 
@@ -34,8 +33,8 @@ class Postings:
     starts: NDArray[np.int32]
     tools: NDArray[np.int32]
     weights: NDArray[np.float32]
-    trigrams: Mapping[str, tuple[str, ...]]
-    trigram_counts: Mapping[str, int]
+    trigrams: Mapping[str, NDArray[np.int32]]
+    trigram_counts: NDArray[np.int32]
     letters: NDArray[np.uint32]
     lengths: NDArray[np.int32]
 
@@ -80,10 +79,15 @@ def spellings_near(
 ) -> list[tuple[str, float]]:
     """Return up to `count` known terms that share at least `least` of their trigrams (Dice), nearest first."""
     grams = trigrams_of(term)
-    shared = Counter(chain.from_iterable(postings.trigrams.get(gram, ()) for gram in grams))
-    counts = postings.trigram_counts
-    near = [(other, 2.0 * hits / (len(grams) + counts[other])) for other, hits in shared.items() if hits > 1]
-    near = [(other, share) for other, share in near if share >= least and _alike_long(term, other) and known(other)]
+    runs = [run for gram in grams if (run := postings.trigrams.get(gram)) is not None]
+    if not runs:
+        return []
+    # Of all terms at once: a run of letters that thousands have would take a millisecond to be counted one by one.
+    hits = np.bincount(np.concatenate(runs), minlength=len(postings.terms))
+    shares = 2.0 * hits / (len(grams) + postings.trigram_counts)
+    places = np.flatnonzero((hits > 1) & (shares >= least)).tolist()
+    near = [(postings.terms[place], float(shares[place])) for place in places]
+    near = [(other, share) for other, share in near if _alike_long(term, other) and known(other)]
     return sorted(near, key=lambda pair: (-pair[1], pair[0]))[:count]
 
 
@@ -114,13 +118,14 @@ def trigrams_of(term: str) -> set[str]:
     return {marked[i : i + 3] for i in range(len(marked) - 2)}
 
 
-def _trigram_table(vocabulary: Iterable[str]) -> tuple[dict[str, tuple[str, ...]], dict[str, int]]:
-    table: dict[str, list[str]] = {}
-    counts: dict[str, int] = {}
-    for term in vocabulary:
-        if len(term) > 3:  # not a limit: shorter words have too few trigrams
-            grams = trigrams_of(term)
-            counts[term] = len(grams)
-            for gram in grams:
-                table.setdefault(gram, []).append(term)
-    return {gram: tuple(terms) for gram, terms in table.items()}, counts
+def _trigram_table(vocabulary: Iterable[str]) -> tuple[dict[str, NDArray[np.int32]], NDArray[np.int32]]:
+    table: dict[str, list[int]] = {}
+    counts: list[int] = []
+    for number, term in enumerate(vocabulary):
+        grams = trigrams_of(term) if len(term) > 3 else ()  # not a limit: shorter words have too few trigrams
+        counts.append(len(grams))
+        for gram in grams:
+            table.setdefault(gram, []).append(number)
+    return {gram: np.array(numbers, dtype=np.int32) for gram, numbers in table.items()}, np.array(
+        counts, dtype=np.int32
+    )

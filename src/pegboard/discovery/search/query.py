@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from pegboard.discovery.search.postings import Postings, spellings_near, terms_alike
@@ -12,6 +12,7 @@ from pegboard.discovery.search.terms import ENGLISH, Languages, languages_of, st
 from pegboard.discovery.search.translations import english_of
 from pegboard.frozen import frozen
 from pegboard.model.bounds import (
+    SEARCH_COMPARED_WORDS,
     SEARCH_COMPOUND_CHARS,
     SEARCH_GUESSED_CHARS,
     SEARCH_QUERY_CHARS,
@@ -113,6 +114,7 @@ def _read(text: str, vocabulary: Vocabulary, *, silent: frozenset[str]) -> Parse
     places: dict[str, int] = {}
     groups: list[TermGroup] = []
     clauses: list[tuple[int, ...]] = []
+    unknown = 0
     for clause in _CLAUSE_END.split(_LABEL.sub(" ", text)):
         words = words_of(clause)
         members: dict[int, None] = {}
@@ -122,13 +124,15 @@ def _read(text: str, vocabulary: Vocabulary, *, silent: frozenset[str]) -> Parse
             for part in _asked_parts(word, spoken, vocabulary, silent):
                 if stem(part) not in places and len(groups) < SEARCH_QUERY_WORDS:
                     places[stem(part)] = len(groups)
+                    own = _own_terms(part, following, spoken, vocabulary)
+                    unknown += not own
                     groups.append(
                         _group(
                             part,
-                            following,
-                            spoken,
+                            own,
                             vocabulary,
                             is_argument=is_argument or part.isdigit(),
+                            may_compare=unknown <= SEARCH_COMPARED_WORDS,
                             may_guess=len(groups) < _GUESSED_FIRST,
                         )
                     )
@@ -149,9 +153,8 @@ def _asked_parts(word: str, spoken: Languages, vocabulary: Vocabulary, silent: f
             yield part
 
 
-def _group(
-    part: str, following: str, spoken: Languages, vocabulary: Vocabulary, *, is_argument: bool, may_guess: bool
-) -> TermGroup:
+def _own_terms(part: str, following: str, spoken: Languages, vocabulary: Vocabulary) -> list[str]:
+    """Return the terms of visible tools that a word itself is, alone or with the one after it."""
     known = vocabulary.known
     own = [term for term in stems(part, (ENGLISH, *spoken)) if known(term)]
     if not own:
@@ -159,23 +162,34 @@ def _group(
     joined = stem(part + following.lower())
     if following and known(joined):  # "file system" finds filesystem
         own.append(joined)
-    term = stem(part)
-    similar = tuple(other for other in SYNONYMS.get(term, ()) if other not in own and known(other))
-    exact = dict.fromkeys(own, 1.0)
-    is_known = bool(own)
-    if not exact:
-        halves = _split_compound(part, known)
-        exact = dict.fromkeys(halves, _SPLIT_SHARE)
-        is_known = len(halves) == 2 and vocabulary.together(*halves)
-    if not exact and similar:
-        is_known = True
-    elif not exact and len(term) > 3:  # not a limit: a shorter word has no spelling near it
-        near = spellings_near(term, vocabulary.postings, known=known, least=_LEAST_SPELLING, count=SEARCH_SPELLINGS)
-        exact = {other: _SPELLING_SHARE * share for other, share in near}
-        is_known = len(part) >= _LEAST_SLIPPED and any(_is_one_slip(term, other) for other in exact)
-    if not exact and not similar and not is_argument:
-        exact = _guesses(part, term, vocabulary) if may_guess else {}
+    return own
+
+
+def _group(
+    part: str, own: Sequence[str], vocabulary: Vocabulary, *, is_argument: bool, may_compare: bool, may_guess: bool
+) -> TermGroup:
+    known = vocabulary.known
+    similar = tuple(other for other in SYNONYMS.get(stem(part), ()) if other not in own and known(other))
+    exact, is_known = dict.fromkeys(own, 1.0), bool(own or similar)
+    if not own and may_compare:
+        exact, is_known = _spelled(part, similar, vocabulary)
+    if not exact and not similar and not is_argument and may_guess:
+        exact = _guesses(part, stem(part), vocabulary)
     return TermGroup(exact=tuple(exact.items()), similar=similar, is_known=is_known, is_argument=is_argument)
+
+
+def _spelled(part: str, similar: Sequence[str], vocabulary: Vocabulary) -> tuple[dict[str, float], bool]:
+    """Return what a word that no tool has is written together from or spelled nearly like, and whether it is known."""
+    known, term = vocabulary.known, stem(part)
+    if halves := _split_compound(part, known):
+        return dict.fromkeys(halves, _SPLIT_SHARE), vocabulary.together(*halves)
+    if similar:
+        return {}, True
+    if len(term) <= 3:  # not a limit: a shorter word has no spelling near it
+        return {}, False
+    near = spellings_near(term, vocabulary.postings, known=known, least=_LEAST_SPELLING, count=SEARCH_SPELLINGS)
+    exact = {other: _SPELLING_SHARE * share for other, share in near}
+    return exact, len(part) >= _LEAST_SLIPPED and any(_is_one_slip(term, other) for other in exact)
 
 
 def _guesses(part: str, term: str, vocabulary: Vocabulary) -> dict[str, float]:
@@ -210,7 +224,6 @@ def _is_one_slip(word: str, other: str) -> bool:
 def _split_compound(word: str, known: Callable[[str], bool]) -> tuple[str, str] | tuple[()]:
     """Return the two known terms that a word is written together from ("filesystem" finds file_system), or nothing."""
     for cut in range(3, len(word) - 2) if len(word) <= SEARCH_COMPOUND_CHARS else ():
-        parts = stem(word[:cut]), stem(word[cut:])
-        if all(known(part) for part in parts):
-            return parts
+        if known(first := stem(word[:cut])) and known(second := stem(word[cut:])):
+            return first, second
     return ()

@@ -6,7 +6,7 @@ statistic is taken over the visible tools alone, so a ranking is the one that an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,20 +56,25 @@ def scope_of(seen: NDArray[np.int64], namespace_of: NDArray[np.int64]) -> Scope:
 class Ranking:
     """What a request found: a score per visible tool and per visible namespace.
 
-    `matched` is 0 … 1 for each group of terms and tool; `rarity` what each group tells, 1.0 for a word of one tool.
+    `matched` is 0 … 1 for each group of terms and tool; `rows` says in which row, where a tool may have it at all.
+    `rarity` is what each group tells, 1.0 for a word of one tool.
     """
 
     scores: Vector
     namespace_scores: Vector
     matched: Matrix
+    rows: Mapping[int, int]
     rarity: Vector
 
 
 def rank(request: ParsedQuery, postings: Postings, scope: Scope) -> Ranking:
     """Rank the visible tools for a request that has at least one group."""
-    exact = _frequencies([group.exact for group in request.groups], postings, scope)
-    rows = [row for row, group in enumerate(request.groups) if group.similar]
-    similar = _frequencies([tuple((t, 1.0) for t in request.groups[row].similar) for row in rows], postings, scope)
+    numbers = [number for number, group in enumerate(request.groups) if group.exact or group.similar]
+    groups = [request.groups[number] for number in numbers]
+    row_of = {number: row for row, number in enumerate(numbers)}
+    exact = _frequencies([group.exact for group in groups], postings, scope)
+    rows = [row for row, group in enumerate(groups) if group.similar]
+    similar = _frequencies([tuple((t, 1.0) for t in groups[row].similar) for row in rows], postings, scope)
     holders = _holders(exact)
     holders[rows] = np.where(holders[rows] > 0, holders[rows], _holders(similar))
     exactly, nearly = _saturated(exact, _SATURATION), _saturated(similar, _SATURATION)
@@ -86,11 +91,15 @@ def rank(request: ParsedQuery, postings: Postings, scope: Scope) -> Ranking:
     namespace_cells = _saturated(pooled, _NAMESPACE_SATURATION) * namespace_idf[:, None]
 
     cells += np.repeat(_NAMESPACE_SHARE * namespace_cells, sizes, axis=1)
+    rarity = np.ones(len(request.groups), dtype=np.float32)
+    rarity[numbers] = _rarity(holders, scope.count)
+    telling = [clause for clause in request.clauses if len(clause) > 1]
     return Ranking(
-        scores=_fused(cells, request.clauses),
+        scores=_fused(cells, [rows_in(row_of, clause) for clause in telling]),
         namespace_scores=namespace_cells.sum(axis=0),
         matched=np.minimum(matched, np.float32(1.0), out=matched),
-        rarity=_rarity(holders, scope.count),
+        rows=row_of,
+        rarity=rarity,
     )
 
 
@@ -107,19 +116,23 @@ def _frequencies(groups: list[tuple[tuple[str, float], ...]], postings: Postings
     return frequencies
 
 
-def _fused(cells: Matrix, clauses: tuple[tuple[int, ...], ...]) -> Vector:
+def _fused(cells: Matrix, telling: Sequence[Sequence[int]]) -> Vector:
     """Return one score per tool, from the whole request and from each clause: a long task needs more than one tool."""
     scores = _relative(cells.sum(axis=0))
-    telling = [clause for clause in clauses if len(clause) > 1]
     if len(telling) > 1:
         parts = sum((_relative(rows_of(cells, clause).sum(axis=0)) for clause in telling), np.zeros_like(scores))
         scores = scores + np.float32(_CLAUSE_SHARE / len(telling)) * parts
     return _relative(scores)
 
 
+def rows_in(rows: Mapping[int, int], clause: Sequence[int]) -> list[int]:
+    """Return the rows of those groups of a clause that stand in one."""
+    return [rows[group] for group in clause if group in rows]
+
+
 def rows_of(matrix: Matrix, rows: Sequence[int]) -> Matrix:
     """Return some rows of a matrix, uncopied where they follow each other, as the words of a clause mostly do."""
-    first, count = rows[0], len(rows)
+    first, count = rows[0] if rows else 0, len(rows)
     return matrix[first : first + count] if tuple(rows) == tuple(range(first, first + count)) else matrix[list(rows)]
 
 
