@@ -4,12 +4,12 @@ import asyncio
 import json
 import logging
 import time
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import orjson
 import pytest
 
-from pegboard import CallError, Catalog, Tool, ToolContext, ToolResult, ToolSpec, Verdict
+from pegboard import CallError, Catalog, Field, Tool, ToolContext, ToolResult, ToolSpec, Verdict
 from pegboard.model.hook import Hook
 from pegboard.model.hook_call import HookCall
 from tests.core.parts import ANN, FakeSource, Recorder, echo, foreign, kind_of, one_tool, spec
@@ -182,6 +182,25 @@ async def test_what_a_hook_writes_into_the_arguments_never_reaches_the_tool_unch
 
     result = await catalog.view(ANN).call("echo", {"n": 1})
     assert kind_of(result) == "invalid_arguments" or ran == [{"n": 1}], (result, ran)
+
+
+async def test_what_a_hook_writes_into_a_default_or_under_an_alias_is_lost_as_well() -> None:
+    ran: list[tuple[int, list[int]]] = []
+    catalog = Catalog()
+
+    @catalog.tool
+    def kept(n: Annotated[int, Field(aliases=("number",))], many: list[int] = [1]) -> None:  # noqa: B006 - the schema's
+        ran.append((n, many))
+
+    @catalog.before()
+    def _(call: HookCall) -> None:
+        call.args["n"] = 7
+        call.args.setdefault("many", []).append(2)
+
+    view = catalog.view(ANN)
+    for arguments in ({"n": 1}, {"number": 1}, {"n": 1, "many": [1]}):
+        await view.call("kept", arguments)
+    assert ran == [(1, [1])] * 3
 
 
 # ---------------------------------------------------------------- patterns

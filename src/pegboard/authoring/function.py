@@ -109,8 +109,8 @@ def _with_extra(reading: signature.FunctionSignature, options: ToolOptions, wher
 def _handler(fn: Callable[..., Any], reading: signature.FunctionSignature) -> Handler:
     """Return the handler: arguments by name, coerced where the annotation means more, the context injected."""
     values: Callable[[JSON], JSON] | None = None if reading.parameters.is_plain else reading.parameters.values
-    # Most types that JSON does not know are `int`, for which JSON Schema takes 3.0: looked for in one go.
-    is_of_floats_alone: bool = reading.parameters.coerces_integers_alone
+    # Most types that JSON does not know are `int`, for which JSON Schema takes 3.0: only floats are looked at then.
+    is_of_floats_alone: bool = values is not None and reading.parameters.coerces_integers_alone
     name, wants_call = reading.context, reading.wants_call
     extra = reading.extra
     reserved: frozenset[str] = reading.reserved if extra is not None else frozenset()
@@ -122,7 +122,12 @@ def _handler(fn: Callable[..., Any], reading: signature.FunctionSignature) -> Ha
             raise _not_an_argument(sorted(reserved & set(args)))
         if each is not None:
             args = {**args, **{key: _as(each, key, value) for key, value in args.items() if key not in own}}
-        if values is not None and not (is_of_floats_alone and float not in map(type, args.values())):
+        if is_of_floats_alone:
+            for value in args.values():
+                if type(value) is float:
+                    args = cast("Any", values)(args)
+                    break
+        elif values is not None:
             args = values(args)
         if name is None:
             return fn(**args)

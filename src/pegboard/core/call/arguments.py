@@ -32,7 +32,7 @@ def seen_arguments(call: Call) -> JSONValue:
         parsed, is_flat = read_arguments(call.request, call.bounds)
     except CallError:
         return "(not read)"
-    call.parsed, call.is_parsed = parsed, True
+    call.parsed, call.is_parsed, call.is_flat = parsed, True, is_flat
     return {**parsed} if is_flat else copied(parsed)
 
 
@@ -42,13 +42,20 @@ def check_arguments(call: Call) -> None:
     Refused ones are shown to the injected `repair`, which may fill it with what this same judge takes.
     """
     try:
-        args = call.parsed if call.is_parsed else read_arguments(call.request, call.bounds)[0]
-        call.args = judged_arguments(call, args)
+        if not call.is_parsed:
+            call.parsed, call.is_flat = read_arguments(call.request, call.bounds)
+        call.args = judged_arguments(call, call.parsed)
     except CallError:
         guards = call.guards
         if not guards.repair(call, lambda mended: judged_arguments(call, read_arguments(mended, call.bounds)[0])):
             guards.flood.count(call.view.ctx)
             raise
+
+
+def copied_arguments(call: Call) -> JSON:
+    """Return the judged arguments as a copy that shares nothing with them."""
+    # Read and found flat, and these are they: neither an alias nor a default has made others of them.
+    return {**call.args} if call.is_flat and call.args is call.parsed else copied(call.args)
 
 
 def judged_arguments(call: Call, args: JSONValue) -> JSON:

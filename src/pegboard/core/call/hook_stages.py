@@ -8,7 +8,7 @@ from contextvars import Context, copy_context
 from time import perf_counter
 from typing import Any
 
-from pegboard.core.call.arguments import judged_arguments, read_arguments
+from pegboard.core.call.arguments import copied_arguments, judged_arguments, read_arguments
 from pegboard.core.call.limit_keys import owner_of
 from pegboard.core.call.output import checked
 from pegboard.core.call.record import Call
@@ -28,7 +28,7 @@ log = logging.getLogger("pegboard")
 
 async def ask_before(call: Call) -> None:
     """Ask the before-hooks in order. One that denies, errs or hangs ends the call; new arguments are judged again."""
-    hooks, judged = call.hooks.before, copied(call.args)
+    hooks, judged = call.hooks.before, copied_arguments(call)
     rewrites = index = 0
     while index < len(hooks):
         hook = hooks[index]

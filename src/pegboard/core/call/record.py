@@ -241,6 +241,7 @@ class Call(CancelScope):
         "has_paid",
         "hooks",
         "is_by_hand",
+        "is_flat",
         "is_over",
         "is_parsed",
         "is_resolved",
@@ -279,7 +280,7 @@ class Call(CancelScope):
         self.loop, self.thread = get_running_loop(), get_ident()
         self.args: JSON = {}
         self.parsed: JSONValue = None
-        self.is_parsed = self.is_resolved = False
+        self.is_parsed = self.is_flat = self.is_resolved = False
         # The tool's wire name once it is found, before that the name that was asked.
         self.known_as = name
         self.hooks: ToolHooks = NO_HOOKS
