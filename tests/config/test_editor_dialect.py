@@ -92,7 +92,7 @@ class Ping(BaseModel):
 def test_a_type_of_a_plugin_is_known_where_the_config_has_it() -> None:
     kind = PluginKind(name="ping", plugin="acme", make=lambda declaration: [], settings=Ping)
     judge = jsonschema_rs.Draft7Validator(
-        editor_schema({**KINDS, "ping": Kind(plugin_form(kind), plugin_declare(kind))})
+        editor_schema({**KINDS, "ping": Kind.of(plugin_form(kind), plugin_declare(kind))})
     )
     head = "tools: [{name: a, type: ping, description: d, ping: "
     assert judge.is_valid(unexpanded(head + "{host: h}}]"))

@@ -11,15 +11,7 @@ from pegboard.agents.conversations import ConversationStore, SqliteConversations
 from pegboard.catalog import Catalog
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import AgentDeclaration, Config, Declared
-from pegboard.config.forms.agent_form import (
-    KEY_VARIABLES,
-    AstromeshModelForm,
-    AstromeshSpecForm,
-    BudgetsForm,
-    PrimaryForm,
-    key_variable,
-)
-from pegboard.config.kinds.agent import missing_package
+from pegboard.config.forms.agent_words import KEY_VARIABLES
 from pegboard.config.model_specs import PROVIDERS, model_spec
 from pegboard.config.parameters import read_schema
 from pegboard.config.yaml.problems import Report
@@ -36,7 +28,11 @@ from pegboard.model.tool import ToolEntry
 
 if TYPE_CHECKING:
     from pegboard.agents import budgets, postgres_conversations, template_analysis
+    from pegboard.config.forms import agent_form
+    from pegboard.config.kinds import agent as agent_kind
 else:
+    agent_form = LazyModule("pegboard.config.forms.agent_form")
+    agent_kind = LazyModule("pegboard.config.kinds.agent")
     postgres_conversations = LazyModule("pegboard.agents.postgres_conversations")
     budgets = LazyModule("pegboard.agents.budgets")
     template_analysis = LazyModule("pegboard.agents.template_analysis")
@@ -65,7 +61,7 @@ def declare_agents(build: BuildContext) -> None:
 
 def _entry(agent: AgentDeclaration, build: BuildContext) -> AgentEntry | None:
     file, at = agent.file.value, agent.file.at
-    if (missing := missing_package()) is not None:
+    if (missing := agent_kind.missing_package()) is not None:
         build.report.add((at / "kind").problem(missing))
         return None
     form, name = file.spec, file.metadata.name
@@ -173,7 +169,7 @@ def _output_schema(declared: Mapping[str, Any] | None, at: At, build: BuildConte
     return None if problems else schema
 
 
-def _budgets(form: BudgetsForm | None) -> AgentBudgets:
+def _budgets(form: agent_form.BudgetsForm | None) -> AgentBudgets:
     if form is None:
         return AgentBudgets()
     counts = form.model_dump(exclude={"usd"})
@@ -181,7 +177,7 @@ def _budgets(form: BudgetsForm | None) -> AgentBudgets:
 
 
 def _memory(form: Any) -> AgentMemory:
-    if isinstance(form, AstromeshSpecForm):
+    if isinstance(form, agent_form.AstromeshSpecForm):
         said = form.memory.conversational if form.memory else None
         return AgentMemory(conversation=said is not None, max_turns=said.max_turns if said else 50)
     return AgentMemory() if form.memory is None else AgentMemory(**dict(form.memory))
@@ -200,7 +196,7 @@ def _model(file: Declared[Any], build: BuildContext) -> ModelSpec | None:
             build.report.add((file.at / "spec").problem(text))
             return None
         return model_spec(default.value, build.config)
-    if isinstance(form, AstromeshSpecForm):
+    if isinstance(form, agent_form.AstromeshSpecForm):
         return _primary(form.model.primary, at / "primary", build) if form.model else None
     if not isinstance(form.model, str):
         return model_spec(form.model, build.config)
@@ -219,10 +215,10 @@ def _model(file: Declared[Any], build: BuildContext) -> ModelSpec | None:
     return None
 
 
-def _primary(form: PrimaryForm, at: At, build: BuildContext) -> ModelSpec | None:
+def _primary(form: agent_form.PrimaryForm, at: At, build: BuildContext) -> ModelSpec | None:
     """Return the model that an `astromesh/v1` agent names."""
     key: str | Secret | None = form.api_key
-    if key is None and (variable := key_variable(AstromeshModelForm(primary=form))) is not None:
+    if key is None and (variable := agent_form.key_variable(agent_form.AstromeshModelForm(primary=form))) is not None:
         key = build.config.secrets.get(variable)
     provider = PROVIDERS.get(form.provider, "openai_compatible")
     base_url = form.endpoint or _OPENAI_COMPATIBLE_AT.get(form.provider)

@@ -28,7 +28,6 @@ from pegboard.config.python_modules import (
     registrations_of,
 )
 from pegboard.config.task_store import tasks_of
-from pegboard.config.workspace import declare_workspace, store_of
 from pegboard.config.yaml.problems import Report, unseen
 from pegboard.core.names import fold
 from pegboard.core.ports import LimitStore
@@ -40,9 +39,11 @@ from pegboard.model.hook import Hook
 from pegboard.model.hops import server_id_of
 
 if TYPE_CHECKING:
+    from pegboard.config import workspace
     from pegboard.discovery.learning import search_use, use_store
     from pegboard.limits import redis_store
 else:
+    workspace = LazyModule("pegboard.config.workspace")
     redis_store = LazyModule("pegboard.limits.redis_store")
     search_use = LazyModule("pegboard.discovery.learning.search_use")
     use_store = LazyModule("pegboard.discovery.learning.use_store")
@@ -124,7 +125,7 @@ def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
     catalog.add_secrets(*config.secrets.values(), *keys_of(config))
     catalog.registry.change(default_limit=config.default_limit)
     with importing(config.path.absolute().parent) as collected:
-        documents = store_of(config, report)
+        documents = None if config.workspace is None else workspace.store_of(config, report)
         context = BuildContext(config=config, catalog=catalog, report=report, collected=collected, documents=documents)
         _import_modules(context)
         _declare_groups(context)
@@ -190,7 +191,7 @@ def _declare_workspace(context: BuildContext) -> None:
     declared = context.config.workspace
     if declared is not None and context.documents is not None:
         try:
-            declare_workspace(context, declared, context.documents)
+            workspace.declare_workspace(context, declared, context.documents)
         except DefinitionError as error:
             context.refused(error, declared.at)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pegboard.config.allowed_imports import AllowedImports
-from pegboard.config.forms.agent_form import AgentFile, AstromeshFile
 from pegboard.config.forms.embedder_form import EmbedderForm
 from pegboard.config.forms.identity_form import IdentityForm
 from pegboard.config.forms.main_file import HookForm, LearnForm, ModelForm, ServingForm
@@ -26,6 +25,10 @@ from pegboard.model.lint_rule import LintIgnore
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.secret import Secret
 
+if TYPE_CHECKING:
+    from pegboard.config.forms.agent_form import AgentFile, AstromeshFile
+
+LOCK_NAME = "pegboard.lock"
 T_co = TypeVar("T_co", covariant=True)
 
 

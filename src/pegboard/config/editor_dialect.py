@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from pegboard.config.editor_schema import AGENT_FILES, AGENT_SPECS, FROM_ENVIRONMENT, polished
-from pegboard.config.forms.agent_form import GroupForm, SharedToolForm
+from pegboard.config.editor_schema import FROM_ENVIRONMENT, polished
 from pegboard.config.forms.main_file import HookForm, MainFile
 from pegboard.config.kinds import KINDS, Kind
+from pegboard.lazy import LazyModule
 from pegboard.model.json_types import JSON, is_list, is_object
-from pegboard.sources.builtin.builtins import BUILTINS, builtin_kind
+
+if TYPE_CHECKING:
+    from pegboard.config.forms import agent_form
+    from pegboard.sources.builtin import builtins
+else:
+    agent_form = LazyModule("pegboard.config.forms.agent_form")
+    builtins = LazyModule("pegboard.sources.builtin.builtins")
 
 DRAFT_07 = "http://json-schema.org/draft-07/schema#"
 _TEMPLATE = "#/definitions/{model}"
@@ -30,7 +36,7 @@ def editor_schema(kinds: Mapping[str, Kind[Any]] = KINDS) -> JSON:
     of the tools that come with Pegboard are in it, as far as what they need is installed. `kinds` are the types of
     tools: also those of plugins, if the config names some.
     """
-    of_agents = (*AGENT_FILES, *AGENT_SPECS, GroupForm, SharedToolForm)
+    of_agents = (*agent_form.AGENT_FILES, *agent_form.AGENT_SPECS, agent_form.GroupForm, agent_form.SharedToolForm)
     drawn = _Drawn([MainFile, HookForm, *of_agents, *(kind.form for kind in kinds.values())])
     tools = {name: drawn.reference(kind.form) for name, kind in kinds.items()}
     tools["builtin"] = {"allOf": [tools["builtin"], _settings_of_builtins(drawn.definitions)]}
@@ -39,11 +45,13 @@ def editor_schema(kinds: Mapping[str, Kind[Any]] = KINDS) -> JSON:
     drawn.items_of(MainFile, "tools", tool)
     drawn.items_of(MainFile, "hooks", drawn.reference(HookForm))
     # What has none of the three keys lacks a type.
-    shared = _if_key("tool", drawn.reference(SharedToolForm), tool)
-    of_agent = _if_key("type", tool, _if_key("group", drawn.reference(GroupForm), shared))
-    for form in AGENT_SPECS:
+    shared = _if_key("tool", drawn.reference(agent_form.SharedToolForm), tool)
+    of_agent = _if_key("type", tool, _if_key("group", drawn.reference(agent_form.GroupForm), shared))
+    for form in agent_form.AGENT_SPECS:
         drawn.items_of(form, "tools", of_agent)
-    files = {drawn.body(form)["properties"]["apiVersion"]["const"]: drawn.reference(form) for form in AGENT_FILES}
+    files = {
+        drawn.body(form)["properties"]["apiVersion"]["const"]: drawn.reference(form) for form in agent_form.AGENT_FILES
+    }
     drawn.definitions["FromEnvironment"] = FROM_ENVIRONMENT
     whole = _if_key("apiVersion", _chosen_by("apiVersion", files), drawn.reference(MainFile))
     return _in_draft_07(polished({"$schema": DRAFT_07, **whole, "definitions": drawn.definitions}))
@@ -82,16 +90,16 @@ def _chosen_by(key: str, forms: Mapping[str, JSON]) -> JSON:
 def _settings_of_builtins(definitions: JSON) -> JSON:
     """Return what each built-in tool may have under `config:`, and put the forms of it among the definitions."""
     cases: list[JSON] = []
-    for name in BUILTINS:
+    for name in builtins.BUILTINS:
         with suppress(ImportError):
-            config = builtin_kind(name).config.model_json_schema(
+            config = builtins.builtin_kind(name).config.model_json_schema(
                 ref_template=_TEMPLATE.format(model=f"{name}_{{model}}")
             )
             definitions.update({f"{name}_{inner}": form for inner, form in config.pop("$defs", {}).items()})
             definitions[f"{name}_config"] = config
             settings = {"properties": {"config": {"$ref": _TEMPLATE.format(model=f"{name}_config")}}}
             cases.append({"if": {"properties": {"name": {"const": name}}, "required": ["name"]}, "then": settings})
-    return {"properties": {"name": {"enum": list(BUILTINS)}}, "allOf": cases}
+    return {"properties": {"name": {"enum": list(builtins.BUILTINS)}}, "allOf": cases}
 
 
 def _in_draft_07(schema: Any) -> Any:

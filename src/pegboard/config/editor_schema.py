@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic.json_schema import models_json_schema
 
-from pegboard.config.forms.agent_form import (
-    AgentFile,
-    AgentSpecForm,
-    AstromeshFile,
-    AstromeshSpecForm,
-    GroupForm,
-    SharedToolForm,
-)
 from pegboard.config.forms.main_file import HookForm, MainFile
 from pegboard.config.kinds import KINDS, Kind
+from pegboard.lazy import LazyModule
 from pegboard.model.json_types import JSON, is_list, is_object
+
+if TYPE_CHECKING:
+    from pegboard.config.forms import agent_form
+else:
+    agent_form = LazyModule("pegboard.config.forms.agent_form")
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 TITLE = "pegboard.yaml"
 AGENT_TITLE = "An agent of Pegboard"
 _TITLES = frozenset({TITLE, AGENT_TITLE})
-AGENT_FILES = (AgentFile, AstromeshFile)
-AGENT_SPECS = (AgentSpecForm, AstromeshSpecForm)
 FROM_ENVIRONMENT: JSON = {
     "type": "string",
     "pattern": r"\$\{([A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?|file:[^{}]+)\}",
@@ -53,15 +49,20 @@ def json_schema(kinds: Mapping[str, Kind[Any]] = KINDS) -> JSON:
 
 def agent_schema(kinds: Mapping[str, Kind[Any]] = KINDS) -> JSON:
     """Return the JSON Schema 2020-12 of the file of an agent, of either `apiVersion`, with every key described."""
-    forms = [*AGENT_FILES, GroupForm, SharedToolForm, *(kind.form for kind in kinds.values())]
+    forms = [
+        *agent_form.AGENT_FILES,
+        agent_form.GroupForm,
+        agent_form.SharedToolForm,
+        *(kind.form for kind in kinds.values()),
+    ]
     drawn, whole = models_json_schema([(form, "validation") for form in forms], ref_template="#/$defs/{model}")
     definitions: JSON = whole["$defs"]
     tools = [_of_type(name, drawn[kind.form, "validation"]) for name, kind in kinds.items()]
-    tools += [drawn[GroupForm, "validation"], drawn[SharedToolForm, "validation"]]
-    for form in AGENT_SPECS:
+    tools += [drawn[agent_form.GroupForm, "validation"], drawn[agent_form.SharedToolForm, "validation"]]
+    for form in agent_form.AGENT_SPECS:
         definitions[form.__name__]["properties"]["tools"]["items"] = {"oneOf": tools}
     definitions["FromEnvironment"] = FROM_ENVIRONMENT
-    whole_file = {"oneOf": [drawn[form, "validation"] for form in AGENT_FILES]}
+    whole_file = {"oneOf": [drawn[form, "validation"] for form in agent_form.AGENT_FILES]}
     return polished({"$schema": DIALECT, "title": AGENT_TITLE, **whole_file, "$defs": definitions})
 
 

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import Field, ValidationError
 
@@ -13,10 +14,10 @@ from pegboard.config.forms.validation import validated
 from pegboard.config.forms.value_types import FilledText, Form, Maybe, Text
 from pegboard.config.yaml.config_files import has_top_level_key, read_text
 from pegboard.config.yaml.parser import parse
-from pegboard.config.yaml.plain_reader import PlainReader
 from pegboard.config.yaml.problems import Report
 from pegboard.config.yaml.tree import At
 from pegboard.discovery.example_requests import ExampleRequests
+from pegboard.lazy import LazyModule
 from pegboard.model.bounds import (
     DEFAULT_BOUNDS,
     EXAMPLE_FILE_BYTES,
@@ -26,6 +27,11 @@ from pegboard.model.bounds import (
 )
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.json_types import is_object
+
+if TYPE_CHECKING:
+    from pegboard.config.yaml import plain_reader
+else:
+    plain_reader = LazyModule("pegboard.config.yaml.plain_reader")
 
 _HEAD = """\
 # What people ask for, tool by tool: the search of tools reads it beside what the tools say of themselves.
@@ -59,7 +65,7 @@ def read_requests(path: Path, report: Report) -> Mapping[str, ExampleRequests]:
         return {}
     try:
         # No variables: part of it was written by a model, which may not name secrets.
-        plain = PlainReader(bounds=DEFAULT_BOUNDS, most_values=EXAMPLE_FILE_VALUES).read(text)
+        plain = plain_reader.PlainReader(bounds=DEFAULT_BOUNDS, most_values=EXAMPLE_FILE_VALUES).read(text)
     except DefinitionError as error:
         # Nothing that stands there, unless it is what it should be: the name may be that of any file.
         is_meant = has_top_level_key(text, RequestsFile.model_fields)

@@ -6,24 +6,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
 
 from pegboard.config.allowed_imports import AllowedImports
-from pegboard.config.config import AgentDeclaration, Config, Declared, ExampleFile, Refused
+from pegboard.config.config import LOCK_NAME, AgentDeclaration, Config, Declared, ExampleFile, Refused
 from pegboard.config.example_requests import read_requests
 from pegboard.config.file_permissions import permission_faults, python_beside
-from pegboard.config.forms.agent_form import (
-    ASTROMESH,
-    KEY_VARIABLES,
-    PEGBOARD,
-    AgentFile,
-    AstromeshFile,
-    GroupForm,
-    SharedToolForm,
-    key_variable,
-)
+from pegboard.config.forms.agent_words import ASTROMESH, KEY_VARIABLES, KEYS_OF_AGENT_FILES, PEGBOARD
 from pegboard.config.forms.embedder_form import EmbedderForm
 from pegboard.config.forms.main_file import Fragment, HookForm, MainFile, ModelForm
 from pegboard.config.forms.predicate_form import PredicateForm, secret_names
@@ -31,8 +22,6 @@ from pegboard.config.forms.validation import validated
 from pegboard.config.forms.value_types import as_names, rate_limit
 from pegboard.config.identity import key_store_of
 from pegboard.config.kinds import KINDS, Kind
-from pegboard.config.kinds.mcp import LOCK_NAME
-from pegboard.config.kinds.plugin import plugin_declare, plugin_form
 from pegboard.config.unsupported import UNSUPPORTED, refusal
 from pegboard.config.yaml.config_files import find_files, has_top_level_key, looks_like_config, read_text
 from pegboard.config.yaml.environment import Environment
@@ -40,6 +29,7 @@ from pegboard.config.yaml.parser import parse
 from pegboard.config.yaml.problems import Report, unseen
 from pegboard.config.yaml.tree import At, Items, Mark, Node, Scalar, Table
 from pegboard.core.names import fold, nearest, nearest_one
+from pegboard.lazy import LazyModule
 from pegboard.model.bounds import CONFIG_FILES, SKILL_FILES, Bounds
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.json_types import is_list, is_object
@@ -47,11 +37,17 @@ from pegboard.model.lint_rule import LintIgnore
 from pegboard.platforms import platform
 from pegboard.sources.plugins import load_plugin
 
+if TYPE_CHECKING:
+    from pegboard.config.forms import agent_form
+    from pegboard.config.kinds import plugin
+else:
+    agent_form = LazyModule("pegboard.config.forms.agent_form")
+    plugin = LazyModule("pegboard.config.kinds.plugin")
+
 M = TypeVar("M", bound=BaseModel)
 F = TypeVar("F", bound=Fragment)
 _NO_OPENAI_KEY = "the variable 'OPENAI_API_KEY' is not set; set it, or write `api_key`"
-_OF_AGENTS = frozenset(AgentFile.model_fields)
-_TOP_LEVEL = MainFile.model_fields.keys() | {key for key in UNSUPPORTED if "." not in key} | _OF_AGENTS
+_TOP_LEVEL = MainFile.model_fields.keys() | {key for key in UNSUPPORTED if "." not in key} | KEYS_OF_AGENT_FILES
 _NO_CONFIG = "this is no configuration: no line begins with a key of one, such as `tools:` or `profiles:`"
 
 
@@ -241,7 +237,7 @@ class _Load:
                 continue
             for kind in plugin_kinds.values():
                 taken[kind.name] = kind.plugin
-                self.kinds[kind.name] = Kind(plugin_form(kind), plugin_declare(kind))
+                self.kinds[kind.name] = Kind[Any].of(plugin.plugin_form(kind), plugin.plugin_declare(kind))
 
     def _name(self, section: str, name: str, entry: Declared[Any]) -> None:
         known = self.named.setdefault(section, {})
@@ -254,7 +250,7 @@ class _Load:
     def _agent(self, plain: Any, at: At) -> None:
         """Collect the file of an agent."""
         version = (at / "apiVersion").text
-        model = AstromeshFile if version == ASTROMESH else AgentFile
+        model = agent_form.AstromeshFile if version == ASTROMESH else agent_form.AgentFile
         known = len(self.report)
         if (at / "metadata" / "name").exists:
             self.refused.agents.add((at / "metadata" / "name").text)
@@ -271,14 +267,14 @@ class _Load:
         for index, item in enumerate(items if is_list(items) else ()):
             here = at / "spec" / "tools" / index
             if is_object(item) and "type" not in item and "group" in item:
-                if (form := self._validated(GroupForm, item, here)) is not None:
+                if (form := self._validated(agent_form.GroupForm, item, here)) is not None:
                     groups.append(Declared(value=form.value.group, at=here / "group"))
             elif is_object(item) and "type" not in item and "tool" in item:
-                if (taken := self._validated(SharedToolForm, item, here)) is not None:
+                if (taken := self._validated(agent_form.SharedToolForm, item, here)) is not None:
                     shared.append(Declared(value=taken.value.tool, at=here / "tool"))
             elif (tool := self._one_tool(item, here)) is not None:
                 self._keep(tool, tools, names, fold(tool.value.called))
-        variable = None if file is None else key_variable(file.value.spec.model)
+        variable = None if file is None else agent_form.key_variable(file.value.spec.model)
         if variable is not None and not self.environment.variable(variable):
             fault = self.environment.fault(variable)
             text = fault or f"the variable {variable!r} is not set; set it, or write `api_key`"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from pegboard.config.config import Config
-from pegboard.config.forms.agent_form import KEY_VARIABLES, AgentModelForm
+from pegboard.config.forms.agent_words import KEY_VARIABLES
 from pegboard.config.forms.main_file import ModelForm
 from pegboard.model.agent import ModelProvider, ModelSpec
 from pegboard.model.secret import Secret
+
+if TYPE_CHECKING:
+    from pegboard.config.forms.agent_form import AgentModelForm
 
 PROVIDERS: Mapping[str, ModelProvider] = {
     "openai": "openai", "anthropic": "anthropic", "google": "google", "gemini": "google",

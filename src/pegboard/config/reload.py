@@ -11,16 +11,14 @@ from typing import Any, Protocol, runtime_checkable
 
 from pegboard.catalog import Catalog
 from pegboard.config.build import load_catalog
-from pegboard.config.config import Config
-from pegboard.config.kinds.mcp import LOCK_NAME
+from pegboard.config.config import LOCK_NAME, Config
 from pegboard.config.load import read
 from pegboard.config.python_modules import brought_files
 from pegboard.config.registered_later import keep_registered
 from pegboard.config.yaml.config_files import find_files
-from pegboard.core.ports import Source
+from pegboard.core.ports import Source, StatefulHandler
 from pegboard.model.bounds import RELOAD_INTERVAL_S, RELOAD_RETIRE_S
 from pegboard.model.error import DefinitionError, PegboardError, Problem
-from pegboard.sources.builtin.kind import StatefulHandler
 
 log = logging.getLogger("pegboard")
 # What tells two contents of a file apart without reading it; `None` where there is none.

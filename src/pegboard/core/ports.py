@@ -63,6 +63,15 @@ class LeadsElsewhere(Protocol):
         ...
 
 
+@runtime_checkable
+class StatefulHandler(Protocol):
+    """A handler that holds something between calls, which outlives a change of the config."""
+
+    def carry_on(self, before: object) -> None:
+        """Go on with what the handler of the same name held until now."""
+        ...
+
+
 class LimitStore(Protocol):
     """Counts accepted calls in moving windows, exactly."""
 

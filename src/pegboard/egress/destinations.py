@@ -6,13 +6,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
-from pegboard.egress.failures import EgressError
 from pegboard.frozen import frozen
+from pegboard.lazy import LazyModule
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
+
+if TYPE_CHECKING:
+    from pegboard.egress import failures
+else:
+    failures = LazyModule("pegboard.egress.failures")
 
 _RULE = re.compile(r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^\s/@\[\]]+?))(?::(?P<port>\d{1,5}))?")
 
@@ -114,15 +119,15 @@ class Destinations:
         return any(rule.matches_name(plain, port) for rule in self.rules)
 
 
-def _blocked(host: str, kind: str) -> EgressError:
-    return EgressError(
+def _blocked(host: str, kind: str) -> failures.EgressError:
+    return failures.EgressError(
         "blocked_destination",
         f"{host!r} is refused: its address is not public ({kind}). Use a public host.",
     )
 
 
-def _not_listed(host: str, port: int) -> EgressError:
-    return EgressError(
+def _not_listed(host: str, port: int) -> failures.EgressError:
+    return failures.EgressError(
         "blocked_destination",
         f"'{host}:{port}' is refused: it is not among the hosts that this tool may reach.",
     )

@@ -23,7 +23,7 @@ from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.source_startup import started
 from pegboard.cli.terminal import Column
 from pegboard.config import block_text
-from pegboard.config.kinds.mcp import LOCK_NAME
+from pegboard.config.config import LOCK_NAME
 from pegboard.core.names import fold
 from pegboard.frozen import frozen
 from pegboard.model.bounds import ADD_CONNECT_S, ADD_SHOWN_TOOLS, CLI_SHOWN_CHARS

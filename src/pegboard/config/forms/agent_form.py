@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
+from pegboard.config.forms.agent_words import KEY_VARIABLES
 from pegboard.config.forms.value_types import (
     MAPPING,
     TEXT,
@@ -28,7 +29,6 @@ from pegboard.config.forms.value_types import (
 )
 from pegboard.model.bounds import AGENT_NAME_CHARS
 
-PEGBOARD, ASTROMESH = "pegboard/v1", "astromesh/v1"
 KIND = "Agent"
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -94,12 +94,6 @@ ModelChoice: TypeAlias = Annotated[
     Annotated[AgentModelForm, Tag(MAPPING)] | Annotated[FilledText, Tag(TEXT)],
     Discriminator(lambda value: MAPPING if isinstance(value, dict) else TEXT),
 ]
-
-
-KEY_VARIABLES: Mapping[str, str] = {
-    "openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "google": "GEMINI_API_KEY",
-    "gemini": "GEMINI_API_KEY",
-}  # fmt: skip
 
 
 def key_variable(model: AgentModelForm | AstromeshModelForm | str | None) -> str | None:
@@ -247,9 +241,5 @@ class SharedToolForm(Form):
     tool: FilledText = Field(description="The tool, as `namespace.name`.")
 
 
-class AgentsForm(Form):
-    """What all agents have in common."""
-
-    store: Maybe[ConcealedText] = Field(
-        None, description="Where their conversations are kept: sqlite:FILE, or a PostgreSQL by its URL."
-    )
+AGENT_FILES = (AgentFile, AstromeshFile)
+AGENT_SPECS = (AgentSpecForm, AstromeshSpecForm)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, create_model, model_validator
 
-from pegboard.config.forms.agent_form import AgentsForm
 from pegboard.config.forms.embedder_form import EmbedderForm
 from pegboard.config.forms.identity_form import IdentityForm
 from pegboard.config.forms.predicate_form import PredicateForm
@@ -39,6 +38,14 @@ from pegboard.config.forms.workspace_form import WorkspaceForm
 from pegboard.model.bounds import Bounds
 from pegboard.model.hook import HookKind
 from pegboard.model.lint_rule import LintRule
+
+
+class AgentsForm(Form):
+    """What all agents have in common."""
+
+    store: Maybe[ConcealedText] = Field(
+        None, description="Where their conversations are kept: sqlite:FILE, or a PostgreSQL by its URL."
+    )
 
 
 class HookForm(Form):

@@ -4,31 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
-from pegboard.config.kinds import agent, builtin, client, internal, mcp, openapi, rag, webhook
-from pegboard.config.kinds.tool_form import ToolForm
+from pegboard.lazy import LazyModule
 
-F = TypeVar("F", bound=ToolForm)
+if TYPE_CHECKING:
+    from pegboard.config.kinds import agent, builtin, client, internal, mcp, openapi, rag, webhook
+    from pegboard.config.kinds.tool_form import ToolForm
+else:
+    agent = LazyModule("pegboard.config.kinds.agent")
+    builtin = LazyModule("pegboard.config.kinds.builtin")
+    client = LazyModule("pegboard.config.kinds.client")
+    internal = LazyModule("pegboard.config.kinds.internal")
+    mcp = LazyModule("pegboard.config.kinds.mcp")
+    openapi = LazyModule("pegboard.config.kinds.openapi")
+    rag = LazyModule("pegboard.config.kinds.rag")
+    webhook = LazyModule("pegboard.config.kinds.webhook")
+
+F = TypeVar("F", bound="ToolForm")
+
+
+Declare = Callable[[Declared[F], BuildContext], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[F]):
-    """One type of tools: the keys that one may have, and what puts it into the catalog that is being built."""
+    """One type of tools. Its parts are asked for where a config has such a tool: their forms take long to make."""
 
-    form: type[F]
-    declare: Callable[[Declared[F], BuildContext], None]
+    parts: Callable[[], tuple[type[F], Declare[F]]]
+
+    @classmethod
+    def of(cls, form: type[F], declare: Declare[F]) -> Kind[F]:
+        """Return a kind whose parts are there already."""
+        return cls(lambda: (form, declare))
+
+    @property
+    def form(self) -> type[F]:
+        """The keys that one may have."""
+        return self.parts()[0]
+
+    @property
+    def declare(self) -> Declare[F]:
+        """What puts one into the catalog that is being built."""
+        return self.parts()[1]
 
 
 KINDS: Final[Mapping[str, Kind[Any]]] = {
-    "agent": Kind(agent.AgentForm, agent.declare),
-    "builtin": Kind(builtin.BuiltinForm, builtin.declare),
-    "client": Kind(client.ClientForm, client.declare),
-    "internal": Kind(internal.InternalForm, internal.declare),
-    "mcp": Kind(mcp.McpForm, mcp.declare),
-    "openapi": Kind(openapi.OpenApiForm, openapi.declare),
-    "rag": Kind(rag.RagForm, rag.declare),
-    "webhook": Kind(webhook.WebhookForm, webhook.declare),
+    "agent": Kind(lambda: (agent.AgentForm, agent.declare)),
+    "builtin": Kind(lambda: (builtin.BuiltinForm, builtin.declare)),
+    "client": Kind(lambda: (client.ClientForm, client.declare)),
+    "internal": Kind(lambda: (internal.InternalForm, internal.declare)),
+    "mcp": Kind(lambda: (mcp.McpForm, mcp.declare)),
+    "openapi": Kind(lambda: (openapi.OpenApiForm, openapi.declare)),
+    "rag": Kind(lambda: (rag.RagForm, rag.declare)),
+    "webhook": Kind(lambda: (webhook.WebhookForm, webhook.declare)),
 }

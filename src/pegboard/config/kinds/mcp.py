@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from pegboard.config.build_context import BuildContext
-from pegboard.config.config import Declared
+from pegboard.config.config import LOCK_NAME, Declared
 from pegboard.config.forms.value_types import FilledText, Flag, Form, Maybe, Names, PositiveNumber, Text, ToolName
 from pegboard.config.kinds.tool_form import ToolForm, guards_of_each_tool, keys_of_one_tool, overlaid
 from pegboard.config.yaml.environment import concealed
@@ -25,7 +25,6 @@ from pegboard.sources.mcp.lock_file import LockFile
 from pegboard.sources.mcp.server_settings import ProtocolVersion, ServerSettings
 from pegboard.sources.mcp.supervised_source import McpSource
 
-LOCK_NAME = "pegboard.lock"
 _OF_ONE_TRANSPORT = {
     "command": "stdio",
     "args": "stdio",

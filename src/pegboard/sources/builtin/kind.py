@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Generic, Protocol, TypeVar, cast, runtime_checkable
+from typing import Annotated, Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, PlainValidator, WithJsonSchema, model_validator
 
@@ -106,15 +106,6 @@ class Services:
     bounds: Bounds = DEFAULT_BOUNDS
     models: Mapping[str, Model] = field(default_factory=dict[str, Model])
     documents: DocumentStore | None = None
-
-
-@runtime_checkable
-class StatefulHandler(Protocol):
-    """A handler that holds something between calls, which outlives a change of the config."""
-
-    def carry_on(self, before: object) -> None:
-        """Go on with what the handler of the same name held until now."""
-        ...
 
 
 C = TypeVar("C", bound=BuiltinConfig)

@@ -1,0 +1,43 @@
+"""What reading a config loads: what the config does not have costs its start nothing."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from pegboard.config.forms.agent_form import AGENT_FILES
+from pegboard.config.forms.agent_words import KEYS_OF_AGENT_FILES
+
+# What is heavy, and what a config of Python tools alone has no use for.
+_UNUSED = [
+    "httpcore2", "httpx2", "yaml", "pegboard.config.forms.agent_form", "pegboard.config.kinds.tool_form",
+    "pegboard.config.workspace", "pegboard.sources.builtin.kind", "pegboard.sources.mcp", "pegboard.sources.openapi",
+]  # fmt: skip
+_LOAD = f"""
+import json, sys
+import pegboard.cli.commands.serve
+from pathlib import Path
+from pegboard.config import load_catalog
+catalog, _ = load_catalog(Path("pegboard.yaml"), env={{}})
+print(json.dumps([len(catalog.registry.build().entries), sorted(set({_UNUSED}) & set(sys.modules))]))
+"""
+
+
+def loaded(folder: Path, config: str) -> tuple[int, set[str]]:
+    """Return how many tools a config has, and what of the unused was loaded for it."""
+    (folder / "pegboard.yaml").write_text(config)
+    (folder / "own.py").write_text(
+        "from pegboard import default_catalog\n@default_catalog.tool\ndef here() -> None: ...\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", _LOAD], cwd=folder, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    count, names = json.loads(ran.stdout)
+    return count, set(names)
+
+
+def test_a_config_of_python_tools_loads_no_http_client_and_no_form_of_a_kind_that_it_has_not(tmp_path: Path) -> None:
+    assert loaded(tmp_path, "python: [own]\n") == (1, set())
+
+
+def test_a_file_is_known_for_an_agents_by_all_keys_that_its_form_has() -> None:
+    assert [set(form.model_fields) for form in AGENT_FILES] == [set(KEYS_OF_AGENT_FILES)] * 2
