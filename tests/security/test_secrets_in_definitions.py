@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pegboard import Catalog, Secret, ToolSpec, http_app
+from pegboard import CallContext, Catalog, Secret, ToolSpec, http_app
 from pegboard.config import load_catalog
 from pegboard.core.declarations import PrivateSource
 from pegboard.model.agent import AgentEntry
@@ -134,6 +135,45 @@ def leaks() -> tuple[str, ...]:
 def listed(**said: Any) -> ToolEntry:
     spec = ToolSpec(**{"name": "look", "namespace": "fake", **said})
     return ToolEntry(spec=spec, handler=lambda ctx, args: "ran", source="fake")
+
+
+class Person:
+    """A client that keeps what it is asked."""
+
+    supports_ui = False
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    async def elicit(self, message: str, schema: Any = None) -> Any:
+        self.asked.append([message, schema])
+        return {"pin": "1"}
+
+    async def sample(self, prompt: str, **options: Any) -> Any:
+        self.asked.append([prompt, options])
+        return "yes"
+
+
+@pytest.mark.parametrize("way", ["ask", "elicit", "sample"])
+async def test_a_question_that_a_tool_asks_has_no_secret_either(way: str) -> None:
+    catalog, person = Catalog(), Person()
+    catalog.add_secrets(Secret(CANARY))
+    pin = {"type": "string", "title": f"PIN of {CANARY}", "enum": ["1", "2"]}
+    form: Any = {"properties": {"pin": pin}, "required": ["pin"]}
+
+    @catalog.tool
+    async def login(ctx: CallContext) -> str:
+        """Log in."""
+        if way == "ask":
+            await ctx.ask(f"Log in with {CANARY}?", schema=form)
+        else:
+            ask: Any = getattr(ctx.client, way)
+            await ask(f"Log in with {CANARY}?", **({"schema": form} if way == "elicit" else {}))
+        return "in"
+
+    assert (await catalog.view(replace(ANN, client=person)).call("login")).text == "in"
+    shown = {**form, "properties": {"pin": {**pin, "title": "PIN of [redacted]"}}}
+    assert person.asked == [["Log in with [redacted]?", {} if way == "sample" else shown]]
 
 
 def test_secrets_that_come_later_are_taken_out_and_what_has_none_stays_the_very_same() -> None:

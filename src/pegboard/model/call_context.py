@@ -15,7 +15,7 @@ from pegboard.model.context import ToolContext
 from pegboard.model.context_ports import Client, StepRunner
 from pegboard.model.error import CallError
 from pegboard.model.event import Event, EventType
-from pegboard.model.json_types import JSONValue
+from pegboard.model.json_types import JSONValue, is_list, is_object
 from pegboard.model.result import ToolResult
 
 _SUB_AGENT_ENDS = frozenset({"cancelled", "timeout", "budget_exceeded"})
@@ -54,20 +54,27 @@ class RunningCall(Protocol):
 
 
 class _AskedClient:
-    """The client of a running call. A person may take an hour: after each wait for one the call is judged again."""
+    """The client of a running call. A person may take an hour: after each wait for one the call is judged again.
 
-    def __init__(self, client: Client, call: RunningCall) -> None:
-        self._client, self._call = client, call
+    What is asked leaves the server as results do: without secrets.
+    """
+
+    def __init__(self, client: Client, call: RunningCall, redactor: TextRedactor | None) -> None:
+        self._client, self._call, self._redactor = client, call, redactor
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
     async def elicit(self, message: str, schema: JSONValue = None, **options: Any) -> JSONValue:
+        if self._redactor is not None:
+            message, schema = self._redactor.text(message), _form_without_secrets(schema, self._redactor)
         answer = await self._client.elicit(message, schema, **options)
         await self._call.check_standing()
         return answer
 
     async def sample(self, prompt: str, **options: Any) -> JSONValue:
+        if self._redactor is not None:
+            prompt = self._redactor.text(prompt)
         answer = await self._client.sample(prompt, **options)
         await self._call.check_standing()
         return answer
@@ -77,6 +84,18 @@ class TextRedactor(Protocol):
     """Removes every secret in use from a text."""
 
     def text(self, text: str) -> str: ...
+
+
+def _form_without_secrets(schema: JSONValue, redactor: TextRedactor) -> JSONValue:
+    """Return a form without secrets in its prose; names and values are what the answer is judged by, and stay."""
+    if is_object(schema):
+        return {
+            key: redactor.text(value)
+            if key in ("title", "description") and isinstance(value, str)
+            else _form_without_secrets(value, redactor)
+            for key, value in schema.items()
+        }
+    return [_form_without_secrets(value, redactor) for value in schema] if is_list(schema) else schema
 
 
 class SubAgent:
@@ -160,7 +179,11 @@ class CallContext(ToolContext):
         """
         self.check_running()
         client = cast("Client | None", self.request.client)
-        return client if client is None or self.call is None else cast("Client", _AskedClient(client, self.call))
+        return (
+            client
+            if client is None or self.call is None
+            else cast("Client", _AskedClient(client, self.call, self.redactor))
+        )
 
     def progress(self, fraction: float, message: str = "") -> Awaitable[None]:
         """Report how far the call is, 0.0 to 1.0; what is beyond that is cut. Works from worker threads.
