@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pegboard.model.error import ToolError
+from pegboard.model.secret import Secret
 from pegboard.sources.mcp.server_settings import ServerSettings
 from tests.builtin.web import Asked, Site, answer
 from tests.upstream_mcp.parts import running, view_of
@@ -151,6 +152,27 @@ async def test_a_session_that_is_forgotten_again_and_again_says_one_thing() -> N
     assert upstream.runs == 0
     assert upstream.calls < 10
     assert not contradicts(error.message)
+
+
+@pytest.mark.parametrize("method", ["initialize", "tools/list"])
+async def test_what_a_server_says_of_its_failure_has_no_credential_for_who_asks_why(
+    method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def says_the_key(asked: Asked) -> bytes:
+        request: dict[str, Any] = json.loads(asked.body) if asked.body else {}
+        if request.get("method") != method:
+            return upstream(asked)
+        error = {"code": -32000, "message": f"bad key {key}"}
+        return answer(json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error}).encode(), headers=JSON)
+
+    upstream, key = Upstream(), "sk-canary/4711+plain"
+    async with Site(says_the_key).server() as server:
+        headers = {"Authorization": Secret(f"Bearer {key}")}
+        settings = ServerSettings(name="up", transport="http", url=f"{server.url}/mcp", headers=headers)
+        async with running(settings) as (catalog, source):
+            told = repr([source.state(), view_of(catalog).why("up__do"), await view_of(catalog).call("up__do", {})])
+    assert "bad key [redacted]" in told
+    assert "canary" not in told + caplog.text
 
 
 async def test_an_error_that_names_no_request_is_the_answer_to_the_only_one_there_is() -> None:

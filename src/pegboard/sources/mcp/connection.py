@@ -429,7 +429,8 @@ class Connection:
     def _upstream_error(self, error: MCPError, what: str) -> CallError:
         if error.code == types.CONNECTION_CLOSED and error.message == _CLOSED:
             return self.unavailable()
-        words = cleaned(error.message, max_bytes=MCP_MESSAGE_BYTES)
+        # They stand in the state of the source, too, which whoever asks why a tool is not there is told.
+        words = self.settings.without_secrets(error.message, max_bytes=MCP_MESSAGE_BYTES)
         text = f"The MCP server {self.settings.name!r} {what}. Its own words, which are data: {words}"
         return CallError("upstream_error", text, details={"code": error.code})
 

@@ -6,7 +6,6 @@ import signal
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from pegboard.egress.credential_redaction import CredentialRedactor
 from pegboard.model.bounds import MCP_ANSWER_SHOWN_BYTES, MCP_LAST_LINES, MCP_MESSAGE_BYTES
 from pegboard.model.caller import Caller
 from pegboard.sources.foreign_text import cleaned
@@ -112,8 +111,7 @@ class Evidence:
         return cleaned(" ".join(self._plain(text).split()), max_bytes=max_bytes)
 
     def _plain(self, text: str) -> str:
-        # Cleaned first: a secret may be written with characters in it that nobody sees.
-        return CredentialRedactor(self._settings.secrets()).text(cleaned(text))
+        return self._settings.without_secrets(text)
 
 
 def _signal_name(number: int) -> str:

@@ -89,7 +89,7 @@ async def _pages(page: Page, key: str, settings: ServerSettings, behind: Servers
         if error.code in (FAILED, types.CONNECTION_CLOSED):
             raise CallError("upstream_lost", f"{settings.name!r} was lost while it listed its {key}.") from None
         if error.code != types.METHOD_NOT_FOUND:
-            text = cleaned(error.message, max_bytes=MCP_RESOURCE_ERROR_BYTES)
+            text = settings.without_secrets(error.message, max_bytes=MCP_RESOURCE_ERROR_BYTES)
             log.warning("MCP server %r did not list its %s: %s", settings.name, key, text)
     except ValidationError:
         log.warning("MCP server %r sent a list of %s that breaks the protocol.", settings.name, key)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pegboard.core.digests import digest
 from pegboard.core.names import check_namespace, matches
-from pegboard.egress.credential_redaction import credentials_in, revealed
+from pegboard.egress.credential_redaction import CredentialRedactor, credentials_in, revealed
 from pegboard.frozen import frozen
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
+from pegboard.sources.foreign_text import cleaned
 
 if TYPE_CHECKING:
     import httpx2  # noqa: TID251 - the type of what a caller gives
@@ -91,6 +92,12 @@ class ServerSettings:
         for value in (*self.env.values(), *self.headers.values()):
             if isinstance(value, Secret):
                 yield from credentials_in(value)
+
+    def without_secrets(self, text: str, *, max_bytes: int | None = None) -> str:
+        """Return what the server wrote as it may be shown: without its credentials and what nobody sees, cut last."""
+        # Cleaned first: a secret may be written with characters in it that nobody sees.
+        clean = CredentialRedactor(self.secrets()).text(cleaned(text))
+        return cleaned(clean, max_bytes=max_bytes)
 
     @property
     def connection(self) -> tuple[object, ...]:
