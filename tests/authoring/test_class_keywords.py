@@ -257,6 +257,7 @@ def test_an_unknown_keyword_is_refused_with_the_nearest_known_one():
     ("keywords", "text"),
     [
         ({"meta": ["x"]}, "meta=['x'] must be a dict."),
+        ({"aliases": ("x",)}, "aliases=('x',) must be a dict."),
         ({"meta": {"x": {1, 2}}}, "is no JSON"),
         ({"annotations": "x"}, "annotations='x' must be a dict."),
         ({"ui": "https://x"}, "ui='https://x' must start with 'ui://'."),

@@ -60,7 +60,9 @@ class Tool(Rendering):
         where = _standing(cls)
         inherited: ToolOptions = getattr(cls, "tool_options", None) or ToolOptions()
         cls.tool_options = inherited.extended(keywords, where=where)
-        cls.own_aliases = cls.tool_options["aliases"] or {}
+        aliases = cls.tool_options["aliases"]
+        # What is not a dict is refused with the other options.
+        cls.own_aliases = aliases if isinstance(aliases, dict) else {}
         cls.is_abstract, cls.is_registered = abstract, register and not abstract
         if not abstract:
             additional = cls.tool_options.declared.get("additional_properties")
