@@ -286,6 +286,13 @@ async def test_mcps_19_endless_headers_are_cut() -> None:
         assert status == 400
 
 
+async def test_mcps_19_more_headers_than_anybody_needs_are_refused_before_they_are_read() -> None:
+    async with served(http_app(workshop()[0]), http=HttpConnection) as url:
+        asked = [(await raw(url, [f"x{number}: y" for number in range(count)]))[0] for count in (200, 257)]
+    assert 400 not in asked[:1]
+    assert asked[1] == 400
+
+
 CHUNKED = ("Transfer-Encoding: chunked", "Content-Type: application/json", "Connection: close")
 ECHO = b'15\r\n{"text": "a message"}\r\n0\r\n'
 

@@ -20,6 +20,7 @@ from pegboard.server.worker_checks import count_for_all, counted_in_memory
 from tests import forking
 from tests.config.project import Project
 from tests.core.parts import ANN, FakeSource, foreign, kind_of
+from tests.limits.server import redis_server
 from tests.server.doors import JSON_HEADERS, answer_of, post
 from tests.server.processes import Server, serving
 
@@ -163,6 +164,41 @@ async def test_a_worker_that_is_killed_loses_its_own_calls_alone_and_another_tak
         assert (len(lost), len(kept)) == (began[killed], len(held) - began[killed])
         assert {int(result["content"][0]["text"]) for result in kept} <= began.keys() - {killed}
         assert killed not in await pids(server.url, without=killed)
+
+
+async def counters(url: str, before: dict[str, float] | None = None) -> dict[str, float]:
+    """Return every counter, once all workers tell theirs; none may be less than before, and none be gone."""
+    async with asyncio.timeout(60), httpx2.AsyncClient(base_url=url, verify=False, timeout=60) as client:
+        while (answer := await client.get("/metrics")).status_code == 503:
+            pass
+    found: dict[str, float] = {}
+    is_counter = False
+    for line in answer.text.splitlines():
+        if line.startswith("# TYPE"):
+            is_counter = line.endswith((" counter", " histogram"))
+        elif is_counter and not line.startswith("#"):
+            name, _, value = line.rpartition(" ")
+            found[name] = float(value)
+    assert {name: value for name, value in (before or {}).items() if found.get(name, -1.0) < value} == {}
+    return found
+
+
+async def test_no_counter_goes_back_whichever_worker_ends(tmp_path: Path) -> None:
+    with redis_server(tmp_path) as redis:
+        async with many(tmp_path, config=f'{CONFIG}server: {{bus: "{redis.uri}"}}\n') as server:
+            calls = 'pegboard_calls_total{outcome="ok",tool="who"}'
+            now = await pids(server.url)
+            seen = await counters(server.url)
+            # Which worker was asked is chance: both end, one after the other.
+            for killed in now:
+                os.kill(killed, signal.SIGKILL)
+                before = await pids(server.url, without=killed)
+                counted = await counters(server.url, seen)
+                assert counted[calls] > seen[calls] > 0
+                seen = counted
+            os.kill(server.pid, signal.SIGHUP)
+            await until(lambda: not any(map(is_alive, before)))
+            await counters(server.url, seen)
 
 
 async def test_a_hangup_replaces_the_workers_with_what_the_files_say_now_and_no_call_is_lost(tmp_path: Path) -> None:

@@ -205,9 +205,11 @@ class App(Starlette):
         end_counting, end_logging = self._health.begin(), log_calls(self._catalog.guards)
         try:
             # Left last: calls that end while the endpoint does are told of still.
-            async with contextlib.nullcontext() if self._bus is None else self._bus.running(), self._endpoint.running():
-                self._was_started = True
-                yield
+            async with contextlib.nullcontext() if self._bus is None else self._bus.running():
+                async with self._endpoint.running():
+                    self._was_started = True
+                    yield
+                await self._health.leave()
         finally:
             await self._catalog.close(grace_s=self._grace_s)
             end_counting()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -16,6 +17,7 @@ from pegboard.server.event_hub import EventHub
 from pegboard.server.gateway import Gateway
 from pegboard.server.host_guard import HostGuard, Refusal
 from pegboard.server.principal import ANONYMOUS, Principal
+from pegboard.server.worker_counts import WorkerCounts
 from pegboard.telemetry.call_metrics import CallMetrics
 from pegboard.telemetry.prometheus_text import MEDIA_TYPE, prometheus_text
 
@@ -49,13 +51,20 @@ class Health:
         self._gateway, self._host_guard = gateway, host_guard
         self._authenticator, self._event_hub = authenticator, event_hub
         self._is_serving, self._problems = is_serving, problems
-        self._call_metrics, self._bus = CallMetrics(), others.bus
+        self._call_metrics, self._bus, self._counts = CallMetrics(), others.bus, WorkerCounts()
         if self._bus is not None:
             self._bus.on("metrics", lambda _who, _said: self._counted())
+            self._bus.on("metrics.known", self._learn)
+
+    def _learn(self, _who: str, said: JSON) -> None:
+        self._counts.learn(said["known"])
 
     def _counted(self) -> JSON:
+        worker = "" if self._bus is None else self._bus.worker
+        self._counts.note(worker, self._call_metrics.said())
         return {
-            "calls": self._call_metrics.said(),
+            "worker": worker,
+            "known": self._counts.known(),
             "in_flight": len(self._gateway.catalog.guards.in_flight),
             "streams": self._event_hub.streams,
             "is_refused": bool(self._problems()),
@@ -70,6 +79,15 @@ class Health:
     def begin(self) -> Callable[[], None]:
         """Count the calls of the catalog from now on; returns the function that ends it."""
         return self._gateway.catalog.guards.record(self._call_metrics)
+
+    async def leave(self) -> None:
+        """Tell the other workers what was counted here, before this one ends."""
+        with suppress(ConnectionError):
+            await self._tell_counts()
+
+    async def _tell_counts(self) -> None:
+        if self._bus is not None:
+            await self._bus.tell("metrics.known", {"known": self._counted()["known"]})
 
     async def _health(self, request: Request) -> Response:
         """Tell that the process answers; and of a config that was refused, where it is wrong to those who may know."""
@@ -96,22 +114,26 @@ class Health:
         if self._bus is not None:
             try:
                 theirs = await self._bus.ask("metrics", {})
+                for one in theirs.said:
+                    self._counts.learn(one["known"])
+                # Before anybody outside: whoever is asked next must not count less, whichever worker ends meanwhile.
+                await self._tell_counts()
             except ConnectionError:
                 theirs = Answers([], are_all=False)
             if not theirs.are_all:
                 # A sum that lacks a worker would look like calls that never were.
                 return PlainTextResponse("Not every worker told what it has counted.", status_code=503)
             counted += theirs.said
-        registry, metrics = self._gateway.catalog.registry, CallMetrics()
-        for one in counted:
-            metrics.add(one["calls"])
+        registry = self._gateway.catalog.registry
         states, usual = registry.states(), SourceState()
         text = prometheus_text(
-            metrics,
+            self._counts.sum([one["worker"] for one in counted]),
             in_flight=sum(one["in_flight"] for one in counted),
             streams=sum(one["streams"] for one in counted),
             sources={name: states.get(name, usual) for name in registry.sources},
             is_refused=any(one["is_refused"] for one in counted),
+            # Which worker answers is chance: what it has used would rise and fall.
+            has_process=self._bus is None,
         )
         return Response(text, media_type=MEDIA_TYPE, headers={"cache-control": "no-store"})
 

@@ -11,7 +11,7 @@ import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from pegboard.model.bounds import DEFAULT_BOUNDS, HEADER_BYTES, LINGER_S, PIPELINED_REQUESTS
+from pegboard.model.bounds import DEFAULT_BOUNDS, HEADER_BYTES, HEADERS, LINGER_S, PIPELINED_REQUESTS
 from pegboard.server.access_log import log_request
 
 _BAD_REQUEST = 400  # not a limit: a status of HTTP
@@ -312,6 +312,9 @@ class HttpConnection(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._is_in_head:
             return
+        if len(self.headers) >= HEADERS:
+            # The parser ends with it, and the request is refused as any that is not HTTP.
+            raise ValueError("too many headers")
         name = _NAMES.get(name) or name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True

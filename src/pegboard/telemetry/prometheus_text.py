@@ -17,9 +17,15 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def prometheus_text(
-    metrics: CallMetrics, *, in_flight: int, streams: int, sources: Mapping[str, SourceState], is_refused: bool
+    metrics: CallMetrics,
+    *,
+    in_flight: int,
+    streams: int,
+    sources: Mapping[str, SourceState],
+    is_refused: bool,
+    has_process: bool = True,
 ) -> bytes:
-    """Return the metrics of this moment, with those of the process."""
+    """Return the metrics of this moment, with those of the process where it is the only one."""
     registry = CollectorRegistry(auto_describe=False)
     gauges = {
         "pegboard_calls_in_flight": ("Calls that run now.", in_flight),
@@ -27,7 +33,8 @@ def prometheus_text(
         "pegboard_config_refused": ("1 while the last change of the config is refused.", int(is_refused)),
     }
     registry.register(_Collected([*_calls(metrics), *_sources(sources), *_gauges(gauges)]))
-    ProcessCollector(registry=registry)
+    if has_process:
+        ProcessCollector(registry=registry)
     return generate_latest(registry)
 
 

@@ -1,0 +1,60 @@
+"""Worker counts: what each worker of a server has counted, those that have ended included, so that no sum falls."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from pegboard.model.bounds import ENDED_WORKERS
+from pegboard.model.json_types import JSON
+from pegboard.telemetry.call_metrics import CallMetrics
+
+
+class WorkerCounts:
+    """The counts of all workers, as far as this one knows: every worker is told before somebody outside is.
+
+    A worker that has ended keeps its place here, since others may hear later that it has. The oldest of many are added
+    up to one; which they were is remembered, so that nobody counts them again.
+    """
+
+    def __init__(self) -> None:
+        self._by_worker: dict[str, JSON] = {}
+        self._added = CallMetrics()
+        self._added_workers: dict[str, None] = {}
+
+    def known(self) -> JSON:
+        """Return all of it, for another worker to learn."""
+        return {"workers": self._by_worker, "added": self._added.said(), "added_workers": list(self._added_workers)}
+
+    def note(self, worker: str, calls: JSON) -> None:
+        """Keep what a worker has counted; it never counts less than before."""
+        if worker not in self._added_workers and calls_of(calls) >= calls_of(self._by_worker.get(worker, {})):
+            self._by_worker[worker] = calls
+
+    def learn(self, known: JSON) -> None:
+        """Add what another worker knows."""
+        theirs = CallMetrics()
+        theirs.add(known["added"])
+        if calls_of(known["added"]) > calls_of(self._added.said()):
+            self._added, self._added_workers = theirs, dict.fromkeys(known["added_workers"])
+            for worker in self._added_workers:
+                self._by_worker.pop(worker, None)
+        for worker, calls in known["workers"].items():
+            self.note(worker, calls)
+
+    def sum(self, living: Collection[str]) -> CallMetrics:
+        """Return all counts together; `living` are the workers that answer now."""
+        ended = [worker for worker in self._by_worker if worker not in living]
+        for worker in ended[: max(0, len(ended) - ENDED_WORKERS)]:
+            self._added.add(self._by_worker.pop(worker))
+            self._added_workers[worker] = None
+        while len(self._added_workers) > ENDED_WORKERS**2:
+            del self._added_workers[next(iter(self._added_workers))]
+        total = CallMetrics()
+        for calls in (self._added.said(), *self._by_worker.values()):
+            total.add(calls)
+        return total
+
+
+def calls_of(calls: JSON) -> int:
+    """Return how many calls were counted."""
+    return sum(sum(within) for _, within, _ in calls.values())
