@@ -665,7 +665,7 @@ class Catalog:
         found = snapshot.cache.get(("policy", policy))
         if found is None:
             found = snapshot.cache[("policy", policy)] = unmatched(
-                policy, (*snapshot.entries, *self.registry.mirrored()), self.registry.namespaces()
+                policy, snapshot, self.registry.mirrored(), self.registry.namespaces()
             )
         return found
 

@@ -11,11 +11,13 @@ import pytest
 from pegboard import Catalog, Policy, Profile, ToolContext, ToolSpec
 from pegboard.core.names import nearest_one
 from pegboard.model.bounds import NAMES_COMPARED_EACH
+from tests.core.parts import echo
 from tests.sizes import IS_SOAK
 
 COUNT = 10_000 if IS_SOAK else 3_000
 SERVICES = ("github", "slack", "jira", "mail", "drive", "calendar", "crm", "billing", "search", "wiki")
 VERBS = ("create", "list", "delete", "update", "get", "search", "archive", "move", "share", "export")
+LETTERS = "abcdefghijkl"
 NOUNS = ("issue", "channel", "message", "ticket", "folder", "event", "contact", "invoice", "page", "comment")
 
 
@@ -78,6 +80,31 @@ def test_where_nothing_can_be_used_now_no_name_is_a_hint() -> None:
         catalog.tool(name=f"pay_bill_{number:03}", groups="core", available=lambda ctx: False)(lambda: "paid")
     catalog.profile(Profile(name="all", include=("core",)))
     assert "pay_bill" not in catalog.view(ToolContext(), profile="all").hint("pay_bil_007")
+
+
+def test_hints_after_changes_are_those_of_a_catalog_made_anew() -> None:
+    tools, rng = names(300), random.Random(3)
+    catalog = catalog_of(tools)
+    said = [slipped(rng, name) for name in rng.sample(names(400), 40)] + ["SLACK__list_page_page", "", "zzzzzzzz"]
+    for gone, come in ((0, 3), (4, 0), (2, 2), (0, 0), (290, 0), (0, 60)):
+        for name in rng.sample(tools, gone):
+            catalog.unregister(f"main.{name}")
+            tools.remove(name)
+        for name in rng.sample([each for each in names(400) if each not in tools], come):
+            catalog.register(ToolSpec(name=name, groups=("core",)), echo)
+            tools.append(name)
+        catalog.register(ToolSpec(name=tools[0], description="Anew.", groups=("core",)), echo, replace=True)
+        views = [each.view(ToolContext(), profile="all") for each in (catalog, catalog_of(tools))]
+        for name in said:
+            changed, anew = ((view.hint(name), view.why(name).reason) for view in views)
+            assert changed == anew, name
+
+
+def test_a_slip_between_a_beginning_and_an_end_that_very_many_names_have_is_found() -> None:
+    tools = [f"tool_{a}{b}_of_{c}{d}_page" for a in LETTERS for b in "xyz" for c in LETTERS for d in "xyz"]
+    view = catalog_of(tools).view(ToolContext(), profile="all")
+    for said in ("tool_ax.of_hx_page", "tool_axof_hx_page", "tool_axx_of_hx_page", "tool_axo_f_hx_page"):
+        assert view.hint(said) == " Did you mean 'tool_ax_of_hx_page'?"
 
 
 def test_few_names_are_compared_each() -> None:

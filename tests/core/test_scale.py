@@ -81,6 +81,35 @@ def test_a_large_catalog_is_filled_in_step_with_its_size_and_changes_for_a_fifti
     assert min(listed_s(large) for _ in range(5)) < 2 * min(listed_s(small) for _ in range(5)) + 0.002
 
 
+def test_a_name_in_a_policy_means_the_tools_that_a_pattern_of_the_same_letters_means() -> None:
+    catalog = Catalog()
+    for namespace, name in (("main", "pay"), ("fs_", "_read"), ("fs", "Read"), ("builtin", "pay"), ("a", "b__c")):
+        catalog.register(ToolSpec(namespace=namespace, name=name, renamed_from=(f"old_{name}",)), echo)
+    catalog.add_source(FakeSource(name="Git", listed=[foreign("Git", "log")]))
+    catalog.mirror("Bash")
+    known = [form for entry in catalog.snapshot().entries for form in (*entry.names, entry.spec.name)]
+    said = [*known, *map(str.upper, known), *map(str.lower, known), "git", "GIT", "Bash", "old_pay", "fs", "main", "pa"]
+    for name in dict.fromkeys(said):
+        literal, pattern = (catalog.policy_faults(Policy(deny=(glob,))) for glob in (name, f"{name[:-1]}[{name[-1]}]"))
+        # A toolset and a namespace are meant by their names alone; what a source lists is a toolset.
+        assert (literal == ([], [])) is (pattern == ([], []) or name.casefold() == "git" or name in {"fs", "main"}), (
+            name
+        )
+
+
+@pytest.mark.slow
+def test_a_policy_that_names_tools_is_checked_without_holding_each_name_to_all_of_them() -> None:
+    large, small = filled(MANY), filled(FEW)
+
+    def checked_s(catalog: Catalog, mark: str) -> float:
+        globs = tuple(f"tool_{number}{mark}" for number in range(FEW))
+        return cpu_s(lambda: catalog.policy_faults(Policy(deny=globs)))
+
+    for catalog in (large, small):
+        checked_s(catalog, "_first")
+    assert checked_s(large, "_none") < 4 * checked_s(small, "_none") + 0.002
+
+
 def source_of(name: str, count: int) -> FakeSource:
     return FakeSource(name=name, listed=[foreign(name, f"tool_{number}") for number in range(count)])
 

@@ -6,6 +6,7 @@ import orjson
 import pytest
 
 from pegboard import Catalog, DefinitionError, Policy, ToolContext, ToolSpec
+from pegboard.providers import EXPORTERS
 
 # The documented example (contracts/sources.md), byte for byte.
 WEB_SEARCH = (
@@ -185,6 +186,14 @@ def test_bytes_are_those_of_the_values(target: str):
     view = many().view(ToolContext())
     assert view.export_bytes(target) == orjson.dumps(view.export(target))
     assert many().view(ToolContext(), include=[]).export_bytes(target) == b"[]"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_how_long_the_bytes_are_is_told_without_joining_them(target: str):
+    for groups in ([], ["a"], ["a", "b", "main"]):
+        view = many().view(ToolContext(), include=groups)
+        size_bytes = EXPORTERS[target].size_bytes(view)
+        assert size_bytes == EXPORTERS[target].size_bytes(view) == len(view.export_bytes(target))
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -87,9 +87,7 @@ def unmatched_globs(catalog: Catalog, profile: str, *, more: Set[str] = frozense
     """
     registry = catalog.registry
     return unmatched(
-        registry.profiles[profile].policy,
-        (*registry.build().entries, *registry.mirrored()),
-        registry.namespaces() | more,
+        registry.profiles[profile].policy, registry.build(), registry.mirrored(), registry.namespaces() | more
     )
 
 

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import compress, count
 from operator import attrgetter, is_not
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,6 +20,7 @@ from pegboard.model.tool import ToolEntry
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
+_FEW = 8  # not a limit: one of so many is found sooner by itself than by going through all
 _TOGETHER = 256  # not a limit: so many ids are compared at once
 _NEW = -1
 
@@ -183,6 +184,13 @@ def places_of(value: int, values: bytes | bytearray) -> Iterator[int]:
     while place >= 0:
         yield place
         place = values.find(value, place + 1)
+
+
+def picked(values: Sequence[T], chosen: bytes) -> list[T]:
+    """Return the values of the places that have a 1: few of very many cost what those few do."""
+    if chosen.count(1) * _FEW > len(chosen):
+        return [*compress(values, chosen)]
+    return [values[place] for place in places_of(1, chosen)]
 
 
 def _alike(keys: list[str], others: list[str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
@@ -13,6 +14,8 @@ from pegboard.core.inventory import Inventory
 from pegboard.core.names import fold, is_tool_name, shortened
 from pegboard.core.wire_names import Named, WireNames
 from pegboard.model.tool import ToolEntry
+
+_MARK = re.compile("(?=__)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,15 @@ class NamedEntries:
         for one in change.added:
             ordered[one.place] = by_key[one.key] = _with_name(one.entry, names)
         return cls(inventory, names, tuple(ordered), by_key, weakref.ref(before.names))
+
+    def may_have(self, folded_name: str) -> bool:
+        """Tell whether an entry may be called so, in any form of its name; `False` is certain."""
+        if len(self.names.by_tool) != len(self.ordered) or self.names.may_have(folded_name):
+            return True
+        # The two halves of `namespace__name`; both may have underscores where they meet.
+        ends = [mark.start() for mark in _MARK.finditer(folded_name)]
+        spelled = (f"{folded_name[:end]}.{folded_name[end + 2 :]}" for end in ends)
+        return folded_name in self.by_key or not self.by_key.keys().isdisjoint(spelled)
 
     def since(self, before: NamedEntries) -> EntryChange:
         """Return what changed since those of before."""

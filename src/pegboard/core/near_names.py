@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect
-from collections.abc import Iterator, Sequence
-from functools import partial
-from itertools import chain
+from bisect import bisect, bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from pegboard.core.names import MAX_NAME_CHARS, fold
 from pegboard.model.bounds import NAMES_BESIDE
@@ -13,7 +12,48 @@ from pegboard.model.tool import ToolEntry
 
 _SHORT = 3  # not a limit: with one letter more or less, such a name is another
 _WIDTH = MAX_NAME_CHARS * 2  # not a limit: the longest that is looked for
+_LETTERS = 32  # not a limit: to look at so many names is faster than to try each letter
+_AFTER_LETTERS = "\x7f"
 _ALIKE = 0.6  # not a limit: the share of their letters that two names have in common, as `difflib` has it
+
+
+class NameOrder(NamedTuple):
+    """Names in their order, and read backwards in the order of that; by their folded forms, too."""
+
+    names: frozenset[str]
+    forward: list[str]
+    backward: list[str]
+    by_folded_form: dict[str, str]
+    letters: list[str]
+
+    @classmethod
+    def of(cls, names: Iterable[str], before: NameOrder | None = None) -> NameOrder:
+        """Return the order of some names; of nearly the same as those `before` without sorting them all again."""
+        before = before or _NO_ORDER
+        # As they come, and not as a set has them: the tools of one source are mostly in order.
+        come = [name for name in names if name not in before.names]
+        names = frozenset(names)
+        gone = before.names - names
+        if not gone and not come:
+            return before
+        forward = [name for name in before.forward if name not in gone] if gone else before.forward
+        gone_backward = {name[::-1] for name in gone}
+        backward = [name for name in before.backward if name not in gone_backward] if gone else before.backward
+        by_folded_form = before.by_folded_form.copy()
+        for name in gone:
+            del by_folded_form[fold(name)]
+        by_folded_form |= {fold(name): name for name in come}
+        # Sorting what is sorted but for its end is going through it once.
+        return cls(
+            names,
+            sorted([*forward, *sorted(come)]),
+            sorted([*backward, *sorted(name[::-1] for name in come)]),
+            by_folded_form,
+            sorted({*before.letters, *"".join(come)}),
+        )
+
+
+_NO_ORDER = NameOrder(frozenset(), [], [], {}, [])
 
 
 class NearNames:
@@ -23,54 +63,66 @@ class NearNames:
     both orders go along with what was said, and the few names that it could have been are looked up.
     """
 
-    def __init__(self, entries: Sequence[ToolEntry]) -> None:
+    def __init__(self, entries: Sequence[ToolEntry], before: NameOrder | None = None) -> None:
         self.entries = entries
         self._by_name = {entry.wire_name: entry for entry in entries}
-        self._by_folded_name = {fold(name): entry for name, entry in self._by_name.items()}
-        self._forward = sorted(self._by_name)
-        self._backward = sorted(name[::-1] for name in self._by_name)
-        self.in_order: Sequence[str] = self._forward
-        self._letters = sorted({*"".join(self._by_name)})
+        self.order = NameOrder.of(self._by_name, before)
 
     def around(self, name: str) -> Iterator[tuple[ToolEntry, bool]]:
         """Yield a few tools, the likeliest first: in other case, one slip away, and those that begin or end like it.
 
         Marked are those that were meant, as a rule: nobody need compare the rest of their names.
         """
-        if len(name) <= _WIDTH and (entry := self._by_folded_name.get(fold(name))) is not None:
-            yield entry, True
+        if len(name) <= _WIDTH and (known := self.order.by_folded_form.get(fold(name))) is not None:
+            yield self._by_name[known], True
         if not _SHORT < len(name) <= _WIDTH:
             return
-        reversed_name = name[::-1]
-        backward = [known[::-1] for known in _beside(self._backward, reversed_name)]
         shared = _Shared(name)
-        likely = {known: shared.with_name(known) for known in (*_beside(self._forward, name), *backward)}
-        before, after = (max(alike) for alike in zip(*likely.values(), strict=True))
-        # One look for all of them: it is the making of so many words in turn that takes its time.
-        for meant in filter(self._by_name.__contains__, self._one_slip(name, max(0, len(name) - after - 1), before)):
-            yield self._by_name[meant], True
-        for known in sorted(likely, key=lambda known: len(known) - 2 * sum(likely[known])):
-            alike = min(sum(likely[known]), len(name), len(known))
-            yield self._by_name[known], 2 * alike >= _ALIKE * (len(name) + len(known))
+        forward, backward = self.order.forward, self.order.backward
+        # No name has more in common with another than one of the two between which it stands.
+        place, place_backward = bisect(forward, name), bisect(backward, name[::-1])
+        before = max([shared.at_start(known) for known in _around(forward, place, 1)])
+        after = max([shared.at_end(known[::-1]) for known in _around(backward, place_backward, 1)])
+        for slip in range(max(0, len(name) - after - 1), before + 1):
+            for meant in self._slips_at(name, slip):
+                yield self._by_name[meant], True
+        ends_alike = [known[::-1] for known in _around(backward, place_backward, NAMES_BESIDE)]
+        beside = _around(forward, place, NAMES_BESIDE) + ends_alike
+        likely = {known: shared.at_start(known) + shared.at_end(known) for known in beside}
+        for known in sorted(likely, key=lambda known: len(known) - 2 * likely[known]):
+            letters = min(likely[known], len(name), len(known))
+            yield self._by_name[known], 2 * letters >= _ALIKE * (len(name) + len(known))
 
-    def _one_slip(self, name: str, first: int, last: int) -> Iterator[str]:
-        """Return what can have been meant if one slip stands between two places."""
-        return chain.from_iterable(map(partial(self._slips_at, name), range(first, last + 1)))
-
-    def _slips_at(self, name: str, place: int) -> list[str]:
+    def _slips_at(self, name: str, place: int) -> Iterator[str]:
+        """Yield what can have been meant if a letter is too much, missing, another, or has changed places with one."""
         start, rest, later = name[:place], name[place:], name[place + 1 :]
-        letters = self._letters
-        return [
-            start + later,
-            start + rest[1:2] + rest[:1] + rest[2:],
-            *[start + letter + later for letter in letters],
-            *[start + letter + rest for letter in letters],
-        ]
+        yield from filter(self._by_name.__contains__, (start + later, start + rest[1:2] + rest[:1] + rest[2:]))
+        known = _starting_with(self.order.forward, start)
+        if known is None and (reversed_names := _starting_with(self.order.backward, later[::-1])) is not None:
+            known = [each[::-1] for each in reversed_names]
+        if known is None:
+            # Very many go along with it on both sides: fewer are the letters that can stand here.
+            letters = self.order.letters
+            others = [start + letter + later for letter in letters] + [start + letter + rest for letter in letters]
+            yield from filter(self._by_name.__contains__, others)
+            return
+        for end, length in ((later, len(name)), (rest, len(name) + 1)):
+            for each in known:
+                if len(each) == length and each.endswith(end) and each.startswith(start):
+                    yield each
 
 
-def _beside(order: list[str], name: str) -> list[str]:
-    place = bisect(order, name)
-    return order[max(0, place - NAMES_BESIDE) : place + NAMES_BESIDE]
+def _starting_with(order: list[str], start: str) -> list[str] | None:
+    """Return the names that start so, in order; `None` where they are more than letters are tried."""
+    first = bisect_left(order, start)
+    if first + _LETTERS < len(order) and order[first + _LETTERS].startswith(start):
+        return None
+    return order[first : bisect_left(order, start + _AFTER_LETTERS, first)]
+
+
+def _around(order: list[str], place: int, count: int) -> list[str]:
+    """Return so many names before a place, and as many from it on."""
+    return order[max(0, place - count) : place + count]
 
 
 class _Shared:
@@ -81,20 +133,16 @@ class _Shared:
     """
 
     def __init__(self, name: str) -> None:
-        self._length = len(name)
-        self._at_end = _as_number(name)
-        self._at_start = self._at_end << 8 * (_WIDTH - len(name))
+        # What is not ASCII is in no tool's name, and a question mark neither.
+        self._length, self._number = len(name), int.from_bytes(name.encode("ascii", "replace"))
 
-    def with_name(self, known: str) -> tuple[int, int]:
-        """Return the characters that are the same at the beginning, and those at the end."""
-        at_end, least = _as_number(known), min(len(known), self._length)
-        differs = self._at_start ^ (at_end << 8 * (_WIDTH - len(known)))
-        before = _WIDTH - (differs.bit_length() + 7) // 8
-        differs = self._at_end ^ at_end
-        after = ((differs & -differs).bit_length() - 1) // 8 if differs else least
-        return min(before, least), min(after, least)
+    def at_start(self, known: str) -> int:
+        """Return how many are the same at the beginning."""
+        length = self._length
+        differs = self._number ^ int.from_bytes(known[:length].encode().ljust(length, b"\0"))
+        return min(length - (differs.bit_length() + 7) // 8, len(known))
 
-
-def _as_number(name: str) -> int:
-    # What is not ASCII is in no tool's name, and a question mark neither.
-    return int.from_bytes(name.encode("ascii", "replace"))
+    def at_end(self, known: str) -> int:
+        """Return how many are the same at the end."""
+        differs = self._number ^ int.from_bytes(known[-self._length :].encode())
+        return min(((differs & -differs).bit_length() - 1) // 8 if differs else self._length, len(known))

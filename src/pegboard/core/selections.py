@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from functools import cached_property
-from itertools import compress
 from typing import NamedTuple, TypeAlias
 
 from pegboard.core.bounded_cache import BoundedCache
-from pegboard.core.entry_change import EntryChange, Placed, places_by, places_of
+from pegboard.core.entry_change import EntryChange, Placed, picked, places_by, places_of
 from pegboard.core.judge import Selection
 from pegboard.model.bounds import SELECTION_CHANGES, SELECTIONS_KEPT, SELECTIONS_REMEMBERED
 from pegboard.model.policy import Policy
@@ -131,7 +130,7 @@ class Selections:
         known = self._by_chosen.get(chosen)
         if known is not None:
             return known
-        entries = KeptTools(compress(self._entries, chosen))
+        entries = KeptTools(picked(self._entries, chosen))
         entries.chosen = chosen
         alike, built = self._conditions
         if 0 in chosen:

@@ -20,15 +20,16 @@ from pegboard.core.digests import digest
 from pegboard.core.entry_change import Column, Columns, EntryChange
 from pegboard.core.hooks import ToolHooks, hooks_of
 from pegboard.core.inventory import Inventory
-from pegboard.core.judge import Selection, static_code
+from pegboard.core.judge import Selection, applies, static_code
 from pegboard.core.named_entries import NamedEntries, name_parts
 from pegboard.core.names import MAX_NAME_CHARS, fold
+from pegboard.core.near_names import NameOrder
 from pegboard.core.predicates import Availability, compile_availability, unanswerable
 from pegboard.core.schema import Compiled
 from pegboard.core.selections import Selected, Selections
 from pegboard.core.validated_entry import judges, seal
 from pegboard.core.wire_names import WireNames
-from pegboard.model.bounds import VERDICTS_REMEMBERED, Bounds
+from pegboard.model.bounds import NAME_ORDERS, VERDICTS_REMEMBERED, Bounds
 from pegboard.model.context import ToolContext
 from pegboard.model.decision import Code
 from pegboard.model.error import DefinitionError, Problem
@@ -40,6 +41,7 @@ T = TypeVar("T")
 log = logging.getLogger("pegboard")
 # Between namespace and name. A namespace may end with an underscore, so each place is tried.
 _MARKS = re.compile(r"(?=(__|\.))")
+_WILDCARD = re.compile(r"[*?[]")
 # Turns what a builder gave into entries; who puts the parts together knows functions and classes, core does not.
 ReadBuilt = Callable[[object, ToolEntry], Sequence[ToolEntry]]
 
@@ -85,6 +87,8 @@ class Snapshot:
         self._columns = Columns(self.entries, before and before._columns, change and change.moves)
         self.generation = generation
         self.cache: dict[object, Any] = {}
+        self.name_orders = before.name_orders if before else BoundedCache[Hashable, NameOrder](max_entries=NAME_ORDERS)
+        """The names that each asker saw last, in order; snapshots that follow each other share it."""
         self._wall_clock = wall_clock
         self._read_built = read_built
         self._compile = partial(
@@ -158,6 +162,16 @@ class Snapshot:
     def owns(self, entry: ToolEntry) -> bool:
         """Tell whether this very entry is of the snapshot; what a builder made is not."""
         return self._named.by_key.get(fold(entry.qualified_id)) is entry
+
+    def is_meant_by(self, glob: str) -> bool:
+        """Tell whether a glob of a policy means an entry; one that spells a name out is looked up, not held to all."""
+        if not _WILDCARD.search(glob):
+            folded, entry = fold(glob), self.find(glob)
+            if entry is not None and folded in entry.folded_names:
+                return True
+            if folded not in map(fold, self._inventory.namespaces) and not self._named.may_have(folded):
+                return False
+        return any(applies(glob, entry) for entry in self.entries)
 
     def former_name(self, name: str) -> str | None:
         """Return the former name by which `name` finds a tool; `None` where it is none."""

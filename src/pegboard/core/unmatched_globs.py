@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pegboard.core.judge import applies, layers
 from pegboard.core.names import nearest
+from pegboard.core.snapshot import Snapshot
 from pegboard.model.policy import Policy
 from pegboard.model.tool import ToolEntry
 
@@ -13,13 +14,15 @@ BESIDE_TOOLS = ("resource", "prompt", "completion")
 """The namespaces of what is offered beside tools: their globs mean no tool, so none is looked for."""
 
 
-def unmatched(policy: Policy, entries: Sequence[ToolEntry], namespaces: frozenset[str]) -> tuple[list[str], list[str]]:
+def unmatched(
+    policy: Policy, snapshot: Snapshot, mirrored: Sequence[ToolEntry], namespaces: frozenset[str]
+) -> tuple[list[str], list[str]]:
     """Return the globs that match no tool: those whose namespace is not declared, in words (errors), and the rest."""
     errors: list[str] = []
     warnings: list[str] = []
     for layer in layers(policy):
         for glob in (*layer.deny, *(layer.allow or ())):
-            if any(applies(glob, entry) for entry in entries) or glob in namespaces:
+            if glob in namespaces or snapshot.is_meant_by(glob) or any(applies(glob, entry) for entry in mirrored):
                 continue
             namespace = _namespace_of(glob)
             if namespace in BESIDE_TOOLS or glob in BESIDE_TOOLS:

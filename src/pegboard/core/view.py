@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -77,6 +77,8 @@ class Exporter(Protocol):
     def __call__(self, view: View) -> list[JSON]: ...
 
     def to_bytes(self, view: View) -> bytes: ...
+
+    def size_bytes(self, view: View) -> int: ...
 
     def report(self, view: View) -> list[JSON]: ...
 
@@ -405,7 +407,9 @@ class View:
         selected = self._selected()
         if len(selected) <= NAMES_COMPARED_EACH:
             return nearest_one(name, (entry.wire_name for entry in self._unbuilt(selected) if name not in entry.names))
-        for entry, is_near in _near_names(self.snapshot, selected).around(name):
+        asked_by = self.selection, self.ctx.caller.policy
+        near = _near_names(self.snapshot, selected, asked_by=asked_by)
+        for entry, is_near in near.around(name):
             if name not in entry.names and any(True for _ in self._unbuilt((entry,))):
                 return entry.wire_name if is_near else nearest_one(name, (entry.wire_name,))
         return None
@@ -549,11 +553,15 @@ def _named(left: Selected) -> _Named:
     return _Named(left.entries, names, not left.built and all(entry.spec.full_names is None for entry in left.entries))
 
 
-def _near_names(snapshot: Snapshot, entries: Sequence[ToolEntry]) -> NearNames:
-    """Return some tools of a snapshot in the order of their names, made once."""
+def _near_names(snapshot: Snapshot, entries: Sequence[ToolEntry], *, asked_by: Hashable) -> NearNames:
+    """Return some tools of a snapshot in the order of their names, made once; from those of before, if asked before."""
     kept: BoundedCache[int, NearNames] = snapshot.cache.setdefault("near names", BoundedCache(max_entries=NAME_ORDERS))
     # It holds the tools themselves, so that their id cannot come to mean others.
-    return kept.get(id(entries)) or kept.remember(id(entries), NearNames(entries))
+    known = kept.get(id(entries))
+    if known is None:
+        known = kept.remember(id(entries), NearNames(entries, snapshot.name_orders.get(asked_by)))
+        snapshot.name_orders.remember(asked_by, known.order)
+    return known
 
 
 def _declared(name: str, snapshot: Snapshot) -> str:
@@ -561,8 +569,8 @@ def _declared(name: str, snapshot: Snapshot) -> str:
     entries = snapshot.entries
     if len(entries) <= NAMES_COMPARED_EACH:
         return nearest(name, [entry.wire_name for entry in entries], label="Declared")
-    known = _near_names(snapshot, entries)
+    known = _near_names(snapshot, entries, asked_by="all")
     likeliest, is_slip = next(known.around(name), (None, False))
     if likeliest is not None and (is_slip or nearest_one(name, (likeliest.wire_name,))):
         return f" Did you mean {likeliest.wire_name!r}?"
-    return listing(known.in_order, label="Declared")
+    return listing(known.order.forward, label="Declared")

@@ -53,6 +53,10 @@ class WireNames:
         wishes.update(fold(name) for name, wish in zip(settled, wanted, strict=True) if name != wish)
         return cls(dict(zip(named, settled, strict=True)), {key: len(who) for key, who in claims.items()}, dict(wishes))
 
+    def may_have(self, folded_name: str) -> bool:
+        """Tell whether a tool may have this name; some are only wished for."""
+        return folded_name in self._wishes
+
     def after(self, *, removed: Sequence[Named], added: Sequence[Named]) -> WireNames | None:
         """Return the names after a change, without looking at the other tools.
 

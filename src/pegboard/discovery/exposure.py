@@ -105,7 +105,7 @@ class ExposedView(View):
     def mode(self) -> Mode:
         """How the tools are shown to this caller now."""
         if self._mode is None:
-            cost = estimated_tokens(len(self._plain.export_bytes("mcp")))
+            cost = estimated_tokens(self._parts.exporters["mcp"].size_bytes(self._plain))
             self._mode = "direct" if cost <= self._profile.token_budget else "search"
         return self._mode
 

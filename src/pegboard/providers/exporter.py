@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import compress, count
-from operator import gt, not_
-from typing import Any, NamedTuple
+from operator import not_
+from typing import Any, NamedTuple, TypeVar
 
 from pegboard.core.bounded_cache import BoundedCache
+from pegboard.core.entry_change import picked, places_of
 from pegboard.core.json_reader import parse_json
 from pegboard.core.json_text import json_bytes, json_value
 from pegboard.core.selections import KeptTools
@@ -22,9 +23,7 @@ from pegboard.providers.targets import dialect_of
 
 # A tool, with the name and the schema that the target takes, in the target's form.
 WireForm = Callable[[ToolEntry, str, JSON], JSON]
-
-
-_Lists = BoundedCache[Any, tuple[tuple[ToolEntry, ...], bytes]]
+T = TypeVar("T")
 
 
 class _ExportedTool(NamedTuple):
@@ -50,24 +49,36 @@ class Exporter:
 
     def to_bytes(self, view: View) -> bytes:
         """Return the visible tools as a JSON array."""
+        return self._kept_of(view, "lists", _as_array)
+
+    def size_bytes(self, view: View) -> int:
+        """Return how long `to_bytes` is, without joining what may be millions of bytes that nobody asked for."""
+        return self._kept_of(view, "sizes", _size_of_array)
+
+    def _kept_of(self, view: View, kind: str, make: Callable[[Sequence[bytes]], T]) -> T:
+        """Return what is made of the visible tools as JSON; once for all who see the same."""
         snapshot = view.snapshot
         tools = view.tools(within=snapshot)
         # A list in which nothing was made for this caller is the snapshot's own: one id stands for all of it.
         chosen = tools.chosen if type(tools) is KeptTools else None
         key = (self._kept_as, tuple(map(id, tools)) if chosen is None else id(tools))
-        lists: _Lists = snapshot.cache.setdefault("lists", BoundedCache(max_entries=PROVIDER_LISTS))
-        cached = lists.get(key)
-        if cached is not None:
-            return cached[1]
-        if chosen is None:
-            each = [self.tool_bytes(entry, snapshot) for entry in tools]
-        else:
-            each = self._chosen_bytes(snapshot, chosen)
-        joined = _as_array(each)
+        kept: BoundedCache[Any, tuple[tuple[ToolEntry, ...], T]] = snapshot.cache.setdefault(
+            kind, BoundedCache(max_entries=PROVIDER_LISTS)
+        )
+        known = kept.get(key)
+        if known is not None:
+            return known[1]
+        made = make(self._each(tools, snapshot))
         if chosen is not None or all(entry.builder is None and snapshot.owns(entry) for entry in tools):
-            # The entries are kept beside the bytes, so that their ids cannot come to mean others.
-            lists.remember(key, (tools, joined))
-        return joined
+            # The entries are kept beside it, so that their ids cannot come to mean others.
+            kept.remember(key, (tools, made))
+        return made
+
+    def _each(self, tools: Sequence[ToolEntry], snapshot: Snapshot) -> Sequence[bytes]:
+        """Return each tool of a view as JSON."""
+        if type(tools) is KeptTools:
+            return self._chosen_bytes(snapshot, tools.chosen)
+        return [self.tool_bytes(entry, snapshot) for entry in tools]
 
     def _chosen_bytes(self, snapshot: Snapshot, chosen: bytes) -> Sequence[bytes]:
         """Return the chosen tools of a snapshot as JSON, in order; each is drawn when somebody first sees it."""
@@ -78,14 +89,14 @@ class Exporter:
             for place in compress(count(), map(not_, self._fitting(snapshot))):
                 drawn.known[place] = 0
             snapshot.cache["drawn", self._kept_as] = True
-        if int.from_bytes(chosen) & ~int.from_bytes(drawn.known):
-            for place in compress(count(), map(gt, chosen, bytes(drawn.known))):
+        if unknown := int.from_bytes(chosen) & ~int.from_bytes(drawn.known):
+            for place in places_of(1, unknown.to_bytes(len(chosen))):
                 entry = snapshot.entries[place]
                 # Most were drawn for the snapshot before: a call for each would double what they cost.
                 name = names.get(entry.wire_name, entry.wire_name)
                 known: _ExportedTool | None = entry.drawn.get(self._kept_as)
                 drawn.fill(place, (known if known and known.name == name else self._drawn(entry, name)).as_json)
-        return list(compress(drawn.values, chosen))
+        return picked(drawn.values, chosen)
 
     def tool_bytes(self, entry: ToolEntry, snapshot: Snapshot) -> bytes:
         """Return one tool as JSON."""
@@ -171,6 +182,10 @@ def _as_array(each: Sequence[bytes]) -> bytes:
     parts[0] = b"[" + parts[0]
     parts[-1] += b"]"
     return b",".join(parts)
+
+
+def _size_of_array(each: Sequence[bytes]) -> int:
+    return sum(map(len, each)) + max(len(b"["), len(each)) + len(b"]")
 
 
 class Exporters(dict[str, Exporter]):
