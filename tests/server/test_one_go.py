@@ -34,6 +34,10 @@ class Wire:
         assert not self.closed.is_set()
         self.writes.append(data)
 
+    def writelines(self, data: list[bytes]) -> None:
+        assert not self.closed.is_set()
+        self.writes += data
+
     def close(self) -> None:
         self.closed.set()
 
@@ -126,6 +130,19 @@ async def test_a_call_is_answered_in_one_write_with_the_headers_that_every_answe
         # The one that ends its connection goes by ASGI's messages, and says so; the rest is the same.
         assert sorted(ordinary.replace(b"connection: close\r\n", b"").split(b"\r\n")) == sorted(fast.split(b"\r\n"))
         assert b"connection: close" in ordinary
+
+
+async def test_a_large_answer_is_not_copied_behind_its_head() -> None:
+    catalog = Catalog("desk")
+    catalog.tool(name="work")(lambda: "x" * 100_000)
+    app = http_app(catalog)
+    async with app.router.lifespan_context(app):
+        connection, wire = connected(app)
+        for _ in range(2):
+            head, body = await answered(connection, wire, call_of("work"), ends=b"}")
+            assert b"content-length: %d\r\n" % len(body) in head
+            assert head.endswith(b"\r\n\r\n")
+            assert json.loads(body)["result"]["content"][0]["text"] == "x" * 100_000
 
 
 async def test_what_waits_for_a_client_that_has_gone_is_dropped_in_silence() -> None:

@@ -16,6 +16,7 @@ from pegboard.server.access_log import log_request
 
 _BAD_REQUEST = 400  # not a limit: a status of HTTP
 _CHUNK_BYTES = 8  # not a limit: what a chunk of one byte has around it, more or less
+_COPIED_BYTES = 1 << 16  # not a limit: an answer up to here is copied behind its headers
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _COMMON = (
     b"Accept Accept-Encoding Accept-Language Authorization Connection Content-Length Content-Type Host Mcp-Method "
@@ -51,16 +52,21 @@ class WrittenTogether:
             self._loop.call_soon(self.flush)
         self._waiting.append(data)
 
-    def write_now(self, data: bytes) -> None:
+    def write_now(self, *data: bytes) -> None:
         """Write, behind what waits."""
-        self._waiting.append(data)
+        self._waiting += data
         self.flush()
 
     def flush(self) -> None:
         """Write what waits; nothing, where the client has gone in the meantime: uvloop would raise in the loop."""
         if self._waiting:
             waiting, self._waiting = self._waiting, []
-            if not self._transport.is_closing():
+            if self._transport.is_closing():
+                return
+            if sum(map(len, waiting)) > _COPIED_BYTES:
+                # Of a list of a thousand tools a copy takes longer than a second call of the system.
+                self._transport.writelines(waiting)
+            else:
                 self._transport.write(b"".join(waiting))
 
     def is_closing(self) -> bool:
@@ -208,7 +214,7 @@ class Cycle(RequestResponseCycle):
         head = b"%bcontent-length: %d\r\n%b\r\n" % (connection.head(status), len(body), lines)
         self.waiting_for_100_continue = False
         self.response_started = self.response_complete = True
-        connection.written.write_now(head + body)
+        connection.written.write_now(head, body)
         self.message_event.set()
         connection.on_response_complete()
         return True
