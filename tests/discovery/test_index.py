@@ -7,10 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pegboard.discovery.search.compared import Cosines
 from pegboard.discovery.search.index import Hits, Index, ToolText
 from tests.sizes import examples
 from tests.timing import CPU, within
@@ -399,6 +401,24 @@ def test_of_words_that_no_tool_has_those_with_most_letters_in_common_come_first_
     scores = [hit.score for hit in answer.hits]
     assert scores == sorted(scores, reverse=True)
     assert answer.near_namespaces == ("bank", "cinema", "zoo")
+
+
+def test_where_no_tool_has_a_word_letters_and_a_likeness_that_stands_out_by_nothing_take_turns() -> None:
+    names = ("add", "feed", "pay", "seat", "show", "transfer_all")
+    index = Index.build([ToolText(id=f"zoo__{name}", name=name, namespace="zoo") for name in names])
+    alike = dict(zip(names, (0.3, 0.5, 0.1, 0.6, 0.4, 0.2), strict=True))
+    known = np.array([alike[id_.removeprefix("zoo__")] for id_ in index.ids], dtype=np.float32)
+    answer = index.search("traspaso", limit=6, likeness=Cosines(known=known))
+    assert [hit.id.removeprefix("zoo__") for hit in answer.hits] == [
+        "transfer_all",
+        "seat",
+        "add",
+        "feed",
+        "show",
+        "pay",
+    ]
+    assert {hit.confidence for hit in answer.hits} == {"weak"}
+    assert answer.near_namespaces == ("zoo",)
 
 
 def test_the_nearest_namespaces_are_visible_ones_with_most_letters_in_common_then_the_largest() -> None:

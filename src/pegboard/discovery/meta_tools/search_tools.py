@@ -29,8 +29,8 @@ _WEAK = (
     "Weak matches only: perhaps no tool here serves this. Read a description before you call, or ask in other words."
 )
 _NO_WORD = (
-    "No tool here has a word of this request: these only have letters in common with it, or stand for their namespace."
-    " Ask in other words, or look at what the namespaces under `nearest` have."
+    "No tool here has a word of this request: these only come near it by letters or meaning, or stand for their"
+    " namespace. Ask in other words, or look at what the namespaces under `nearest` have."
 )
 _EXAMPLE = '{ "queries": ["create an issue", "send an email"] }'
 

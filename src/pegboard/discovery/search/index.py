@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pegboard.discovery.search.compared import Compared
 from pegboard.discovery.search.confidence import Confidence, chance_of, confidence_of, signs_of
 from pegboard.discovery.search.explanation import Explanation, Judged, explained
-from pegboard.discovery.search.last_resort import RESEMBLING_CHANCE, resembling, with_others
+from pegboard.discovery.search.last_resort import RESEMBLING_CHANCE, resembling, taking_turns, with_others
 from pegboard.discovery.search.likeness import fused
 from pegboard.discovery.search.name_beginnings import NameBeginnings, completed
 from pegboard.discovery.search.postings import Postings, post, trigrams_of
@@ -201,6 +201,8 @@ class Index:
             if not words_of(query[:SEARCH_QUERY_CHARS]):
                 return Hits(near_namespaces=near)
             judged = self._resembled(query, tools, judged, order)
+            if likeness is not None and (alike := likeness.deviations(tools.seen)).any():
+                judged = replace(judged, scores=taking_turns(judged.scores, alike))
         best = _best(judged.scores, limit)
         hits = (self._hit(int(tools.seen[place]), float(judged.scores[place]) * judged.chance) for place in best)
         return Hits(
@@ -227,7 +229,7 @@ class Index:
             scores, chance = completed(scores, chance, begun, is_word=known(stem(query.strip().lower())))
         beyond = None if likeness is None else likeness.beyond_chance(tools.seen)
         if likeness is not None and beyond is not None:
-            scores, chance = fused(scores, chance, beyond, lambda: likeness.deviations(tools.seen))
+            scores, chance = fused(scores, chance, beyond)
         used = self._used(use, tools) if use else None
         if used is not None:
             scores, chance = lifted(scores, chance, used)

@@ -2,7 +2,8 @@
 
 Whoever asks then asks in other words or in another language, or for what no tool does, and words cannot tell which. The
 tools whose words have runs of letters in common with the request come first; after them one tool of each namespace in
-turn, so that among few tools all are shown and among many what there is. Nothing of that is more than weak.
+turn, so that among few tools all are shown and among many what there is. Where an embedder finds some more alike than
+others, though none stands out, its best and these take turns. Nothing of that is more than weak.
 """
 
 from __future__ import annotations
@@ -68,3 +69,16 @@ def with_others(scores: Vector, starts: NDArray[np.int64], order: Sequence[int])
     places[np.lexsort((turns[of_namespace], rounds))] = np.arange(count)
     in_turn = np.float32(_IN_TURN_SHARE) * (1 - places / np.float32(2 * count))
     return np.where(scores > 0, _IN_TURN_SHARE + (1 - _IN_TURN_SHARE) * scores, in_turn).astype(np.float32)
+
+
+def taking_turns(one: Vector, other: Vector) -> Vector:
+    """Return scores by which the best tools of two orders come in turn: nobody knows which of the two knows better."""
+    turns = np.minimum(2 * _places(one), 2 * _places(other) + 1)
+    return (1 - _places(-turns) / (2 * len(one))).astype(np.float32)
+
+
+def _places(scores: NDArray[np.float32] | NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the place of each tool, 0 that of the best."""
+    places = np.empty(len(scores), dtype=np.int64)
+    places[np.argsort(-scores, kind="stable")] = np.arange(len(scores))
+    return places

@@ -8,7 +8,6 @@ that knows lifts its tools as far as it is sure of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import exp, log, sqrt
 
 import numpy as np
@@ -19,11 +18,10 @@ from pegboard.discovery.search.ranking import Vector
 _SHARE = 0.2
 _SURE_AFTER = 2.0  # deviations beyond chance
 ALIKE = 1e-6  # a spread of cosines below this is that of rounding
-_ALIKE_ALONE = 0.1  # the chance where no word matches and nothing stands out: weak
 
 
-def fused(scores: Vector, chance: float, beyond: Vector, alike: Callable[[], Vector]) -> tuple[Vector, float]:
-    """Return score and chance of words and likeness together, the best score 1.0.
+def fused(scores: Vector, chance: float, beyond: Vector) -> tuple[Vector, float]:
+    """Return score and chance of words and likeness together, the best score 1.0; all 0 where neither says anything.
 
     The surer the words are, the less the likeness counts.
 
@@ -31,14 +29,10 @@ def fused(scores: Vector, chance: float, beyond: Vector, alike: Callable[[], Vec
         scores: of words, the best 1.0, or all 0.
         chance: that words have found a right tool.
         beyond: by how many deviations each tool stands out, beyond what chance gives.
-        alike: asked where neither says anything: by how many deviations each tool is above the middle.
     """
     most = float(beyond.max())
     if not most:
-        if scores.any():
-            return scores, chance
-        above = np.maximum(alike(), 0)
-        return above / max(float(above.max()), 1e-9), _ALIKE_ALONE
+        return scores, chance
     both = chance * scores + _SHARE * (1 - chance) * beyond
     return both / both.max(), 1 - (1 - chance) * exp(-most / _SURE_AFTER)
 
