@@ -11,16 +11,19 @@ from typing import Any
 
 import pytest
 
-from pegboard import CallContext, Catalog, Secret, ToolSpec, http_app
+from pegboard import CallContext, Catalog, Secret, Tasks, ToolSpec, http_app
 from pegboard.config import load_catalog
 from pegboard.core.declarations import PrivateSource
 from pegboard.model.agent import AgentEntry
 from pegboard.model.resource import CompletionSpec, PromptArgument, PromptSpec, ResourceSpec
 from pegboard.model.tool import Annotations, ToolEntry
+from pegboard.sources.mcp.server_settings import ServerSettings
+from pegboard.sources.mcp.supervised_source import McpSource
+from pegboard.sources.openapi.openapi_source import ApiSettings, OpenApiSource
 from tests.agents.team import agent
 from tests.core.parts import ANN, FakeSource
 from tests.server.doors import inside, post, served
-from tests.upstream_mcp.parts import until
+from tests.upstream_mcp.parts import running, until
 
 CANARY = "sk-canary/4711+plain==text"
 SPELLINGS = (CANARY, json.dumps(CANARY)[1:-1].replace("/", "\\/"), base64.b64encode(CANARY.encode()).decode())
@@ -174,6 +177,78 @@ async def test_a_question_that_a_tool_asks_has_no_secret_either(way: str) -> Non
     assert (await catalog.view(replace(ANN, client=person)).call("login")).text == "in"
     shown = {**form, "properties": {"pin": {**pin, "title": "PIN of [redacted]"}}}
     assert person.asked == [["Log in with [redacted]?", {} if way == "sample" else shown]]
+
+
+@pytest.mark.parametrize("place", ["name", "value"])
+async def test_a_form_with_a_secret_that_the_answer_is_judged_by_is_not_asked(place: str) -> None:
+    catalog, person = Catalog(), Person()
+    catalog.add_secrets(Secret(CANARY), Secret("production"))
+    by_name: Any = {"properties": {"production": {"type": "string"}, CANARY: {"type": "string"}}}
+    by_value: Any = {"properties": {"pin": {"type": "string", "enum": ["production", CANARY]}}}
+
+    @catalog.tool
+    async def login(ctx: CallContext) -> str:
+        """Log in."""
+        await ctx.ask("Log in?", schema={"type": "object", **(by_name if place == "name" else by_value)})
+        return "in"
+
+    result = await catalog.view(replace(ANN, client=person)).call("login")
+    assert result.error is not None
+    assert "not asked: a secret stands in a name or a value" in result.error.message
+    assert person.asked == []
+
+
+async def test_the_form_that_a_task_asks_has_no_secret() -> None:
+    catalog = Catalog(tasks=Tasks("memory"))
+    catalog.add_secrets(Secret(CANARY))
+
+    @catalog.tool(task="required")
+    async def login(ctx: CallContext) -> str:
+        """Log in."""
+        await ctx.ask(f"As {CANARY}?", schema={"type": "string", "title": f"As {CANARY}"})
+        return "in"
+
+    begun = await catalog.view(ANN).call("login")
+    assert begun.task_id is not None
+    while not (record := await catalog.tasks.get(begun.task_id, ANN)).questions:
+        await catalog.tasks.changed(record, timeout_s=1.0)
+    assert "[redacted]" in repr(record)
+    assert CANARY not in repr(record)
+    await catalog.close()
+
+
+async def test_what_a_server_answers_to_a_source_made_in_python_is_searched_for_its_credential() -> None:
+    async with served(http_app(telling())) as url:
+        headers = {"Authorization": Secret(f"Bearer {CANARY}")}
+        async with running(ServerSettings(name="up", transport="http", url=f"{url}/mcp", headers=headers)) as (made, _):
+            await until(lambda: made.registry.inventory("resources").ordered.entries)
+            async with inside(http_app(made)) as client:
+                call = {"name": "up__look", "arguments": {"text": "a"}}
+                answers = [
+                    (await post(client, "tools/call", call)).text,
+                    (await post(client, "prompts/get", {"name": "up__ask"})).text,
+                    (await client.get("/v1/tools/up__look")).text,
+                ]
+    assert [one for one in answers if any(leak in one for leak in leaks()) or "[redacted]" not in one] == []
+
+
+@pytest.mark.parametrize("kind", ["mirrored", "private", "openapi"])
+async def test_every_source_that_is_added_tells_what_nothing_may_say(kind: str) -> None:
+    catalog, key = Catalog(), Secret(CANARY)
+    server = McpSource(ServerSettings(name="up", transport="stdio", command="server", env={"KEY": key}))
+    if kind == "mirrored":
+        catalog.mirror(source=server)
+    elif kind == "private":
+        catalog.registry.add_source(PrivateSource(server, "a.up"))
+    else:
+        catalog.add_source(OpenApiSource(ApiSettings(name="up", read=json.loads, spec="a.json", query={"key": key})))
+    catalog.tool(name="tell")(said_by_a_tool)
+    assert (await catalog.view(ANN).call("tell")).text == "with [redacted]"
+
+
+def said_by_a_tool() -> str:
+    """Tell the key."""
+    return f"with {CANARY}"
 
 
 def test_secrets_that_come_later_are_taken_out_and_what_has_none_stays_the_very_same() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from pegboard.core.entry_table import EntryTable
 from pegboard.core.names import fold
-from pegboard.core.ports import DocumentStore, Source
+from pegboard.core.ports import DocumentStore, HoldsSecrets, Source
 from pegboard.model.agent import AgentEntry
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.error import DuplicateToolError
@@ -86,6 +86,10 @@ class MirroredSource:
             for entry in self.source.entries()
         }
 
+    def secrets(self) -> Iterable[Secret]:
+        """Return what the source authenticates with."""
+        return self.source.secrets() if isinstance(self.source, HoldsSecrets) else ()
+
     def groups(self) -> frozenset[str]:
         """Return the groups that its names may have."""
         return frozenset(self.wanted_groups) or self.source.groups()
@@ -124,6 +128,10 @@ class PrivateSource:
     def private_entries(self) -> list[ToolEntry]:
         """Return the tools that it lists now, as the agent has them."""
         return [replace(entry, source=self.name) for entry in self.source.entries()]
+
+    def secrets(self) -> Iterable[Secret]:
+        """Return what the source authenticates with."""
+        return self.source.secrets() if isinstance(self.source, HoldsSecrets) else ()
 
     def groups(self) -> frozenset[str]:
         """Return nothing: an agent has its own tools whole."""
@@ -205,6 +213,15 @@ class Declarations:
         """Return every name for allow-lists, also those that sources give at this moment."""
         mirrored = [source.mirrors() for source in self.sources.values() if isinstance(source, MirroredSource)]
         return {name: mirror for names in (*mirrored, self.mirrors) for name, mirror in names.items()}
+
+    def with_secrets_of(self, sources: Iterable[Source]) -> Declarations:
+        """Return the declarations with the credentials of these sources among what nothing may say.
+
+        They stay there when a source goes: calls that it answered may still have them.
+        """
+        held = (secret for source in sources if isinstance(source, HoldsSecrets) for secret in source.secrets())
+        known = dict.fromkeys((*self.secrets, *held))
+        return self if len(known) == len(self.secrets) else replace(self, secrets=tuple(known))
 
     def without_offers(self) -> Declarations:
         """Return the declarations of an empty catalog that is protected as this one is."""

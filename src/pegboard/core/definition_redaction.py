@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from pegboard.core.digests import canonical_json
 from pegboard.core.redaction import Redactor
-from pegboard.model.bounds import NO_WORD_SECRET_CHARS
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.secret import Secret
@@ -29,10 +28,7 @@ class DefinitionRedactor:
     """Takes secrets out of definitions: of entries as they are here, and of tools as the wire of MCP says them."""
 
     def __init__(self, secrets: Iterable[Secret]) -> None:
-        known = tuple(secrets)
-        self._redactor = Redactor(known)
-        # A variable of the config may be a word like `production`, which many a schema has.
-        self._telling = Redactor(secret for secret in known if len(secret.reveal()) >= NO_WORD_SECRET_CHARS)
+        self._redactor = Redactor(secrets)
         self._by_field: Mapping[str, Callable[[Any], Any]] = {
             **dict.fromkeys(("name", "uri", "argument", "prompt", "resource"), self._identifier),
             **dict.fromkeys(("title", "description", "mime_type"), self._redactor.text),
@@ -82,7 +78,7 @@ class DefinitionRedactor:
         return replace(record, **{name: self._by_field[name](value) for name, value in said.items()})
 
     def _identifier(self, text: str) -> str:
-        if self._telling.finds(text):
+        if self._redactor.telling.finds(text):
             raise DefinitionError("a secret of this config stands in its name, its address or its schema")
         return text
 

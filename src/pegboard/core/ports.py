@@ -9,6 +9,7 @@ from pegboard.model.consent import ConsentAnswer, ConsentRequest
 from pegboard.model.context import ToolContext
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.rate_limit import RateLimit
+from pegboard.model.secret import Secret
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry
 
@@ -47,6 +48,15 @@ class OffersResources(Protocol):
 
     def resource_entries(self) -> Sequence[ToolEntry]:
         """Return the last good lists, each entry with its `offer`. Must be quick, as `entries`."""
+        ...
+
+
+@runtime_checkable
+class HoldsSecrets(Protocol):
+    """A source that is given credentials, which its server may say wherever it says something."""
+
+    def secrets(self) -> Iterable[Secret]:
+        """Return what it authenticates with."""
         ...
 
 

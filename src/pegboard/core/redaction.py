@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import quote, quote_plus
 
+from pegboard.model.bounds import NO_WORD_SECRET_CHARS
 from pegboard.model.json_types import is_list, is_object
 from pegboard.model.secret import Secret
 
@@ -140,6 +141,11 @@ class Redactor:
         self.forms = tuple(sorted(forms, key=_longest_first))
         """Every spelling that is looked for, the longest first."""
         self._pattern = _any_of(forms) if forms else None
+
+    @cached_property
+    def telling(self) -> Redactor:
+        """What knows the long ones alone: a variable of a config may be a word like `production`, which names have."""
+        return Redactor(Secret(value) for value in self._values if len(value) >= NO_WORD_SECRET_CHARS)
 
     def finds(self, text: str) -> bool:
         """Tell whether any secret stands in `text`, which may be JSON."""

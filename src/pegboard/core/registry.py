@@ -116,13 +116,14 @@ class Registry:
     def swap(self, declared: Declarations) -> None:
         """Replace everything declared; a reload, a reset. Those who subscribed stay."""
         with self._lock:
-            before, self.declarations = self.declarations, declared
+            before = self.declarations
+            new = [source for name, source in declared.sources.items() if before.sources.get(name) is not source]
+            self.declarations = declared.with_secrets_of(new)
             self._former_names = None
-            for name, source in declared.sources.items():
-                if before.sources.get(name) is not source:
-                    source.subscribe(self.changed)
-                    if isinstance(source, LeadsElsewhere):
-                        source.serve_as(self._own_id, lambda: self.link_key)
+            for source in new:
+                source.subscribe(self.changed)
+                if isinstance(source, LeadsElsewhere):
+                    source.serve_as(self._own_id, lambda: self.link_key)
             self.changed()
 
     def _own_id(self) -> str:

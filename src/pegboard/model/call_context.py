@@ -66,9 +66,7 @@ class _AskedClient:
         return getattr(self._client, name)
 
     async def elicit(self, message: str, schema: JSONValue = None, **options: Any) -> JSONValue:
-        if self._redactor is not None:
-            message, schema = self._redactor.text(message), _form_without_secrets(schema, self._redactor)
-        answer = await self._client.elicit(message, schema, **options)
+        answer = await self._client.elicit(*_question_without_secrets(message, schema, self._redactor), **options)
         await self._call.check_standing()
         return answer
 
@@ -85,17 +83,40 @@ class TextRedactor(Protocol):
 
     def text(self, text: str) -> str: ...
 
+    def finds(self, text: str) -> bool: ...
+
+    @property
+    def telling(self) -> TextRedactor:
+        """The same for secrets that are no word, which no name or value needs to have."""
+        ...
+
+
+def _question_without_secrets(message: str, schema: JSONValue, redactor: TextRedactor | None) -> tuple[str, JSONValue]:
+    return (message, schema) if redactor is None else (redactor.text(message), _form_without_secrets(schema, redactor))
+
 
 def _form_without_secrets(schema: JSONValue, redactor: TextRedactor) -> JSONValue:
-    """Return a form without secrets in its prose; names and values are what the answer is judged by, and stay."""
+    """Return a form without secrets in its prose.
+
+    Raises:
+        CallError: one stands in a name or a value, which the answer is judged by.
+    """
     if is_object(schema):
         return {
-            key: redactor.text(value)
+            _judged_by(key, redactor): redactor.text(value)
             if key in ("title", "description") and isinstance(value, str)
             else _form_without_secrets(value, redactor)
             for key, value in schema.items()
         }
-    return [_form_without_secrets(value, redactor) for value in schema] if is_list(schema) else schema
+    if is_list(schema):
+        return [_form_without_secrets(value, redactor) for value in schema]
+    return _judged_by(schema, redactor) if isinstance(schema, str) else schema
+
+
+def _judged_by(text: str, redactor: TextRedactor) -> str:
+    if redactor.telling.finds(text):
+        raise CallError("tool_error", "The question was not asked: a secret stands in a name or a value of its form.")
+    return text
 
 
 class SubAgent:
@@ -274,7 +295,7 @@ class CallContext(ToolContext):
         """
         self.check_running()
         if self.steps is not None:
-            answer = await self.steps.ask(question, schema)
+            answer = await self.steps.ask(*_question_without_secrets(question, schema, self.redactor))
             await self.memo.renew(self.plain())
             return answer
         if self.client is not None:

@@ -116,18 +116,17 @@ class TaskSteps:
         """Ask the person behind the task, and return what they answered."""
         await self._judge_anew()
         self._asked += 1
-        message = question if self._redactor is None else self._redactor.text(question)
         form, is_single = form_of(schema)
-        asked = Question(message=message, form=form, is_single=is_single)
+        asked = Question(message=question, form=form, is_single=is_single)
         answer = await self._place.free_for(self._journal.answer(f"question-{self._asked}", asked))
         # Days may have passed.
         await self._judge_anew()
         action = answer.get("action")
         content: JSON | None = answer.get("content")
         if action == "decline":
-            raise CallError("consent_declined", f"The person declined to answer: {message}")
+            raise CallError("consent_declined", f"The person declined to answer: {question}")
         if action != "accept" or content is None:
-            raise CallError("consent_required", f"The person closed the question without an answer: {message}")
+            raise CallError("consent_required", f"The person closed the question without an answer: {question}")
         return content["answer"] if is_single else content
 
     async def _judge_anew(self) -> None:

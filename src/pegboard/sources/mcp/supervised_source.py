@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,6 +18,7 @@ from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.model.resource import PromptSpec, ResourceSpec
 from pegboard.model.result import ToolResult
+from pegboard.model.secret import Secret
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry, ToolSpec
 from pegboard.sources.mcp.backoff import Backoff, RefreshThrottle
@@ -123,6 +124,10 @@ class McpSource:
 
     def groups(self) -> frozenset[str]:
         return self.settings.all_groups
+
+    def secrets(self) -> Iterator[Secret]:
+        """Yield the credentials that the server is given: whatever it says is searched for them."""
+        return self.settings.secrets()
 
     def is_starting(self) -> bool:
         """Tell whether its first lists are still to come: it has been asked for them, and is not known to be away."""

@@ -130,6 +130,10 @@ class OpenApiSource:
         settings = self.settings
         return frozenset(settings.groups).union(*settings.operation_groups.values())
 
+    def secrets(self) -> Iterator[Secret]:
+        """Yield the credentials of the API: its description is searched for them, too."""
+        return self.settings.secrets()
+
     def subscribe(self, on_change: Callable[[], None]) -> None:
         self._on_change.append(on_change)
 
