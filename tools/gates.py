@@ -183,6 +183,7 @@ LAZY = {
     "pegboard.agents.template_analysis": "jinja2",
     "pegboard.auth.present_rights": "apsw",
     "pegboard.auth.verifier": "jwt and apsw",
+    "pegboard.authoring.pydantic_schema": "pydantic",
     "pegboard.config": "ruamel.yaml",
     "pegboard.config.forms.agent_form": "pydantic's models of agent files, which few configs have",
     "pegboard.config.kinds.agent": "pydantic's model of a kind, which few configs have",

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, get_args, get_origin
 
 from pegboard.authoring.aliases import ParameterName, published, resolve
 from pegboard.authoring.field import MISSING, FieldSpec
-from pegboard.authoring.json_schema import parameter, parameter_schema
+from pegboard.authoring.parameter_schema import parameter, parameter_schema
 from pegboard.authoring.signature import docstring, own_hints
 from pegboard.core.schema import shown
 from pegboard.frozen import frozen

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from pegboard.authoring import signature
 from pegboard.authoring.aliases import declared, published, resolve
-from pegboard.authoring.json_schema import output_reader, output_schema, output_writer
 from pegboard.authoring.options import ToolOptions
+from pegboard.authoring.output_schema import output_reader, output_schema, output_writer
 from pegboard.authoring.signature import EACH, origin_of, underlying
 from pegboard.core.names import snake_case
 from pegboard.core.schema import json_path

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args, get_origin
 import typing_extensions
 
 from pegboard.authoring.field import MISSING
-from pegboard.authoring.json_schema import Parameter, ParameterSchema, parameter, parameter_schema
+from pegboard.authoring.parameter_schema import Parameter, ParameterSchema, parameter, parameter_schema
 from pegboard.frozen import frozen
 from pegboard.lazy import LazyModule
 from pegboard.model.call_context import CallContext

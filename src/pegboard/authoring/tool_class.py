@@ -11,8 +11,8 @@ from pegboard.authoring import class_hooks
 from pegboard.authoring.class_fields import ClassFields, read_class
 from pegboard.authoring.class_results import Rendered, Rendering
 from pegboard.authoring.field import Field
-from pegboard.authoring.json_schema import output_reader, output_schema, output_writer
 from pegboard.authoring.options import ToolKeywords, ToolOptions
+from pegboard.authoring.output_schema import output_reader, output_schema, output_writer
 from pegboard.authoring.signature import docstring
 from pegboard.core.names import check_tool_name, snake_case
 from pegboard.model.call_context import CallContext

@@ -1,0 +1,123 @@
+"""Output schema: what a return annotation promises of a result, and what writes and reads a result as it says."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+
+from pegboard.authoring.coercion import is_json, modern
+from pegboard.authoring.plain_types import plain_schema
+from pegboard.core.normalise import plain_form
+from pegboard.lazy import LazyModule
+from pegboard.model.error import CallError, DefinitionError, Problem
+from pegboard.model.json_types import JSON
+from pegboard.model.result import CONTENT_TYPES, ToolResult
+
+if TYPE_CHECKING:
+    import pydantic
+
+    from pegboard.authoring import pydantic_schema
+else:
+    pydantic = LazyModule("pydantic")
+    pydantic_schema = LazyModule("pegboard.authoring.pydantic_schema")
+
+_NO_OUTPUT = (
+    inspect.Signature.empty,
+    None,
+    type(None),
+    str,
+    bytes,
+    bytearray,
+    Any,
+    object,
+    ToolResult,
+    typing.NoReturn,
+    typing.Never,
+    *CONTENT_TYPES,
+)
+
+
+def output_schema(annotation: Any, *, where: str) -> JSON | None:
+    """Return the schema of a return annotation, a model or a JSON Schema; `None` where no structure is promised.
+
+    Raises:
+        DefinitionError: the type has no JSON Schema.
+    """
+    if isinstance(annotation, dict):
+        return annotation  # pyright: ignore[reportUnknownVariableType] - a JSON Schema
+    inner = returned_type(annotation)
+    if inner is None:
+        return None
+    if (plain := plain_schema(inner)) is not None:
+        return plain
+    try:
+        return pydantic_schema.schema_of_result(modern(inner))
+    except pydantic_schema.NoSchemaError as error:
+        message = f"the annotation has no JSON Schema: {error}"
+        raise DefinitionError(Problem(where=where, path="the result", message=message)) from error
+
+
+def returned_type(annotation: Any) -> Any:
+    """Return the type that a result is described and written by; `None` for text, media, results and no annotation."""
+    origin = get_origin(annotation)
+    if origin in (Awaitable, Coroutine):
+        return returned_type(get_args(annotation)[-1])
+    bare = get_args(annotation)[0] if origin is Annotated else annotation
+    if _is_any_model(bare):
+        return None
+    if any(bare is plain for plain in _NO_OUTPUT) or (inspect.isclass(bare) and issubclass(bare, str | bytes)):
+        # An Enum of strings is text to Python, and yet a closed set to the model.
+        return annotation if inspect.isclass(bare) and hasattr(bare, "__members__") else None
+    return None if _mentions_content(bare) else annotation
+
+
+def _is_any_model(annotation: Any) -> bool:
+    """Tell whether a model of any kind is promised: written by this alone it would have no fields."""
+    return getattr(annotation, "__module__", "") == "pydantic.main" and annotation is pydantic.BaseModel
+
+
+def _mentions_content(annotation: Any) -> bool:
+    if annotation in (ToolResult, *CONTENT_TYPES):
+        return True
+    return any(_mentions_content(part) for part in get_args(annotation) if not isinstance(part, str | int | list))
+
+
+def output_writer(annotation: Any) -> Callable[[Any], Any] | None:
+    """Return what writes a result as JSON the way its schema says; `None` where the value is JSON already."""
+    inner = None if isinstance(annotation, dict) else returned_type(annotation)
+    if inner is None or is_json(inner, whole=True):
+        return None
+    dump = pydantic_schema.result_adapter(modern(inner)).dump_python
+
+    def write(value: Any) -> Any:
+        if isinstance(value, ToolResult):
+            return value
+        # A value of another type than promised is written as it is; the output schema judges it.
+        try:
+            return dump(value, mode="json", by_alias=True, warnings=False, fallback=plain_form)
+        except (ValueError, TypeError) as error:
+            message = f"The tool gave a {type(value).__name__}, which cannot be written as {annotation!r}."
+            raise CallError("output_invalid", message, outcome_unknown=True) from error
+
+    return write
+
+
+def output_reader(annotation: Any) -> Callable[[object], object] | None:
+    """Return what reads a result as its annotation means it, and writes it so; `None` where nothing is promised.
+
+    It is asked where the result misses its promise, so what it needs is made then.
+    """
+    inner = None if isinstance(annotation, dict) else returned_type(annotation)
+    if inner is None:
+        return None
+
+    def reread(value: object) -> object:
+        if isinstance(value, ToolResult):
+            raise TypeError("a result made by hand is what it is")
+        adapter = pydantic_schema.result_adapter(modern(inner))
+        read = adapter.validate_python(value)
+        return adapter.dump_python(read, mode="json", by_alias=True, warnings=False, fallback=plain_form)
+
+    return reread
