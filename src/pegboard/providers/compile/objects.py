@@ -21,38 +21,33 @@ from pegboard.providers.compile.nodes import (
 
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_]")
 _COUNTED = ("minProperties", "maxProperties")
+_FURTHER = frozenset({"additionalProperties", "unevaluatedProperties"})
 
 
 def object_node(compiler: Compiler, core: JSON, place: Place, notes: list[str]) -> Node:
     """Return the node for an object."""
     rules = compiler.dialect
-    needs_all = rules.is_strict and not rules.keeps_optional
     open_to = _open_to(compiler, core, place)
-    declared: JSON = core.get("properties") or {}
-    properties = {key: value for key, value in declared.items() if not is_impossible(value)}
-    wanted: list[str] = core.get("required") or []
-    required = list(dict.fromkeys(wanted))
-    undeclared = [key for key in required if key not in properties]
-    if undeclared and open_to is False:
-        compiler.lose(place, "required", "widened", f"{undeclared[0]!r} is required and not allowed: nothing fits")
-    properties.update((key, open_to if is_object(open_to) else {}) for key in undeclared)
+    listed: list[str] = core.get("required") or []
+    required = list(dict.fromkeys(listed))
+    properties = _properties(compiler, core, required, open_to, place)
     counted = {key: core[key] for key in _COUNTED if key in core}
     for keyword, value in counted.items():
         if not rules.takes(keyword):
             drop(compiler, place, keyword, value, notes)
-    if rules.is_strict:
-        if not properties and open_to is not False and place.depth > 0:
+    if rules.is_strict and open_to is not False:
+        if not properties and place.depth > 0:
             return _entries(compiler, open_to, place)
-        if open_to is not False and {"additionalProperties", "unevaluatedProperties"} & set(core):
-            text = "further properties cannot be given"
-            compiler.lose(place, "additionalProperties", "narrowed", text)
+        if _FURTHER & set(core):
+            compiler.lose(place, "additionalProperties", "narrowed", "further properties cannot be given")
+    needs_all = rules.is_strict and not rules.keeps_optional
+    optional = set(properties) - set(required) if needs_all else set[str]()
+    restore = _ObjectRestore(optional)
     schema: JSON = {"type": "object", "properties": {}}
-    restore = _ObjectRestore()
     for key, inner in properties.items():
         node = compiler.node(inner, place.inside("properties", key))
-        if needs_all and key not in required:
+        if key in optional:
             node = _optional(compiler, node, inner, place.inside("properties", key))
-            restore.optional.add(key)
         spelled = _spelled(key, rules.keys)
         schema["properties"][spelled] = node.schema
         restore.keep(key, spelled, node.restore)
@@ -67,6 +62,16 @@ def object_node(compiler: Compiler, core: JSON, place: Place, notes: list[str]) 
         schema["additionalProperties"] = open_to
     schema.update((key, value) for key, value in counted.items() if rules.takes(key))
     return Node(schema, restore if restore.does_something else None)
+
+
+def _properties(compiler: Compiler, core: JSON, required: list[str], open_to: JSONValue, place: Place) -> JSON:
+    """Return the properties that may be given: what is declared, and what is required without being declared."""
+    declared: JSON = core.get("properties") or {}
+    properties = {key: value for key, value in declared.items() if not is_impossible(value)}
+    undeclared = [key for key in required if key not in properties]
+    if undeclared and open_to is False:
+        compiler.lose(place, "required", "widened", f"{undeclared[0]!r} is required and not allowed: nothing fits")
+    return {**properties, **{key: open_to if is_object(open_to) else {} for key in undeclared}}
 
 
 def _open_to(compiler: Compiler, core: JSON, place: Place) -> JSONValue:
@@ -103,9 +108,9 @@ def _spelled(key: str, keys: str) -> str:
 class _ObjectRestore:
     """Takes an object back: its own keys, without what stands for "not given", each value as the tool wants it."""
 
-    def __init__(self) -> None:
+    def __init__(self, optional: set[str]) -> None:
+        self.optional = optional
         self.spelled: dict[str, str] = {}
-        self.optional: set[str] = set()
         self.rest: Restore | None = None
         self._names: dict[str, str] = {}
         self._inner: dict[str, Restore] = {}

@@ -161,46 +161,59 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
                 await self._in_turn(request, sent)
             elif sent is not None:
                 self._open.ids.add(sent.request_id)
-            response = await self._inner.handle_async_request(request)
-            self._failures.last_status = response.status_code
-            fault = self._fault(request, response, sent)
-            if fault is not None:
-                await response.aclose()
-                raise fault
-            response.request = request
-            media = media_type_of(response)
-            if media == "text/event-stream":
-                return self._filtered_events(response)
-            if sent is None:
-                if self._is_shared and request.method == "GET" and not response.has_redirect_location:
-                    raise self._odd_answer(response.status_code, media, await _beginning(response))
-                return response
-            # Read here, so that a body which breaks off fails this request alone.
-            body = b"".join([piece async for piece in cast("httpx2.AsyncByteStream", response.stream)])
-            await response.aclose()
-            if "mcp-session-id" in request.headers and _is_forgotten(response.status_code, body, sent):
-                raise self._forgotten()
-            if self._is_odd(response, media, body):
-                odd = self._odd_answer(response.status_code, media, body)
-                if response.status_code < 300:
-                    raise odd
-            headers = _headers_of(response)
-            if not self._is_shared:
-                body, headers["content-type"] = _judged(response.status_code, media, body, sent)
-            return httpx2.Response(response.status_code, headers=headers, content=body)
+            return await self._answer(request, sent)
         except CallError as error:
             # Kept before the connection is given up: who closes it waits until each call has heard its own failure.
             token = "" if sent is None else self._failures.remember(error)
-            if isinstance(error, _ForgottenError):
-                # The others in flight only hear that the session ended.
-                self._failures.on_lost(EgressError("upstream_lost", f"{self._server!r} has forgotten our session"))
-            elif error.error.kind in _GONE or (self._is_shared and error.error.kind in _BROKEN):
-                self._failures.on_lost(error)
-            elif error.error.kind in _BROKEN:
-                self._failures.on_doubt()
+            self._tell(error)
             if sent is None:
                 raise
             return _error_answer(sent.request_id, error, token)
+
+    def _tell(self, error: CallError) -> None:
+        """Tell the connection what a failure of one request means for the others."""
+        kind = error.error.kind
+        if isinstance(error, _ForgottenError):
+            # The others in flight only hear that the session ended.
+            self._failures.on_lost(EgressError("upstream_lost", f"{self._server!r} has forgotten our session"))
+        elif kind in _GONE or (self._is_shared and kind in _BROKEN):
+            self._failures.on_lost(error)
+        elif kind in _BROKEN:
+            self._failures.on_doubt()
+
+    async def _answer(self, request: httpx2.Request, sent: SentRequest | None) -> httpx2.Response:
+        response = await self._inner.handle_async_request(request)
+        self._failures.last_status = response.status_code
+        fault = self._fault(request, response, sent)
+        if fault is not None:
+            await response.aclose()
+            raise fault
+        response.request = request
+        media = media_type_of(response)
+        if media == "text/event-stream":
+            return self._filtered_events(response)
+        if sent is not None:
+            return await self._whole_answer(request, response, media, sent)
+        if self._is_shared and request.method == "GET" and not response.has_redirect_location:
+            raise self._odd_answer(response.status_code, media, await _beginning(response))
+        return response
+
+    async def _whole_answer(
+        self, request: httpx2.Request, response: httpx2.Response, media: str, sent: SentRequest
+    ) -> httpx2.Response:
+        # Read here, so that a body which breaks off fails this request alone.
+        body = b"".join([piece async for piece in cast("httpx2.AsyncByteStream", response.stream)])
+        await response.aclose()
+        if "mcp-session-id" in request.headers and _is_forgotten(response.status_code, body, sent):
+            raise self._forgotten()
+        if self._is_odd(response, media, body):
+            odd = self._odd_answer(response.status_code, media, body)
+            if response.status_code < 300:
+                raise odd
+        headers = _headers_of(response)
+        if not self._is_shared:
+            body, headers["content-type"] = _judged(response.status_code, media, body, sent)
+        return httpx2.Response(response.status_code, headers=headers, content=body)
 
     def _is_odd(self, response: httpx2.Response, media: str, body: bytes) -> bool:
         """Tell whether an answer shows that this is not an MCP server, before one has said that it is."""

@@ -101,15 +101,14 @@ async def _checked(
 ) -> Listing:
     tools: dict[str, JSON] = {}
     rejected: list[Rejected] = []
-    named = [raw["name"] for raw in offered if is_object(raw) and isinstance(raw.get("name"), str)]
+    names = [raw["name"] for raw in offered if is_object(raw) and isinstance(raw.get("name"), str)]
+    plain = {skeleton(name[:MCP_NAME_CHARS]): name for name in names if name.isascii()}
     # Before anything is pinned: a lock is a file that people commit.
     redactor = DefinitionRedactor(settings.secrets())
-    plain = {skeleton(name[:MCP_NAME_CHARS]): name for name in named if name.isascii()}
     for index, raw in enumerate(offered):
         if index % MCP_TOOLS_JUDGED_AT_ONCE == MCP_TOOLS_JUDGED_AT_ONCE - 1:
             await asyncio.sleep(0)
-        name = raw.get("name") if is_object(raw) else None
-        shown = cleaned(str(name), max_bytes=MCP_NAME_SHOWN_BYTES)
+        shown = cleaned(str(raw.get("name") if is_object(raw) else None), max_bytes=MCP_NAME_SHOWN_BYTES)
         try:
             definition = redactor.definition(checked_definition(raw, bounds=settings.bounds))
         except UnfitError as error:
@@ -118,19 +117,23 @@ async def _checked(
         except DefinitionError as error:
             rejected.append(Rejected(redactor.text(shown), str(error)))
             continue
-        if not settings.takes(definition["name"]):
+        name: str = definition["name"]
+        if not settings.takes(name):
             continue
-        if definition["name"] in tools:
-            rejected.append(Rejected(shown, "another tool of the server has that name"))
-            continue
-        twin = None if definition["name"].isascii() else plain.get(skeleton(definition["name"]))
-        if twin is not None:
-            # Letters of another alphabet in its place: made to be taken for the other one.
-            reason = f"its name is drawn like that of another tool, {cleaned(twin, max_bytes=MCP_NAME_SHOWN_BYTES)!r}"
-            rejected.append(Rejected(shown, reason))
-            continue
-        if (fault := fault_of(definition)) is not None:
+        fault = _fault_of_name(name, tools, plain) or fault_of(definition)
+        if fault:
             rejected.append(Rejected(shown, fault))
-            continue
-        tools[definition["name"]] = definition
+        else:
+            tools[name] = definition
     return Listing(tools=tools, rejected=tuple(rejected))
+
+
+def _fault_of_name(name: str, tools: Mapping[str, JSON], plain: Mapping[str, str]) -> str:
+    """Say why a name cannot stand beside the others of its server; empty where it can."""
+    if name in tools:
+        return "another tool of the server has that name"
+    twin = None if name.isascii() else plain.get(skeleton(name))
+    if twin is None:
+        return ""
+    # Letters of another alphabet in its place: made to be taken for the other one.
+    return f"its name is drawn like that of another tool, {cleaned(twin, max_bytes=MCP_NAME_SHOWN_BYTES)!r}"

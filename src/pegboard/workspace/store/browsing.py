@@ -1,10 +1,7 @@
-"""Browsing: the sources of a scope, their folders, and what is told of one document."""
+"""Browsing: the sources of a scope, their folders, and what is known of one document."""
 
 from __future__ import annotations
 
-import re
-import unicodedata
-from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -13,14 +10,14 @@ from pegboard.model.bounds import DOCUMENT_CHARS, DOCUMENT_RESULT_BYTES
 from pegboard.model.document import DocumentFilters
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
-from pegboard.workspace.linear_patterns import linear
+from pegboard.workspace.file_globs import name_matcher
 from pegboard.workspace.paging import fitting_count, page, place_of
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.document_tables import tables_of
+from pegboard.workspace.store.folder_node import FolderNode, drawn
 from pegboard.workspace.store.readable_spaces import ReadableSpaces, absent, as_path, folder_of
 
 _FOLDER = 0
-_EITHER = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 
 def list_sources(db: Connection, within: ReadableSpaces, *, type_: str | None, limit: int, cursor: str | None) -> JSON:
@@ -79,9 +76,9 @@ def list_documents(db: Connection, within: ReadableSpaces, *, limit: int) -> lis
     return [
         {
             "space": space, "source": source, "source_id": source_id, "path": as_path(folder, name), "mime": mime,
-            "size_bytes": size_bytes, "title": _taken(orjson.loads(told), "title", str),
+            "size_bytes": size_bytes, "title": _taken(orjson.loads(metadata), "title", str),
         }
-        for space, source, source_id, folder, name, mime, size_bytes, told in rows
+        for space, source, source_id, folder, name, mime, size_bytes, metadata in rows
     ]  # fmt: skip
 
 
@@ -202,9 +199,9 @@ def folder_tree(
             below,
         ).fetchall()
     )
-    root = _node(top.rpartition("/")[2] or str(name[0]), top)
+    root = FolderNode(top.rpartition("/")[2] or str(name[0]), top)
     for folder in sorted(counts):
-        _placed(root, top, folder, counts[folder])
+        root.add(folder, document_count=counts[folder])
     if documents:
         named = db.execute(
             "select folder, name, id from documents where source_n = ?2 and "
@@ -212,85 +209,15 @@ def folder_tree(
             below,
         )
         for folder, document, document_id in named:
-            _placed(root, top, folder, 0)["names"].append((document, document_id))
+            root.add(folder).documents.append((document, document_id))
+    total = root.count_nodes()
     while True:
-        tree, shown, total = _cut(root, max_depth, max_nodes)
-        drawn = "\n".join(_lines(tree))
-        answer = {"tree": tree, "text": drawn, "shown": shown, "total": total, "truncated": shown < total}
+        tree, shown = root.cut(max_depth=max_depth, max_nodes=max_nodes)
+        answer = {"tree": tree, "text": drawn(tree), "shown": shown, "total": total, "truncated": shown < total}
         if len(orjson.dumps(answer)) <= DOCUMENT_RESULT_BYTES or max_nodes <= 1:
             return answer
         # Drawn and as JSON it must fit: half of it, until it does.
         max_nodes = max(1, min(max_nodes, shown) // 2)
-
-
-def _node(name: str, path: str) -> JSON:
-    return {"name": name, "path": path, "folders": {}, "names": [], "count": 0}
-
-
-def _placed(root: JSON, top: str, folder: str, count: int) -> JSON:
-    """Return the node of a folder below the top, made with those above it; all of them hold what it holds."""
-    node = root
-    node["count"] += count
-    rest = folder[len(top) :].strip("/")
-    for name in rest.split("/") if rest else ():
-        path = as_path(node["path"], name)
-        node = node["folders"].setdefault(name, _node(name, path))
-        node["count"] += count
-    return node
-
-
-def _cut(root: JSON, max_depth: int, max_nodes: int) -> tuple[JSON, int, int]:
-    """Return the tree as it is shown, level by level until it is full, with how many nodes that are, and were."""
-    shown, total = 1, 1
-    tree = _shown(root)
-    level = [(root, tree)]
-    for depth in range(_depth_of(root)):
-        following: list[tuple[JSON, JSON]] = []
-        for node, made in level:
-            children = [*node["folders"].values()]
-            total += len(children) + len(node["names"])
-            if depth >= max_depth:
-                if children or node["names"]:
-                    made["more"] = len(children) + len(node["names"])
-                following += [(child, {}) for child in children]
-                continue
-            room = max(0, max_nodes - shown)
-            fitting = [(child, _shown(child)) for child in children[:room]] if made else []
-            names: list[tuple[str, str]] = node["names"][: max(0, room - len(fitting))] if made else []
-            if fitting:
-                made["folders"] = [each for _, each in fitting]
-            if names:
-                made["documents"] = [{"name": name, "document_id": document_id} for name, document_id in names]
-            left = len(children) + len(node["names"]) - len(fitting) - len(names)
-            if left and made:
-                made["more"] = left
-            shown += len(fitting) + len(names)
-            following += [*fitting, *((child, {}) for child in children[len(fitting) :])]
-        level = following
-    return tree, shown, total
-
-
-def _depth_of(node: JSON) -> int:
-    """Return how many levels there are; paths have at most as many as a file system has."""
-    deepest, level = 1, [node]
-    while level := [child for each in level for child in each["folders"].values()]:
-        deepest += 1
-    return deepest
-
-
-def _shown(node: JSON) -> JSON:
-    return {"name": node["name"], "path": f"/{node['path']}", "document_count": node["count"]}
-
-
-def _lines(tree: JSON, indent: str = "") -> list[str]:
-    count = tree["document_count"]
-    lines = [f"{indent}{tree['name']}/ ({count} document{'' if count == 1 else 's'})"]
-    for folder in tree.get("folders", ()):
-        lines += _lines(folder, indent + "  ")
-    lines += [f"{indent}  {document['name']}" for document in tree.get("documents", ())]
-    if "more" in tree:
-        lines.append(f"{indent}  … {tree['more']} more")
-    return lines
 
 
 def find_by_name(
@@ -298,7 +225,7 @@ def find_by_name(
 ) -> JSON:
     """Return the documents whose name, or path where the pattern has a slash, fits a glob; by source and path."""
     condition, values = within.filtered(db, filters)
-    matches = _name_matcher(pattern, ignore_case=ignore_case)
+    matches = name_matcher(pattern, ignore_case=ignore_case)
     on_path = "/" in pattern
     rows = db.execute(
         f"""
@@ -323,60 +250,6 @@ def find_by_name(
     return {"items": items[:count], "total": total, "truncated": count < total}
 
 
-def _name_matcher(pattern: str, *, ignore_case: bool) -> Callable[[str], Any]:
-    """Return what tells whether a name fits a glob, or is just what stands there, whatever of it a glob would mean.
-
-    Macs write accents of names as characters of their own.
-    """
-    pattern = unicodedata.normalize("NFC", pattern)
-    named = re.escape(pattern.removeprefix("/"))
-    matches = linear(f"{glob_expression(pattern)}|{named}", ignore_case=ignore_case).fullmatch
-    return lambda name: matches(name if name.isascii() else unicodedata.normalize("NFC", name))
-
-
-def glob_expression(pattern: str) -> str:
-    """Return a glob as a regular expression that no name makes slow; a bare word stands anywhere in a name.
-
-    `*` and `?` stop at a slash, `**` does not; `{a,b}` is either.
-    """
-    ways = _EITHER.split(pattern.removeprefix("/"))
-    if len(ways) == 1 and not set(pattern) & set("*?[/"):
-        return _glob_part(f"*{pattern}*")
-    # What stands in braces is every second part.
-    either = ["|".join(map(_glob_part, each.split(","))) for each in ways[1::2]]
-    return _glob_part(ways[0]) + "".join(
-        f"(?:{one}){_glob_part(rest)}" for one, rest in zip(either, ways[2::2], strict=True)
-    )
-
-
-def _glob_part(pattern: str) -> str:
-    parts: list[str] = []
-    place = 0
-    while place < len(pattern):
-        if pattern.startswith("**", place):
-            is_folders = pattern.startswith("**/", place)
-            parts.append("(?:.*/)?" if is_folders else ".*")
-            place += 3 if is_folders else 2
-            continue
-        character = pattern[place]
-        closing = pattern.find("]", place + 2) if character == "[" else -1
-        if closing > 0:
-            parts.append(_set_of(pattern[place + 1 : closing]))
-            place = closing
-        else:
-            parts.append({"*": "[^/]*", "?": "[^/]"}.get(character, re.escape(character)))
-        place += 1
-    # Several stars in a row mean one; as they stand, each would double the work.
-    return re.sub(r"(?:\[\^/\]\*)+", "[^/]*", "".join(parts))
-
-
-def _set_of(inner: str) -> str:
-    is_negated = inner[0] in "!^"
-    members = inner[1:] if is_negated else inner
-    escaped = re.sub(r"([\\\[\]^&~|])", r"\\\1", members)
-    return f"[{'^' if is_negated else ''}{escaped}]"
-
-
 def document_info(db: Connection, within: ReadableSpaces, document_n: int) -> JSON:
     """Return what is known of a document."""
     row = db.execute(
@@ -390,9 +263,9 @@ def document_info(db: Connection, within: ReadableSpaces, document_n: int) -> JS
         (document_n,),
     ).fetchone()
     assert row is not None
-    (document_id, name, folder, mime, size_bytes, char_count, checksum, told, modified_at, ingested_at, error,
+    (document_id, name, folder, mime, size_bytes, char_count, checksum, metadata_text, modified_at, ingested_at, error,
      source_id, source, chunk_count) = row  # fmt: skip
-    metadata: JSON = orjson.loads(str(told))
+    metadata: JSON = orjson.loads(str(metadata_text))
     return {
         "document_id": document_id, "name": name, "path": as_path(str(folder), str(name)),
         "source_id": source_id, "source": source, "mime": mime, "size_bytes": size_bytes, "char_count": char_count,
