@@ -24,8 +24,15 @@ from pegboard.server import app as app_module
 from tests.limits.server import redis_server
 from tests.server import processes
 
-# Without `consents: {store: …}` only the worker that asked takes an answer: tests/consent/test_workers.py has the rest.
-OF_ONE_WORKER = frozenset({"test_mcps_08_a_state_with_a_bit_flipped_or_a_part_missing_is_refused"})
+OF_ONE_WORKER = frozenset(
+    {
+        # Without `consents: {store: …}` only the worker that asked takes an answer: tests/consent/test_workers.py has
+        # the rest.
+        "test_mcps_08_a_state_with_a_bit_flipped_or_a_part_missing_is_refused",
+        # Takes from the process that it began, which here is the parent, and answers nothing.
+        "test_exec_19_a_server_without_disk_descriptors_or_memory_says_so_and_goes_on_when_there_are_some",
+    }
+)
 _open = ExitStack()
 _http_app, _serving = app_module.http_app, processes.serving
 

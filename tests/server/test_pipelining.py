@@ -3,6 +3,7 @@
 import asyncio
 import json
 
+import pytest
 from starlette.types import Receive, Scope, Send
 
 from pegboard import Catalog, http_app
@@ -77,6 +78,53 @@ async def test_what_is_no_request_gets_no_answer_that_would_pass_for_that_of_one
     desk.may_answer.set()
     await closed(wire)
     assert bodies(wire) == ["/slow", "/a"]
+
+
+OFFERS = {
+    "h2c": "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__",
+    "websocket": "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13",
+}
+
+
+@pytest.mark.parametrize("offer", OFFERS.values(), ids=OFFERS)
+async def test_the_body_of_who_offers_another_protocol_is_no_request_wherever_it_is_cut(offer: str) -> None:
+    """Java's HttpClient offers h2c with each request; to a proxy that passes it on, what follows is one body."""
+    asked = list[bytes]()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        body, is_more = b"", True
+        while is_more:
+            message = await receive()
+            body, is_more = body + message.get("body", b""), message.get("more_body", False)
+        asked.append(scope["path"].encode() + b" " + body)
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]})
+        await send({"type": "http.response.body", "body": b"done"})
+
+    hidden = get("/hidden")
+    head = f"POST /a HTTP/1.1\r\nhost: x\r\n{offer}\r\n".encode()
+    framings = [
+        b"Content-Length: %d\r\n\r\n%b" % (len(hidden), hidden),
+        b"Transfer-Encoding: chunked\r\n\r\n%x;a=b\r\n%b\r\n0\r\nhost: y\r\n\r\n" % (len(hidden), hidden),
+    ]
+    for sent in [2 * (head + framing) + head + b"\r\n" + get("/b") for framing in framings]:
+        for place in range(0, len(sent), 7):
+            connection, wire = connected(app)
+            asked.clear()
+            connection.data_received(sent[:place])
+            await asyncio.sleep(0)
+            connection.data_received(sent[place:])
+            async with asyncio.timeout(PATIENCE_S):
+                while len(asked) < 4:
+                    await asyncio.sleep(0)
+            assert asked == [b"/a " + hidden, b"/a " + hidden, b"/a ", b"/b "], sent[:place]
+            connection.connection_lost(None)
+    # What is wrong there ends the connection, and of endless ones so many are read, each to its end.
+    for unlike, count in [(b"Transfer-Encoding: chunked\r\n", 0), (b"", PIPELINED_REQUESTS + 1)]:
+        connection, wire = connected(app)
+        asked.clear()
+        connection.data_received((head + unlike + b"Content-Length: 1\r\n\r\nx") * 1_000)
+        await closed(wire)
+        assert asked == [b"/a x"] * count
 
 
 async def test_who_leaves_is_missed_by_the_request_that_is_answered_though_others_wait_behind_it() -> None:

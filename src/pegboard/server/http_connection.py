@@ -23,6 +23,8 @@ _COMMON = (
     b"Mcp-Name Mcp-Protocol-Version Mcp-Session-Id Origin Sec-Fetch-Mode Traceparent User-Agent X-Forwarded-For "
     b"X-Forwarded-Host X-Forwarded-Proto"
 )
+_FRAMING = (b"content-length", b"transfer-encoding")
+_NOT_HTTP = "Invalid HTTP request received."
 _NAMES = {spelt: name.lower() for name in _COMMON.split() for spelt in (name, name.lower())}
 """The names of headers that most requests have, one value each for all of them."""
 
@@ -247,13 +249,15 @@ class HttpConnection(HttpToolsProtocol):
     What stands behind a body (trailers) is no header: a proxy in front looks at those before it alone, and would hand
     on what it takes out or writes itself there. Nor does it cost memory, as chunks and what stands in them do not.
 
+    A client that offers another protocol (`Upgrade`) is answered in this one, body and all.
+
     Answers go out in the order of their requests. Of requests that come before their answers only so many are taken:
     the last of them is told to end the connection, and what follows is not read.
     """
 
     __slots__ = (
-        "_answering", "_bytes_around_body", "_deadline", "_head_bytes", "_idle", "_idle_since", "_is_deaf",
-        "_is_in_head", "_queued", "written",
+        "_answering", "_bytes_around_body", "_deadline", "_head_bytes", "_idle", "_idle_since", "_is_behind_head",
+        "_is_deaf", "_is_in_head", "_queued", "written",
     )  # fmt: skip
     header_s: float = DEFAULT_BOUNDS.header_s
     _is_last = False
@@ -271,7 +275,7 @@ class HttpConnection(HttpToolsProtocol):
         self._idle: asyncio.TimerHandle | None = None
         self._idle_since: float | None = None
         self._head_bytes = self._bytes_around_body = 0
-        self._is_in_head, self._is_deaf = True, False
+        self._is_in_head, self._is_deaf, self._is_behind_head = True, False, False
 
     def connection_made(self, transport: Any) -> None:
         self.written = WrittenTogether(transport, self.loop, self._is_body_due)
@@ -299,7 +303,13 @@ class HttpConnection(HttpToolsProtocol):
             self._head_bytes += len(data)
         else:
             self._bytes_around_body += len(data)
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        try:
+            self._parse(data)
+        except httptools.HttpParserError:
+            self.logger.warning(_NOT_HTTP)
+            self.send_400_response(_NOT_HTTP)
+            return
         if not self._is_in_head:
             if self._bytes_around_body > HEADER_BYTES:
                 self.transport.close()
@@ -309,9 +319,40 @@ class HttpConnection(HttpToolsProtocol):
         elif self._deadline is None:
             self._expect_head()
 
+    def _parse(self, data: bytes) -> None:
+        """Feed the parser, which ends at the head of a request that offers another protocol, and leaves out its body.
+
+        What comes next would be read as a request, though for a proxy in front it is a body: another parser goes on.
+        """
+        rest = memoryview(data)
+        while not self._is_deaf:
+            try:
+                self.parser.feed_data(rest)
+            except httptools.HttpParserUpgrade as stopped:
+                rest = rest[stopped.args[0] :]
+                self.parser = self._parser_behind_head()
+            else:
+                return
+
+    def _parser_behind_head(self) -> httptools.HttpRequestParser:
+        """Return a parser that has read as much of this request: a head that says how long its body is, and no more."""
+        parser = httptools.HttpRequestParser(self)
+        parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        framing = [b"%b: %b\r\n" % header for header in self.headers if header[0] in _FRAMING]
+        self._is_behind_head = True
+        parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(framing))
+        self._is_behind_head = False
+        return parser
+
     # -- a request comes
 
     def on_message_begin(self) -> None:
+        if self._is_behind_head:
+            return
+        if self._queued and not self._queued[-1].keep_alive:
+            # The connection ends with that one, which was read to its end.
+            self._is_deaf = True
+            return
         self._is_in_head, self._head_bytes, self._bytes_around_body = True, 0, 0
         super().on_message_begin()
 
@@ -327,12 +368,14 @@ class HttpConnection(HttpToolsProtocol):
         self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
+        if self._is_behind_head:
+            return
         self._is_in_head = False
         if self._deadline is not None:
             self._forget_deadline()
         if self._is_deaf:
             return
-        parser, scope = cast("httptools.HttpRequestParser", self.parser), self.scope
+        parser, scope = self.parser, self.scope
         version = parser.get_http_version()
         scope["method"] = parser.get_method().decode("ascii")
         if version != "1.1":
@@ -371,7 +414,7 @@ class HttpConnection(HttpToolsProtocol):
     def _queue(self, cycle: Cycle) -> None:
         self._queued = (*self._queued, cycle)
         if len(self._queued) >= PIPELINED_REQUESTS:
-            self._is_deaf, cycle.keep_alive = True, False
+            cycle.keep_alive = False
 
     def _take_host(self, host: bytes, port: int) -> None:
         """Have the host of a whole URL in the first line be judged: it counts before Host (RFC 9112, 3.2.2)."""
@@ -390,6 +433,9 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         if self._is_deaf:
+            return
+        if not self._is_behind_head and self.parser.should_upgrade():
+            # Of the head alone.
             return
         cycle = self.cycle
         cycle.more_body = False
