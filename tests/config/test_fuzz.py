@@ -45,6 +45,7 @@ CORPUS: Sequence[str] = (
     "tools: [{name: a, type: openapi, openapi: {spec: ../outside/secret.yaml}}]",
     "tools: [{name: a, type: webhook, description: d, webhook: {url: 'http://h/{x}', body: '{{ x }}'}}]",
     "tools: [{name: sql_query, type: builtin, config: {connection_string: 'sqlite:///../outside/secret.yaml'}}]",
+    "tools: [{name: sql_query, type: builtin, config: {connection_string: 'sqlite://[[/../outside/secret.yaml'}}]",
     "profiles: {chat: {include: [a], deny: ['*'], exposure: auto, rename: {a: b}, limits: {}}}",
     "identity: {api_keys: {store: 'sqlite:../outside/secret.yaml'}, map: [{when: {key: a}, profiles: [chat]}]}",
     "limits: {tool_timeout_s: 5}\nrate_limits: {default: 100/60s}\nmodels: {default: 'openai:x'}",

@@ -115,6 +115,10 @@ REFUSED = [
         "can be changed on its way",
     ),
     ("{jwt: {issuer: i, audience: a, jwks_url: 'file:///etc/passwd'}, map: []}", "is no address"),
+    ("{jwt: {issuer: i, audience: a, jwks_url: 'https://[::1/jwks'}, map: []}", "is no address"),
+    ("{jwt: {issuer: i, audience: a, jwks_url: 'https://host:port/jwks'}, map: []}", "is no address"),
+    ("{jwt: {issuer: i, audience: 'https://[::1/mcp', jwks_url: 'https://x'}, map: []}", "is no address"),
+    ("{api_keys: {store: 'sqlite://[[/keys.db'}, map: []}", "expected `sqlite:` and a file"),
     ("{jwt: {issuer: i, audience: a, jwks_url: x, algorithms: [none]}, map: []}", "algorithms"),
 ]
 

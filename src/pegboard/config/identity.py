@@ -78,11 +78,23 @@ def faults_of(declared: Declared[IdentityForm], profiles: Sequence[str]) -> Iter
 def _jwt_faults(form: JwtForm, at: At) -> Iterator[Problem]:
     if importlib.util.find_spec("jwt") is None:
         yield at.problem("needs the package 'PyJWT', which is not installed; install `pegboard[auth]`")
-    place = urlsplit(form.jwks_url)
-    if place.scheme not in ("https", "http") or not place.hostname:
+    # An audience may be any word; one that begins like an address is told to clients as one.
+    if form.audience.startswith(("https://", "http://")) and not _host_of(form.audience):
+        yield (at / "audience").problem(f"{form.audience!r} is no address; write https://host/path")
+    host = _host_of(form.jwks_url)
+    if not host:
         yield (at / "jwks_url").problem(f"{form.jwks_url!r} is no address; write https://host/path")
-    elif place.scheme == "http" and not _is_here(place.hostname):
+    elif not form.jwks_url.lower().startswith("https:") and not _is_here(host):
         yield (at / "jwks_url").problem(f"{form.jwks_url!r} can be changed on its way here; write https://")
+
+
+def _host_of(url: str) -> str | None:
+    """Return the host of an http or https URL; `None` for whatever is none."""
+    try:
+        parts = urlsplit(url)
+        return parts.hostname if parts.scheme in ("https", "http") and parts.port != 0 else None
+    except ValueError:
+        return None
 
 
 def _is_here(host: str) -> bool:

@@ -139,14 +139,14 @@ def only_host_of(url: str) -> Destinations:
     Raises:
         DefinitionError: it is no http or https URL.
     """
-    split = urlsplit(re.sub(r"\{\w+\}", "*", url))
-    port = {"http": 80, "https": 443}.get(split.scheme)
+    no_url = DefinitionError(f"{Secret(url)!r} is no http or https URL; write 'https://host/path'.")
     try:
-        port = split.port or port
+        split = urlsplit(re.sub(r"\{\w+\}", "*", url))
+        port = split.port or {"http": 80, "https": 443}.get(split.scheme)
     except ValueError:
-        port = None
-    if port is None or not split.hostname or split.username is not None:
-        raise DefinitionError(f"{Secret(url)!r} is no http or https URL; write 'https://host/path'.")
+        raise no_url from None
+    if split.scheme not in ("http", "https") or port is None or not split.hostname or split.username is not None:
+        raise no_url
     host = f"[{split.hostname}]" if ":" in split.hostname else split.hostname
     return Destinations(allow_hosts=(f"{host}:{port}",), allow_private=True)
 

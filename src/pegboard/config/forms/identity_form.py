@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
 
@@ -14,7 +15,9 @@ _WHEN = "exactly one of the keys key, claim"
 
 
 def _store(value: str) -> str:
-    if not value.startswith("sqlite:") or not value.removeprefix("sqlite:").strip("/"):
+    file = value.removeprefix("sqlite:")
+    # Two slashes would name a host, and a file has none.
+    if file == value or not file.strip("/") or re.match(r"//(?!/)", file):
         raise definition_error("expected `sqlite:` and a file, such as sqlite:./pegboard.db")
     return value
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 from urllib.parse import quote, unquote, urlsplit
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from pegboard.lazy import LazyModule
 from pegboard.model.bounds import DEFAULT_BOUNDS
@@ -58,6 +58,17 @@ class SqlConfig(BuiltinConfig):
     )
     max_rows: int = Field(DEFAULT_BOUNDS.sql_rows, gt=0, le=100_000, description="How many rows come back.")
     timeout_seconds: float = Field(DEFAULT_BOUNDS.sql_s, gt=0, le=600, description="How long a query may run.")
+
+    @field_validator("connection_string")
+    @classmethod
+    def _is_a_url(cls, value: Secret) -> Secret:
+        try:
+            # Read here, since its parts are asked for later; the error of a faulty one may quote the password.
+            _ = urlsplit(value.reveal()).port
+        except ValueError:
+            text = "is no database URL; write 'sqlite:///file.db' or 'postgresql://user:…@host/name'"
+            raise ValueError(text) from None
+        return value
 
     @model_validator(mode="after")
     def _superusers_are_of_postgres(self) -> Self:
