@@ -656,18 +656,27 @@ class Catalog:
             if not self.registry.leaves_faults_out:
                 raise fault
             # Its namespace was there when the policy was declared: nothing is opened by a name that means nothing.
-            if self.snapshot().cache.setdefault(("told", policy), fault) is fault:
+            told = self._by_policy("told policies")
+            if policy not in told:
+                told.remember(policy, None)
                 logging.getLogger("pegboard").warning("%s", fault)
 
     def policy_faults(self, policy: Policy) -> tuple[list[str], list[str]]:
         """Return (errors, warnings) of a policy: globs of undeclared namespaces, and globs that match nothing now."""
-        snapshot = self.snapshot()
-        found = snapshot.cache.get(("policy", policy))
+        judged = self._by_policy("policy faults")
+        found = judged.get(policy)
         if found is None:
-            found = snapshot.cache[("policy", policy)] = unmatched(
-                policy, snapshot, self.registry.mirrored(), self.registry.namespaces()
-            )
+            faults = unmatched(policy, self.snapshot(), self.registry.mirrored(), self.registry.namespaces())
+            found = judged.remember(policy, faults)
         return found
+
+    def _by_policy(self, name: str) -> BoundedCache[Policy, Any]:
+        """Return what is kept of policies with this snapshot: a host may make one for each request."""
+        cache = self.snapshot().cache
+        kept: BoundedCache[Policy, Any] | None = cache.get(name)
+        if kept is None:
+            kept = cache[name] = BoundedCache[Policy, Any](max_entries=POLICIES_CHECKED)
+        return kept
 
     # ------------------------------------------------------------ one-line forms
 

@@ -40,6 +40,7 @@ def test_selections_of_many_policies() -> None:
         assert catalog.view(ToolContext(policy=policy)).names() == ["echo"]
     selections: Any = catalog.snapshot()._selections  # pyright: ignore[reportPrivateUsage]
     assert len(selections._whole) == bounds.SELECTIONS_REMEMBERED
+    assert len(catalog.snapshot().cache) < 50, "a policy has no place there of its own"
     first = Policy(deny=("other", "main.none_0"))
     assert catalog.view(ToolContext(policy=first)).names() == ["echo"], "who was forgotten sees the same again"
 

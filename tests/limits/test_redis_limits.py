@@ -15,7 +15,7 @@ from pegboard.limits.memory import MemoryLimitStore
 from pegboard.limits.redis_store import RedisLimitStore
 from tests.core.parts import ANN, Clock, kind_of, one_tool
 from tests.limits.server import RedisServer, race
-from tests.timing import is_within
+from tests.timing import PATIENCE_S, is_within
 
 
 @pytest.fixture
@@ -99,6 +99,26 @@ async def test_a_store_that_forgot_the_script_or_ended_the_connection_is_asked_a
         assert is_within(time.perf_counter() - began, 2)
     assert await store.wait_s(hit, charge=True) == 0.0
     assert 50.0 < (await store.wait_s(hit, charge=True) or 0.0) <= 60.0
+
+
+async def test_a_store_that_answers_what_nobody_asked_is_left_and_asked_anew() -> None:
+    connections = list[asyncio.StreamWriter]()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer)
+        while head := await reader.readline():
+            words = [await reader.readexactly(int((await reader.readline())[1:]) + 2) for _ in range(int(head[1:]))]
+            writer.write(b"$1\r\n0\r\n$4\r\n9000\r\n" if words[0].startswith(b"EVAL") else b"+OK\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as fake:
+        store = RedisLimitStore(f"redis://127.0.0.1:{fake.sockets[0].getsockname()[1]}")
+        for _ in range(3):
+            assert await store.wait_s([(("a",), per_minute(3))], charge=True) == 0.0
+            async with asyncio.timeout(PATIENCE_S):
+                await connections[-1].wait_closed()
+        await store.close()
+    assert len(connections) == 3
 
 
 def test_a_store_serves_one_loop_after_the_other(server: RedisServer) -> None:

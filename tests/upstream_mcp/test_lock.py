@@ -3,13 +3,14 @@
 import copy
 import json
 import random
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pegboard.model.json_types import JSON
-from pegboard.sources.mcp.definition_changes import classify, looks_like
+from pegboard.sources.mcp.definition_changes import classify, skeleton
 from pegboard.sources.mcp.lock_file import LockFile, fingerprint
 from pegboard.sources.mcp.review import differences, review
 from pegboard.sources.mcp.server_settings import ServerSettings, Trust
@@ -116,6 +117,24 @@ def test_each_change_is_held_back_alone_and_has_its_name(definition: JSON, kind:
     assert differences(offered, "up", lock) == reviewed.changed
 
 
+def test_what_a_review_costs_grows_with_the_number_of_tools_and_no_faster() -> None:
+    """It runs on the loop with each list of a server; pairs of names took 13 s at 2,000."""
+
+    def cost_s(count: int) -> float:
+        lock, costs = LockFile(), list[float]()
+        lock.accept("up", {f"read_{number}_files": READ for number in range(count)})
+        offered = {f"send_{number}_mails": SEND for number in range(count)}
+        for trust in ("pinned", "first_use", "pinned"):
+            settings = ServerSettings(name="up", transport="stdio", command="x", trust=trust)
+            began = time.process_time()
+            assert len(review(offered, settings, lock).listed) == count
+            assert len(differences(offered, "up", lock)) == 2 * count
+            costs.append(time.process_time() - began)
+        return min(costs)
+
+    assert cost_s(800) < 12 * cost_s(200)
+
+
 def test_there_are_enough_scripted_changes() -> None:
     assert len(CHANGES) + len(LOOK_ALIKES) >= 60
 
@@ -132,8 +151,8 @@ def test_a_look_alike_is_hidden_in_each_mode_of_trust_but_any(name: str) -> None
     for trust in ("first_use", "pinned"):
         settings = ServerSettings(name="up", transport="stdio", command="x", trust=trust)
         assert review(offered, settings, lock).hidden == {name: ("look_alike",)}
-    assert looks_like("read_file", name)
-    assert not looks_like("read_file", "write_file")
+    assert skeleton("read_file") == skeleton(name)
+    assert skeleton("read_file") != skeleton("write_file")
 
 
 def shuffled(value: Any, dice: random.Random) -> Any:

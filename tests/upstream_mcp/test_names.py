@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pegboard.core.names import check_tool_name
-from pegboard.sources.mcp.definition_changes import looks_like
+from pegboard.sources.mcp.definition_changes import skeleton
 from pegboard.sources.mcp.lock_file import LockFile
 from tests import forking
 from tests.upstream_mcp.parts import on_stdio, running, view_of
@@ -119,5 +119,5 @@ def test_doctor_and_the_whole_list_name_what_was_left_out(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", ["rеad_file", "ｒead_file", "read‐file", "Read File", "rea𝐝_file"])
 def test_a_name_that_is_drawn_like_another_looks_like_it(name: str) -> None:
-    assert looks_like("read_file", name)
-    assert not looks_like("日本", "中文")
+    assert skeleton("read_file") == skeleton(name)
+    assert skeleton("日本") != skeleton("中文")

@@ -119,6 +119,9 @@ class RedisLink:
 
     def _take(self, answer: Any, error: ResponseError | None) -> None:
         self._heard = self._step
+        if not self._sent:
+            # What answers belong to which question, nobody can tell any more.
+            raise RedisError("the store answered what nobody had asked")
         waiting = self._sent.popleft()
         if waiting.answer.done():
             return

@@ -49,13 +49,11 @@ def classify(old: JSON, new: JSON) -> tuple[Change, ...]:
     return tuple(dict.fromkeys(changes)) or ("cosmetic",)
 
 
-def looks_like(name: str, other: str) -> bool:
-    """Tell whether a reader may take one name for another: case, separators and digits that pass for letters aside."""
-    return name != other and skeleton(name) == skeleton(other)
-
-
 def skeleton(name: str) -> str:
-    """Return what a reader sees of a name at a glance: without case, separators, and what is drawn alike."""
+    """Return what a reader sees of a name at a glance: without case, separators, and what is drawn alike.
+
+    Names of which it is the same may be taken for each other.
+    """
     plain = as_drawn(name).casefold().translate(_CONFUSABLE).replace("rn", "m").replace("vv", "w")
     return "".join(filter(str.isalpha, plain)) or plain
 

@@ -27,7 +27,7 @@ from pegboard.sources.mcp.evidence import Evidence
 from pegboard.sources.mcp.listing import Listing
 from pegboard.sources.mcp.lock_file import LockFile
 from pegboard.sources.mcp.resource_links import ResourceLinks
-from pegboard.sources.mcp.review import Reviewed, review, trust_of
+from pegboard.sources.mcp.review import Reviewed, listed_of, review, trust_of
 from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.mcp.upstream_resources import ResourceRequest, UpstreamResources, resource_entries
 from pegboard.sources.mcp.upstream_tool import upstream_tool
@@ -343,7 +343,7 @@ class McpSource:
 
     async def _declare(self, listing: Listing) -> None:
         """Judge what of a listing is new, and let others run in between; `_adopt` then only puts it together."""
-        listed = review(listing.tools, self.settings, self.lock).listed
+        listed = listed_of(listing.tools, self.settings, self.lock)
         names = self._own_names(listed)
         for index, (raw_name, definition) in enumerate(listed.items()):
             if index % MCP_TOOLS_JUDGED_AT_ONCE == MCP_TOOLS_JUDGED_AT_ONCE - 1:
