@@ -1,12 +1,15 @@
 """Workers: several processes on one socket, as `pegboard serve --workers` runs them."""
 
 import asyncio
+import json
 import os
 import signal
+import socket
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +24,9 @@ from tests import forking
 from tests.config.project import Project
 from tests.core.parts import ANN, FakeSource, foreign, kind_of
 from tests.limits.server import redis_server
-from tests.server.doors import JSON_HEADERS, answer_of, post
+from tests.server.doors import JSON_HEADERS, META, VERSION, answer_of, post
 from tests.server.processes import Server, serving
+from tests.sizes import IS_SOAK
 
 REVISION = "2025-11-25"
 CONFIG = """\
@@ -31,6 +35,8 @@ tools:
   - {name: who, type: internal, handler: "python:mine:who"}
   - {name: hold, type: internal, handler: "python:mine:hold"}
   - {name: ask, type: internal, handler: "python:mine:ask"}
+  - {name: note, type: internal, handler: "python:mine:note"}
+  - {name: much, type: internal, handler: "python:mine:much"}
 """
 MODULE = """
 import asyncio, os
@@ -44,6 +50,15 @@ async def who(ctx: CallContext) -> dict:
 
 async def ask(ctx: CallContext) -> str:
     return str(await ctx.client.elicit("Name?"))
+
+async def note(name: str) -> str:
+    with (HERE / "notes").open("a") as notes:
+        notes.write(f"{name} ")
+    return name
+
+async def much() -> str:
+    await note("much")
+    return "x" * 950_000
 
 async def hold(name: str) -> int:
     (HERE / f"began-{name}-{os.getpid()}").touch()
@@ -187,7 +202,7 @@ async def test_no_counter_goes_back_whichever_worker_ends(tmp_path: Path) -> Non
     with redis_server(tmp_path) as redis:
         async with many(tmp_path, config=f'{CONFIG}server: {{bus: "{redis.uri}"}}\n') as server:
             calls = 'pegboard_calls_total{outcome="ok",tool="who"}'
-            now = await pids(server.url)
+            now = before = await pids(server.url)
             seen = await counters(server.url)
             # Which worker was asked is chance: both end, one after the other.
             for killed in now:
@@ -227,6 +242,68 @@ async def test_a_hangup_replaces_the_workers_with_what_the_files_say_now_and_no_
         os.kill(next(iter(now)), signal.SIGKILL)
         await until(lambda: "takes its place in" in server.said.read_text())
         assert (await who(server.url))["pid"] == -(now - {next(iter(now))}).pop()
+
+
+@pytest.mark.soak
+async def test_while_workers_are_replaced_no_call_is_lost_or_made_twice_on_connections_that_stay(
+    tmp_path: Path,
+) -> None:
+    async with many(tmp_path) as server:
+        is_over, answered = asyncio.Event(), Counter[str]()
+        params = {"name": "note", "_meta": META}
+
+        async def ask_on(caller: int) -> None:
+            async with httpx2.AsyncClient(base_url=server.url, verify=False, timeout=60) as client:
+                for number in count():
+                    if is_over.is_set():
+                        return
+                    answer = await post(client, "tools/call", {**params, "arguments": {"name": f"{caller}-{number}"}})
+                    answered[answer_of(answer)["result"]["content"][0]["text"]] += 1
+
+        async with asyncio.TaskGroup() as group:
+            for caller in range(6):
+                group.create_task(ask_on(caller))
+            for _ in range(4):
+                before = await pids(server.url)
+                os.kill(server.pid, signal.SIGHUP)
+                await until(lambda before=before: not any(map(is_alive, before)))
+            is_over.set()
+        assert len(answered) > 500
+        assert Counter((tmp_path / "notes").read_text().split()) == answered
+
+
+async def test_who_reads_slowly_keeps_nobody_else_waiting(tmp_path: Path) -> None:
+    slow, address = 200 if IS_SOAK else 6, "127.0.0.1"
+    async with many(tmp_path) as server:
+        before = await pids(server.url)
+        params = {"name": "much", "arguments": {}, "_meta": META}
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+        asked = (
+            f"POST /mcp HTTP/1.1\r\nHost: {address}\r\nMCP-Protocol-Version: {VERSION}\r\n"
+            "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
+            "Mcp-Method: tools/call\r\nMcp-Name: much"
+            f"\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+        ).encode()
+        loop, readers = asyncio.get_running_loop(), list[socket.socket]()
+        try:
+            for _ in range(slow):
+                readers.append(reader := socket.socket())
+                reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+                reader.setblocking(False)
+                await loop.sock_connect(reader, (address, int(server.url.rpartition(":")[2])))
+                await loop.sock_sendall(reader, asked)
+            await until(lambda: len((tmp_path / "notes").read_text().split()) == slow)
+            # Nothing of their answers was taken, and both workers answer others.
+            assert await pids(server.url) == before
+            wholes = [b""] * slow
+            async with asyncio.timeout(60):
+                for place, reader in enumerate(readers):
+                    while part := await loop.sock_recv(reader, 1 << 20):
+                        wholes[place] += part
+            assert all(whole.startswith(b"HTTP/1.1 200") and whole.count(b"x") > 900_000 for whole in wholes)
+        finally:
+            for reader in readers:
+                reader.close()
 
 
 async def test_the_end_of_the_parent_is_the_end_of_its_workers_and_calls_may_end_before(tmp_path: Path) -> None:
