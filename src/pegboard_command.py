@@ -1,5 +1,6 @@
 """The installed command. It stands beside the package, because Ctrl-C must end quietly also while that is imported."""
 
+import gc
 import os
 import signal
 from importlib import import_module
@@ -16,6 +17,8 @@ def main() -> int:
         from pegboard.cli import main as run  # noqa: PLC0415 - see below
 
         return run()
+    # As `pegboard.cli` has it, which is imported yet.
+    gc.disable()
     # An exception could be lost in an import, or be caught there as something else.
     signal.signal(signal.SIGINT, _leave)
     try:
@@ -27,6 +30,7 @@ def main() -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     finally:
+        gc.enable()
         # The interpreter has yet to wait for threads and to tidy up; the answer has been written.
         signal.signal(signal.SIGINT, _leave)
 

@@ -6,11 +6,12 @@ import copy
 import dataclasses
 import inspect
 import pickle
+import weakref
 from dataclasses import FrozenInstanceError, dataclass, field, replace
 
 import pytest
 
-from pegboard.frozen import frozen
+from pegboard.frozen import frozen, record
 
 
 def _fresh_list() -> list[int]:
@@ -141,3 +142,49 @@ def test_records_may_be_derived_from() -> None:
     assert repr(Wider(a=1, e=2)) == "Wider(a=1, b=[], d=None, e=2)"
     assert repr(TheirsOfOurs(a=1, e=2)) == "TheirsOfOurs(a=1, b=[], d=None, e=2)"
     assert (Plain(a=2).double(), repr(Plain(a=2)), Plain(a=2) == Plain(a=2)) == (4, "Plain(a=2, b=[], d=None)", True)
+
+
+@record(slots=True)
+class Changing:
+    """A record that may change, by place or by name."""
+
+    a: int
+    b: list[int] = field(default_factory=_fresh_list)
+    c: int = field(default=3, init=False)
+    d: str = field(default="d", kw_only=True)
+
+
+@dataclass(slots=True)
+class TheirsChanging:
+    """A record that may change, by place or by name."""
+
+    a: int
+    b: list[int] = field(default_factory=_fresh_list)
+    c: int = field(default=3, init=False)
+    d: str = field(default="d", kw_only=True)
+
+
+@record(frozen=True, slots=True, weakref_slot=True, eq=False, repr=False)
+class Short:
+    """A record with an identity of its own."""
+
+    a: int
+
+
+def test_the_words_of_the_standard_library_mean_the_same_of_a_record() -> None:
+    assert inspect.signature(Changing) == inspect.signature(TheirsChanging)
+    assert repr(Changing(1, [2], d="e")) == repr(TheirsChanging(1, [2], d="e")).replace("Theirs", "")
+    ours, other = Changing(1), Changing(1)
+    ours.b.append(1)
+    assert (ours.c, other.b, ours != other, copy.copy(ours) == ours) == (3, [], True, True)
+    ours.a = 2
+    with pytest.raises(TypeError, match="unhashable type: 'Changing'"):
+        hash(ours)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'a'"):
+        Changing()  # type: ignore[call-arg] - that is what is tried
+    assert (Short(1) == Short(1), len({Short(1), Short(1)})) == (False, 2)
+    short = Short(1)
+    assert weakref.ref(short)() is short
+    assert repr(short).startswith("<")
+    with pytest.raises(FrozenInstanceError, match="cannot assign to field 'a'"):
+        short.a = 2  # type: ignore[misc] - that is what is tried

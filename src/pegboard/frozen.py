@@ -1,13 +1,14 @@
-"""Frozen: the decorator of nearly all records here: a frozen, keyword-only dataclass with slots.
+"""Frozen: the decorators of the records here, `frozen` of nearly all, and `record` of those that change or are short.
 
-It gives what `@dataclass(frozen=True, kw_only=True, slots=True)` gives. But Python writes and compiles six methods for
-each of those when it is imported, a millisecond a class and two hundred classes; here a method is made when it is first
-asked for, and most never are. The standard library still makes them.
+They give what `@dataclass` gives with the same words. But Python writes and compiles six methods for each of those when
+it is imported, a millisecond a class and two hundred classes; here a method is made when it is first asked for, and
+most never are. The standard library still says what the fields are, and makes all methods but `__init__`.
 """
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, dataclass, field, fields, is_dataclass
+from collections.abc import Callable
+from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields, is_dataclass
 from typing import Any, NoReturn, TypeVar, cast, dataclass_transform
 
 T = TypeVar("T")
@@ -16,21 +17,45 @@ T = TypeVar("T")
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def frozen(cls: type[T]) -> type[T]:
     """Make a frozen, keyword-only dataclass with slots of a class."""
-    own = vars(cls)
-    if any(map(is_dataclass, cls.__mro__[1:])):
-        return dataclass(frozen=True, kw_only=True, slots=True)(cls)
-    record: Any = dataclass(init=False, repr=False, eq=False, kw_only=True, slots=True)(cls)
-    record.__dataclass_params__ = _PARAMETERS
-    record.__setattr__, record.__delattr__ = _refuse_change, _refuse_removal
-    record.__getstate__, record.__setstate__ = _state, _set_state
-    for name in _MADE_LATER:
-        # A class that says itself what is equal has a hash of `None` by that, which is no word of its own on hashes.
-        if own.get(name) is None:
-            setattr(record, name, _Later(record, name))
-    return cast("type[T]", record)
+    return record(frozen=True, kw_only=True, slots=True)(cls)
 
 
-_MADE_LATER = ("__init__", "__repr__", "__eq__", "__hash__")
+@dataclass_transform(field_specifiers=(field,))
+def record(
+    *,
+    frozen: bool = False,
+    kw_only: bool = False,
+    slots: bool = False,
+    weakref_slot: bool = False,
+    eq: bool = True,
+    repr: bool = True,  # noqa: A002 - the word of the standard library
+) -> Callable[[type[T]], type[T]]:
+    """Return what makes a dataclass of a class, with the words of the standard library."""
+
+    def made(cls: type[T]) -> type[T]:
+        if any(map(is_dataclass, cls.__mro__[1:])):
+            words: Any = {"frozen": frozen, "kw_only": kw_only, "slots": slots, "weakref_slot": weakref_slot}
+            return dataclass(**words, eq=eq, repr=repr)(cls)
+        own = vars(cls)
+        made: Any = dataclass(
+            init=False, repr=False, eq=False, kw_only=kw_only, slots=slots, weakref_slot=weakref_slot
+        )(cls)
+        parameters = made.__dataclass_params__
+        parameters.init, parameters.repr, parameters.eq, parameters.frozen = True, repr, eq, frozen
+        if frozen:
+            made.__setattr__, made.__delattr__ = _refuse_change, _refuse_removal
+            if slots:
+                made.__getstate__, made.__setstate__ = _state, _set_state
+        later = {"__init__": True, "__repr__": repr, "__eq__": eq, "__hash__": eq and frozen}
+        for name, is_wanted in later.items():
+            # A class that says itself what is equal has a hash of `None` by that, which says nothing of hashes.
+            if is_wanted and own.get(name) is None:
+                setattr(made, name, _Later(made, name))
+        if eq and not frozen and "__hash__" not in own:
+            made.__hash__ = None
+        return cast("type[T]", made)
+
+    return made
 
 
 class _Later:
@@ -44,32 +69,63 @@ class _Later:
         if instance is None and name == "__hash__":
             # Every default of a field is asked whether its class has one.
             return self
-        own = fields(cast("Any", record))
-        named: dict[str, Any] = {
-            "__module__": record.__module__,
-            "__qualname__": record.__qualname__,
-            # Else its signature is read and written out for want of words.
-            "__doc__": record.__doc__ or record.__name__,
-            "__annotations__": {one.name: one.type for one in own},
-            **{one.name: one for one in own},
-        }
-        if hasattr(record, "__post_init__"):
-            # That there is one is all that is asked here: the record's own is called.
-            named["__post_init__"] = None
-        make = dataclass(
-            frozen=True,
-            kw_only=True,
-            init=name == "__init__",
-            repr=name == "__repr__",
-            eq=name in ("__eq__", "__hash__"),
-        )
-        twin = make(type(record.__name__, (), named))
-        method = vars(twin)[name]
+        method = _init_of(record) if name == "__init__" else _of_a_twin(record, name)
         setattr(record, name, method)
         return method.__get__(instance, owner)
 
     def __call__(self, instance: object) -> Any:
         return self.__get__(instance, type(instance))()
+
+
+def _of_a_twin(record: Any, name: str) -> Any:
+    """Return a method that the standard library makes for a class with the same fields."""
+    own = fields(record)
+    named: dict[str, Any] = {
+        "__module__": record.__module__,
+        "__qualname__": record.__qualname__,
+        # Else its signature is read and written out for want of words.
+        "__doc__": record.__doc__ or record.__name__,
+        "__annotations__": {one.name: one.type for one in own},
+        **{one.name: one for one in own},
+    }
+    # What has no `__init__` has no order of its fields either.
+    make = dataclass(frozen=True, init=False, repr=name == "__repr__", eq=name in ("__eq__", "__hash__"))
+    twin: Any = make(type(record.__name__, (), named))
+    return cast("Any", vars(twin)[name])
+
+
+def _init_of(record: Any) -> Any:
+    """Return the `__init__` of a record, as the standard library has it."""
+    scope: dict[str, Any] = {"_set": object.__setattr__, "_made": _MADE}
+    types: dict[str, Any] = {}
+    by_place, by_name, lines = list[str](), list[str](), list[str]()
+    is_frozen = record.__dataclass_params__.frozen
+    own: tuple[Field[Any], ...] = fields(record)
+    for place, one in enumerate(own):
+        value, default = one.name, ""
+        if one.default_factory is not MISSING:
+            scope[f"_f{place}"] = one.default_factory
+            default, call = "=_made", f"_f{place}()"
+            value = f"{call} if {one.name} is _made else {one.name}" if one.init else call
+        elif one.default is not MISSING:
+            scope[f"_d{place}"] = one.default
+            default = f"=_d{place}"
+            value = value if one.init else f"_d{place}"
+        elif not one.init:
+            continue
+        if one.init:
+            types[one.name] = one.type
+            (by_name if one.kw_only else by_place).append(f"{one.name}{default}")
+        lines.append(f" _set(self,{one.name!r},{value})" if is_frozen else f" self.{one.name}={value}")
+    if hasattr(record, "__post_init__"):
+        lines.append(" self.__post_init__()")
+    words = ",".join(["self", *by_place, *(["*", *by_name] if by_name else [])])
+    made: dict[str, Any] = {}
+    exec("\n".join([f"def __init__({words}):", *lines, " return None"]), scope, made)  # noqa: S102 - names of fields alone
+    init = made["__init__"]
+    init.__module__, init.__qualname__ = record.__module__, f"{record.__qualname__}.__init__"
+    init.__annotations__ = {**types, "return": None}
+    return init
 
 
 def _refuse_change(self: object, name: str, _value: object) -> NoReturn:
@@ -89,9 +145,11 @@ def _set_state(self: Any, state: list[Any]) -> None:
         object.__setattr__(self, one.name, value)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True)
 class _Example:
-    """What the standard library writes down of such a class."""
+    """What the standard library writes down of a default that is made."""
+
+    items: list[Any] = field(default_factory=list[Any])
 
 
-_PARAMETERS: Any = cast("Any", _Example).__dataclass_params__
+_MADE: Any = cast("Any", _Example).__init__.__kwdefaults__["items"]

@@ -1,5 +1,6 @@
 """The installed command, as a process: on a terminal, in a pipe, and how little it loads."""
 
+import gc
 import json
 import os
 import pty
@@ -19,6 +20,7 @@ import orjson
 import pytest
 
 from tests import forking
+from tests.cli.conftest import Run
 
 ROOT = Path(__file__).parents[2]
 PEGBOARD = Path(sys.executable).with_name("pegboard")
@@ -71,14 +73,26 @@ def typed(*words: str, answer: bytes = b"") -> tuple[int, bytes]:
 @pytest.mark.parametrize(("word", "ends"), [("--help", 0), ("--version", 0), ("lisst", 2), ("--confg", 2)])
 def test_help_version_and_a_slip_load_no_command_and_nothing_heavy(word: str, ends: int) -> None:
     code = (
-        "import sys\nfrom pegboard.cli import main\n"
+        "import gc, sys\nfrom pegboard.cli import main\n"
+        "def collected(): return [one['collections'] for one in gc.get_stats()[1:]]\n"
+        "before = collected()\n"
         f"code = main([{word!r}])\n"
-        "print(code, *sorted(sys.modules), file=sys.stderr)"
+        "print(code, collected() == before, *sorted(sys.modules), file=sys.stderr)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    code, *loaded = ran.stderr.splitlines()[-1].split()
-    assert code == str(ends)
+    code, is_left_alone, *loaded = ran.stderr.splitlines()[-1].split()
+    assert (code, is_left_alone) == (str(ends), "True"), "what stays was looked through for garbage"
     assert [name for name in loaded if name in HEAVY or name.startswith("pegboard.cli.commands")] == []
+
+
+def test_what_a_command_leaves_behind_is_collected(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "asking_module.py").write_text("import gc\nIS_COLLECTING = gc.isenabled()\n", encoding="utf-8")
+    (folder / "pegboard.yaml").write_text("python: [asking_module]\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(folder)
+    has_set_aside = gc.get_freeze_count() > 0
+    assert run("list").code == 0
+    assert sys.modules.pop("asking_module").IS_COLLECTING
+    assert (gc.isenabled(), gc.get_freeze_count() > 0) == (True, has_set_aside)
 
 
 @pytest.mark.usefixtures("folder")

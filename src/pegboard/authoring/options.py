@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypedDict
 
 from pegboard.authoring.option_table import BY_NAME, OPTIONS, Strings, with_options
 from pegboard.core.names import nearest
+from pegboard.frozen import record
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.json_types import JSON
 from pegboard.model.rate_limit import RateLimit
@@ -58,7 +59,7 @@ class ToolKeywords(BuilderKeywords, total=False):
     inline: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ToolOptions:
     """What was said of one tool: `options["timeout_s"]` is that, or the default of the table."""
 

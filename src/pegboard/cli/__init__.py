@@ -1,5 +1,6 @@
 """cli: the command `pegboard`, a thin door of its own: it parses words, asks the catalog, and prints."""
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         if getattr(sys, name) is None:
             # Closed before we began. Whoever writes there, in this process or below it, shall not fail.
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))  # noqa: TID251 - it is no file
-    from pegboard.cli.command_line import run  # noqa: PLC0415 - under the handler of Ctrl-C that `pegboard_command` set
+    # What is loaded stays, so that to look through it for garbage again and again is of no use; see `build_app`.
+    is_collecting, set_aside = gc.isenabled(), gc.get_freeze_count()
+    gc.disable()
+    try:
+        from pegboard.cli.command_line import run  # noqa: PLC0415 - under the handler of Ctrl-C that `pegboard_command` set
 
-    return run(list(sys.argv[1:] if argv is None else argv))
+        return run(list(sys.argv[1:] if argv is None else argv))
+    finally:
+        if not set_aside:
+            gc.unfreeze()
+        if is_collecting:
+            gc.enable()

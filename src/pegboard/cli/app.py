@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -157,6 +158,11 @@ def build_app(terminal: Terminal) -> App:
         if words and words[0] not in COMMANDS and words[0] not in _ABOUT_ALL:
             raise _unknown_command(words[0])
         command, bound, not_parsed = app.parse_args(words, exit_on_error=False, print_error=False)
+        # All is loaded by now. It is set aside, and what the command leaves behind is collected. Where somebody in this
+        # process has set things aside, that is theirs to end.
+        if not gc.get_freeze_count():
+            gc.freeze()
+        gc.enable()
         if "options" not in not_parsed:
             return command(*bound.args, **bound.kwargs)
         options = Options(

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, redirect_stdout
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from pegboard.cli.source_startup import start_needed
 from pegboard.config import Config, context_for, load_catalog, warnings
 from pegboard.config.yaml.config_files import named_variables
 from pegboard.core.view import View
+from pegboard.frozen import record
 from pegboard.model.bounds import CLI_STOP_GRACE_S
 from pegboard.model.consent import Approve
 from pegboard.model.context import ToolContext
@@ -59,7 +59,7 @@ def find_config(named: Path | None, *, start: Path) -> Path:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Project:
     """A loaded config and its catalog."""
 

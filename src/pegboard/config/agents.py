@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from pegboard.config.yaml.tree import At
 from pegboard.core.agent_graph import agent_graph, cycles
 from pegboard.core.declarations import PrivateSource
 from pegboard.core.names import nearest, nearest_one
+from pegboard.frozen import record
 from pegboard.lazy import LazyModule
 from pegboard.model.agent import AgentBudgets, AgentEntry, AgentMemory, AgentSpec, Guardrail, ModelSpec
 from pegboard.model.error import DefinitionError, Problem
@@ -241,7 +242,7 @@ def _primary(form: agent_form.PrimaryForm, at: At, build: BuildContext) -> Model
 # ---------------------------------------------------------------- all of them
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _AgentTool:
     """A tool that runs an agent, and where it is declared."""
 

@@ -7,12 +7,12 @@ import importlib.util
 import sys
 import sysconfig
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from pegboard.frozen import record
 from pegboard.model.tool import ToolEntry
 
 _OWN = __name__.partition(".")[0]
@@ -23,7 +23,7 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _SPELLINGS = {"os": {"posix", "nt"}, "os.path": {"posixpath", "ntpath", "genericpath"}}
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class AllowedImports:
     """What `allow_imports:` says: globs over names of modules; `None` where it is not given.
 

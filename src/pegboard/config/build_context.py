@@ -8,7 +8,7 @@ import re
 import sys
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from pegboard.config.yaml.problems import Report
 from pegboard.config.yaml.tree import At
 from pegboard.core.names import nearest, nearest_one
 from pegboard.core.ports import DocumentStore
+from pegboard.frozen import record
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.tool import ToolEntry
 
@@ -27,7 +28,7 @@ _NO_NAME = re.compile(r"cannot import name '(?P<name>\w+)' from '(?P<module>[\w.
 _NOT_THEIRS = ("<", str(Path(__file__).parents[1]), importlib.__file__)
 
 
-@dataclass(kw_only=True, slots=True)
+@record(kw_only=True, slots=True)
 class BuildContext:
     """One catalog in the making.
 

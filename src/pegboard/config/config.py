@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -17,7 +17,7 @@ from pegboard.config.forms.tasks_form import TasksForm
 from pegboard.config.forms.workspace_form import WorkspaceForm
 from pegboard.config.yaml.tree import At
 from pegboard.discovery.example_requests import ExampleRequests
-from pegboard.frozen import frozen
+from pegboard.frozen import frozen, record
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.error import Problem
 from pegboard.model.json_types import JSONValue
@@ -69,7 +69,7 @@ class AgentDeclaration:
     shared: tuple[Declared[str], ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+@record(frozen=True, kw_only=True, slots=True, repr=False)
 class Config:
     """One pegboard.yaml with the files that it names. Made by `load`; `build` makes a catalog of it.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,6 +29,7 @@ from pegboard.config.yaml.parser import parse
 from pegboard.config.yaml.problems import Report, unseen
 from pegboard.config.yaml.tree import At, Items, Mark, Node, Scalar, Table
 from pegboard.core.names import fold, nearest, nearest_one
+from pegboard.frozen import record
 from pegboard.lazy import LazyModule
 from pegboard.model.bounds import CONFIG_FILES, SKILL_FILES, Bounds
 from pegboard.model.error import DefinitionError, Problem
@@ -83,7 +84,7 @@ def read(path: Path, *, env: Mapping[str, str], strict: bool = False) -> tuple[C
     return loading.config(MainFile.model_validate({})), loading.report
 
 
-@dataclass(kw_only=True, slots=True)
+@record(kw_only=True, slots=True)
 class _Load:
     """One load in progress: what has been collected of all files so far."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NamedTuple
 
 from pegboard.core.entry_table import EntryTable
 from pegboard.core.names import fold
 from pegboard.core.ports import DocumentStore, HoldsSecrets, Source
+from pegboard.frozen import record
 from pegboard.model.agent import AgentEntry
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.error import DuplicateToolError
@@ -57,7 +58,7 @@ class Mirror(NamedTuple):
 MIRRORED = "pegboard__mirror"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class MirroredSource:
     """A source whose tools are names for allow-lists alone: an SDK runs them itself. Fills the port `Source`.
 
@@ -111,7 +112,7 @@ class MirroredSource:
         await self.source.stop()
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class PrivateSource:
     """A source whose tools one agent alone has. Fills the port `Source`: it lives as any source does, and lists none.
 
@@ -164,7 +165,7 @@ class PrivateSource:
         source.renew(other.source)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+@record(frozen=True, kw_only=True, slots=True, eq=False)
 class Declarations:
     """Everything that is declared. A field that is added here survives a reload and ends with a reset by itself.
 

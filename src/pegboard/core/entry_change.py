@@ -10,12 +10,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import compress, count
 from operator import attrgetter, is_not
 from typing import Any, NamedTuple, TypeVar
 
 from pegboard.core.entry_table import Ordered
+from pegboard.frozen import record
 from pegboard.model.tool import ToolEntry
 
 K = TypeVar("K", bound=Hashable)
@@ -77,7 +77,7 @@ class Moves(NamedTuple):
         return kept
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class EntryChange:
     """What became of the entries of one moment in the next. Made by `between`.
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pegboard.core.names import matches_folded
+from pegboard.frozen import record
 from pegboard.model.hook import Hook, HookKind
 from pegboard.model.tool import ToolEntry
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ToolHooks:
     """The hooks of one tool, in the order in which they run; catalog-wide ones outside those of its class."""
 

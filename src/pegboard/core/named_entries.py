@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pegboard.core.entry_change import EntryChange
@@ -13,12 +13,13 @@ from pegboard.core.entry_table import Ordered
 from pegboard.core.inventory import Inventory
 from pegboard.core.names import fold, is_tool_name, shortened
 from pegboard.core.wire_names import Named, WireNames
+from pegboard.frozen import record
 from pegboard.model.tool import ToolEntry
 
 _MARK = re.compile("(?=__)")
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class NamedEntries:
     """The entries of an inventory in its order, each with its wire name.
 

@@ -7,7 +7,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from functools import cached_property, partial
 from itertools import compress
@@ -29,6 +29,7 @@ from pegboard.core.schema import Compiled
 from pegboard.core.selections import Selected, Selections
 from pegboard.core.validated_entry import judges, seal
 from pegboard.core.wire_names import WireNames
+from pegboard.frozen import record
 from pegboard.model.bounds import NAME_ORDERS, VERDICTS_REMEMBERED, Bounds
 from pegboard.model.context import ToolContext
 from pegboard.model.decision import Code
@@ -46,7 +47,7 @@ _WILDCARD = re.compile(r"[*?[]")
 ReadBuilt = Callable[[object, ToolEntry], Sequence[ToolEntry]]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Plan:
     """What a call of one tool needs, looked up once: judges of arguments and results, and its hooks.
 

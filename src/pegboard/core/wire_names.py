@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from pegboard.core.names import fold, is_tool_name, shortened
+from pegboard.frozen import record
 
 # Where two bare names meet, the earlier of these namespaces keeps it.
 _BARE_ORDER = ("main", "builtin", "docs")
@@ -21,7 +21,7 @@ class Named(NamedTuple):
     is_toolset: bool
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
+@record(frozen=True, slots=True, weakref_slot=True)
 class WireNames:
     """The wire names of some tools, injective and independent of their order.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -31,6 +30,7 @@ from pegboard.discovery.meta_tools.shared import MetaTools
 from pegboard.discovery.meta_tools.specs import MetaNames, spec_of
 from pegboard.discovery.meta_tools.use_tools import use_tools
 from pegboard.discovery.token_count import estimated_tokens
+from pegboard.frozen import record
 from pegboard.model.bounds import EXPOSED_LISTS, SEARCH_DIGEST_TOKENS, TWO_TOOL_DIGEST_TOKENS, Bounds
 from pegboard.model.context import ToolContext
 from pegboard.model.decision import Decision
@@ -51,7 +51,7 @@ _DIGEST_TOKENS = {"two_tool": TWO_TOOL_DIGEST_TOKENS, "search": SEARCH_DIGEST_TO
 _ANY_OBJECT: JSON = {"type": "object"}
 
 
-@dataclass(kw_only=True, slots=True)
+@record(kw_only=True, slots=True)
 class Discovery:
     """What all callers of one catalog share: the index, and who asks in circles. State of one Catalog."""
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from pegboard.frozen import record
 from pegboard.model.consent import Approve
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSONValue
 from pegboard.model.secret import Secret
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+@record(frozen=True, kw_only=True, slots=True, eq=False)
 class Host:
     """What the host lends: settings, secrets, factories, services, and how it asks a person. One value a config.
 

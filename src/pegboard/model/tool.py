@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, Literal, Protocol, TypeAlias
 
-from pegboard.frozen import frozen
+from pegboard.frozen import frozen, record
 from pegboard.model.call_context import CallContext
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError
@@ -142,7 +142,7 @@ class BuilderRef:
     is_bundle: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class ToolEntry:
     """One peg: a declaration, what runs it, and where it comes from.
 

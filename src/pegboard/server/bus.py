@@ -7,12 +7,13 @@ import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple, Protocol, cast
 
 import orjson
 
 from pegboard.core.identifiers import new_id
+from pegboard.frozen import record
 from pegboard.model.bounds import BUS_ANSWER_S, BUS_WAITING
 from pegboard.model.json_types import JSON
 from pegboard.server.sealing import Sealing
@@ -83,7 +84,7 @@ class Answers(NamedTuple):
     are_all: bool
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class _Answers:
     """The answers to one question, as they come."""
 

@@ -18,10 +18,11 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import FrameType
 
+from pegboard.frozen import record
 from pegboard.model.bounds import (
     CONNECTIONS_AHEAD,
     SEALING_KEY_BYTES,
@@ -64,7 +65,7 @@ class Shares:
         return min(self._counts) + CONNECTIONS_AHEAD < connections
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Worker:
     """What one worker has of its parent: the socket to listen on, a key to seal with, and the way back.
 
@@ -97,7 +98,7 @@ class Worker:
         return {_DRAIN: "drain", _LEAVE: "leave"}.get(word, "gone")
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class _Process:
     """One worker, as its parent sees it."""
 
@@ -110,7 +111,7 @@ class _Process:
     is_ending: bool = False
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class _Place:
     """The place of one worker: who has it, who shall have it, and when the next is due."""
 
@@ -120,7 +121,7 @@ class _Place:
     due: float | None = None
 
 
-@dataclass(kw_only=True)
+@record(kw_only=True)
 class Workers:
     """The parent.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
+from pegboard.frozen import record
 from pegboard.lazy import LazyModule
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ F = TypeVar("F", bound="ToolForm")
 Declare = Callable[[Declared[F], BuildContext], None]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Kind(Generic[F]):
     """One type of tools. Its parts are asked for where a config has such a tool: their forms take long to make."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from ruamel.yaml import YAML
@@ -22,6 +22,7 @@ from ruamel.yaml.events import (
 from ruamel.yaml.reader import ReaderError
 
 from pegboard.config.yaml.tree import Items, Mark, Node, Scalar, ScalarValue, Table
+from pegboard.frozen import record
 from pegboard.model.bounds import DEFAULT_BOUNDS, YAML_NODES
 from pegboard.model.error import Problem
 
@@ -128,7 +129,7 @@ def _stop(mark: Mark, message: str) -> _StopError:
 # ---------------------------------------------------------------- events to nodes
 
 
-@dataclass(kw_only=True, slots=True)
+@record(kw_only=True, slots=True)
 class _Open:
     """A list or mapping whose end has not been met. `key` is the key that waits for its value."""
 

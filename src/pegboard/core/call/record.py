@@ -7,7 +7,7 @@ import logging
 import time
 from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from inspect import CORO_CREATED, getcoroutinestate, iscoroutine
 from threading import get_ident
@@ -26,6 +26,7 @@ from pegboard.core.redaction import Redactor
 from pegboard.core.registry import Registry
 from pegboard.core.snapshot import Plan
 from pegboard.core.view import View
+from pegboard.frozen import record
 from pegboard.model.agent import AgentEntry, AgentResult
 from pegboard.model.bounds import FLOOD_WINDOW_S, OBSERVED_EVENTS, OBSERVERS_S, REDACTORS_REMEMBERED, Bounds
 from pegboard.model.call_context import CallContext
@@ -85,7 +86,7 @@ class AgentRunner(Protocol):
         ...
 
 
-@dataclass(kw_only=True, slots=True)
+@record(kw_only=True, slots=True)
 class Guards:
     """What the stages of every call share: what is declared, clocks, stores and ports. State of one Executor.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from pegboard.core.json_reader import parse_json
 from pegboard.core.schema import json_path
+from pegboard.frozen import record
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.providers.dialect import Dialect, Effect
@@ -16,7 +16,7 @@ from pegboard.providers.dialect import Dialect, Effect
 Restore = Callable[[Any], Any]
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Node:
     """A rewritten schema. `restore` takes a value that fits it back; `None` where nothing was turned around.
 

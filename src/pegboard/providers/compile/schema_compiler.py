@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from pegboard.core.json_text import json_bytes
 from pegboard.core.names import MAX_NAME_CHARS
+from pegboard.frozen import record
 from pegboard.model.bounds import COMPILED_PLACES, INLINED_BYTES, UNROLLED_LEVELS
 from pegboard.model.json_types import JSON, JSONValue, is_object
 from pegboard.providers.compile.alternatives import (
@@ -84,7 +85,7 @@ def target_name(target: str, wire_name: str, qualified_id: str) -> str:
     return f"_{wire_name}"[: MAX_NAME_CHARS - 9] + f"_{tail}"
 
 
-@dataclass
+@record()
 class SchemaCompiler:
     """The rewriting of one schema for one target, place by place: what was lost, and what contains itself."""
 

@@ -8,8 +8,9 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from pegboard.frozen import record
 from pegboard.model.bounds import SESSION_IDLE_S, SESSION_SUBSCRIPTIONS, SESSION_TELL_S, SESSIONS, SESSIONS_OF_ONE
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import INVALID_PARAMS, RpcError
@@ -26,7 +27,7 @@ def _nothing(_session: Session) -> None:
     pass
 
 
-@dataclass(kw_only=True, slots=True, eq=False)
+@record(kw_only=True, slots=True, eq=False)
 class Session:
     """One client: what it said of itself, what it wants to hear, and what it was asked.
 
