@@ -30,6 +30,7 @@ from pegboard.config.forms.value_types import (
     PositiveWhole,
     ProfileName,
     Reference,
+    Section,
     Text,
     VariableGlob,
     definition_error,
@@ -170,7 +171,7 @@ def _model_text(value: str) -> str:
 
 
 ModelRef: TypeAlias = Annotated[
-    Annotated[ModelForm, Tag(MAPPING)] | Annotated[Text, AfterValidator(_model_text), Tag(TEXT)],
+    Annotated[Section[ModelForm], Tag(MAPPING)] | Annotated[Text, AfterValidator(_model_text), Tag(TEXT)],
     Discriminator(lambda value: MAPPING if isinstance(value, dict) else TEXT),
 ]
 
@@ -217,14 +218,14 @@ class Fragment(Form):
     settings: Mapping[Text, Anything] = Field(
         default_factory=dict[str, Any], description="Values for your code, as `ctx.settings`, and for predicates."
     )
-    predicates: Mapping[FilledText, PredicateForm] = Field(
+    predicates: Mapping[FilledText, Section[PredicateForm]] = Field(
         default_factory=dict[str, PredicateForm], description="Named yes/no questions, for `available:` of tools."
     )
     groups: Mapping[FilledText, Text | None] = Field(
         default_factory=dict[str, str | None], description="Groups of tools and what each is for."
     )
     tools: tuple[Any, ...] = Field((), description="The tools, each of a `type`.")
-    profiles: Mapping[ProfileName, ProfileForm] = Field(
+    profiles: Mapping[ProfileName, Section[ProfileForm]] = Field(
         default_factory=dict[str, ProfileForm], description="Named slices of the catalog, one for each kind of caller."
     )
     hooks: tuple[Any, ...] = Field((), description="Functions that run before, around or after calls.")
@@ -251,18 +252,20 @@ class MainFile(Fragment):
     models: Mapping[FilledText, ModelRef] = Field(
         default_factory=dict[str, Any], description="Language models by name; tools that name none use `default`."
     )
-    discovery: Maybe[DiscoveryForm] = Field(None, description="How tools are found.")
-    limits: Maybe[LimitsForm] = Field(None, description="Limits of this process.")
-    rate_limits: Maybe[RateLimits] = Field(None, description="Limits on calls.")
-    consents: Maybe[ConsentsForm] = Field(None, description="People's answers to what tools ask.")
-    tasks: Maybe[TasksForm] = Field(None, description="Calls that outlive their request.")
-    server: Maybe[ServingForm] = Field(None, description="What several workers or servers of this config share.")
-    identity: Maybe[IdentityForm] = Field(None, description="Who may come in over HTTP, and as whom.")
-    workspace: Maybe[WorkspaceForm] = Field(None, description="Documents that agents browse, search and read.")
-    agents: Maybe[AgentsForm] = Field(None, description="What all agents have in common.")
+    discovery: Maybe[Section[DiscoveryForm]] = Field(None, description="How tools are found.")
+    limits: Maybe[Section[LimitsForm]] = Field(None, description="Limits of this process.")
+    rate_limits: Maybe[Section[RateLimits]] = Field(None, description="Limits on calls.")
+    consents: Maybe[Section[ConsentsForm]] = Field(None, description="People's answers to what tools ask.")
+    tasks: Maybe[Section[TasksForm]] = Field(None, description="Calls that outlive their request.")
+    server: Maybe[Section[ServingForm]] = Field(
+        None, description="What several workers or servers of this config share."
+    )
+    identity: Maybe[Section[IdentityForm]] = Field(None, description="Who may come in over HTTP, and as whom.")
+    workspace: Maybe[Section[WorkspaceForm]] = Field(None, description="Documents that agents browse, search and read.")
+    agents: Maybe[Section[AgentsForm]] = Field(None, description="What all agents have in common.")
     skills: Mapping[FilledText, FilledText] = Field(
         default_factory=dict[str, str],
         description="How the tools of a namespace are used together, by namespace: a folder with a SKILL.md, relative "
         "to this file.",
     )
-    lint: Maybe[LintForm] = Field(None, description="What `pegboard lint` lets pass.")
+    lint: Maybe[Section[LintForm]] = Field(None, description="What `pegboard lint` lets pass.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Annotated, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -13,12 +13,15 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
     PlainValidator,
     Strict,
     Tag,
     WithJsonSchema,
 )
-from pydantic_core import PydanticCustomError
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import PydanticCustomError, core_schema
 
 from pegboard.config.yaml.environment import Expanded, concealed, typed
 from pegboard.core.names import check_namespace, check_tool_name
@@ -37,6 +40,19 @@ class Form(BaseModel):
     """A mapping of known keys. Nothing in it is ignored, nothing in it changes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+class _Apart:
+    """Has a form judge by itself what stands at a key, so that it is built where a config has the key."""
+
+    def __get_pydantic_core_schema__(self, form: type[Form], _handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(form.model_validate, metadata={"form": form})
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        form: type[Form] = schema["metadata"]["form"]
+        form.model_rebuild()
+        # In a chain, so that it is drawn by its name, as the form of a key is.
+        return handler(core_schema.chain_schema([form.__pydantic_core_schema__]))
 
 
 def _present(value: object) -> object:
@@ -125,6 +141,8 @@ def tag_of(value: object) -> str:
     return MAPPING if isinstance(value, dict) else FLAG if isinstance(value, bool) else TEXT
 
 
+# A mapping that few configs have.
+Section: TypeAlias = Annotated[T, _Apart()]
 # A key that may be missing, but not stand there without a value: `allow:` with nothing after it would allow everything.
 Maybe: TypeAlias = Annotated[T | None, BeforeValidator(_present)]
 # The constraints stand before what reads the environment, so that the editor's schema has them too.
