@@ -21,7 +21,7 @@ from tests.config.project import Project
 
 PEGBOARD = Path(sys.executable).with_name("pegboard")
 EVIL = Path(__file__).parents[1] / "evil" / "server.py"
-# A server with a child, a grandchild in its group, and daemons in sessions of their own, one of them without our pipes.
+# A server with a child, a grandchild in its group, and daemons in sessions of their own, some without our pipes.
 SERVER = """
 import subprocess, sys
 _, mark, evil = sys.argv
@@ -31,10 +31,13 @@ subprocess.Popen(sleeper)
 subprocess.Popen([sys.executable, "-c", between, *sleeper])
 subprocess.Popen(sleeper, start_new_session=True)
 subprocess.Popen(["sh", "-c", '"$@" &', "sh", *sleeper])
+quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+subprocess.Popen(sleeper, start_new_session=True, **quiet)
+subprocess.Popen(["sh", "-c", '"$@" &', "sh", *sleeper], start_new_session=True, **quiet)
 sys.argv = [evil]
 exec(open(evil).read())
 """
-TREE = 6  # itself, its children and grandchildren, without the shell
+TREE = 8  # itself, its children and grandchildren, without the shell
 
 
 def running(mark: str) -> list[int]:

@@ -119,7 +119,7 @@ async def test_ssrf_21_a_name_that_changes_its_answer_is_judged_by_the_one_that_
 
 @pytest.mark.parametrize(
     "name", ["X\r\nHost", "X y", "X:", "Host", "Content-Length", "Transfer-Encoding", "Connection",
-             "Proxy-Authorization", "Cookie", "Authorization"],
+             "Proxy-Authorization", "Cookie", "Authorization", "Content_Length", "Transfer_Encoding", "Proxy_Host"],
 )  # fmt: skip
 async def test_ssrf_23_a_model_sets_no_header_that_frames_or_identifies(project: Project, name: str) -> None:
     async with RawServer(answer(b"ok")) as server:
@@ -137,7 +137,7 @@ async def test_ssrf_23_a_configured_header_cannot_be_given_another_value(project
         rules = f"{{allow_private: true, allow_hosts: ['127.0.0.1:{server.port}'], headers: {{X-Key: configured}}}}"
         project.write(f"tools: [{{name: http_request, type: builtin, config: {rules}}}]")
         tools = project.view(user="ann")
-        for name in ("X-Key", "x-key", "X-KEY"):
+        for name in ("X-Key", "x-key", "X-KEY", "X_Key", "x_key"):
             args = {"method": "GET", "url": server.url, "headers": {name: "mine"}}
             result = await tools.call("http_request", args)
             assert result.error is not None

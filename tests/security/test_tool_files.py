@@ -4,12 +4,14 @@ import hashlib
 import os
 import socket
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pegboard import DefinitionError, ToolError
+from pegboard import Catalog, DefinitionError, ToolContext, ToolError
+from pegboard.config import load_catalog
 from pegboard.sources.builtin.builtins import builtin_entry
 from pegboard.sources.builtin.kind import Services
 from tests.builtin.parts import Shelf
@@ -259,3 +261,67 @@ async def test_an_encoding_in_which_plain_letters_mean_others_is_refused(
     for wide in ("utf-16", "utf-32-be"):
         (tmp_path / "data" / "inside.txt").write_text("größe", encoding=wide)
         assert (await tools.value("read_file", {"path": "inside.txt", "encoding": wide}))["content"] == "größe"
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> tuple[Catalog, Path]:
+    """A config whose own folder may be written, with one of each thing that decides what runs."""
+    for folder in ("more", "skill", "package", "apis", "bin"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "handlers.py").write_text("def one() -> int:\n    return 1\n")
+    (tmp_path / "package" / "__init__.py").write_text("")
+    (tmp_path / "package" / "inner.py").write_text("def two() -> int:\n    return 2\n")
+    (tmp_path / "more" / "a.yaml").write_text("tools: []\n")
+    (tmp_path / "skill" / "SKILL.md").write_text("---\nname: up\ndescription: How.\n---\nHow.\n")
+    (tmp_path / "bin" / "server").write_text("#!/bin/sh\n")
+    (tmp_path / "notes.txt").write_text("notes")
+    real = tmp_path / "real.yaml"
+    real.write_text(
+        "files: ['more/**/*.yaml']\n"
+        "tools:\n"
+        "  - {name: write_file, type: builtin, config: {roots: ['.']}}\n"
+        "  - {name: write_file, type: builtin, as: anywhere, config: {roots: ['..']}}\n"
+        "  - {name: two, type: internal, handler: 'python:package.inner:two'}\n"
+        "  - {name: up, type: mcp, mcp: {transport: stdio, cwd: ., command: sh, args: [bin/server], start: lazy}}\n"
+        "skills: {up: skill}\n"
+        "consents: {store: 'sqlite:./answers.db'}\n"
+        "agents: {store: 'sqlite:talks.db'}\n"
+        "identity: {api_keys: {store: 'sqlite:///keys.db'}, map: [{when: {key: k}, user: ann}]}\n"
+    )
+    (tmp_path / "pegboard.yaml").symlink_to(real)
+    return load_catalog(tmp_path / "pegboard.yaml", env={})[0], tmp_path
+
+
+DECIDING = (
+    "pegboard.yaml real.yaml ./Real.YAML pegboard.lock more/a.yaml more/new.yaml more/deep/new.yaml handlers.py new.py "
+    "package/inner.py package/new.py package/__pycache__/inner.cpython-311.pyc skill/SKILL.md skill/new.md bin/server "
+    "answers.db answers.db-wal talks.db keys.db keys.db-journal"
+)
+
+
+async def test_no_tool_writes_a_file_that_decides_what_runs_here(served: tuple[Catalog, Path]) -> None:
+    catalog, folder = served
+    for place in ("more/deep", "package/__pycache__"):
+        (folder / place).mkdir(exist_ok=True)
+    view = catalog.view(ToolContext(budget=None))
+    before = fingerprint(folder)
+    written: list[str] = []
+    for name, mode in product(DECIDING.split(), ("overwrite", "append", "create")):
+        for tool, path in (
+            ("write_file", name),
+            ("anywhere", f"{folder.name}/{name}"),
+            ("anywhere", f"{folder}/{name}"),
+        ):
+            result = await view.call(tool, {"path": path, "content": "tools: []\n", "mode": mode})
+            written += [path] if result.error is None or result.error.kind != "invalid_arguments" else []
+    assert written == []
+    assert fingerprint(folder) == before
+
+
+async def test_what_decides_nothing_is_written_beside_it(served: tuple[Catalog, Path]) -> None:
+    catalog, folder = served
+    view = catalog.view(ToolContext(budget=None))
+    for name in ("notes.txt", "new.yaml", "more/notes.md", "bin/other", "apis/new.py", "answers.txt"):
+        result = await view.call("write_file", {"path": name, "content": "new"})
+        assert (name, result.error) == (name, None)
+        assert (folder / name).read_text() == "new"

@@ -8,7 +8,7 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field
 from pathlib import Path
@@ -37,6 +37,7 @@ _REASONS = {
 # What to do about it, where that is not to name another file.
 _ADVICE = {
     "is a hard link": "The operator can allow such files: `hard_links: true` in the config of this tool.",
+    "decides what": "Choose another name.",
     "is hidden": "Choose a name without a leading dot.",
     "would have": "Write less.",
     "exists already": "Choose another name, or the mode 'overwrite'.",
@@ -55,6 +56,11 @@ class FileEntry:
     modified_s: float
 
 
+def decides_nothing(path: Path) -> bool:
+    """Say of every file that nothing is decided by it."""
+    return False
+
+
 @frozen
 class Root:
     """A folder of the operator's, below which a caller may name files.
@@ -66,6 +72,7 @@ class Root:
     Args:
         hard_links: whether a file may have more names than one; another of them may stand outside of the root.
         write_hidden: whether names with a leading dot may be written; they configure programs (`.git/hooks`, `.env`).
+        decides: tells whether a file is one that decides what runs here; such are not written.
 
     Raises:
         DefinitionError: `path` is not a folder.
@@ -74,6 +81,7 @@ class Root:
     path: Path
     write_hidden: bool = False
     hard_links: bool = False
+    decides: Callable[[Path], bool] = field(default=decides_nothing, repr=False)
     _tidied: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]], init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -145,6 +153,8 @@ class Root:
         with self._parent(path) as (folder, name), _explained(path), _locked(folder, path):
             self._tidy(folder)
             old = _require_kind(folder, name, path, may_be_missing=True)
+            if self.decides(self.path.joinpath(*_parts(path))):
+                raise _refusal(path, "decides what runs here, or who may run it, which no tool writes")
             if old is not None and mode == "create":
                 raise FileExistsError(errno.EEXIST, "exists")
             if mode == "append" and old is not None:

@@ -234,7 +234,8 @@ class GuardedClient:
             text = f"The body has {len(body)} bytes; at most {self._bounds.request_body_bytes} are sent. Send less."
             raise EgressError("invalid_arguments", text)
         own = checked_headers(headers)
-        taken = sorted(own.keys() & self._headers.keys())
+        configured = set(map(as_servers_read, self._headers))
+        taken = sorted(name for name in own if as_servers_read(name) in configured)
         if taken:
             text = f"The header {taken[0]!r} is set by the configuration of this tool. Leave it out."
             raise EgressError("invalid_arguments", text)
@@ -273,14 +274,19 @@ def _port(url: httpx2.URL) -> int:
     return url.port or (443 if url.scheme == "https" else 80)
 
 
+def as_servers_read(name: str) -> str:
+    """Return the name of a header as many a server tells headers apart: by CGI's rule `_` and `-` are one."""
+    return name.lower().replace("_", "-")
+
+
 def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the headers with lower-case names, or refuse those that could change the message itself."""
     checked: dict[str, str] = {}
     for name, value in headers.items():
-        plain = name.lower()
+        plain, as_read = name.lower(), as_servers_read(name)
         if not _TOKEN.fullmatch(name):
             raise EgressError("invalid_arguments", f"{name[:80]!r} is not a header name. Use letters, digits and '-'.")
-        if plain in _NEVER_SET or plain.startswith("proxy-"):
+        if as_read in _NEVER_SET or as_read.startswith("proxy-"):
             raise EgressError("invalid_arguments", f"The header {name!r} cannot be set. Leave it out.")
         if not _VALUE.fullmatch(value):
             text = f"The header {name!r} has a line break or another character that headers cannot hold. Remove it."

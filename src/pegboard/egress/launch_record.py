@@ -182,11 +182,11 @@ def end_recorded(folder: Path) -> None:
     """Kill every program of a record with all that it started, and remove the record."""
     ends_at = time.monotonic() + KILL_S
     for each in _running(folder):
-        _end(each, ends_at)
+        _end(each, folder, ends_at)
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _end(launched: Launched, ends_at: float) -> None:
+def _end(launched: Launched, folder: Path, ends_at: float) -> None:
     if not is_seen():
         with suppress(OSError):
             os.killpg(launched.leader.pid, signal.SIGKILL)
@@ -196,7 +196,7 @@ def _end(launched: Launched, ends_at: float) -> None:
         started = start_of(launched.leader.pid)
         # Where the number is another's by now, no group and no session of that number is ours.
         leader = launched.leader.pid if started in (None, launched.leader.started) else -1
-        tree = find_tree(leader, known=tree, pipes=launched.pipes)
+        tree = find_tree(leader, known=tree, pipes=launched.pipes, folder=folder)
         if not tree or time.monotonic() > ends_at:
             return
         signal_all(tree, signal.SIGKILL)

@@ -300,7 +300,7 @@ class Process:
         await self._pipes.close()
 
     async def _find_tree(self, known: frozenset[ProcessId], inodes: frozenset[int]) -> frozenset[ProcessId]:
-        search = partial(find_tree, self.pid, known=known, pipes=inodes)
+        search = partial(find_tree, self.pid, known=known, pipes=inodes, folder=self._folder)
         return await asyncio.get_running_loop().run_in_executor(_TABLE_READERS.executor, search)
 
     def _signal(self, tree: frozenset[ProcessId], signum: signal.Signals) -> None:

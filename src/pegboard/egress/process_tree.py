@@ -28,25 +28,30 @@ class _Entry(NamedTuple):
 
 
 def find_tree(
-    leader: int, *, known: Iterable[ProcessId] = (), pipes: frozenset[int] = frozenset()
+    leader: int,
+    *,
+    known: Iterable[ProcessId] = (),
+    pipes: frozenset[int] = frozenset(),
+    folder: Path | None = None,
 ) -> frozenset[ProcessId]:
     """Return the living descendants of a session leader, itself included, and what lives of `known`.
 
-    A process counts when it is in the leader's session or group, descends from a process that counts, or can still
-    write to one of the leader's output pipes (`pipes`: inode numbers) and is younger than the leader, which betrays a
-    daemon that left its session after its parent died. A daemon that also closed those pipes cannot be found. Without
-    /proc the answer is empty.
+    A process counts when it is in the leader's session or group, descends from a process that counts, or is younger
+    than the leader and can still write to one of its output pipes (`pipes`: inode numbers) or is at home in the private
+    `folder` that it was started in, which betrays a daemon that left its session after its parent died. A daemon that
+    also closed those pipes and changed its folder cannot be found. Without /proc the answer is empty.
     """
     table = _process_table()
     ours = os.getpid()
     tree = {each.pid for each in known if each.pid in table and table[each.pid].started == each.started}
     tree |= {pid for pid, entry in table.items() if leader in (pid, entry.group, entry.session)}
+    home = None if folder is None else os.path.realpath(folder)
     names = frozenset(f"pipe:[{inode}]" for inode in pipes)
     # What was here before the leader was not started by it, so most of a busy machine's files need not be read.
     births = {pid: entry.started for pid, entry in table.items()} | {each.pid: each.started for each in known}
     born = births.get(leader, 0)
     younger = {pid for pid, entry in table.items() if entry.started >= born}
-    tree |= {pid for pid in younger - tree - {ours} if _writes_to(pid, names)}
+    tree |= {pid for pid in younger - tree - {ours} if _writes_to(pid, names) or _is_at_home(pid, home)}
     children: dict[int, list[int]] = {}
     for pid, entry in table.items():
         children.setdefault(entry.parent, []).append(pid)
@@ -119,6 +124,16 @@ def _entry(pid: int) -> _Entry | None:
         session=int(fields[3]),
         is_zombie=fields[0] in (b"Z", b"X"),
     )
+
+
+def _is_at_home(pid: int, home: str | None) -> bool:
+    if home is None:
+        return False
+    with suppress(OSError):
+        # The system adds a word to the name of one that was removed since.
+        place = str(_PROC.joinpath(str(pid), "cwd").readlink())
+        return place.removesuffix(" (deleted)") == home or place.startswith(f"{home}/")
+    return False
 
 
 def _writes_to(pid: int, names: frozenset[str]) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from pegboard.egress.files import Root
+from pegboard.egress.files import Root, decides_nothing
 
 
 def _as_list(value: object) -> object:
@@ -33,12 +33,16 @@ HardLinks = Annotated[
 ]
 
 
-def roots_of(roots: Sequence[str], folder: Path, *, hard_links: bool, write_hidden: bool = False) -> tuple[Root, ...]:
+def roots_of(
+    roots: Sequence[str], folder: Path, *, hard_links: bool, write_hidden: bool = False,
+    decides: Callable[[Path], bool] = decides_nothing,
+) -> tuple[Root, ...]:  # fmt: skip
     """Return the roots that a config names.
 
     Raises:
         DefinitionError: one is not a folder.
     """
     return tuple(
-        Root(path=folder / Path(root).expanduser(), write_hidden=write_hidden, hard_links=hard_links) for root in roots
+        Root(path=folder / Path(root).expanduser(), write_hidden=write_hidden, hard_links=hard_links, decides=decides)
+        for root in roots
     )

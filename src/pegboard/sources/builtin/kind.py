@@ -16,6 +16,7 @@ from pegboard.core.digests import digest
 from pegboard.core.ports import DocumentStore, Model
 from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.credential_redaction import without_credentials
+from pegboard.egress.files import decides_nothing
 from pegboard.frozen import frozen
 from pegboard.model.bounds import BUILTIN_GRACE_S, DEFAULT_BOUNDS, Bounds
 from pegboard.model.context import ToolContext
@@ -96,7 +97,8 @@ class Services:
     """What a built-in tool gets from the one who wires it.
 
     `folder` is where relative paths of the config start; `clock` counts seconds, `now` tells the time of day;
-    `resolve` looks host names up; `models` are those of the config, by name, and `documents` is its store.
+    `resolve` looks host names up; `models` are those of the config, by name, and `documents` is its store. `decides`
+    tells whether a file is one of those that decide what runs here, which no tool writes.
     """
 
     folder: Path = field(default_factory=Path)
@@ -106,6 +108,7 @@ class Services:
     bounds: Bounds = DEFAULT_BOUNDS
     models: Mapping[str, Model] = field(default_factory=dict[str, Model])
     documents: DocumentStore | None = None
+    decides: Callable[[Path], bool] = decides_nothing
 
 
 C = TypeVar("C", bound=BuiltinConfig)

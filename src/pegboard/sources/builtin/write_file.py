@@ -51,7 +51,10 @@ SPEC = tool_spec(
 
 def make(config: WriteConfig, services: Services) -> Handler:
     """Return the handler; it runs in a thread."""
-    roots = roots_of(config.roots, services.folder, hard_links=config.hard_links, write_hidden=config.write_hidden)
+    roots = roots_of(
+        config.roots, services.folder, hard_links=config.hard_links, write_hidden=config.write_hidden,
+        decides=services.decides,
+    )  # fmt: skip
 
     def write(ctx: CallContext, args: JSON) -> JSON:
         root, path = locate(args["path"], roots)

@@ -14,7 +14,7 @@ from pegboard.core.names import matches
 from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.credential_redaction import credentials_in, without_credentials
 from pegboard.egress.destinations import Destinations, only_host_of
-from pegboard.egress.http import GuardedClient
+from pegboard.egress.http import GuardedClient, as_servers_read
 from pegboard.egress.responses import text_of
 from pegboard.frozen import frozen
 from pegboard.model.bounds import (
@@ -242,7 +242,7 @@ class OpenApiSource:
         }
         names = own_names(chosen, rename=renamed, namespace=settings.name)
         entries: list[ToolEntry] = []
-        ours = {f"header:{name.lower()}" for name in settings.headers} | {
+        ours = {f"header:{as_servers_read(name)}" for name in settings.headers} | {
             f"query:{name.lower()}" for name in settings.query
         }
         reader = OperationReader(document=document, bounds=settings.bounds, ours=frozenset(ours))

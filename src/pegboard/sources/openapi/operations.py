@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 from pegboard.core.names import legal
 from pegboard.core.schema import compile_schema
 from pegboard.egress.failures import EgressError
-from pegboard.egress.http import checked_headers
+from pegboard.egress.http import as_servers_read, checked_headers
 from pegboard.egress.responses import is_json
 from pegboard.frozen import frozen
 from pegboard.model.bounds import OPENAPI_ANSWER_OBJECTS, OPENAPI_LESS_ROOM, Bounds
@@ -207,7 +207,8 @@ class OperationReader:
                 f"a parameter has no usable name and place: {cleaned(str(wire))[:40]!r} in {str(where)[:20]!r}"
             )
         is_required = parameter.get("required") is True or where == "path"
-        if (where == "header" and wire.lower() in _DECLARED_ELSEWHERE) or f"{where}:{wire.lower()}" in self.ours:
+        plain = as_servers_read(wire) if where == "header" else wire.lower()
+        if (where == "header" and plain in _DECLARED_ELSEWHERE) or f"{where}:{plain}" in self.ours:
             return
         if where == "header" and not _is_header(wire):
             if is_required:

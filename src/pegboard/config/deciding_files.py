@@ -1,0 +1,111 @@
+"""Deciding files: what decides what runs here and who may run it, so that no tool writes it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from functools import cached_property
+from importlib.machinery import all_suffixes
+from pathlib import Path
+from typing import Any
+
+from pegboard.config.config import LOCK_NAME, Config
+from pegboard.config.identity import key_store_of
+from pegboard.model.secret import Secret
+
+_PYTHON = (*all_suffixes(), ".pth")
+_BESIDE_DATABASES = ("", "-wal", "-shm", "-journal")
+
+
+class DecidingFiles:
+    """Tells which files a config is read from, which hold its rights and records, and which are run for it.
+
+    Whoever may write one of them may have any program run, or anybody's call: a tool that writes files does not.
+    Spelling is told apart no more than the file systems do that tell it least.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config, self._folder = config, config.path.absolute().parent
+
+    def __call__(self, path: Path) -> bool:
+        """Tell whether a file, which need not exist yet, is one of them; the folders on its way are no links."""
+        real = _folded(path.parent.resolve() / path.name)
+        return real in self._named or self._is_read_by_glob(real) or _is_run(real, self._own_folder)
+
+    @cached_property
+    def _own_folder(self) -> Path:
+        return _folded(self._folder.resolve())
+
+    @cached_property
+    def _named(self) -> frozenset[Path]:
+        both = ((path, path.resolve()) for path in self._paths())
+        return frozenset(_folded(path) for pair in both for path in pair)
+
+    def _paths(self) -> Iterator[Path]:
+        config, folder = self._config, self._folder
+        yield from (folder / file for file in config.files)
+        yield folder / config.path.name
+        yield folder / LOCK_NAME
+        for tool in config.tools:
+            server: Any = getattr(tool.value, "mcp", None)
+            if server is not None and getattr(server, "transport", None) == "stdio":
+                words = (server.command or "", *server.args)
+                yield from (folder / (server.cwd or "") / word for word in words if word and "\0" not in word)
+            api: Any = getattr(tool.value, "openapi", None)
+            if api is not None:
+                yield folder / api.spec
+        for database in self._databases():
+            yield from (database.with_name(f"{database.name}{end}") for end in _BESIDE_DATABASES)
+
+    def _databases(self) -> Iterator[Path]:
+        config = self._config
+        keys = None if config.identity is None else key_store_of(config.identity.value, config.path)
+        if keys is not None:
+            yield keys
+        for text in (
+            _text_of(config.consent_store),
+            _text_of(config.agent_store),
+            config.tasks and _text_of(config.tasks.value.store),
+            config.workspace and _text_of(config.workspace.value.store),
+        ):
+            if text and text.startswith("sqlite:"):
+                yield self._folder / text.removeprefix("sqlite:").removeprefix("//")
+        if config.learn is not None:
+            yield self._folder / config.learn.value.file
+
+    def _is_read_by_glob(self, real: Path) -> bool:
+        for glob in self._config.globs:
+            *_, last = glob.split("/")
+            fixed = Path(*_up_to_a_sign(glob))
+            if fnmatch(real.name, last.lower()) and real.is_relative_to(_folded((self._folder / fixed).resolve())):
+                return True
+        return any(real.is_relative_to(_folded(skill.value.resolve())) for skill in self._config.skills.values())
+
+
+def _is_run(real: Path, own_folder: Path) -> bool:
+    """Tell whether a file is, or would be, a module that something here imports."""
+    if not real.name.endswith(_PYTHON):
+        return False
+    folder = real.parent.parent if real.parent.name == "__pycache__" else real.parent
+    modules = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    return folder == own_folder or any(
+        _folded(Path(os.path.realpath(file)).parent) == folder for file in modules if isinstance(file, str)
+    )
+
+
+def _up_to_a_sign(glob: str) -> Iterator[str]:
+    for part in glob.split("/")[:-1]:
+        if any(sign in part for sign in "*?["):
+            return
+        yield part
+
+
+def _text_of(declared: Any) -> str:
+    value = getattr(declared, "value", declared)
+    return value.reveal() if isinstance(value, Secret) else value or ""
+
+
+def _folded(path: Path) -> Path:
+    return Path(str(path).casefold())
