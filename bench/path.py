@@ -14,10 +14,11 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from itertools import pairwise
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from bench.http import CALL, LIST, bench_catalog
@@ -30,11 +31,20 @@ ASKS_FOR_THE_SNAPSHOT = ("core/registry.py", "snapshot")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
-    """One function entered: its file within the package, its name and line."""
+    """One function entered: its file within the package, its name and line.
+
+    `arguments` are the very objects that it was given; they are held, so that no other gets the identity of one.
+    """
 
     file: str
     name: str
     line: int
+    arguments: tuple[object, ...] = field(compare=False, repr=False)
+
+    @property
+    def question(self) -> tuple[object, ...]:
+        """What was asked: the function, and its arguments by identity."""
+        return (self.file, self.name, self.line, *map(id, self.arguments))
 
 
 class Recorder:
@@ -53,7 +63,21 @@ class Recorder:
         # What a comprehension or a lambda does belongs to the function around it.
         if not code.co_name.startswith("<"):
             file = code.co_filename.removeprefix(PACKAGE)
-            self.entries.append(Entry(file=file, name=code.co_qualname, line=code.co_firstlineno))
+            arguments = tuple([frame.f_locals.get(name) for name in code.co_varnames[: _taken(code)]])
+            entry = Entry(file=file, name=code.co_qualname, line=code.co_firstlineno, arguments=arguments)
+            self.entries.append(entry)
+
+
+def _taken(code: CodeType) -> int:
+    """Return how many arguments a function takes, those that gather the rest among them."""
+    gathering = bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
+    return code.co_argcount + code.co_kwonlyargcount + gathering
+
+
+def asked_again(entries: list[Entry]) -> list[Entry]:
+    """Return the entries that ask what another before them has asked: the same function, of the very same values."""
+    asked: set[tuple[object, ...]] = set()
+    return [entry for entry in entries if entry.question in asked or asked.add(entry.question)]
 
 
 async def path_of(app: Any, request: bytes) -> list[Entry]:
@@ -108,6 +132,7 @@ def report(name: str, entries: list[Entry], *, brief: bool) -> Iterator[str]:
         previous = entry.file
     twice = [(entry, count) for entry, count in Counter(entries).most_common() if count > 1]
     yield "  more than once: " + ", ".join(f"{entry.name} {count}" for entry, count in twice)
+    yield "  of the same values: " + (", ".join(dict.fromkeys(entry.name for entry in asked_again(entries))) or "none")
 
 
 async def paths() -> dict[str, list[Entry]]:

@@ -478,7 +478,7 @@ class Catalog:
         Raises:
             DefinitionError: an unknown predicate; with all faults at once.
         """
-        return self.registry.snapshot()
+        return self.runtime.registry.snapshot()
 
     def reset(self) -> None:
         """Forget what is offered and to whom, not what protects; `load_defaults` brings back what code declares."""
@@ -644,8 +644,10 @@ class Catalog:
         if checked is None:
             checked = cache["checked policies"] = BoundedCache[int, Policy](max_entries=POLICIES_CHECKED)
         for policy in policies:
-            # That of a profile or a caller is one object, as a rule: to be compared with all others takes far longer.
-            if checked.get(id(policy)) is not policy and policy != OPEN_POLICY:
+            # Each is one object, as a rule: to be compared by what it says takes far longer.
+            if policy is OPEN_POLICY or checked.get(id(policy)) is policy:
+                continue
+            if policy != OPEN_POLICY:
                 self._check_policy(policy)
                 checked.remember(id(policy), policy)
 

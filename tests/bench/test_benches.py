@@ -1,5 +1,6 @@
 """The benches run; what they measure is no matter for a test."""
 
+import asyncio
 import json
 import re
 from importlib import import_module
@@ -55,12 +56,48 @@ def test_a_spread_is_the_median_and_the_quartiles():
     assert Spread.of([1.0, 2.0, 3.0, 4.0, 5.0]) == Spread(low=2.0, median=3.0, high=4.0)
 
 
-async def test_the_path_of_a_warm_request_begins_at_the_app_and_ends_with_its_bytes():
-    for name, entries in (await path.paths()).items():
+@pytest.fixture(scope="module")
+def warm_paths():
+    return asyncio.run(path.paths())
+
+
+def test_the_path_of_a_warm_request_begins_at_the_app_and_ends_with_its_bytes(warm_paths):
+    for name, entries in warm_paths.items():
         assert entries[0].file == "server/app.py"
         # After its bytes its place is given back.
         assert any(entry.file == "server/whole_answer.py" for entry in entries[-3:])
         assert next(path.report(name, entries, brief=True)).startswith(f"{name}: {len(entries)} functions entered")
+
+
+# The same function of the very same values, twice in one warm request; and why each of them may.
+ASKED_AGAIN = {
+    "tools/call": {
+        "Catalog.registry": "where the registry is: a look at one field, by two methods of the gateway",
+        "Registry.snapshot": "the newest of two moments: the headers are read before there is a view to be checked",
+        "new_id": "every id is another one: the request's, the call's",
+        "copied": "what after-hooks may spoil is held against one copy; observers, who may spoil theirs, get the other",
+    },
+    "tools/list": {
+        "Registry.snapshot": "the newest of two moments: the way is chosen before there is a view to be checked",
+        "View.snapshot": "a view says what is so now: it is prepared, which may wait, and its list is drawn after that",
+        "View._selected": "what it kept of its snapshot while it was prepared, which may be another when it is drawn",
+    },
+}
+
+
+@pytest.mark.parametrize("request_name", ASKED_AGAIN)
+def test_a_warm_request_asks_nothing_twice(warm_paths, request_name):
+    again = {entry.name for entry in path.asked_again(warm_paths[request_name])}
+    assert again <= ASKED_AGAIN[request_name].keys()
+
+
+def test_a_question_is_asked_again_if_its_values_are_the_very_same():
+    one, equal = [1], [1]
+    asked = [
+        path.Entry(file="core/schema.py", name="copied", line=3, arguments=(value,)) for value in (one, equal, one)
+    ]
+    assert path.asked_again(asked) == [asked[2]]
+    assert path.asked_again(asked)[0] is asked[2]
 
 
 def test_a_part_is_written_in_its_place_and_what_was_measured_of_the_others_stays():

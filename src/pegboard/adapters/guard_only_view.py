@@ -96,4 +96,4 @@ class GuardOnlyView(View):
         snapshot = self.snapshot
         entry = self._meant(name, snapshot)
         entries: Sequence[ToolEntry] = () if entry is None else (entry,)
-        await self._answer(entries, snapshot)
+        await self._answer(snapshot.conditions(entries), entries, snapshot)

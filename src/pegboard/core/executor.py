@@ -196,16 +196,18 @@ async def _name(call: Call) -> None:
 async def _guarded(call: Call) -> ToolResult:
     """The ten stages but the last, in order. Each refuses by raising."""
     guards = call.guards
+    snapshot = call.view.snapshot
     if call.listeners["on_tool_call"]:
-        if call.name not in call.view.snapshot.by_wire_name:
+        if call.name not in snapshot.by_wire_name:
             await _name(call)
+            snapshot = call.view.snapshot
         call.tell("on_tool_call", {"arguments": seen_arguments(call)})
     is_timed = _observe_start(call) if guards.call_observers else False
     begin(call)
     if is_timed:
         call.enter("resolve")
     try:
-        resolve(call)
+        resolve(call, snapshot)
     except AsyncPredicateError:
         await resolve_awaiting(call)
     if is_timed:

@@ -43,9 +43,14 @@ def normalise(value: object) -> ToolResult:
         return sound if sound.has_structured or sound.structured is None else _mirrored(sound)
     if isinstance(value, CONTENT_TYPES):
         return ToolResult((_sound_block(value),))
-    if isinstance(value, bytes | bytearray):
+    if isinstance(value, _RAW):
         return ToolResult((_media(bytes(value)),))
-    return _several(cast("Sequence[object]", value)) if isinstance(value, list | tuple) else structured(value)
+    return _several(cast("Sequence[object]", value)) if isinstance(value, _SEVERAL) else structured(value)
+
+
+# Written as unions, they would be made anew for every result.
+_RAW = (bytes, bytearray)
+_SEVERAL = (list, tuple)
 
 
 def _mirrored(value: ToolResult) -> ToolResult:

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -51,6 +51,19 @@ class Availability(NamedTuple):
     words: str
     questions: tuple[Question, ...]
     answer: Callable[[ToolContext, States], Answer]
+
+
+class Conditions(NamedTuple):
+    """Several conditions, and which of their questions must be awaited before anybody can tell."""
+
+    each: tuple[Availability, ...]
+    awaited: tuple[Question, ...]
+
+    @classmethod
+    def of(cls, each: Iterable[Availability]) -> Conditions:
+        every = tuple(each)
+        awaited = {question.key: question for one in every for question in one.questions if question.waits}
+        return cls(every, tuple(awaited.values()))
 
 
 def predicate(

@@ -24,13 +24,13 @@ from pegboard.core.judge import Selection, applies, static_code
 from pegboard.core.named_entries import NamedEntries, name_parts
 from pegboard.core.names import MAX_NAME_CHARS, fold
 from pegboard.core.near_names import NameOrder
-from pegboard.core.predicates import Availability, compile_availability, unanswerable
+from pegboard.core.predicates import Availability, Conditions, compile_availability, unanswerable
 from pegboard.core.schema import Compiled
 from pegboard.core.selections import Selected, Selections
 from pegboard.core.validated_entry import judges, seal
 from pegboard.core.wire_names import WireNames
 from pegboard.frozen import record
-from pegboard.model.bounds import NAME_ORDERS, VERDICTS_REMEMBERED, Bounds
+from pegboard.model.bounds import NAME_ORDERS, SELECTIONS_REMEMBERED, VERDICTS_REMEMBERED, Bounds
 from pegboard.model.context import ToolContext
 from pegboard.model.decision import Code
 from pegboard.model.error import DefinitionError, Problem
@@ -115,6 +115,7 @@ class Snapshot:
         """What `plan` has worked out so far, by wire name; good for the very entry that it is of."""
         self._questions: dict[int, Question] = {}
         self._selections = Selections(self.entries, before and before._selections, change)
+        self._conditions = BoundedCache[int, tuple[Selected, Conditions]](max_entries=SELECTIONS_REMEMBERED)
         self._verdicts = BoundedCache[tuple[int, int, str], tuple[Selection, Policy, Code | None]](
             max_entries=VERDICTS_REMEMBERED
         )
@@ -210,6 +211,18 @@ class Snapshot:
                 kept, compiled = self._availability_besides, unanswerable(str(error))
             kept[name] = compiled
         return compiled
+
+    def conditions(self, entries: Iterable[ToolEntry]) -> Conditions:
+        """Return what some entries hang on."""
+        return Conditions.of([self.availability(entry) for entry in entries if entry.spec.available is not None])
+
+    def conditions_of(self, selected: Selected) -> Conditions:
+        """Return what the selected entries hang on; worked out once for all who have the same."""
+        # The selection stands beside it, so that its id cannot come to mean another.
+        known = self._conditions.get(id(selected))
+        if known is None:
+            known = self._conditions.remember(id(selected), (selected, self.conditions(selected.conditional)))
+        return known[1]
 
     def plan(self, entry: ToolEntry) -> Plan:
         """Make what a call of this tool needs; kept in `plans` for the entries of this snapshot."""

@@ -22,7 +22,7 @@ from pegboard.core.judge import (
 from pegboard.core.lifecycle import after_end, has_ended
 from pegboard.core.names import listing, nearest, nearest_one
 from pegboard.core.near_names import NearNames
-from pegboard.core.predicates import Availability, States
+from pegboard.core.predicates import Availability, Conditions, States
 from pegboard.core.registry import Kind, Registry
 from pegboard.core.selections import Selected
 from pegboard.core.snapshot import Plan, Snapshot
@@ -120,7 +120,7 @@ class View:
     answer in this context yet; `Catalog.aview` answers those first, `afind` and `awhy` as they go.
     """
 
-    __slots__ = ("_extended", "_extra", "_parts", "ctx", "profile", "selection")
+    __slots__ = ("_extended", "_extra", "_parts", "_selected_of", "ctx", "profile", "selection")
 
     def __init__(
         self, parts: ViewParts, ctx: ToolContext, selection: Selection, *, profile: Profile | None = None,
@@ -129,6 +129,8 @@ class View:
         self.ctx, self.selection, self.profile = ctx, selection, profile
         self._parts, self._extra = parts, tools_of or tuple(extra)
         self._extended: Snapshot | None = None
+        self._selected_of: tuple[Snapshot, Selected] | None = None
+        """What was selected of which snapshot: a view is asked for more than one thing of one."""
 
     @property
     def snapshot(self) -> Snapshot:
@@ -169,9 +171,10 @@ class View:
         `within`: the newest snapshot, where the asker has it already.
         """
         snapshot = within or self.snapshot
-        left, states = self._left(snapshot), self._parts.registry.states()
+        left = self._left(snapshot)
         if not left.built:
             return left.entries
+        states = self._parts.registry.states()
         made: dict[str, Sequence[ToolEntry]] = {}
         for entry in [snapshot.entries[place] for place in left.built]:
             is_hidden = dynamic_code(entry, snapshot, self.ctx, states) is not None
@@ -183,12 +186,19 @@ class View:
         # Two bundles may build one name: the first has it, here as in `find`.
         return tuple({entry.wire_name: entry for entry in reversed(shown)}.values())[::-1]
 
+    def _selected(self, snapshot: Snapshot) -> Selected:
+        """Return what groups and policies leave of a snapshot."""
+        known = self._selected_of
+        if known is None or known[0] is not snapshot:
+            known = self._selected_of = snapshot, snapshot.judged(self.selection, self.ctx.caller.policy)
+        return known[1]
+
     def _left(self, snapshot: Snapshot) -> Selected:
         """Return what is selected without what is hidden now; built tools are not looked at.
 
         Tools that hang on the same are judged together, by one of them: a caller pays for conditions and not for tools.
         """
-        selected, states = snapshot.judged(self.selection, self.ctx.caller.policy), self._parts.registry.states()
+        selected, states = self._selected(snapshot), self._parts.registry.states()
         hidden: list[int] = []
         places: list[int] = []
         for number, (entry, alike) in enumerate(selected.alike):
@@ -307,6 +317,12 @@ class View:
             return self.ctx.memo.deferring(partial(self.find, name, within=snapshot))
         if dynamic_code(entry, snapshot, self.ctx, self._parts.registry.states()) is not None:
             return None
+        return self._built(entry, snapshot)
+
+    def _built(self, entry: ToolEntry, snapshot: Snapshot) -> ToolEntry | None:
+        """Return a visible tool as this caller gets it; `None` for a bundle, which is none."""
+        if entry.builder is None:
+            return entry
         return next((made for made in self._as_built(entry, snapshot) if made.spec.name == entry.spec.name), None)
 
     def plan(self, entry: ToolEntry, snapshot: Snapshot) -> Plan:
@@ -327,18 +343,23 @@ class View:
         `blocked` says why a call of a visible tool would be refused now. A limit that is counted in another process
         takes awaiting to look at: `awhy` does.
         """
-        decided = self._decided(name)
-        entry = self.find(name) if decided.visible else None
-        return decided if entry is None else decided._replace(blocked=self._parts.runner.blocked(self, name, entry))
+        decided, entry = self._decided(name)
+        blocked = None if entry is None else self._parts.runner.blocked(self, name, entry)
+        return decided if blocked is None else decided._replace(blocked=blocked)
 
-    def _decided(self, name: str) -> Decision:
-        """Return what the judge decides on a name."""
+    def _decided(self, name: str) -> tuple[Decision, ToolEntry | None]:
+        """Return what the judge decides on a name, and the tool as this caller gets it where it is visible."""
         snapshot = self.snapshot
         entry = snapshot.find(name)
         if entry is not None:
-            return self._decide(entry, snapshot)
-        if self._find_in_bundles(name, snapshot) is not None:
-            return Decision("visible", "built by a bundle that is in the selection, allowed and available")
+            decided = self._decide(entry, snapshot)
+            return decided, self._built(entry, snapshot) if decided.visible else None
+        if (built := self._find_in_bundles(name, snapshot)) is not None:
+            return Decision("visible", "built by a bundle that is in the selection, allowed and available"), built
+        return self._decided_of_none(name, snapshot), None
+
+    def _decided_of_none(self, name: str, snapshot: Snapshot) -> Decision:
+        """Return what is said of a name that is no tool: that of a bundle, a mirrored one, an unknown one."""
         bundle = next((item for item in snapshot.bundles if name in item.names), None)
         if bundle is not None:
             decided = self._decide(bundle, snapshot)
@@ -399,16 +420,14 @@ class View:
             near = self._near(name)
         return f" Did you mean {near!r}?" if near else " List the tools to see what is available."
 
-    def _selected(self) -> Sequence[ToolEntry]:
-        return self.snapshot.selected(self.selection, self.ctx.caller.policy)
-
     def _near(self, name: str) -> str | None:
         """Return the visible name that was meant: of a few the nearest, of many one among those that stand near it."""
-        selected = self._selected()
+        snapshot = self.snapshot
+        selected = self._selected(snapshot).entries
         if len(selected) <= NAMES_COMPARED_EACH:
             return nearest_one(name, (entry.wire_name for entry in self._unbuilt(selected) if name not in entry.names))
         asked_by = self.selection, self.ctx.caller.policy
-        near = _near_names(self.snapshot, selected, asked_by=asked_by)
+        near = _near_names(snapshot, selected, asked_by=asked_by)
         for entry, is_near in near.around(name):
             if name not in entry.names and any(True for _ in self._unbuilt((entry,))):
                 return entry.wire_name if is_near else nearest_one(name, (entry.wire_name,))
@@ -427,44 +446,45 @@ class View:
     async def awhy(self, name: str) -> Decision:
         """Return what `why` does, awaiting what its answer needs."""
         try:
-            decided = self.ctx.memo.deferring(partial(self._decided, name))
+            decided, entry = self.ctx.memo.deferring(partial(self._decided, name))
         except AsyncPredicateError:
             await self._answer_for(name)
-            decided = self._decided(name)
-        entry = await self.afind(name) if decided.visible else None
-        if entry is None:
-            return decided
-        return decided._replace(blocked=await self._parts.runner.ablocked(self, name, entry))
+            decided, entry = self._decided(name)
+        blocked = None if entry is None else await self._parts.runner.ablocked(self, name, entry)
+        return decided if blocked is None else decided._replace(blocked=blocked)
 
     async def prepare(self) -> View:
         """Have every async predicate and builder of the selected tools answered, together. Returns the view."""
         snapshot = self.snapshot
-        selected = snapshot.judged(self.selection, self.ctx.caller.policy)
+        selected = self._selected(snapshot)
+        conditions = snapshot.conditions_of(selected)
         built = [snapshot.entries[place] for place in selected.built]
         mirrored = [mirror.entry(name) for name, mirror in self._mirrors().items() if mirror.available is not None]
-        await self._answer((*selected.conditional, *built, *mirrored), snapshot)
+        if built or mirrored:
+            others = snapshot.conditions((*built, *mirrored))
+            conditions = Conditions.of((*conditions.each, *others.each))
+        await self._answer(conditions, built, snapshot)
         return self
 
     async def _answer_for(self, name: str) -> None:
         """Await what the answer about one name needs."""
         snapshot = self.snapshot
         entry = snapshot.find(name)
-        await self._answer(snapshot.bundles if entry is None else (entry,), snapshot)
+        entries = snapshot.bundles if entry is None else (entry,)
+        await self._answer(snapshot.conditions(entries), entries, snapshot)
 
-    async def _answer(self, entries: Sequence[ToolEntry], snapshot: Snapshot) -> None:
-        """Await the open predicates of these tools, then the async builders of those that are available."""
+    async def _answer(self, conditions: Conditions, entries: Sequence[ToolEntry], snapshot: Snapshot) -> None:
+        """Await the open predicates of these conditions, then the async builders of those tools that are available."""
         memo = self.ctx.memo
-        conditions = [snapshot.availability(entry) for entry in entries if entry.spec.available is not None]
-        asked = {
-            question.key: question for condition in conditions for question in condition.questions if question.waits
-        }
-        await memo.answer_async(asked.values(), self.ctx)
-        states = self._parts.registry.states()
-        for condition in conditions:
+        if conditions.awaited:
+            await memo.answer_async(conditions.awaited, self.ctx)
+        for condition in conditions.each:
             if any(question.is_slow for question in condition.questions):
-                await self._answer_slowly(condition, states)
-        for entry in entries:
-            if entry.builder is not None and dynamic_code(without_builder(entry), snapshot, self.ctx, states) is None:
+                await self._answer_slowly(condition, self._parts.registry.states())
+        built = [entry for entry in entries if entry.builder is not None]
+        for entry in built:
+            states = self._parts.registry.states()
+            if dynamic_code(without_builder(entry), snapshot, self.ctx, states) is None:
                 question = snapshot.build_question(entry)
                 if question.waits:
                     await memo.answer_async((question,), self.ctx)

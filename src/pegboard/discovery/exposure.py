@@ -212,11 +212,10 @@ class ExposedView(View):
             return next(entry for entry in self.tools() if entry.wire_name == name)
         return super().__getitem__(name)
 
-    def _decided(self, name: str) -> Decision:
+    def _decided(self, name: str) -> tuple[Decision, ToolEntry | None]:
         if name in self.meta_names and name in self.meta_tools:
-            return Decision(
-                "visible", f"a meta tool of profile {self._profile.name!r}, whose exposure is {self.mode!r}"
-            )
+            reason = f"a meta tool of profile {self._profile.name!r}, whose exposure is {self.mode!r}"
+            return Decision("visible", reason), self._entry(name)
         return super()._decided(name)
 
     def hint(self, name: str) -> str:

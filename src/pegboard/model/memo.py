@@ -117,9 +117,16 @@ class Memo:
         if is_mine:
             # What asking asks in its turn cannot wait.
             deferring, self._deferring = self._deferring, None
-            _fill(answer, lambda: question.ask(ctx))
-            self._deferring = deferring
-        elif not answer.done() and now.owners.get(question.key) == threading.get_ident():
+            try:
+                value = now.kept[question.key] = question.ask(ctx)
+            except BaseException as error:  # boundary: foreign code; it raises for each one who asks
+                answer.set_exception(error)
+                raise
+            finally:
+                self._deferring = deferring
+            answer.set_result(value)
+            return value
+        if not answer.done() and now.owners.get(question.key) == threading.get_ident():
             raise RecursionError(f"Predicate {question.name!r} asks for itself.")
         # Two threads may each ask for what the other is asking: no wait is for ever.
         return answer.result(timeout=2 * question.limit_s)
@@ -155,15 +162,6 @@ class Memo:
         if waiting:
             # Others wait for the answers too: a caller that is cancelled here leaves those who ask to go on.
             await asyncio.wait(waiting)
-
-
-def _fill(answer: Future[Any], ask: Callable[[], Any]) -> None:
-    try:
-        value = ask()
-    except BaseException as error:  # noqa: BLE001 - boundary: foreign code
-        answer.set_exception(error)
-    else:
-        answer.set_result(value)
 
 
 async def _ask(question: Question, ctx: object, answer: Future[Any]) -> None:

@@ -19,10 +19,10 @@ def begin(call: Call) -> None:
         budget.spend(default=call.bounds.calls_per_request)
 
 
-def check_start(call: Asked, *, others: int | None = None) -> None:
+def check_start(call: Asked, *, is_in_flight: bool = True) -> None:
     """Refuse what must not start now: too deep, too many in flight, too late, a flood; costs the call nothing.
 
-    `others` are the calls in flight beside this one, which is among them unless that is said.
+    `is_in_flight` tells whether this call is already among those in flight.
     """
     ctx, guards, bounds = call.view.ctx, call.guards, call.bounds
     request = ctx.request
@@ -35,9 +35,9 @@ def check_start(call: Asked, *, others: int | None = None) -> None:
     if depth > bounds.agent_depth:
         text = f"Agents are nested {depth} deep; {bounds.agent_depth} is the limit. Answer without calling on."
         raise CallError("recursion_limit", text)
-    running = (len(guards.in_flight) - 1 if others is None else others) - guards.task_runs
+    running = len(guards.in_flight) - is_in_flight - guards.task_runs
     if running and running >= share_of_one(bounds.calls_in_flight):
-        _check_places(call, running, beside_itself=others is None)
+        _check_places(call, running)
     if deadline is not None and deadline <= guards.clock():
         raise CallError("timeout", "The time for this request is over. Start a new one.", retryable=False)
     if not guards.flood.is_quiet and (wait_s := guards.flood.wait_s(ctx)) > 0.0:
@@ -45,7 +45,7 @@ def check_start(call: Asked, *, others: int | None = None) -> None:
         raise CallError("rate_limited", text, retry_after_s=wait_s)
 
 
-def _check_places(call: Asked, running: int, *, beside_itself: bool) -> None:
+def _check_places(call: Asked, running: int) -> None:
     """Refuse where all places are taken, and leave the last quarter of them to others, where there are or may be such.
 
     Runs of tasks take none: they wait for weeks, and a refusal would be their end.
@@ -57,8 +57,8 @@ def _check_places(call: Asked, running: int, *, beside_itself: bool) -> None:
         text = f"{places} calls are running already. Try again in a moment."
         raise CallError("busy", text, retry_after_s=BUSY_RETRY_S)
     owner, share = owner_of(call.view.ctx), share_of_one(places)
-    others = (each for each in guards.in_flight.values() if not is_of_task(each))
-    of_one = sum(owner_of(each.view.ctx) == owner for each in others) - beside_itself
+    others = (each for each in guards.in_flight.values() if each is not call and not is_of_task(each))
+    of_one = sum(owner_of(each.view.ctx) == owner for each in others)
     if of_one >= share and (guards.is_shared or of_one < running):
         text = f"This caller has {of_one} calls running; {share} are its share. Try again in a moment."
         raise CallError("busy", text, retry_after_s=BUSY_RETRY_S)

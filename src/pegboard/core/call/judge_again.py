@@ -27,7 +27,7 @@ async def judge_again(call: Call, agreed: ConsentRequest) -> None:
     check_start(call)
     await call.view.ctx.memo.renew(call.view.ctx)
     try:
-        resolve(call)
+        resolve(call, call.view.snapshot)
     except AsyncPredicateError:
         await resolve_awaiting(call)
     if call.entry.fingerprint != agreed.definition_hash:

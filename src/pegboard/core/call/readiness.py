@@ -42,8 +42,8 @@ async def ablocked(call: Prospect) -> Blocked | None:
 
 
 def _ask_before_limits(call: Prospect, *, may_wait: bool) -> Awaitable[None] | None:
-    guards, request = call.guards, call.view.ctx.request
-    check_start(call, others=len(guards.in_flight))
+    request = call.view.ctx.request
+    check_start(call, is_in_flight=False)
     if request.budget is not None:
         request.budget.spend(default=call.bounds.calls_per_request, look_only=True)
     check_standing(call)

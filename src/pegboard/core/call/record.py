@@ -443,14 +443,12 @@ class Call(CancelScope):
             # A result is clean already; what a tool says on its way is not.
             if self.redactor is not None and event_type != "on_tool_result":
                 payload = self.redactor.value(dict(payload))
-            if of is None:
-                tool, call_id, parent_call = self.known_as, self.call_id, request.parent_call
-            else:
-                tool, call_id, parent_call = of.tool, of.call_id, of.parent_call_id
-            event = new_tuple(Event, (
-                event_type, tool, request.id, call_id, parent_call, next(ctx.sequence),
+            event: Event = new_tuple(Event, (
+                event_type, self.known_as, request.id, self.call_id, request.parent_call, next(ctx.sequence),
                 self.guards.registry.wall_clock(), ok, payload,
             ))  # fmt: skip
+            if of is not None:
+                event = event._replace(tool=of.tool, call_id=of.call_id, parent_call_id=of.parent_call_id)
             for listen in listening:
                 try:
                     answer = listen(event)

@@ -11,13 +11,12 @@ from pegboard.model.error import CallError
 from pegboard.model.tool import ToolEntry
 
 
-def resolve(call: Call) -> None:
-    """Find the tool on the newest snapshot, as the judge decides, and keep both. Unknown and hidden answer alike.
+def resolve(call: Call, snapshot: Snapshot) -> None:
+    """Find the tool on the snapshot that the call began with, as the judge decides. Unknown and hidden answer alike.
 
     Raises:
         AsyncPredicateError: a predicate of the tool must be awaited; `resolve_awaiting` does.
     """
-    snapshot = call.view.snapshot
     keep(call, call.view.find(call.name, within=snapshot, can_wait=True), snapshot)
 
 

@@ -27,16 +27,20 @@ def start(call: Call) -> Any:
     if handler is None:
         raise CallError("tool_error", f"{call.name!r} is declared without a handler, so it cannot be run here.")
     call.timeout_s = call.bounds.tool_timeout_s if spec.timeout_s is None else spec.timeout_s
-    if request.steps is not None and is_of_task(call):
-        # A task ends with its deadline; the time limit of its tool is that of each step.
-        call.timeout_s = NO_LIMIT_S
+    steps = request.steps
+    if steps is not None:
+        if is_of_task(call):
+            # A task ends with its deadline; the time limit of its tool is that of each step.
+            call.timeout_s = NO_LIMIT_S
+        else:
+            steps = None
     if request.deadline is not None:
         call.timeout_s = min(call.timeout_s, request.deadline - call.guards.clock())
     if spec.max_concurrency is not None:
         call.guards.workers.enter(entry.qualified_id, cap=spec.max_concurrency, name=call.name)
     call.ran = True
-    if request.steps is not None and is_of_task(call):
-        request.steps.has_run = True
+    if steps is not None:
+        steps.has_run = True
     value = None
     try:
         if call.hooks.around:
