@@ -283,6 +283,7 @@ def served(tmp_path: Path) -> tuple[Catalog, Path]:
         "  - {name: write_file, type: builtin, as: anywhere, config: {roots: ['..']}}\n"
         "  - {name: two, type: internal, handler: 'python:package.inner:two'}\n"
         "  - {name: up, type: mcp, mcp: {transport: stdio, cwd: ., command: sh, args: [bin/server], start: lazy}}\n"
+        "  - {name: by_m, type: mcp, mcp: {transport: stdio, cwd: ., command: sh, args: [-m, apis.run], start: lazy}}\n"
         "skills: {up: skill}\n"
         "consents: {store: 'sqlite:./answers.db'}\n"
         "agents: {store: 'sqlite:talks.db'}\n"
@@ -295,6 +296,7 @@ def served(tmp_path: Path) -> tuple[Catalog, Path]:
 DECIDING = (
     "pegboard.yaml real.yaml ./Real.YAML pegboard.lock more/a.yaml more/new.yaml more/deep/new.yaml handlers.py new.py "
     "package/inner.py package/new.py package/__pycache__/inner.cpython-311.pyc skill/SKILL.md skill/new.md bin/server "
+    "apis/__init__.py apis/run.py "
     "answers.db answers.db-wal talks.db keys.db keys.db-journal"
 )
 

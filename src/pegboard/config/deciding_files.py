@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatch
 from functools import cached_property
 from importlib.machinery import all_suffixes
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,7 @@ class DecidingFiles:
         for tool in config.tools:
             server: Any = getattr(tool.value, "mcp", None)
             if server is not None and getattr(server, "transport", None) == "stdio":
-                words = (server.command or "", *server.args)
-                yield from (folder / (server.cwd or "") / word for word in words if word and "\0" not in word)
+                yield from _run_by(server, folder / (server.cwd or ""))
             api: Any = getattr(tool.value, "openapi", None)
             if api is not None:
                 yield folder / api.spec
@@ -82,6 +82,17 @@ class DecidingFiles:
             if fnmatch(real.name, last.lower()) and real.is_relative_to(_folded((self._folder / fixed).resolve())):
                 return True
         return any(real.is_relative_to(_folded(skill.value.resolve())) for skill in self._config.skills.values())
+
+
+def _run_by(server: Any, folder: Path) -> Iterator[Path]:
+    """Yield what the words of a command may name in the folder that it runs in, a module after `-m` too."""
+    words = [word for word in (server.command or "", *server.args) if word and "\0" not in word]
+    yield from (folder / word for word in words)
+    for module in (word for option, word in pairwise(words) if option == "-m"):
+        parts = module.split(".")
+        for depth in range(1, len(parts) + 1):
+            package = folder.joinpath(*parts[:depth])
+            yield from (package.with_name(f"{package.name}.py"), package / "__init__.py", package / "__main__.py")
 
 
 def _is_run(real: Path, own_folder: Path) -> bool:
