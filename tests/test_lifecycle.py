@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pegboard import Catalog, Profile, ToolContext, ToolSpec
+from pegboard import Catalog, Policy, Profile, ToolContext, ToolSpec, Verdict
 from pegboard.model.error import DefinitionError
 from tests.core.parts import FakeSource, foreign
 
@@ -55,6 +55,24 @@ async def test_a_successor_without_an_end_is_a_note() -> None:
     result = await catalog.view(ToolContext()).call("send_mail", {"to": "ann"})
     assert result.text == "sent to ann"
     assert result.meta["deprecated"] == "Deprecated: use 'send_message' instead."
+
+
+@pytest.mark.parametrize("rule", ["mail", "MAI?", "main.mail", "main__mail"])
+async def test_rules_and_hooks_for_a_former_name_go_on_meaning_the_tool(rule: str) -> None:
+    catalog = at("2026-01-01")
+    mail(catalog, renamed_from=["mail"])
+    catalog.register(ToolSpec(name="other"), lambda ctx, args: "sent")
+    assert catalog.view(ToolContext(policy=Policy(allow=(rule,)))).names() == ["send_mail"]
+    denied = catalog.view(ToolContext(policy=Policy(deny=(rule,))))
+    assert denied.names() == ["other"]
+    assert denied.why("send_mail").reason == f"denied by {[rule]}"
+    for name in ("send_mail", "mail"):
+        result = await denied.call(name, {"to": "ann"})
+        assert result.error is not None
+        assert result.error.kind == "not_found"
+    assert catalog.policy_faults(Policy(deny=(rule,))) == ([], [])
+    catalog.before(rule)(lambda call: Verdict.deny("No mails today."))
+    assert (await catalog.view(ToolContext()).call("send_mail", {"to": "ann"})).text == "No mails today."
 
 
 async def test_a_former_name_works_in_a_batch_with_a_note() -> None:

@@ -142,6 +142,14 @@ async def test_broken_json_and_a_picture_reach_the_model_as_what_they_are(agent:
     assert ("[image/png, 12 bytes]" in sent) is (agent is chat)
 
 
+async def test_a_call_without_any_text_of_arguments_is_one_without_arguments() -> None:
+    shop = open_shop()
+    for text in ("", " \n"):
+        call = {"id": "c1", "type": "function", "function": {"name": "photo", "arguments": text}}
+        [_, answer] = await for_openai.run_tools(shop.view(), {"choices": [{"message": {"tool_calls": [call]}}]})
+        assert answer == {"role": "tool", "tool_call_id": "c1", "content": "[image/png, 12 bytes]"}
+
+
 async def test_the_person_of_the_host_is_asked_and_the_yes_is_recorded() -> None:
     shop = open_shop()
     approve = scripted_approver(True, False)

@@ -383,7 +383,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="renamed_from",
-        meaning="Names that it had before; calls under them still work.",
+        meaning="Names that it had before; calls under them still work, and rules for them still mean it.",
         default=(),
         check=_LIST,
         convert=as_names,

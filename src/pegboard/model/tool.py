@@ -247,8 +247,13 @@ class ToolEntry:
 
     @cached_property
     def folded_names(self) -> tuple[str, ...]:
-        """Its names in the form in which globs are held against them."""
-        return tuple(dict.fromkeys(name.casefold() for name in self.names))
+        """Its names in the form in which globs are held against them, those that it had before too.
+
+        A rule or a hook that was written for the former name goes on meaning it: a renaming opens nothing.
+        """
+        place, former = self.spec.namespace, self.spec.renamed_from
+        told = [*self.names, *(known for old in former for known in (old, f"{place}.{old}", f"{place}__{old}"))]
+        return tuple(dict.fromkeys(name.casefold() for name in told))
 
 
 # What is worked out of an entry's wire name, too: it is another's under another name.

@@ -123,7 +123,8 @@ class Exporter:
         if isinstance(args, str | bytes):
             text = args if isinstance(args, bytes) else args.encode("utf-8", "surrogatepass")
             try:
-                args = parse_json(text)
+                # Several servers of models write nothing at all where a call has no arguments.
+                args = parse_json(text) if text.strip() else {}
             except CallError:
                 return text
         restore = self._exported(entry, view.snapshot).schema.restore
