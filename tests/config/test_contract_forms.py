@@ -97,6 +97,25 @@ def test_the_key_whose_piece_is_missing_is_refused_by_its_name(project: Project)
     assert problem.message.startswith("`audit:` is not supported by this version of Pegboard yet: ")
 
 
+@pytest.mark.parametrize(
+    ("form", "is_durable", "kept_s"),
+    [
+        ("{}", False, 86_400.0),
+        ("{engine: inline, ttl_seconds: 60}", False, 60.0),
+        ("{engine: inline, store: memory}", False, 86_400.0),
+        ("{engine: dbos}", True, 86_400.0),
+        ('{engine: dbos, store: "sqlite:./own.db", ttl_seconds: 86400}', True, 86_400.0),
+        ('{store: "postgresql://127.0.0.1/tasks"}', True, 86_400.0),
+        ("{ttl_s: 60}", False, 60.0),
+    ],
+)
+def test_the_keys_of_tasks_say_what_runs_them_and_how_long_they_are_kept(
+    project: Project, form: str, is_durable: bool, kept_s: float
+) -> None:
+    tasks = loaded(project, f"tasks: {form}\n")[0].tasks
+    assert (tasks.is_durable, tasks.ttl_s) == (is_durable, kept_s)
+
+
 async def test_the_documented_rag_tool_searches_its_collection_alone(project: Project) -> None:
     text = "{name: knowledge_base, type: rag, description: Search the product knowledge base, "
     text += "rag: {collection: product_docs, top_k: 2, score_threshold: 0.05}}"

@@ -32,7 +32,7 @@ async def double(n: int) -> int:
 CONFIG = """\
 python: [tools]
 allow_imports: [tools]
-tasks: {store: "sqlite:./tasks.db", ttl_s: 600}
+tasks: {store: "sqlite:./tasks.db", ttl_seconds: 600}
 """
 
 

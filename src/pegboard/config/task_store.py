@@ -30,8 +30,8 @@ def tasks_of(config: Config, report: Report) -> kept_tasks.Tasks | None:
     at = declared.at / "store" if (declared.at / "store").exists else declared.at
     try:
         made = kept_tasks.Tasks(
-            declared.value.store,
-            ttl_s=declared.value.ttl_s,
+            declared.value.place,
+            ttl_s=declared.value.kept_s,
             context_for=_context_for(config),
             base=config.path.absolute().parent,
         )

@@ -1,21 +1,55 @@
-"""Tasks form: where tasks are kept, and how long."""
+"""Tasks form: what runs tasks, where they are kept, and how long."""
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Literal
 
-from pegboard.config.forms.value_types import ConcealedText, Form, PositiveNumber
+from pydantic import Field, model_validator
+
+from pegboard.config.forms.value_types import ConcealedText, Form, Maybe, PositiveNumber, definition_error
 from pegboard.model.bounds import TASK_TTL_S
+from pegboard.model.secret import Secret
+
+_IN_MEMORY = "memory"
+_OF_DBOS = "sqlite:./tasks.db"
 
 
 class TasksForm(Form):
     """The calls that outlive their request."""
 
-    store: ConcealedText = Field(
-        "memory",
-        description="Where tasks are kept: memory, until the process ends; sqlite:FILE beside this file, or "
-        "postgresql://… for workers on several machines, where they survive it.",
+    engine: Maybe[Literal["inline", "dbos"]] = Field(
+        None,
+        description="What runs them: inline, this process, with which they end; or dbos, with a database, after a "
+        "crash too. Without this key what the store is for.",
     )
-    ttl_s: PositiveNumber = Field(
+    store: Maybe[ConcealedText] = Field(
+        None,
+        description="Where tasks are kept: memory, until the process ends; sqlite:FILE beside this file, or "
+        "postgresql://… for workers on several machines, where they survive it. Without this key memory, and "
+        f"{_OF_DBOS} for dbos.",
+    )
+    ttl_seconds: PositiveNumber = Field(
         TASK_TTL_S, description="How many seconds a task is kept, from its beginning; then it is forgotten."
     )
+    ttl_s: Maybe[PositiveNumber] = Field(None, description="The former name of `ttl_seconds`.")
+
+    @model_validator(mode="after")
+    def _fits_its_engine(self) -> TasksForm:
+        store = self.store.reveal() if isinstance(self.store, Secret) else self.store
+        if self.engine == "inline" and store not in (None, _IN_MEMORY):
+            raise definition_error("`engine: inline` keeps tasks in memory: remove `store`, or write `engine: dbos`")
+        if self.engine == "dbos" and store == _IN_MEMORY:
+            raise definition_error("`engine: dbos` needs a database: `store: sqlite:FILE` or `store: postgresql://…`")
+        if {"ttl_seconds", "ttl_s"} <= self.model_fields_set:
+            raise definition_error("`ttl_s` is the former name of `ttl_seconds`: write that one alone")
+        return self
+
+    @property
+    def place(self) -> str | Secret:
+        """Where tasks are kept, whether or not it is said."""
+        return self.store or (_OF_DBOS if self.engine == "dbos" else _IN_MEMORY)
+
+    @property
+    def kept_s(self) -> float:
+        """How many seconds a task is kept."""
+        return self.ttl_s or self.ttl_seconds
