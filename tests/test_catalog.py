@@ -454,12 +454,14 @@ def test_a_foreign_name_that_looks_like_another_wire_name_never_takes_it() -> No
     assert all(catalog.view(ANN).find(wire_name).qualified_id == own for own, wire_name in wire.items())  # type: ignore[union-attr]
 
 
-def test_a_subscriber_that_raises_is_logged_and_the_others_hear() -> None:
-    catalog, heard = Catalog(), list[int]()
-    catalog.subscribe(lambda: 1 / 0)
-    catalog.subscribe(lambda: heard.append(1))
+def test_a_subscriber_that_raises_is_logged_and_the_others_hear(caplog: pytest.LogCaptureFixture) -> None:
+    catalog, heard = Catalog(), list[object]()
+    for subscribe in (catalog.subscribe, catalog.on_tool_defined):
+        subscribe(lambda *_: 1 / 0)
+        subscribe(lambda *told: heard.append(len(told)))
     catalog.register(ToolSpec(name="read"), echo)
-    assert heard == [1]
+    assert heard == [0, 1]
+    assert caplog.messages == ["A subscriber of the catalog failed."] * 2
 
 
 class Faulty(FakeSource):

@@ -44,6 +44,12 @@ async def test_resources_prompts_and_completions_are_declared_in_a_line() -> Non
     assert (await view.call("completion.review_style", {"value": "k"})).structured == ["kind"]
 
 
+@pytest.mark.parametrize("uri", ["notes", "/notes/today", "my notes://today", "9p://notes", "notes:", ""])
+def test_a_resource_has_a_uri_with_a_scheme(uri: str) -> None:
+    with pytest.raises(DefinitionError, match=r"is no URI: write one such as 'notes://\{day\}'"):
+        Catalog().resource(uri)(lambda: "x")
+
+
 def test_a_policy_names_them_by_their_namespace_and_others_stay_unknown() -> None:
     catalog = library()
     catalog.profile(Profile(name="p", include=("core",), policy=Policy(deny=("resource.*", "prompt"))))

@@ -168,7 +168,7 @@ class Registry:
         for notify in self._on_defined:
             for entry in sealed:
                 if entry.offer is None:
-                    notify(entry)
+                    _tell(notify, entry)
 
     def _checked_former_names(self, entries: Sequence[ToolEntry]) -> dict[str, str]:
         """Return the former names with those of `entries`, none of which may be called like another used to be."""
@@ -285,10 +285,7 @@ class Registry:
             self._outdate()
             self._generation += 1
         for notify in self._subscribers:
-            try:
-                notify()
-            except Exception:
-                log.warning("A subscriber of the catalog failed.", exc_info=True)
+            _tell(notify)
 
     def on_defined(self, notify: Callable[[ToolEntry], object]) -> None:
         """Call `notify` with every tool that is declared from now on."""
@@ -491,3 +488,11 @@ def _asked(names: Callable[[], Sequence[str]]) -> tuple[str, ...]:
         return tuple(names())
     except Exception:  # noqa: BLE001 - boundary: foreign code
         return ()
+
+
+def _tell(notify: Callable[..., object], *told: ToolEntry) -> None:
+    """Tell somebody of a change that has happened: one who fails keeps it from nobody."""
+    try:
+        notify(*told)
+    except Exception:
+        log.warning("A subscriber of the catalog failed.", exc_info=True)

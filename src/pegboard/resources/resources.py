@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,9 @@ from pegboard.model.resource import CompletionSpec, Offer, PromptArgument, Promp
 from pegboard.model.tool import ToolEntry
 from pegboard.resources.apps import APP_MIME_TYPE, APP_SCHEME, with_content_security
 from pegboard.resources.prompt_messages import with_messages
+
+# RFC 3986: clients read the addresses of a list as URIs, and one that is none can cost them the list.
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s]+")
 
 
 class Resources:
@@ -51,12 +55,14 @@ class Resources:
         `{"connect_domains": ["https://api.example.com"], "resource_domains": […]}`.
 
         Raises:
-            DefinitionError: `csp` of something else, with an unknown key, or with what is no origin; the variables are
-                not its parameters; an option that cannot be honoured.
+            DefinitionError: `uri` is none; `csp` of something else, with an unknown key, or with what is no origin; the
+                variables are not its parameters; an option that cannot be honoured.
             DuplicateToolError: the name is taken.
         """
 
         def declare(fn: Callable[..., Any]) -> Callable[..., Any]:
+            if _SCHEME.fullmatch(uri) is None:
+                raise DefinitionError(f"{origin_of(fn)}: {uri!r} is no URI: write one such as 'notes://{{day}}'.")
             entry = _entry(fn, "resource", options)
             texts = _texts(entry)
             if csp is not None:
