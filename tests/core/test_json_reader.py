@@ -1,11 +1,14 @@
 """JSON reader: whose a message is that cannot be taken."""
 
+import json
 from typing import Any
 
 import pytest
+from hypothesis import given
 
-from pegboard.core.json_reader import envelope_of, parse_json, quickly_read
+from pegboard.core.json_reader import envelope_of, has_more_values, parse_json, quickly_read
 from pegboard.model.error import CallError
+from tests.core.test_schema import json_values
 from tests.timing import CPU, within
 
 
@@ -68,3 +71,20 @@ def test_what_is_read_quickly_is_what_the_careful_reader_reads(raw: bytes) -> No
         assert quick is None
     else:
         assert quick is None or repr(quick) == repr(careful)
+
+
+def values_in(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(map(values_in, inner))
+
+
+@given(json_values)
+def test_the_values_of_a_text_are_counted_without_reading_it(value: Any) -> None:
+    written, count = json.dumps(value).encode(), values_in(value)
+    assert (has_more_values(written, count - 1), has_more_values(written, count)) == (True, False)
+
+
+def test_values_are_counted_in_little_time_whatever_they_are() -> None:
+    for unit in (b"[]", b'""', b'"\\"[{,"', b"1", b"\\", b'"a'):
+        with within(0.1, CPU):
+            has_more_values(b"[" + b",".join([unit] * 400_000) + b"]", 150_000)

@@ -13,7 +13,8 @@ log=PATH        append a line for each message that came, and for each run of `w
 stubborn=S      ignore SIGTERM, and leave three `sleep S` behind, one in a session of its own
 media=TYPES     the Content-Type of answers to `tools/call`; several, with `|` between, are headers of their own
 status=N        their status
-size=N          the bytes of `call=image`, `structured` or `line_sse`; the levels of `deep`; what `number` says
+size=N          the bytes of `call=image`, `structured` or `line_sse`; the levels of `deep`; what `number` says;
+                the lists of `values`
 http=PORT       speak HTTP at http://127.0.0.1:PORT/mcp, and SSE at /sse, rather than stdio
 """
 
@@ -41,7 +42,7 @@ MISDEEDS = (
     "cancelled_id", "huge", "image", "structured", "number", "link", "blocks", "deep", "nan", "drip", "progress",
     "stderr", "line", "no_result", "endless_sse", "progress_sse", "line_sse", "retry_sse", "verbatim",
     "verbatim_sse", "others", "others_sse", "neighbour",
-    "flood",
+    "flood", "values",
 )  # fmt: skip
 
 
@@ -204,6 +205,8 @@ def strange_result(kind: str, good: dict[str, Any]) -> bytes | None:
             levels = int(OPTIONS.get("size", 500))
             deep = "[" * levels + "]" * levels
             return f'{{"content": [], "structuredContent": {{"a": {deep}}}}}'.encode()
+        case "values":
+            return b'{"content": [], "structuredContent": {"a": [' + b"[]," * int(OPTIONS["size"]) + b"[]]}}"
         case "nan":
             told = {"content": [], "structuredContent": {"a": float("nan")}}
         case "no_result":

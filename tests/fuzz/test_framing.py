@@ -77,7 +77,7 @@ def expected_events(raw: bytes) -> list[Event]:
         except ValueError:
             message = None
         if not isinstance(message, dict):
-            kept.append(Event("message", expectation.instead_of_unreadable().decode()))
+            kept.append(Event("message", expectation.instead_of_unreadable(event.data.encode()).decode()))
         else:
             kept.append(event if expectation.takes(message) else Event("message", ""))
     return [event for event in kept if event.data]
@@ -89,7 +89,8 @@ async def heard_events(cut: Cut) -> list[Event]:
     heads = {"content-type": "text/event-stream; charset=utf-16"}
     response = httpx2.Response(200, headers=heads, stream=Pieces(cut), request=request)
     expectation = OneAnswer(SentRequest(request_id=OURS, progress_token=TOKEN))
-    written = b"".join([part async for part in AnswerFilter(response, expectation, max_event_bytes=1_000_000)])
+    answers = AnswerFilter(response, expectation, max_event_bytes=1_000_000, max_values=1_000_000)
+    written = b"".join([part async for part in answers])
     return [event for event in events_of(written) if event.data]
 
 

@@ -98,6 +98,49 @@ async def test_mcpc_18_a_result_that_cannot_be_read_is_an_error_of_that_call_alo
         assert "up__echo" in result.text
 
 
+@pytest.mark.parametrize(
+    ("transport", "size", "outcome"),
+    [
+        ("http", 1_500_000, "result_too_large"),
+        # An event may have a megabyte.
+        ("sse", 300_000, "protocol_error"),
+        ("stdio", 1_500_000, "protocol_error"),
+    ],
+)
+async def test_a_result_of_millions_of_small_values_holds_nobody(transport: str, size: int, outcome: str) -> None:
+    async with behaving(transport, "call=values", f"size={size}", own={"timeout_s": PATIENCE_S}) as (view, source):
+        async with observed() as cost:
+            result = await view.call("up__echo", {"text": "hi"})
+        assert (kind_of(result), source.state().status) == (outcome, "ok")
+        assert result.error is not None
+        assert result.error.outcome_unknown
+        assert is_within(cost.longest_block_s, 0.1, OF_THREAD)
+
+
+def chain(hops: int) -> JSON:
+    """Return a schema in which one reference leads through all others."""
+    steps = {f"d{number}": {"$ref": f"#/$defs/d{number + 1}"} for number in range(hops)}
+    return {"type": "object", "$defs": {**steps, f"d{hops}": {}}}
+
+
+def alternatives(first: int) -> JSON:
+    """Return a schema that takes some milliseconds to judge, and that no other has."""
+    return {"type": "object", "properties": {"x": {"anyOf": [{"const": first + number} for number in range(400)]}}}
+
+
+@pytest.mark.parametrize(
+    "schemas", [[chain(1_500)], [alternatives(1_000 * number) for number in range(30)]], ids=["chain", "many"]
+)
+async def test_tools_that_are_laborious_to_judge_hold_nobody(tmp_path: Path, schemas: list[JSON]) -> None:
+    async with running(offering(tmp_path, GOOD)) as (catalog, source):
+        listed = [tool(f"t{number}", schema) for number, schema in enumerate(schemas)]
+        (tmp_path / "tools.json").write_text(json.dumps(listed))
+        async with observed() as cost:
+            await source._refresh(source._connection)
+        assert len(view_of(catalog).names()) == len(schemas)
+        assert is_within(cost.longest_block_s, 0.1, OF_THREAD)
+
+
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_an_integer_of_a_result_arrives_with_every_digit(transport: str) -> None:
     for number in (2**64 - 1, -(2**63), 12345678901234567890, 2**70, -(10**400)):

@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import NamedTuple
 
 import orjson
@@ -80,7 +81,7 @@ def parse_json(text: str | bytes, *, bounds: Bounds = DEFAULT_BOUNDS) -> JSONVal
 def read_answer(body: bytes, *, bounds: Bounds = DEFAULT_BOUNDS) -> JSONValue:
     """Read the JSON that somebody answered us: as strictly, but with NUL in its texts, and as long as it came.
 
-    What it has of objects, keys and levels is not judged here.
+    What it has of objects, keys and levels is not judged here; see `has_more_values`.
 
     Raises:
         ValueError: it is no such JSON, with what is wrong.
@@ -139,15 +140,33 @@ def members_written(raw: bytes) -> int:
     Exact for what is JSON: after the escapes are gone each `"` begins or ends a text, and the colons outside of texts
     are those of members.
     """
+    return sum(outside.count(b":") for outside in _outside_of_texts(raw))
+
+
+def has_more_values(raw: bytes, most: int) -> bool:
+    """Tell whether a JSON text has more values than so many, objects and lists included.
+
+    Without reading it: millions of small values are megabytes, and seconds of work.
+    """
+
+    def begun(part: bytes) -> int:
+        # Each value but the first of all comes after a comma, or first in an object or a list that is not empty.
+        return part.count(b",") + part.count(b"[") + part.count(b"{") - part.count(b"[]") - part.count(b"{}")
+
+    # Told as soon as there are too many: a text that is all quotes takes long to look through.
+    counts = accumulate(map(begun, _outside_of_texts(raw)), initial=1)
+    return raw.count(b",") + raw.count(b"[") + raw.count(b"{") >= most and any(count > most for count in counts)
+
+
+def _outside_of_texts(raw: bytes) -> Iterator[bytes]:
+    """Yield what of a JSON text stands outside of its texts, in pieces."""
     plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in raw else raw
-    count = 0
     # The first part of a piece is outside of a text, or (1) inside.
     first = 0
     for at in range(0, len(plain), JSON_PIECE_BYTES):
         parts = plain[at : at + JSON_PIECE_BYTES].split(b'"')
-        count += b"".join(parts[first::2]).count(b":")
+        yield b"".join(parts[first::2])
         first ^= (len(parts) - 1) & 1
-    return count
 
 
 # ---------------------------------------------------------------- the reading

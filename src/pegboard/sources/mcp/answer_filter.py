@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 import httpx2  # noqa: TID251 - the SDK takes its responses; what they hold came through egress.transport
 import orjson
 
-from pegboard.core.json_reader import read_answer
+from pegboard.core.json_reader import envelope_of, has_more_values, read_answer
 from pegboard.frozen import frozen
 from pegboard.model.json_types import JSON, is_object
 
@@ -35,7 +35,7 @@ class Expectation(Protocol):
         """Tell whether a message belongs on this stream; an answer is taken once."""
         ...
 
-    def instead_of_unreadable(self) -> bytes:
+    def instead_of_unreadable(self, refused: bytes) -> bytes:
         """Return the message that stands for one which cannot be read; empty where it is dropped."""
         ...
 
@@ -60,7 +60,7 @@ class OneAnswer:
         self._is_open = self._is_open and not is_ours
         return is_taken
 
-    def instead_of_unreadable(self) -> bytes:
+    def instead_of_unreadable(self, refused: bytes) -> bytes:
         return unreadable_answer(self._request.request_id)
 
 
@@ -70,7 +70,7 @@ class NoAnswer:
     def takes(self, message: JSON) -> bool:
         return "method" in message
 
-    def instead_of_unreadable(self) -> bytes:
+    def instead_of_unreadable(self, refused: bytes) -> bytes:
         return b""
 
 
@@ -83,8 +83,11 @@ class OpenRequests:
     def takes(self, message: JSON) -> bool:
         return "method" in message or self.close(message.get("id"))
 
-    def instead_of_unreadable(self) -> bytes:
-        return b""
+    def instead_of_unreadable(self, refused: bytes) -> bytes:
+        # Somebody waits for it, whatever is wrong with the rest.
+        envelope = envelope_of(refused)
+        is_awaited = envelope is not None and envelope.is_answer and self.close(envelope.id)
+        return unreadable_answer(envelope.id) if envelope is not None and is_awaited else b""
 
     def close(self, request_id: object) -> bool:
         """Expect no answer to a request any more; returns whether one was expected."""
@@ -101,8 +104,10 @@ class OpenRequests:
 class AnswerFilter(httpx2.AsyncByteStream):
     """The events of a response, without messages that belong on no stream like it."""
 
-    def __init__(self, response: httpx2.Response, expectation: Expectation, *, max_event_bytes: int) -> None:
-        self._inner, self._expectation = response, expectation
+    def __init__(
+        self, response: httpx2.Response, expectation: Expectation, *, max_event_bytes: int, max_values: int
+    ) -> None:
+        self._inner, self._expectation, self._max_values = response, expectation, max_values
         # Events are UTF-8, whatever charset the server names, and may begin with a mark that says so.
         readable = httpx2.Response(
             200,
@@ -118,12 +123,13 @@ class AnswerFilter(httpx2.AsyncByteStream):
             yield _written(event, data)
 
     def _judged(self, data: str) -> str:
+        raw = data.encode("utf-8", "surrogatepass")
         try:
-            message = read_answer(data.encode("utf-8", "surrogatepass"))
+            message = None if has_more_values(raw, self._max_values) else read_answer(raw)
         except ValueError:
             message = None
         if not is_object(message):
-            return self._expectation.instead_of_unreadable().decode()
+            return self._expectation.instead_of_unreadable(raw).decode()
         return data if self._expectation.takes(message) else ""
 
     async def aclose(self) -> None:

@@ -28,7 +28,6 @@ from pegboard.model.bounds import (
     MCP_MESSAGE_BYTES,
     MCP_MUTE_CALLS,
     MCP_PROGRESS_S,
-    MCP_TOOLS_JUDGED_AT_ONCE,
 )
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
@@ -56,6 +55,7 @@ from pegboard.sources.mcp.results import read_result
 from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.mcp.servers_behind import ServersBehind
 from pegboard.sources.mcp.stdio_transport import StdioTraffic, open_stdio
+from pegboard.sources.mcp.turns import Turns
 from pegboard.sources.mcp.upstream_resources import ResourceRequest, UpstreamResources
 
 _CLIENT = types.Implementation(name="pegboard", version=version("pegboard"))
@@ -110,9 +110,9 @@ class LenientDispatcher(JSONRPCDispatcher[Any]):
     async def _readable(self, tools: Sequence[object]) -> list[object]:
         """Return the tools that the SDK can read, of as many as are taken; a long list lets others run in between."""
         readable: list[object] = []
-        for index, tool in enumerate(tools[: self._settings.bounds.upstream_tools]):
-            if index % MCP_TOOLS_JUDGED_AT_ONCE == MCP_TOOLS_JUDGED_AT_ONCE - 1:
-                await asyncio.sleep(0)
+        turns = Turns()
+        for tool in tools[: self._settings.bounds.upstream_tools]:
+            await turns.next()
             if self._is_readable(tool):
                 readable.append(tool)
         return readable
@@ -154,7 +154,7 @@ class Connection:
         self._ways = ServersBehind()
         self.fault: CallError | None = None
         self.is_lost = False
-        self.traffic = StdioTraffic()
+        self.traffic = StdioTraffic(max_values=settings.bounds.json_values)
         self.failures = TransportFailures(self.lose, on_changed, evidence)
         self.elicitations = ElicitationRelay(settings.bounds)
         self.session: ClientSession

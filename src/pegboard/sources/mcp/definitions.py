@@ -116,10 +116,11 @@ def _hidden_texts(schema: JSONValue) -> Iterator[str]:
 def _has_endless_reference(schema: JSON) -> bool:
     """Tell whether some `$ref` leads through others back to itself with nothing between to consume the value."""
     stack: list[JSONValue] = [schema]
+    ending: set[int] = set()
     while stack:
         value = stack.pop()
         if is_object(value):
-            if _is_endless(value, schema):
+            if _is_endless(value, schema, ending):
                 return True
             stack.extend(value.values())
         elif is_list(value):
@@ -127,14 +128,16 @@ def _has_endless_reference(schema: JSON) -> bool:
     return False
 
 
-def _is_endless(start: JSON, root: JSON) -> bool:
+def _is_endless(start: JSON, root: JSON, ending: set[int]) -> bool:
+    """Tell whether what begins here leads to itself; what was found to end is not followed again, nor by others."""
     seen: set[int] = set()
     at: JSONValue = start
-    while is_object(at) and isinstance(at.get("$ref"), str) and at["$ref"].startswith("#"):
+    while is_object(at) and isinstance(at.get("$ref"), str) and at["$ref"].startswith("#") and id(at) not in ending:
         if id(at) in seen:
             return True
         seen.add(id(at))
         at = _target(root, at["$ref"])
+    ending |= seen
     return False
 
 

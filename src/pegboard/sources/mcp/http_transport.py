@@ -18,6 +18,7 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from pegboard.core.bounded_cache import BoundedCache
+from pegboard.core.json_reader import has_more_values
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.failures import EgressError
 from pegboard.egress.responses import seconds_of
@@ -150,6 +151,8 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         # Over SSE all answers come on one stream, and the SDK sends one message after the other, none after a fault.
         self._is_shared, self._timeout_s = is_shared, settings.timeout_s
         self._open, self._event_bytes = OpenRequests(), settings.bounds.upstream_list_bytes
+        self._max_values = settings.bounds.json_values
+        self._too_many_values = f"{settings.name!r} answered with more than {self._max_values} values in one message."
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send one request; for a JSON-RPC request there is always an answer."""
@@ -204,6 +207,8 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         # Read here, so that a body which breaks off fails this request alone.
         body = b"".join([piece async for piece in cast("httpx2.AsyncByteStream", response.stream)])
         await response.aclose()
+        if has_more_values(body, self._max_values):
+            raise EgressError("result_too_large", self._too_many_values, outcome_unknown=sent.is_call)
         if "mcp-session-id" in request.headers and _is_forgotten(response.status_code, body, sent):
             raise self._forgotten()
         if self._is_odd(response, media, body):
@@ -234,7 +239,7 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         else:
             resumption = _resumption.get()
             expectation = NoAnswer() if resumption is None else resumption.expectation
-        events = AnswerFilter(response, expectation, max_event_bytes=self._event_bytes)
+        events = AnswerFilter(response, expectation, max_event_bytes=self._event_bytes, max_values=self._max_values)
         headers = {**_headers_of(response), "content-type": "text/event-stream"}
         return httpx2.Response(response.status_code, headers=headers, stream=events)
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
 
 from pegboard.core.definition_redaction import DefinitionRedactor
 from pegboard.core.json_text import json_bytes
 from pegboard.frozen import frozen
-from pegboard.model.bounds import MCP_NAME_CHARS, MCP_NAME_SHOWN_BYTES, MCP_TOOLS_JUDGED_AT_ONCE, Bounds
+from pegboard.model.bounds import MCP_NAME_CHARS, MCP_NAME_SHOWN_BYTES, Bounds
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, is_list, is_object
 from pegboard.sources.foreign_text import cleaned
 from pegboard.sources.mcp.definition_changes import skeleton
 from pegboard.sources.mcp.definitions import Rejected, UnfitError, checked_definition
 from pegboard.sources.mcp.server_settings import ServerSettings
+from pegboard.sources.mcp.turns import Turns
 
 
 @frozen
@@ -105,9 +105,9 @@ async def _checked(
     plain = {skeleton(name[:MCP_NAME_CHARS]): name for name in names if name.isascii()}
     # Before anything is pinned: a lock is a file that people commit.
     redactor = DefinitionRedactor(settings.secrets())
-    for index, raw in enumerate(offered):
-        if index % MCP_TOOLS_JUDGED_AT_ONCE == MCP_TOOLS_JUDGED_AT_ONCE - 1:
-            await asyncio.sleep(0)
+    turns = Turns()
+    for raw in offered:
+        await turns.next()
         shown = cleaned(str(raw.get("name") if is_object(raw) else None), max_bytes=MCP_NAME_SHOWN_BYTES)
         try:
             definition = redactor.definition(checked_definition(raw, bounds=settings.bounds))

@@ -18,9 +18,10 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from pegboard.core.bounded_cache import BoundedCache
-from pegboard.core.json_reader import envelope_of, read_answer
+from pegboard.core.json_reader import envelope_of, has_more_values, read_answer
 from pegboard.egress.process import Process, launch
 from pegboard.model.bounds import (
+    DEFAULT_BOUNDS,
     MCP_BAD_LINES,
     MCP_EXIT_WAIT_S,
     MCP_MESSAGES_IN_HAND,
@@ -46,6 +47,7 @@ class StdioTraffic:
     progress_dropped: int = 0
     fault: str = ""
     awaited: OpenRequests = field(default_factory=OpenRequests)
+    max_values: int = DEFAULT_BOUNDS.json_values
 
 
 @asynccontextmanager
@@ -134,6 +136,8 @@ def _message(line: bytes, traffic: StdioTraffic, progressed: BoundedCache[Any, f
         ValidationError: it is not a message.
     """
     try:
+        if has_more_values(line, traffic.max_values):
+            raise ValueError("more values than are read")
         raw = read_answer(line)
     except ValueError:
         raw = _instead_of_unreadable(line, traffic)

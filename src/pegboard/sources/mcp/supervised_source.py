@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pegboard.core.after_fork import leave_to_parent, renew_after_fork
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import MCP_CALL_WAITS_S, MCP_CONNECT_S, MCP_REFRESH_S, MCP_TOOLS_JUDGED_AT_ONCE
+from pegboard.model.bounds import MCP_CALL_WAITS_S, MCP_CONNECT_S, MCP_REFRESH_S
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
@@ -29,6 +29,7 @@ from pegboard.sources.mcp.lock_file import LockFile
 from pegboard.sources.mcp.resource_links import ResourceLinks
 from pegboard.sources.mcp.review import Reviewed, listed_of, review, trust_of
 from pegboard.sources.mcp.server_settings import ServerSettings
+from pegboard.sources.mcp.turns import Turns
 from pegboard.sources.mcp.upstream_resources import ResourceRequest, UpstreamResources, resource_entries
 from pegboard.sources.mcp.upstream_tool import upstream_tool
 from pegboard.sources.tool_names import own_names
@@ -345,9 +346,9 @@ class McpSource:
         """Judge what of a listing is new, and let others run in between; `_adopt` then only puts it together."""
         listed = listed_of(listing.tools, self.settings, self.lock)
         names = self._own_names(listed)
-        for index, (raw_name, definition) in enumerate(listed.items()):
-            if index % MCP_TOOLS_JUDGED_AT_ONCE == MCP_TOOLS_JUDGED_AT_ONCE - 1:
-                await asyncio.sleep(0)
+        turns = Turns()
+        for raw_name, definition in listed.items():
+            await turns.next()
             with suppress(UnfitError):
                 self._entry(raw_name, definition, names[raw_name])
 
