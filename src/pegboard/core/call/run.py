@@ -27,13 +27,10 @@ def start(call: Call) -> Any:
     if handler is None:
         raise CallError("tool_error", f"{call.name!r} is declared without a handler, so it cannot be run here.")
     call.timeout_s = call.bounds.tool_timeout_s if spec.timeout_s is None else spec.timeout_s
-    steps = request.steps
+    steps = request.steps if request.steps is not None and is_of_task(call) else None
     if steps is not None:
-        if is_of_task(call):
-            # A task ends with its deadline; the time limit of its tool is that of each step.
-            call.timeout_s = NO_LIMIT_S
-        else:
-            steps = None
+        # A task ends with its deadline; the time limit of its tool is that of each step.
+        call.timeout_s = NO_LIMIT_S
     if request.deadline is not None:
         call.timeout_s = min(call.timeout_s, request.deadline - call.guards.clock())
     if spec.max_concurrency is not None:
