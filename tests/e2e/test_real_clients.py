@@ -131,15 +131,17 @@ async def seen_by(site: Site, *command: str | Path) -> dict[str, Any]:
     assert process.stdin is not None
     assert process.stdout is not None
     name = Path(command[-1]).stem
-    line = b""
+    line, is_held = b"", False
     try:
         async with asyncio.timeout(4 * PATIENCE_S):
             async for line in process.stdout:
                 if line == b"holding\n":
+                    is_held = True
                     await asyncio.to_thread(_until, (site.folder / f"began-{name}").exists)
                     process.stdin.write(b"go on\n")
                 elif line == b"changing\n":
-                    await asyncio.to_thread(_until, (site.folder / f"cancelled-{name}").exists)
+                    if is_held:
+                        await asyncio.to_thread(_until, (site.folder / f"cancelled-{name}").exists)
                     site.change()
             assert await process.wait() == 0
     finally:
@@ -164,7 +166,9 @@ async def test_a_client_lists_calls_is_asked_hears_progress_cancels_and_hears_of
 
 
 @pytest.mark.parametrize("framework", ["pydantic_ai", "openai_agents", "langchain"])
-async def test_a_framework_lists_and_calls_and_is_asked_where_it_can_be(framework: str, site: Site) -> None:
+async def test_a_framework_lists_calls_hears_of_changes_and_is_asked_where_it_can_be(
+    framework: str, site: Site
+) -> None:
     saw = await seen_by(site, PYTHON, "frameworks.py", framework)
     assert (set(saw["names"]), saw["pids"]) == (NAMES, 2)
     assert saw["asked"] == ([] if framework == "openai_agents" else ["Ann"] * 4)

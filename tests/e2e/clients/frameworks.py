@@ -6,6 +6,24 @@ import sys
 from typing import Any
 
 
+class Changes:
+    """Hears of changes.
+
+    Of a call that a framework gives up its server hears nothing: its client says no word, and leaves the stream open.
+    """
+
+    def __init__(self) -> None:
+        self._heard = asyncio.Event()
+
+    async def __call__(self, message: object) -> None:
+        if "ToolListChanged" in type(getattr(message, "root", message)).__name__:
+            self._heard.set()
+
+    async def follow(self) -> None:
+        print("changing", flush=True)
+        await asyncio.wait_for(self._heard.wait(), 60)
+
+
 async def pydantic_ai(url: str) -> dict[str, Any]:
     from pydantic_ai import Agent
     from pydantic_ai.mcp import MCPToolset
@@ -25,21 +43,34 @@ async def pydantic_ai(url: str) -> dict[str, Any]:
     async def on_question(*_: object) -> dict[str, str]:
         return {"answer": "Ann"}
 
-    tools = MCPToolset(f"{url}/mcp", elicitation_handler=on_question)
+    told: list[float] = []
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        told.append(round(progress, 2))
+
+    changes = Changes()
+    tools = MCPToolset(
+        f"{url}/mcp", elicitation_handler=on_question, progress_handler=on_progress, message_handler=changes
+    )
     ran = await Agent(FunctionModel(answer), toolsets=[tools]).run("go")
     parts = [part for message in ran.all_messages() for part in message.parts if part.part_kind == "tool-return"]
     pids = {str(part.content) for part in parts if part.tool_name == "who"}
     asked = [part.content["said"] for part in parts if part.tool_name == "ask"]
-    return {"names": names, "pids": len(pids), "asked": asked}
+    async with tools:
+        await tools.client.call_tool("steps", {})
+        await changes.follow()
+    return {"names": names, "pids": len(pids), "asked": asked, "told": told[-3:]}
 
 
 async def openai_agents(url: str) -> dict[str, Any]:
     from agents.mcp import MCPServerStreamableHttp
 
-    async with MCPServerStreamableHttp({"url": f"{url}/mcp"}, client_session_timeout_seconds=60) as server:
+    changes, params = Changes(), {"url": f"{url}/mcp"}
+    async with MCPServerStreamableHttp(params, client_session_timeout_seconds=60, message_handler=changes) as server:
         names = [tool.name for tool in await server.list_tools()]
         pids = {(await server.call_tool("who", {})).content[0].text for _ in range(8)}
         refused = await server.call_tool("ask", {})
+        await changes.follow()
     # It cannot ask anybody, so the tool is told so.
     return {"names": names, "pids": len(pids), "asked": [] if refused.isError else ["?"]}
 
@@ -58,7 +89,9 @@ async def langchain(url: str) -> dict[str, Any]:
     async def on_question(*_: object) -> ElicitResult:
         return ElicitResult(action="accept", content={"answer": "Ann"})
 
-    connection: Any = {"transport": "streamable_http", "url": f"{url}/mcp"}
+    changes = Changes()
+    session_kwargs = {"message_handler": changes}
+    connection: Any = {"transport": "streamable_http", "url": f"{url}/mcp", "session_kwargs": session_kwargs}
     callbacks = Callbacks(on_progress=on_progress, on_elicitation=on_question)
     client = MultiServerMCPClient({"pair": connection}, callbacks=callbacks)
     async with client.session("pair") as session:
@@ -70,6 +103,7 @@ async def langchain(url: str) -> dict[str, Any]:
         pids = {await call("who") for _ in range(8)}
         asked = [json.loads(await call("ask"))["said"] for _ in range(4)]
         await call("steps")
+        await changes.follow()
     return {"names": list(tools), "pids": len(pids), "asked": asked, "told": told}
 
 
